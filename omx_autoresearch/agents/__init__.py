@@ -1,0 +1,1 @@
+"""One dialect module for each agent CLI."""

@@ -1,0 +1,1 @@
+"""The world outside: git, child processes, the clock, the process table, sandboxes."""
