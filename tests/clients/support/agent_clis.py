@@ -1,0 +1,264 @@
+"""The agent CLIs that the missions run on: pinned versions, where they are, how each is started without a person."""
+
+from __future__ import annotations
+
+import json
+import os
+from abc import ABC, abstractmethod
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from tests.clients.support.wire_formats import Json, ToolCall, Turn
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """Where one story happens.
+
+    Attributes:
+        home: a scratch home.
+        workspace: a repository in it.
+        model_url: where the scripted model listens.
+        sandbox: the client's own name of a sandbox mode; empty for none.
+    """
+
+    home: Path
+    workspace: Path
+    model_url: str
+    sandbox: str = ""
+
+
+class AgentCli(ABC):
+    """How to drive one agent CLI headless against the scripted model.
+
+    Attributes:
+        name: as in ``omx-autoresearch install NAME``.
+        package: on npm.
+        version: the one that the facts in the dialects were seen with.
+        binary: relative to ``node_modules``; a glob, as the native binaries carry the platform in their path.
+        hooks_file: relative to the home.
+        stop_event: the client's name of the event.
+        prompt_event: likewise, when a prompt is submitted.
+        timeout_unit: how many of the client's time-out units make one second.
+    """
+
+    name: str
+    package: str
+    version: str
+    binary: str
+    hooks_file: str
+    stop_event: str = "Stop"
+    prompt_event: str = "UserPromptSubmit"
+    timeout_unit: int = 1
+
+    @abstractmethod
+    def settle(self, place: Place) -> None:
+        """Write what the client wants to find in a home where a person has already used it."""
+
+    @abstractmethod
+    def environment(self, place: Place) -> dict[str, str]:
+        """Its own variables: the model's address, dummy keys, no telemetry."""
+
+    @abstractmethod
+    def arguments(self, prompt: str, resume: bool) -> list[str]:
+        """One headless run; ``resume`` goes on with the newest session of the workspace."""
+
+    @abstractmethod
+    def shell(self, command: str) -> ToolCall:
+        """The call of its shell tool."""
+
+    def does(self, text: str, command: str, needs: str = "") -> Turn:
+        """A turn that runs one shell command."""
+        return Turn(text, (self.shell(command),), needs)
+
+    def folder(self) -> Path:
+        """Where the pinned version is installed, outside the checkout."""
+        return clients_folder() / self.name
+
+    def binary_path(self) -> Path | None:
+        """The executable of the pinned version; None where it is not installed."""
+        modules = self.folder() / "node_modules"
+        manifest = modules / self.package / "package.json"
+        if not manifest.is_file() or json.loads(manifest.read_text())["version"] != self.version:
+            return None
+        return next(iter(sorted(modules.glob(self.binary))), None)
+
+    def install_command(self) -> list[str]:
+        """What installs the pinned version."""
+        return [
+            "npm",
+            "install",
+            "--prefix",
+            str(self.folder()),
+            "--no-fund",
+            f"{self.package}@{self.version}",
+        ]
+
+    def register(self, place: Place, hooks: Mapping[str, str]) -> None:
+        """Register one command an event, the way an installer does."""
+        path = place.home / self.hooks_file
+        settings: Json = json.loads(path.read_text()) if path.exists() else {}
+        timeout = 30 * self.timeout_unit
+        settings["hooks"] = {
+            event: [{"hooks": [{"type": "command", "command": command, "timeout": timeout}]}]
+            for event, command in hooks.items()
+        }
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(json.dumps(settings))
+
+    def hook_line(self, place: Place, event: str) -> str:
+        """The shell line that is registered for an event."""
+        settings: Json = json.loads((place.home / self.hooks_file).read_text())
+        return str(settings["hooks"][event][0]["hooks"][0]["command"])
+
+
+class ClaudeCode(AgentCli):
+    """Claude Code. The native binary is called directly: the wrapper of the package wants a newer Node."""
+
+    name = "claude"
+    package = "@anthropic-ai/claude-code"
+    version = "2.1.332"
+    binary = "@anthropic-ai/claude-code-*/claude"
+    hooks_file = ".claude/settings.json"
+
+    def settle(self, place: Place) -> None:
+        """Onboarding done, folder trusted, dummy key approved (all three only matter in a terminal)."""
+        project = {"hasTrustDialogAccepted": True, "hasCompletedProjectOnboarding": True, "allowedTools": []}
+        config = {
+            "hasCompletedOnboarding": True,
+            "theme": "dark",
+            "customApiKeyResponses": {"approved": ["dummy"], "rejected": []},
+            "projects": {str(place.workspace): project},
+        }
+        (place.home / ".claude.json").write_text(json.dumps(config))
+        settings = place.home / self.hooks_file
+        settings.parent.mkdir()
+        settings.write_text(json.dumps({"permissions": {"allow": ["Bash"]}}))
+
+    def environment(self, place: Place) -> dict[str, str]:
+        """``IS_SANDBOX`` lets it run as root."""
+        switched_off = (
+            "CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC",
+            "DISABLE_TELEMETRY",
+            "DISABLE_AUTOUPDATER",
+        )
+        environment = dict.fromkeys(switched_off, "1")
+        return environment | {
+            "ANTHROPIC_BASE_URL": place.model_url,
+            "ANTHROPIC_API_KEY": "dummy",
+            "IS_SANDBOX": "1",
+        }
+
+    def arguments(self, prompt: str, resume: bool) -> list[str]:
+        """``stream-json`` is the only headless form that carries what a person would be shown."""
+        how = ["--output-format", "stream-json", "--verbose", "--model", "claude-sonnet-4-5"]
+        return ["-p", prompt, *how, *(["--continue"] if resume else [])]
+
+    def shell(self, command: str) -> ToolCall:
+        """``Bash``."""
+        return ToolCall("Bash", {"command": command, "description": "A step"})
+
+
+class CodexCli(AgentCli):
+    """Codex CLI."""
+
+    name = "codex"
+    package = "@openai/codex"
+    version = "0.171.0"
+    binary = "@openai/codex-*/vendor/*/bin/codex"
+    hooks_file = ".codex/hooks.json"
+
+    def settle(self, place: Place) -> None:
+        """A provider on loopback. The temporary folders stay read-only in its sandbox: the scratch home lies there."""
+        config = f"""\
+model = "gpt-5.4"
+model_provider = "scripted"
+approval_policy = "never"
+sandbox_mode = "{place.sandbox or "danger-full-access"}"
+check_for_update_on_startup = false
+[analytics]
+enabled = false
+[sandbox_workspace_write]
+exclude_slash_tmp = true
+exclude_tmpdir_env_var = true
+[model_providers.scripted]
+name = "scripted"
+base_url = "{place.model_url}/v1"
+wire_api = "responses"
+env_key = "SCRIPTED_KEY"
+request_max_retries = 0
+stream_max_retries = 0
+supports_websockets = false
+[projects."{place.workspace}"]
+trust_level = "trusted"
+"""
+        (place.home / ".codex").mkdir()
+        (place.home / ".codex/config.toml").write_text(config)
+
+    def environment(self, place: Place) -> dict[str, str]:  # noqa: ARG002 - one signature for all
+        """The address stands in its configuration."""
+        return {"SCRIPTED_KEY": "dummy"}
+
+    def arguments(self, prompt: str, resume: bool) -> list[str]:
+        """``exec``, or ``exec resume --last``."""
+        return ["exec", *(["resume", "--last"] if resume else []), "--json", "--skip-git-repo-check", prompt]
+
+    def shell(self, command: str) -> ToolCall:
+        """``exec_command``."""
+        return ToolCall("exec_command", {"cmd": command})
+
+
+class GeminiCli(AgentCli):
+    """Gemini CLI, on Node."""
+
+    name = "gemini"
+    package = "@google/gemini-cli"
+    version = "0.61.0"
+    binary = ".bin/gemini"
+    hooks_file = ".gemini/settings.json"
+    stop_event = "AfterAgent"
+    prompt_event = "BeforeAgent"
+    timeout_unit = 1000
+
+    def settle(self, place: Place) -> None:
+        """Signed in with a key, nothing sent home."""
+        settings = {
+            "security": {"auth": {"selectedType": "gemini-api-key"}},
+            "privacy": {"usageStatisticsEnabled": False},
+            "telemetry": {"enabled": False},
+            "general": {"enableAutoUpdate": False, "enableAutoUpdateNotification": False},
+        }
+        path = place.home / self.hooks_file
+        path.parent.mkdir()
+        path.write_text(json.dumps(settings))
+
+    def environment(self, place: Place) -> dict[str, str]:
+        """The folder is trusted by environment, as a headless run can ask nobody."""
+        return {
+            "GEMINI_API_KEY": "dummy",
+            "GOOGLE_GEMINI_BASE_URL": place.model_url,
+            "GEMINI_CLI_TRUST_WORKSPACE": "true",
+        }
+
+    def arguments(self, prompt: str, resume: bool) -> list[str]:
+        """A named model, as the automatic choice would ask a router first."""
+        how = ["--yolo", "--model", "gemini-2.5-flash", "--output-format", "json"]
+        return ["--prompt", prompt, *how, *(["--resume", "latest"] if resume else [])]
+
+    def shell(self, command: str) -> ToolCall:
+        """``run_shell_command``, which itself refuses command substitution."""
+        return ToolCall("run_shell_command", {"command": command, "description": "A step"})
+
+
+CLAUDE, CODEX, GEMINI = ClaudeCode(), CodexCli(), GeminiCli()
+AGENT_CLIS: tuple[AgentCli, ...] = (CLAUDE, CODEX, GEMINI)
+
+
+def clients_folder() -> Path:
+    """``$OMX_CLIENTS_DIR``, else a folder of the user's cache."""
+    cache = os.environ.get("XDG_CACHE_HOME") or os.path.expanduser("~/.cache")
+    return Path(os.environ.get("OMX_CLIENTS_DIR") or os.path.join(cache, "omx-autoresearch", "clients"))
