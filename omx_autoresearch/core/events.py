@@ -1,0 +1,92 @@
+"""What an agent CLI tells us, and what we answer: one event in, one reply out.
+
+Every dialect in ``agents/`` translates its own JSON to :class:`HookEvent` and a :class:`Reply` back to bytes; nothing
+above this module knows a client's field names. Foreign input is one value before any logic runs.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+EventKind = Literal[
+    "stop",
+    "subagent_stop",
+    "session_start",
+    "prompt",
+    "pre_compact",
+    "tool",
+    "session_end",
+    "stop_failure",
+    "other",
+]
+"""``tool`` is the event *after* a tool ran, success or failure. ``other`` is known to the client and nothing to us."""
+
+HostEnd = Literal["", "user_abort", "context_limit", "rate_limit", "auth_failure", "compaction"]
+"""Why the host itself ended the turn, from typed host signals only, never from prose. Empty: the agent stopped."""
+
+
+@dataclass(frozen=True, slots=True)
+class HookEvent:
+    """One call from an agent CLI, already translated.
+
+    Attributes:
+        client: the dialect's name, ``claude``, ``codex`` or ``gemini``.
+        kind: what happened.
+        session_id: the client's session id, verbatim; empty when the payload has none.
+        cwd: the client's working directory (follows ``cd``; never used to find a mission).
+        agent_id: non-empty when a sub-agent is meant; such an event never binds and never counts.
+        prompt: what was submitted, with the client's own prefixes taken off.
+        is_person: the prompt may be a person's: not empty, not a task notification, no sub-agent's.
+        source: of a session start: ``startup``, ``resume``, ``clear``, ``compact`` or ``fork``.
+        host_end: why the host ended the turn; empty for an ordinary stop.
+        has_background_work: the client says that work of its own is still running.
+        last_message: the agent's last text where the client sends it (compared, never believed).
+        tool_name: the tool that ran.
+        tool_command: the shell command of a shell tool; empty for others.
+        tool_output: what the tool printed as far as the client sends it.
+        tool_failed: the tool event reports a failure.
+        payload_digest: sha256 of the raw bytes; equal for the same hook registered twice.
+        fault: why the payload could not be read; every other field is then empty.
+    """
+
+    client: str
+    kind: EventKind
+    session_id: str = ""
+    cwd: str = ""
+    agent_id: str = ""
+    prompt: str = ""
+    is_person: bool = False
+    source: str = ""
+    host_end: HostEnd = ""
+    has_background_work: bool = False
+    last_message: str = ""
+    tool_name: str = ""
+    tool_command: str = ""
+    tool_output: str = ""
+    tool_failed: bool = False
+    payload_digest: str = ""
+    fault: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Reply:
+    """What we answer to one event; all empty means silence, which lets the agent do as it pleased.
+
+    Attributes:
+        refusal: non-empty only on a stop: the agent must keep working; the text says what is missing.
+        context: text put before the model (session start, prompt submit).
+        person_message: text for the person, shown where the client can.
+    """
+
+    refusal: str = ""
+    context: str = ""
+    person_message: str = ""
+
+    @property
+    def is_silent(self) -> bool:
+        """True when nothing at all is printed."""
+        return not (self.refusal or self.context or self.person_message)
+
+
+SILENCE = Reply()

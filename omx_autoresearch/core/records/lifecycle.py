@@ -1,0 +1,216 @@
+"""Records of the phases, and of verbs that were not the caller's to use."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import ClassVar
+
+from ..budget import extended, refreshed
+from ..mission import Blocker, Contract, Mission, TaskType
+from ..shape import nested
+from ..times import seconds_between
+
+_KEPT_REFUSED_VERBS = 20
+
+
+def _stopped_clock(mission: Mission, ts: str) -> Mission:
+    """Charge the running stretch that ends at ``ts``."""
+    if not mission.running_since:
+        return mission
+    spent = mission.usage.seconds_running + seconds_between(mission.running_since, ts)
+    return replace(mission, running_since="", usage=replace(mission.usage, seconds_running=spent))
+
+
+@dataclass(frozen=True, slots=True)
+class MissionCreated:
+    """``init`` or ``start`` made the mission; it is a draft."""
+
+    kind: ClassVar[str] = "mission_created"
+    task_id: str
+    slug: str
+    goal: str
+    task_type: TaskType
+    project_path: str
+    workspace_path: str
+    specs_path: str
+    scope: tuple[str, ...] = ()
+    non_goals: tuple[str, ...] = ()
+
+    def apply(self, mission: Mission | None, ts: str) -> Mission:
+        """A draft; a second creation in one journal is ignored, the first one stands."""
+        if mission is not None:
+            return mission
+        return Mission(
+            task_id=self.task_id,
+            slug=self.slug,
+            goal=self.goal,
+            task_type=self.task_type,
+            project_path=self.project_path,
+            workspace_path=self.workspace_path,
+            specs_path=self.specs_path,
+            scope=self.scope,
+            non_goals=self.non_goals,
+            created_at=ts,
+            updated_at=ts,
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class MissionLaunched:
+    """The owner's ``start``: the contract is compiled and the mission runs."""
+
+    kind: ClassVar[str] = "mission_launched"
+    contract: Contract = nested(Contract)
+    contract_digest: str = ""
+    nonce_digest: str = ""
+    reason: str = ""
+
+    def apply(self, mission: Mission, ts: str) -> Mission:
+        """Running, with the clock started."""
+        return replace(
+            mission,
+            phase="running",
+            contract=self.contract,
+            contract_digest=self.contract_digest,
+            nonce_digest=self.nonce_digest,
+            best_score=self.contract.baseline_score,
+            last_score=self.contract.baseline_score,
+            running_since=ts,
+            updated_at=ts,
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class MissionAmended:
+    """The owner changed validator, limits or scope of a live mission; pins are taken anew."""
+
+    kind: ClassVar[str] = "mission_amended"
+    contract: Contract = nested(Contract)
+    contract_digest: str = ""
+    reason: str = ""
+
+    def apply(self, mission: Mission, ts: str) -> Mission:
+        """The new contract; old verdicts belong to the old digest and no longer count."""
+        return replace(
+            mission,
+            contract=self.contract,
+            contract_digest=self.contract_digest,
+            usage=refreshed(mission.usage),
+            best_score=self.contract.baseline_score,
+            last_score=self.contract.baseline_score,
+            updated_at=ts,
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class MissionBlocked:
+    """A person must act; ``blocker`` says what is the smallest input."""
+
+    kind: ClassVar[str] = "mission_blocked"
+    blocker: Blocker = nested(Blocker)
+
+    def apply(self, mission: Mission, ts: str) -> Mission:
+        """Blocked, clock stopped."""
+        return replace(_stopped_clock(mission, ts), phase="blocked", blocker=self.blocker, updated_at=ts)
+
+
+@dataclass(frozen=True, slots=True)
+class MissionUnblocked:
+    """The owner let a blocked mission go on; limits may have grown."""
+
+    kind: ClassVar[str] = "mission_unblocked"
+    reason: str = ""
+    add_hours: float = 0.0
+    add_refusals: int = 0
+
+    def apply(self, mission: Mission, ts: str) -> Mission:
+        """Running with fresh stall allowances; used budget stays used."""
+        return _going_on(mission, ts, self.add_hours, self.add_refusals)
+
+
+@dataclass(frozen=True, slots=True)
+class MissionPaused:
+    """The owner paused the mission."""
+
+    kind: ClassVar[str] = "mission_paused"
+    reason: str = ""
+
+    def apply(self, mission: Mission, ts: str) -> Mission:
+        """Paused, clock stopped."""
+        return replace(_stopped_clock(mission, ts), phase="paused", updated_at=ts)
+
+
+@dataclass(frozen=True, slots=True)
+class MissionResumed:
+    """The owner resumed a paused mission."""
+
+    kind: ClassVar[str] = "mission_resumed"
+    reason: str = ""
+    add_hours: float = 0.0
+    add_refusals: int = 0
+
+    def apply(self, mission: Mission, ts: str) -> Mission:
+        """Running with fresh stall allowances; used budget stays used."""
+        return _going_on(mission, ts, self.add_hours, self.add_refusals)
+
+
+def _going_on(mission: Mission, ts: str, add_hours: float, add_refusals: int) -> Mission:
+    contract = mission.contract
+    if contract is not None and (add_hours or add_refusals):
+        contract = replace(contract, limits=extended(contract.limits, hours=add_hours, refusals=add_refusals))
+    return replace(
+        mission,
+        phase="running",
+        contract=contract,
+        blocker=None,
+        usage=refreshed(mission.usage),
+        running_since=ts,
+        updated_at=ts,
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class MissionCancelled:
+    """The owner gave the mission up."""
+
+    kind: ClassVar[str] = "mission_cancelled"
+    reason: str = ""
+
+    def apply(self, mission: Mission, ts: str) -> Mission:
+        """Final; nothing re-opens it."""
+        return replace(
+            _stopped_clock(mission, ts), phase="cancelled", blocker=None, binding=None, updated_at=ts
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class MissionCompleted:
+    """The completion contract was met by an attested run."""
+
+    kind: ClassVar[str] = "mission_completed"
+    run_id: str = ""
+
+    def apply(self, mission: Mission, ts: str) -> Mission:
+        """Final; nothing re-opens it."""
+        return replace(
+            _stopped_clock(mission, ts),
+            phase="complete",
+            completed_run_id=self.run_id,
+            blocker=None,
+            binding=None,
+            updated_at=ts,
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class OwnerVerbRefused:
+    """A verb of the owner was tried from inside an agent."""
+
+    kind: ClassVar[str] = "owner_verb_refused"
+    verb: str = ""
+    marks: tuple[str, ...] = ()
+
+    def apply(self, mission: Mission, ts: str) -> Mission:
+        """Shown to the owner; changes nothing else."""
+        kept = (*mission.refused_verbs, f"{ts} {self.verb}")[-_KEPT_REFUSED_VERBS:]
+        return replace(mission, refused_verbs=kept, updated_at=ts)

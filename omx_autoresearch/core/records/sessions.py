@@ -1,0 +1,64 @@
+"""Records of sessions: which one a mission holds, and when a person spoke in it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import ClassVar
+
+from ..budget import after_person_prompt
+from ..mission import Binding, Mission
+
+
+@dataclass(frozen=True, slots=True)
+class SessionBound:
+    """One of the four acts bound a session to the mission (``how`` names it)."""
+
+    kind: ClassVar[str] = "session_bound"
+    session_id: str
+    client: str
+    how: str
+    workspace_path: str = ""
+
+    def apply(self, mission: Mission, ts: str) -> Mission:
+        """The newest binding holds; a used nonce is used up."""
+        return replace(
+            mission,
+            binding=Binding(session_id=self.session_id, client=self.client, how=self.how, at=ts),
+            workspace_path=self.workspace_path or mission.workspace_path,
+            nonce_digest="" if self.how == "environment" else mission.nonce_digest,
+            updated_at=ts,
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class SessionUnbound:
+    """A binding ended: by the owner, or because another session took its place."""
+
+    kind: ClassVar[str] = "session_unbound"
+    session_id: str
+    reason: str = ""
+
+    def apply(self, mission: Mission, ts: str) -> Mission:
+        """Nobody is held until the next binding."""
+        is_current = mission.binding is not None and mission.binding.session_id == self.session_id
+        return replace(mission, binding=None if is_current else mission.binding, updated_at=ts)
+
+
+@dataclass(frozen=True, slots=True)
+class PersonPrompted:
+    """A person submitted a prompt in the bound session."""
+
+    kind: ClassVar[str] = "person_prompted"
+    session_id: str
+    heartbeat_bytes: int = 0
+
+    def apply(self, mission: Mission, ts: str) -> Mission:
+        """Refusals in a row begin anew and no old failure is reused."""
+        return replace(
+            mission,
+            usage=after_person_prompt(mission.usage),
+            is_recheck_due=True,
+            is_person_turn=True,
+            turn_heartbeat_bytes=self.heartbeat_bytes,
+            updated_at=ts,
+        )

@@ -1,0 +1,62 @@
+"""Between frozen dataclasses and plain JSON values, driven by the declarations alone.
+
+A field that holds another dataclass (or a tuple of them) says so with ``nested(Kind)``; everything else is a JSON
+scalar, a tuple of scalars, or a plain mapping. An unknown key means that a newer version wrote the value; a missing
+one without a default means that it is damaged. Both are :class:`ShapeError`, never a silent default.
+"""
+
+from __future__ import annotations
+
+from dataclasses import MISSING, field, fields
+from typing import Any
+
+
+class ShapeError(ValueError):
+    """A value does not have the shape of its class; the message names class and field."""
+
+
+def nested(kind: type, **options: Any) -> Any:
+    """Declare a field that holds ``kind`` or a tuple of it (``options`` go to :func:`dataclasses.field`)."""
+    return field(metadata={"nested": kind}, **options)
+
+
+def to_plain(value: Any) -> Any:
+    """A frozen dataclass (or tuple, or scalar) as plain JSON values; tuples become lists."""
+    if hasattr(value, "__dataclass_fields__"):
+        return {name: to_plain(getattr(value, name)) for name in value.__dataclass_fields__}
+    if isinstance(value, (tuple, list)):
+        return [to_plain(item) for item in value]
+    if isinstance(value, dict):
+        return {key: to_plain(item) for key, item in value.items()}
+    return value
+
+
+def from_plain(kind: type, data: Any) -> Any:
+    """The inverse of :func:`to_plain` for a value of ``kind``.
+
+    Raises:
+        ShapeError: ``data`` is no object, has a field that ``kind`` does not know, or lacks one it needs.
+    """
+    if not isinstance(data, dict):
+        raise ShapeError(f"{kind.__name__}: an object is needed, received {type(data).__name__}")
+    values: dict[str, Any] = {}
+    for item in fields(kind):
+        if item.name not in data:
+            if item.default is MISSING and item.default_factory is MISSING:
+                raise ShapeError(f"{kind.__name__}.{item.name} is missing")
+            continue
+        values[item.name] = _thaw(item.metadata.get("nested"), data[item.name])
+    unknown = data.keys() - values.keys()
+    if unknown:
+        raise ShapeError(
+            f"{kind.__name__} has unknown fields (a newer version wrote them?): {', '.join(sorted(unknown))}"
+        )
+    return kind(**values)
+
+
+def _thaw(inner: type | None, value: Any) -> Any:
+    if isinstance(value, list):
+        return tuple(_thaw(inner, item) for item in value)
+    if inner is not None and value is not None:
+        return from_plain(inner, value)
+    return value
