@@ -1,0 +1,64 @@
+"""The clock: aware UTC time for records, monotonic seconds for deadlines.
+
+Time enters the rules of ``core`` as an argument; whoever needs a clock takes one as a parameter, so that a
+test can pass its own. No environment variable moves it: an agent that shifts the time could end a deadline.
+"""
+
+from __future__ import annotations
+
+import time
+from datetime import UTC, datetime
+
+
+class Clock:
+    """What a clock can do. `SystemClock` reads the machine's; a test derives one that it moves by hand."""
+
+    __slots__ = ()
+
+    def now(self) -> datetime:
+        """The current time, aware, in UTC."""
+        raise NotImplementedError
+
+    def monotonic(self) -> float:
+        """Seconds since an arbitrary point; never goes back. Only differences mean something."""
+        raise NotImplementedError
+
+
+class SystemClock(Clock):
+    """The clock of this machine."""
+
+    __slots__ = ()
+
+    def now(self) -> datetime:
+        """The current time of the machine, aware, in UTC."""
+        return datetime.now(UTC)
+
+    def monotonic(self) -> float:
+        """Seconds of the kernel's monotonic clock (stands still while the machine sleeps)."""
+        return time.monotonic()
+
+
+def format_time(moment: datetime) -> str:
+    """Write a time as it stands on disk: ``2026-01-02T03:04:05.123456Z``.
+
+    Raises:
+        ValueError: the time is naive, so nobody knows which instant it means.
+    """
+    if moment.utcoffset() is None:
+        raise ValueError(f"the time {moment.isoformat()} has no time zone")
+    return moment.astimezone(UTC).replace(tzinfo=None).isoformat(timespec="microseconds") + "Z"
+
+
+def parse_time(text: str) -> datetime:
+    """Read an ISO 8601 time that carries ``Z`` or an offset, as aware UTC.
+
+    Raises:
+        ValueError: not such a time, a time without zone, or one outside the years 1 to 9999 in UTC.
+    """
+    moment = datetime.fromisoformat(text)
+    if moment.utcoffset() is None:
+        raise ValueError(f"the time {text!r} has no time zone (Z or an offset is needed)")
+    try:
+        return moment.astimezone(UTC)
+    except OverflowError:
+        raise ValueError(f"the time {text!r} is outside the years 1 to 9999") from None

@@ -1,0 +1,201 @@
+"""The process table: who a process is, whether it still lives, who started it.
+
+A pid alone means nothing after its process has ended; an identity is the pid with the moment of its start.
+Linux is read from /proc (proc(5)); on other systems psutil answers, imported only there.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
+    from typing import TypeVar
+
+    import psutil
+
+    Answer = TypeVar("Answer")
+
+ON_LINUX = sys.platform == "linux"
+COMM_LENGTH = 15
+"""Characters of a process name that the kernel keeps (TASK_COMM_LEN - 1, proc(5))."""
+
+CLIENT_SANDBOXES = ("bwrap", "codex-linux-sandbox")
+"""Names of pid 1 inside the sandboxes of the agent CLIs; other containers are no sandbox of an agent."""
+
+_MAX_ANCESTORS = 256
+_ENDED_STATES = b"ZXx"
+_FIELD_STATE, _FIELD_PARENT, _FIELD_STARTED = 0, 1, 19  # counted behind the name in brackets
+
+
+@dataclass(frozen=True, slots=True)
+class ProcessIdentity:
+    """One process, told apart from every later one with the same pid.
+
+    ``started`` is opaque: the boot id and the start in clock ticks after boot on Linux, the time of creation
+    elsewhere. It survives a reuse of the pid and a reboot; compare it, do not compute with it.
+    """
+
+    pid: int
+    started: str
+
+
+def identify(pid: int) -> ProcessIdentity | None:
+    """The identity of a running process; None where there is none (a zombie has ended)."""
+    if not ON_LINUX:
+        started = _ask_psutil(pid, lambda process: f"{process.create_time():.6f}", "")
+        return ProcessIdentity(pid, started) if started else None
+    fields = _stat_fields(pid)
+    if fields is None or fields[_FIELD_STATE] in _ENDED_STATES:
+        return None
+    return ProcessIdentity(pid, f"{_boot_id()}:{fields[_FIELD_STARTED].decode()}")
+
+
+def is_alive(identity: ProcessIdentity) -> bool:
+    """Whether exactly this process still runs: not a zombie, not another one that took over its pid."""
+    return identify(identity.pid) == identity
+
+
+def parent_pid(pid: int) -> int:
+    """The pid of the parent; 0 where there is none or the process is gone."""
+    if not ON_LINUX:
+        return _ask_psutil(pid, lambda process: process.ppid(), 0)
+    fields = _stat_fields(pid)
+    return int(fields[_FIELD_PARENT]) if fields is not None else 0
+
+
+def ancestors(pid: int) -> tuple[ProcessIdentity, ...]:
+    """The parent, its parent and so on, nearest first, without the process itself."""
+    found: list[ProcessIdentity] = []
+    current = parent_pid(pid)
+    while current > 0 and len(found) < _MAX_ANCESTORS:
+        identity = identify(current)
+        if identity is None:
+            break
+        found.append(identity)
+        current = parent_pid(current)
+    return tuple(found)
+
+
+def command_name(pid: int) -> str:
+    """The name of the program; whole where the kernel cut it at 15 characters; empty when gone."""
+    if not ON_LINUX:
+        return _ask_psutil(pid, lambda process: process.name(), "")
+    name = _read(f"/proc/{pid}/comm").rstrip(b"\n")
+    if len(name) == COMM_LENGTH:
+        program = os.path.basename(_read(f"/proc/{pid}/cmdline").split(b"\0", 1)[0])
+        if program.startswith(name):
+            name = program
+    return os.fsdecode(name)
+
+
+def command_line(pid: int) -> str:
+    """The arguments joined by blanks, for people; ``[name]`` where it has none; empty when gone."""
+    if not ON_LINUX:
+        return _ask_psutil(pid, lambda process: " ".join(process.cmdline()), "")
+    arguments = _read(f"/proc/{pid}/cmdline").rstrip(b"\0").replace(b"\0", b" ")
+    if arguments:
+        return arguments.decode("utf-8", "replace")
+    name = command_name(pid)
+    return f"[{name}]" if name else ""
+
+
+def child_pids(pid: int) -> tuple[int, ...]:
+    """The direct children, zombies among them; empty where the process is gone."""
+    if not ON_LINUX:
+        return _ask_psutil(pid, lambda process: tuple(child.pid for child in process.children()), ())
+    if not os.path.exists("/proc/thread-self/children"):
+        return _children_by_scan(pid)  # a kernel without CONFIG_PROC_CHILDREN
+    try:
+        threads = os.listdir(f"/proc/{pid}/task")
+    except OSError:
+        return ()
+    return tuple(
+        int(child) for thread in threads for child in _read(f"/proc/{pid}/task/{thread}/children").split()
+    )
+
+
+def descendant_pids(pid: int) -> tuple[int, ...]:
+    """Everything below a process, parents before children. What forks meanwhile may be missing."""
+    found: list[int] = []
+    seen = {pid}
+    waiting = [pid]
+    while waiting:
+        for child in child_pids(waiting.pop()):
+            if child not in seen:
+                seen.add(child)
+                found.append(child)
+                waiting.append(child)
+    return tuple(found)
+
+
+def agent_marks(
+    environ: Mapping[str, str],
+    *,
+    marks: Sequence[str],
+    ancestors: Sequence[ProcessIdentity],
+    bound: Sequence[ProcessIdentity],
+    pid1_name: str,
+) -> tuple[str, ...]:
+    """The reasons to think that a process runs inside an agent; empty where none is seen. Pure.
+
+    Args:
+        environ: the environment of the process. Only names are read and told, never a value.
+        marks: names of variables that the agent CLIs set for the commands they run.
+        ancestors: the identities above the process.
+        bound: the identities of clients that a mission holds.
+        pid1_name: the name of pid 1 as the process sees it.
+
+    Returns:
+        One phrase a reason, each readable after "because".
+    """
+    reasons = [f"the environment has {mark}" for mark in marks if mark in environ]
+    clients = set(bound)
+    reasons += [
+        f"process {process.pid}, a client bound to a mission, started it"
+        for process in ancestors
+        if process in clients
+    ]
+    name = os.path.basename(pid1_name)
+    if name in CLIENT_SANDBOXES or name in {sandbox[:COMM_LENGTH] for sandbox in CLIENT_SANDBOXES}:
+        reasons.append(f"pid 1 is {name}, the sandbox of an agent CLI")
+    return tuple(reasons)
+
+
+def _read(path: str) -> bytes:
+    try:
+        with open(path, "rb", buffering=0) as stream:
+            return stream.read() or b""
+    except OSError:
+        return b""
+
+
+def _boot_id() -> str:
+    return _read("/proc/sys/kernel/random/boot_id").decode("ascii", "replace").strip()
+
+
+def _stat_fields(pid: int) -> list[bytes] | None:
+    """The fields of /proc/PID/stat behind the name, which may itself hold blanks and brackets."""
+    text = _read(f"/proc/{pid}/stat")
+    end = text.rfind(b")")
+    return text[end + 2 :].split() if end > 0 else None
+
+
+def _children_by_scan(parent: int) -> tuple[int, ...]:
+    return tuple(
+        int(name) for name in os.listdir("/proc") if name.isdigit() and parent_pid(int(name)) == parent
+    )
+
+
+def _ask_psutil(pid: int, question: Callable[[psutil.Process], Answer], otherwise: Answer) -> Answer:
+    """What psutil knows of a process; ``otherwise`` where it is gone, a zombie, or not ours to read."""
+    import psutil
+
+    try:
+        process = psutil.Process(pid)
+        return otherwise if process.status() == psutil.STATUS_ZOMBIE else question(process)
+    except psutil.Error:
+        return otherwise
