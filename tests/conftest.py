@@ -1,0 +1,106 @@
+"""No test touches the home of whoever runs it, and none sees the marks of an agent that runs it.
+
+The environment is cleaned when this file is read, so that it holds for every fixture of any scope, and each test gets
+a home of its own on top of that.
+"""
+
+from __future__ import annotations
+
+import os
+import tempfile
+from pathlib import Path
+
+import pytest
+
+CLIENT_PREFIXES = (
+    "AI_AGENT",
+    "ANTHROPIC_",
+    "CLAUDE",
+    "CODEX_",
+    "COPILOT_",
+    "CURSOR_",
+    "GEMINI_",
+    "GOOGLE_",
+    "OMX_",
+    "OPENAI_",
+    "OPENCODE",
+    "QWEN_",
+)
+"""Environment variables of agent CLIs, their keys, and ours."""
+
+GIT_REDIRECTS = (
+    "GIT_DIR",
+    "GIT_WORK_TREE",
+    "GIT_INDEX_FILE",
+    "GIT_COMMON_DIR",
+    "GIT_OBJECT_DIRECTORY",
+    "GIT_CONFIG",
+)
+"""What a git hook leaves behind that would point git at another repository."""
+
+DISPLAY = ("NO_COLOR", "FORCE_COLOR", "CLICOLOR", "CLICOLOR_FORCE", "COLUMNS")
+
+GIT_CONFIG = """\
+[user]
+    name = A Person
+    email = person@example.invalid
+[init]
+    defaultBranch = main
+"""
+
+
+def _real_cache_path() -> Path:
+    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
+
+
+CLIENTS_PATH = Path(os.environ.get("OMX_CLIENTS_DIR") or _real_cache_path() / "omx-autoresearch" / "clients")
+"""Where `.ci/clients` installs the real agent CLIs; looked up before the home is exchanged."""
+
+
+def is_foreign(name: str) -> bool:
+    """The variable is one that a test must set itself if it wants it."""
+    return name.startswith(CLIENT_PREFIXES) or name in GIT_REDIRECTS or name in DISPLAY
+
+
+def home_environment(home: Path) -> dict[str, str]:
+    """Every variable by which a program finds a person's files, pointing into ``home``."""
+    return {
+        "HOME": str(home),
+        "XDG_CONFIG_HOME": str(home / ".config"),
+        "XDG_STATE_HOME": str(home / ".local" / "state"),
+        "XDG_DATA_HOME": str(home / ".local" / "share"),
+        "XDG_CACHE_HOME": str(home / ".cache"),
+        "XDG_RUNTIME_DIR": str(home / ".run"),
+        "CLAUDE_CONFIG_DIR": str(home / ".claude"),
+        "CODEX_HOME": str(home / ".codex"),
+        "GIT_CONFIG_NOSYSTEM": "1",
+    }
+
+
+def make_home(home: Path) -> dict[str, str]:
+    """Create a home in which git can commit, and the environment that leads there."""
+    home.mkdir(parents=True, exist_ok=True)
+    (home / ".gitconfig").write_text(GIT_CONFIG, encoding="utf-8")
+    (home / ".run").mkdir(mode=0o700, exist_ok=True)
+    return home_environment(home)
+
+
+for _name in [name for name in os.environ if is_foreign(name)]:
+    del os.environ[_name]
+_PROCESS_HOME = tempfile.TemporaryDirectory(prefix="omx-tests-", ignore_cleanup_errors=True)
+os.environ.update(make_home(Path(_PROCESS_HOME.name)))
+
+
+@pytest.fixture(autouse=True)
+def home(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A scratch home for this test alone, already in the environment."""
+    path = tmp_path_factory.mktemp("home")
+    for name, value in make_home(path).items():
+        monkeypatch.setenv(name, value)
+    return path
+
+
+@pytest.fixture(scope="session")
+def clients_path() -> Path:
+    """The folder with one sub-folder for each installed agent CLI; it need not exist."""
+    return CLIENTS_PATH

@@ -1,0 +1,170 @@
+"""The rules of the house: floors, purity, light imports of the hook path. Each has a test that it can fail."""
+
+from __future__ import annotations
+
+import ast
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from importlinter.application import use_cases
+from importlinter.configuration import configure
+
+ROOT = Path(__file__).resolve().parent.parent
+PACKAGE = ROOT / "omx_autoresearch"
+
+HOOK_PATH = (
+    "errors",
+    "core.*",
+    "core.records.*",
+    "storage.layout",
+    "storage.atomic",
+    "storage.journal",
+    "storage.registry",
+    "storage.missions",
+    "storage.approvals",
+    "storage.outputs",
+    "storage.inbox",
+    "storage.projections",
+    "system.clock",
+    "system.commands",
+    "system.git",
+    "system.processes",
+    "system.sandbox",
+    "agents.*",
+    "runtime.stops",
+    "runtime.validation",
+    "runtime.sessions",
+    "surfaces.hook",
+)
+"""Modules that a hook process imports; a star stands for every module beside it."""
+
+HEAVY = frozenset(
+    {
+        "asyncio",
+        "ctypes",
+        "email",
+        "http",
+        "logging",
+        "multiprocessing",
+        "pathlib",
+        "shlex",
+        "socket",
+        "sqlite3",
+    }
+    | {"ssl", "subprocess", "tempfile", "threading", "unittest", "urllib", "uuid", "zipfile"}
+    | {"click", "jinja2", "psutil", "pydantic", "rich", "tomlkit", "transitions", "yaml"}
+)
+"""What none of them loads by being imported: 1.5 to 200 ms each, and a hook runs at every stop."""
+
+RUNS_PROCESSES = frozenset({"system.commands", "system.git", "system.sandbox"})
+"""Modules that may load subprocess (and what it brings), since starting processes is what they are for."""
+
+BROUGHT_BY_SUBPROCESS = frozenset({"subprocess", "threading"})
+
+IMPURE_NAMES = frozenset({"open", "input", "print", "eval", "exec", "__import__"})
+IMPURE_ATTRIBUTES = frozenset({"now", "utcnow", "today", "time", "monotonic", "random", "urandom", "getenv"})
+
+
+def _modules(patterns: tuple[str, ...]) -> list[str]:
+    names: list[str] = []
+    for pattern in patterns:
+        path = PACKAGE / pattern.replace(".", "/")
+        if path.name != "*":
+            names.append(pattern)
+        else:
+            prefix = pattern.removesuffix(".*")
+            names += [
+                f"{prefix}.{found.stem}"
+                for found in sorted(path.parent.glob("*.py"))
+                if found.stem != "__init__"
+            ]
+    return names
+
+
+def loaded_by(module: str, *, root: Path = ROOT) -> set[str]:
+    """Top-level names in ``sys.modules`` after a bare interpreter imported ``module`` and nothing else.
+
+    ``-I -S`` as in the hook: no site-packages, so a third-party import at module level fails outright.
+    """
+    program = (
+        f"import sys; sys.path.insert(0, {str(root)!r}); import {module}; "
+        "print(*{name.partition('.')[0] for name in sys.modules})"
+    )
+    said = subprocess.run(
+        [sys.executable, "-I", "-S", "-c", program], capture_output=True, text=True, check=False
+    )
+    assert said.returncode == 0, f"{module}: {said.stderr.strip().splitlines()[-1]}"
+    return set(said.stdout.split())
+
+
+def impure_calls(source: str) -> list[str]:
+    """Calls of a clock, of chance or of the world in ``source``, each as ``line: call``."""
+    found = []
+    for node in ast.walk(ast.parse(source)):
+        if not isinstance(node, ast.Call):
+            continue
+        called = node.func
+        if (isinstance(called, ast.Name) and called.id in IMPURE_NAMES) or (
+            isinstance(called, ast.Attribute) and called.attr in IMPURE_ATTRIBUTES
+        ):
+            found.append(f"{node.lineno}: {ast.unparse(called)}()")
+    return found
+
+
+def test_imports_keep_the_contracts_of_the_floors(capfd: pytest.CaptureFixture[str]) -> None:
+    configure()
+    kept = use_cases.lint_imports(str(ROOT / "pyproject.toml"), cache_dir=None)
+    assert kept, capfd.readouterr().out
+
+
+@pytest.mark.parametrize("module", _modules(("core.*", "core.records.*")))
+def test_a_rule_asks_no_clock_no_chance_and_no_file(module: str) -> None:
+    assert impure_calls((PACKAGE / f"{module.replace('.', '/')}.py").read_text(encoding="utf-8")) == []
+
+
+def test_a_clock_in_a_rule_would_be_found() -> None:
+    assert impure_calls("from datetime import datetime\nat = datetime.now()\nopen('x')\n") == [
+        "2: datetime.now()",
+        "3: open()",
+    ]
+
+
+@pytest.mark.requirement("SPEED-03")
+@pytest.mark.parametrize("module", _modules(HOOK_PATH))
+def test_a_module_of_the_hook_path_imports_light(module: str) -> None:
+    allowed = BROUGHT_BY_SUBPROCESS if module in RUNS_PROCESSES else frozenset()
+    assert sorted((loaded_by(f"omx_autoresearch.{module}") & HEAVY) - allowed) == []
+
+
+def test_a_heavy_import_would_be_found(tmp_path: Path) -> None:
+    (tmp_path / "heavy.py").write_text("import pathlib\n", encoding="utf-8")
+    assert "pathlib" in loaded_by("heavy", root=tmp_path)
+
+
+def _python_files() -> list[Path]:
+    return sorted(PACKAGE.rglob("*.py"))
+
+
+def test_no_module_is_named_after_nothing() -> None:
+    banned = {"utils", "util", "helpers", "helper", "manager", "handler", "base", "common", "misc"}
+    assert [str(path) for path in _python_files() if path.stem in banned] == []
+
+
+def test_every_module_fits_a_page() -> None:
+    long = {path.relative_to(ROOT): len(path.read_text("utf-8").splitlines()) for path in _python_files()}
+    assert {str(path): lines for path, lines in long.items() if lines > 400} == {}
+
+
+def test_the_project_never_refers_to_the_machine_it_was_written_on() -> None:
+    marks = ("/wo" + "rk/", "/ro" + "ot/", "/ho" + "me/", "/opt/py" + "pi")
+    tracked = subprocess.run(["git", "ls-files"], cwd=ROOT, capture_output=True, text=True, check=False)
+    if tracked.returncode != 0:
+        pytest.skip("not a git checkout: the list of tracked files is git's")
+    wrong = []
+    for name in tracked.stdout.splitlines():
+        path = ROOT / name
+        text = path.read_text("utf-8", errors="replace") if path.is_file() else ""
+        wrong += [f"{name}: {mark}" for mark in marks if mark in text]
+    assert wrong == []
