@@ -31,8 +31,10 @@ def refusal(
     """The text of a refusal: reason, every missing item, what was received, the next command, ``n of max``."""
     limits, usage = mission.limits, decision.usage
     lines = [
-        f"{MARK} Mission {mission.task_id} is not complete, so this stop is refused "
-        f"({decision.reason_code}). Keep working.",
+        (
+            f"{MARK} Mission {mission.task_id} is not complete, so this stop is refused "
+            f"({decision.reason_code}). Keep working."
+        ),
         f"Goal: {one_line(mission.goal, _GOAL_CHARACTERS)}",
         f"Iteration {mission.iteration + (1 if decision.is_iteration else 0)}; {spent(usage, limits)}.",
     ]

@@ -10,8 +10,10 @@ import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from .mission import Verdict
+
 if TYPE_CHECKING:
-    from .mission import Attestation, Contract, Mission, Verdict
+    from .mission import Attestation, Contract, Mission
 
 
 @dataclass(frozen=True, slots=True)

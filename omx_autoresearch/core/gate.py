@@ -27,16 +27,15 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Literal
 
 from .budget import Usage, after_tool
+from .clients import StopCap
+from .events import HostEnd
+from .evidence import Missing
+from .lifecycle import Phase
 from .mission import Blocker
-from .stall import Observation, after_iteration, is_stalled, progress_of
+from .stall import Observation, Progress, after_iteration, is_stalled, progress_of
 
 if TYPE_CHECKING:
     from .budget import Limits
-    from .clients import StopCap
-    from .events import HostEnd
-    from .evidence import Missing
-    from .lifecycle import Phase
-    from .stall import Progress
 
 Answer = Literal["allow", "refuse", "release"]
 Scope = Literal["ours", "unbound", "other-session", "subagent", "expired"]
