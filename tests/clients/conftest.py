@@ -18,20 +18,20 @@ if TYPE_CHECKING:
 
 
 @pytest.fixture
-def open_stage(tmp_path: Path) -> Iterator[OpenStage]:
-    """Open a stage for a client, or skip: ``open_stage(CODEX, sandbox="workspace-write")``."""
+def open_stage(tmp_path: Path, clients_path: Path) -> Iterator[OpenStage]:
+    """Open a stage for a client, or skip."""
     with ExitStack() as stack:
 
-        def open_one(cli: AgentCli, sandbox: str = "") -> Stage:
-            if cli.binary_path() is None:
-                pytest.skip(
-                    f"{cli.name} {cli.version} is missing; get it with: {shlex.join(cli.install_command())}"
-                )
+        def open_one(cli: AgentCli) -> Stage:
+            binary_path = cli.binary_path(clients_path)
+            if binary_path is None:
+                how = shlex.join(cli.install_command(clients_path))
+                pytest.skip(f"{cli.name} {cli.version} is missing; get it with: {how}")
             try:
                 network = stack.enter_context(OfflineNetwork())
             except NoNamespace as reason:
                 pytest.skip(str(reason))
-            stage = Stage(cli, network, tmp_path, sandbox)
+            stage = Stage(cli, binary_path, network, tmp_path)
             stack.callback(stage.close)
             return stage
 

@@ -12,6 +12,7 @@ import pytest
 
 from tests.clients.support.agent_clis import CLAUDE, CODEX
 from tests.clients.support.codex_trust import listed_hooks, trust_hooks
+from tests.clients.support.terminal import ClaudeTerminal
 from tests.clients.support.wire_formats import Json, Turn
 
 if TYPE_CHECKING:
@@ -109,3 +110,14 @@ def test_codex_lists_a_hook_as_untrusted_until_its_digest_is_written(open_stage:
     assert [hook["trustStatus"] for hook in listed_hooks(stage)] == ["untrusted"]
     trust_hooks(stage)
     assert [hook["trustStatus"] for hook in listed_hooks(stage)] == ["trusted"]
+
+
+def test_a_person_at_the_terminal_sees_the_refusal(claude_stage: Stage, tmp_path: Path) -> None:
+    set_probe(claude_stage, tmp_path / "log", refusals=1)
+    with ClaudeTerminal(
+        claude_stage, Turn("I am done."), Turn("Really done.", needs="PROBE-stop-0")
+    ) as terminal:
+        terminal.enter("Please finish the mission.")
+        screen = terminal.wait_for("Really done.")
+    assert "PROBE-stop-0" in screen
+    assert terminal.script.misfits == []

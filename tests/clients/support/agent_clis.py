@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
 from pathlib import Path
@@ -23,13 +22,11 @@ class Place:
         home: a scratch home.
         workspace: a repository in it.
         model_url: where the scripted model listens.
-        sandbox: the client's own name of a sandbox mode; empty for none.
     """
 
     home: Path
     workspace: Path
     model_url: str
-    sandbox: str = ""
 
 
 class AgentCli(ABC):
@@ -75,28 +72,18 @@ class AgentCli(ABC):
         """A turn that runs one shell command."""
         return Turn(text, (self.shell(command),), needs)
 
-    def folder(self) -> Path:
-        """Where the pinned version is installed, outside the checkout."""
-        return clients_folder() / self.name
-
-    def binary_path(self) -> Path | None:
-        """The executable of the pinned version; None where it is not installed."""
-        modules = self.folder() / "node_modules"
+    def binary_path(self, clients_path: Path) -> Path | None:
+        """The executable of the pinned version below a folder of clients; None where it is not installed."""
+        modules = clients_path / self.name / "node_modules"
         manifest = modules / self.package / "package.json"
         if not manifest.is_file() or json.loads(manifest.read_text())["version"] != self.version:
             return None
         return next(iter(sorted(modules.glob(self.binary))), None)
 
-    def install_command(self) -> list[str]:
-        """What installs the pinned version."""
-        return [
-            "npm",
-            "install",
-            "--prefix",
-            str(self.folder()),
-            "--no-fund",
-            f"{self.package}@{self.version}",
-        ]
+    def install_command(self, clients_path: Path) -> list[str]:
+        """What installs the pinned version there."""
+        folder = str(clients_path / self.name)
+        return ["npm", "install", "--prefix", folder, "--no-fund", f"{self.package}@{self.version}"]
 
     def register(self, place: Place, hooks: Mapping[str, str]) -> None:
         """Register one command an event, the way an installer does."""
@@ -178,7 +165,7 @@ class CodexCli(AgentCli):
 model = "gpt-5.4"
 model_provider = "scripted"
 approval_policy = "never"
-sandbox_mode = "{place.sandbox or "danger-full-access"}"
+sandbox_mode = "danger-full-access"
 check_for_update_on_startup = false
 [analytics]
 enabled = false
@@ -256,9 +243,3 @@ class GeminiCli(AgentCli):
 
 CLAUDE, CODEX, GEMINI = ClaudeCode(), CodexCli(), GeminiCli()
 AGENT_CLIS: tuple[AgentCli, ...] = (CLAUDE, CODEX, GEMINI)
-
-
-def clients_folder() -> Path:
-    """``$OMX_CLIENTS_DIR``, else a folder of the user's cache."""
-    cache = os.environ.get("XDG_CACHE_HOME") or os.path.expanduser("~/.cache")
-    return Path(os.environ.get("OMX_CLIENTS_DIR") or os.path.join(cache, "omx-autoresearch", "clients"))

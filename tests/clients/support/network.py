@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from types import TracebackType
 
 HOLDER = Path(__file__).with_name("namespace_holder.py")
-ALREADY_OFFLINE = "OMX_CLIENTS_OFFLINE"
+ALREADY_OFFLINE = "CLIENT_TESTS_OFFLINE"
 """Set to 1 where the whole test run already stands in an environment without a route out."""
 WAYS_IN: tuple[tuple[tuple[str, ...], tuple[str, ...]], ...] = (
     (("unshare", "--net"), ("--net",)),

@@ -57,18 +57,17 @@ class Stage:
         cli: the agent CLI.
         place: home and repository.
         model: the scripted model.
+        binary_path: the client's executable.
     """
 
-    def __init__(self, cli: AgentCli, network: OfflineNetwork, root_path: Path, sandbox: str = "") -> None:
-        binary = cli.binary_path()
-        assert binary is not None, f"{cli.name} is not installed"
+    def __init__(self, cli: AgentCli, binary_path: Path, network: OfflineNetwork, root_path: Path) -> None:
         self.cli = cli
-        self.binary_path = binary
+        self.binary_path = binary_path
         self._network = network
         self._root = root_path
         self._running: subprocess.Popen[bytes] | None = None
         self.model = ModelServer(network.listener)
-        self.place = Place(root_path / "home", root_path / "home" / "repository", self.model.url, sandbox)
+        self.place = Place(root_path / "home", root_path / "home" / "repository", self.model.url)
         self.place.workspace.mkdir(parents=True)
         (root_path / "tmp").mkdir()
         self._start_repository()
@@ -185,5 +184,5 @@ class Stage:
         self.model.close()
 
 
-OpenStage = Callable[..., Stage]
-"""The fixture ``open_stage``: a client, and a sandbox mode by name."""
+OpenStage = Callable[[AgentCli], Stage]
+"""The fixture ``open_stage``."""
