@@ -1,0 +1,143 @@
+"""The dialect of Claude Code, seen with 2.1.332: JSON on stdin, JSON on stdout, exit 0.
+
+- ``{"decision":"block","reason":R}`` on ``Stop`` refuses; the model sees R and the hook's whole command line.
+- Eight refusals in a row are honoured, the ninth is overridden without a word to the hook; a tool call between them
+  starts the count anew, and ``CLAUDE_CODE_STOP_HOOK_BLOCK_CAP`` (also from ``env`` of settings.json) raises it.
+- A failed tool fires ``PostToolUseFailure`` instead of ``PostToolUse``.
+- A settings file with a comment in it is ignored as a whole, silently.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING
+
+from omx_autoresearch.agents import marks, payloads
+from omx_autoresearch.agents.replies import render_reply
+from omx_autoresearch.core.clients import Client, HookEntry, StopCap
+from omx_autoresearch.core.events import HookEvent
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from typing import Any
+
+    from omx_autoresearch.core.events import EventKind, Reply
+    from omx_autoresearch.core.installations import Installation, Scope
+
+CLIENT = Client(
+    name="claude",
+    title="Claude Code",
+    binary="claude",
+    stop_cap=StopCap(limit=8, reset_by_tools=True, setting="CLAUDE_CODE_STOP_HOOK_BLOCK_CAP"),
+    session_variables=marks.SESSION_VARIABLES["claude"],
+    shell_marks=marks.SHELL_MARKS["claude"],
+    hook_timeout_seconds=120,
+    shows_person_message=True,
+    lets_go_on_repeat=False,
+    has_tool_events=True,
+    entries=(
+        HookEntry("Stop", "", 120, "active"),
+        HookEntry("SubagentStop", "", 30, "active"),
+        HookEntry("StopFailure", "", 10, "active"),
+        HookEntry("SessionStart", "", 30, "start"),
+        HookEntry("UserPromptSubmit", "", 120, "always"),
+        HookEntry("PostToolUse", "", 30, "active"),
+        HookEntry("PostToolUseFailure", "", 30, "active"),
+        HookEntry("PreCompact", "", 30, "active"),
+        HookEntry("SessionEnd", "", 10, "active"),
+    ),
+)
+
+RAISED_CAP = 250
+"""Written by the installer: finite, and above every allowance of a mission's default limits together (200 + 6 + 8)."""
+
+TOOL_EVENTS: tuple[str, ...] = ("PostToolUse", "PostToolUseFailure")
+
+_KINDS: dict[str, EventKind] = {
+    "Stop": "stop",
+    "SubagentStop": "subagent_stop",
+    "StopFailure": "stop_failure",
+    "SessionStart": "session_start",
+    "UserPromptSubmit": "prompt",
+    "PostToolUse": "tool",
+    "PostToolUseFailure": "tool",
+    "PreCompact": "pre_compact",
+    "SessionEnd": "session_end",
+}
+_PLUGIN_PREFIX = re.compile(r"\A(\s*/)omx(?:-autoresearch)?:(?=autoresearch(?:\s|\Z))")
+
+
+def parse(payload: dict[str, Any], digest: str, environ: Mapping[str, str]) -> HookEvent:
+    """Translate one event; see :mod:`omx_autoresearch.agents.registry` for what every dialect owes.
+
+    Raises:
+        PayloadFault: the session id is not a text.
+    """
+    name = payloads.text_of(payload, "hook_event_name")
+    kind = _KINDS.get(name, "other")
+    agent_id = payloads.text_of(payload, "agent_id")
+    if kind == "stop" and agent_id:
+        kind = "subagent_stop"
+    prompt = _PLUGIN_PREFIX.sub(r"\1", payloads.text_of(payload, "prompt")) if kind == "prompt" else ""
+    is_end = kind in ("stop", "subagent_stop", "stop_failure")
+    is_tool = kind == "tool"
+    failed = name == "PostToolUseFailure"
+    return HookEvent(
+        client="claude",
+        kind=kind,
+        session_id=payloads.session_id_of(payload),
+        cwd=payloads.text_of(payload, "cwd"),
+        agent_id=agent_id,
+        prompt=prompt,
+        is_person=payloads.may_be_person(prompt, agent_id) and not marks.tool_shell_mark(environ),
+        source=payloads.text_of(payload, "source") if kind == "session_start" else "",
+        host_end=payloads.host_end_of(payload) if is_end else "",
+        # session_crons are timers, not work: they never hold back an answer
+        has_background_work=is_end and payloads.has_running_task(payload.get("background_tasks")),
+        last_message=payloads.end_of(payloads.text_of(payload, "last_assistant_message")),
+        tool_name=payloads.text_of(payload, "tool_name") if is_tool else "",
+        tool_command=payloads.tool_command_of(payload) if is_tool else "",
+        tool_output=payloads.end_of(payloads.output_text(payload.get("error" if failed else "tool_response")))
+        if is_tool
+        else "",
+        tool_failed=failed,
+        payload_digest=digest,
+    )
+
+
+def render(event: HookEvent, reply: Reply) -> bytes:
+    """Render a reply to an event; ``b""`` for silence."""
+    return render_reply(
+        event,
+        reply,
+        context_events={
+            "session_start": "SessionStart",
+            "prompt": "UserPromptSubmit",
+            "tool": "PostToolUseFailure" if event.tool_failed else "PostToolUse",
+        },
+        message_kinds=("stop", "session_start", "prompt", "pre_compact", "tool"),
+    )
+
+
+def installation(scope: Scope, environ: Mapping[str, str], project_path: str) -> Installation:
+    """Say where Claude Code's hooks are set: ``settings.json`` of the user or of the project."""
+    import os
+
+    from omx_autoresearch.agents.folders import home_path
+    from omx_autoresearch.core.installations import Installation
+
+    user_path = environ.get("CLAUDE_CONFIG_DIR") or os.path.join(home_path(environ), ".claude")
+    files = {
+        "user": os.path.join(user_path, "settings.json"),
+        "project": os.path.join(project_path, ".claude", "settings.json"),
+        "local": os.path.join(project_path, ".claude", "settings.local.json"),
+    }
+    return Installation(
+        client=CLIENT,
+        scope=scope,
+        settings_path=files[scope],
+        other_settings_paths=tuple(path for name, path in files.items() if name != scope),
+        plugins_path=os.path.join(user_path, "plugins"),
+        environment=((CLIENT.stop_cap.setting, str(RAISED_CAP)),),
+        off_switches=(("disableAllHooks",), ("allowManagedHooksOnly",)),
+    )

@@ -1,0 +1,121 @@
+"""The dialect of Codex CLI, seen with 0.171.0: Claude Code's event names, JSON on stdin and stdout, exit 0.
+
+- ``{"decision":"block","reason":R}`` on ``Stop`` refuses; any unknown key voids the answer. No cap was found.
+- A hook runs as ``$SHELL -lc LINE``, so the line must be good for zsh and fish too.
+- A hook that is not trusted is skipped without a word; any edit of its definition voids the trust.
+- The hooks' environment carries no mark of the client at all; a tool shell's does.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from omx_autoresearch.agents import marks, payloads
+from omx_autoresearch.agents.replies import render_reply
+from omx_autoresearch.core.clients import Client, HookEntry, StopCap
+from omx_autoresearch.core.events import HookEvent
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from typing import Any
+
+    from omx_autoresearch.core.events import EventKind, Reply
+    from omx_autoresearch.core.installations import Installation, Scope
+
+CLIENT = Client(
+    name="codex",
+    title="Codex CLI",
+    binary="codex",
+    stop_cap=StopCap(limit=None),
+    session_variables=marks.SESSION_VARIABLES["codex"],
+    shell_marks=marks.SHELL_MARKS["codex"],
+    hook_timeout_seconds=120,
+    shows_person_message=True,
+    lets_go_on_repeat=False,
+    has_tool_events=True,
+    entries=(
+        HookEntry("Stop", "", 120, "active"),
+        HookEntry("SubagentStop", "", 30, "active"),
+        HookEntry("SessionStart", "", 30, "start"),
+        HookEntry("UserPromptSubmit", "", 120, "always"),
+        HookEntry("PostToolUse", "", 30, "active"),
+        HookEntry("PreCompact", "", 30, "active"),
+        HookEntry("SessionEnd", "", 10, "active"),
+    ),
+)
+
+TOOL_EVENTS: tuple[str, ...] = ("PostToolUse",)
+
+_KINDS: dict[str, EventKind] = {
+    "Stop": "stop",
+    "SubagentStop": "subagent_stop",
+    "SessionStart": "session_start",
+    "UserPromptSubmit": "prompt",
+    "PostToolUse": "tool",
+    "PreCompact": "pre_compact",
+    "SessionEnd": "session_end",
+}
+
+
+def parse(payload: dict[str, Any], digest: str, environ: Mapping[str, str]) -> HookEvent:
+    """Translate one event; see :mod:`omx_autoresearch.agents.registry` for what every dialect owes.
+
+    Raises:
+        PayloadFault: the session id is not a text.
+    """
+    kind = _KINDS.get(payloads.text_of(payload, "hook_event_name"), "other")
+    agent_id = payloads.text_of(payload, "agent_id")
+    if kind == "stop" and agent_id:
+        kind = "subagent_stop"
+    prompt = payloads.text_of(payload, "prompt") if kind == "prompt" else ""
+    is_tool = kind == "tool"
+    return HookEvent(
+        client="codex",
+        kind=kind,
+        session_id=payloads.session_id_of(payload),
+        cwd=payloads.text_of(payload, "cwd"),
+        agent_id=agent_id,
+        prompt=prompt,
+        is_person=payloads.may_be_person(prompt, agent_id) and not marks.tool_shell_mark(environ),
+        source=payloads.text_of(payload, "source") if kind == "session_start" else "",
+        host_end=payloads.host_end_of(payload) if kind in ("stop", "subagent_stop") else "",
+        last_message=payloads.end_of(payloads.text_of(payload, "last_assistant_message")),
+        tool_name=payloads.text_of(payload, "tool_name") if is_tool else "",
+        tool_command=payloads.tool_command_of(payload) if is_tool else "",
+        # a text for the shell, an MCP result for others; a failed command is not marked as one
+        tool_output=payloads.end_of(payloads.output_text(payload.get("tool_response"))) if is_tool else "",
+        payload_digest=digest,
+    )
+
+
+def render(event: HookEvent, reply: Reply) -> bytes:
+    """Render a reply to an event; ``b""`` for silence."""
+    return render_reply(
+        event,
+        reply,
+        context_events={"session_start": "SessionStart", "prompt": "UserPromptSubmit", "tool": "PostToolUse"},
+        message_kinds=("stop", "session_start", "prompt", "pre_compact", "tool"),
+    )
+
+
+def installation(scope: Scope, environ: Mapping[str, str], project_path: str) -> Installation:
+    """Say where Codex's hooks are set (``hooks.json``) and where their trust is kept (``config.toml``)."""
+    import os
+
+    from omx_autoresearch.agents.folders import home_path
+    from omx_autoresearch.core.installations import Installation
+
+    user_path = environ.get("CODEX_HOME") or os.path.join(home_path(environ), ".codex")
+    files = {
+        "user": os.path.join(user_path, "hooks.json"),
+        "project": os.path.join(project_path, ".codex", "hooks.json"),
+    }
+    return Installation(
+        client=CLIENT,
+        scope=scope,
+        settings_path=files[scope],
+        other_settings_paths=tuple(path for name, path in files.items() if name != scope),
+        plugins_path=os.path.join(user_path, "plugins"),
+        trust_path=os.path.join(user_path, "config.toml"),
+        hook_shell=(environ.get("SHELL") or "/bin/sh", "-lc"),
+    )

@@ -1,0 +1,14 @@
+"""Where a client keeps its files, as far as all clients agree: below the user's home."""
+
+from __future__ import annotations
+
+import os
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+
+def home_path(environ: Mapping[str, str]) -> str:
+    """Give the user's home folder: ``HOME``, else what the system says."""
+    return environ.get("HOME") or os.path.expanduser("~")

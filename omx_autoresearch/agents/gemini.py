@@ -1,0 +1,133 @@
+"""The dialect of Gemini CLI, seen with 0.61.0: event names of its own, JSON on stdin and stdout, exit 0.
+
+- A stop is ``AfterAgent``; ``SessionEnd`` runs and its answer is ignored, so it never gates.
+- ``{"decision":"block","reason":R}`` refuses; R comes back as the next prompt. No cap was found, but a loop detector
+  stops the model when answers repeat while the hook goes on being asked: such a session has to be let go.
+- ``prompt_response`` grows over the turn; it is compared, never taken for the last message alone.
+- The first prompt after a session start with context is prefixed with that context.
+- ``$NAME`` in settings.json is replaced when the file is read, so no hook line may hold one.
+- A sub-agent's tool event looks like the session's own.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING
+
+from omx_autoresearch.agents import marks, payloads
+from omx_autoresearch.agents.replies import render_reply
+from omx_autoresearch.core.clients import Client, HookEntry, StopCap
+from omx_autoresearch.core.events import HookEvent
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from typing import Any
+
+    from omx_autoresearch.core.events import EventKind, Reply
+    from omx_autoresearch.core.installations import Installation, Scope
+
+CLIENT = Client(
+    name="gemini",
+    title="Gemini CLI",
+    binary="gemini",
+    stop_cap=StopCap(limit=None),
+    session_variables=marks.SESSION_VARIABLES["gemini"],
+    shell_marks=marks.SHELL_MARKS["gemini"],
+    hook_timeout_seconds=120,
+    shows_person_message=True,
+    lets_go_on_repeat=True,
+    has_tool_events=True,
+    entries=(
+        HookEntry("AfterAgent", "", 120, "active"),
+        # `always`: the guard `start` names an environment variable, which Gemini would replace in the line
+        HookEntry("SessionStart", "", 30, "always"),
+        HookEntry("BeforeAgent", "", 120, "always"),
+        HookEntry("AfterTool", "", 30, "active"),
+        HookEntry("PreCompress", "", 30, "active"),
+        HookEntry("SessionEnd", "", 10, "active"),
+    ),
+)
+
+TOOL_EVENTS: tuple[str, ...] = ("AfterTool",)
+
+_KINDS: dict[str, EventKind] = {
+    "AfterAgent": "stop",
+    "SessionStart": "session_start",
+    "BeforeAgent": "prompt",
+    "AfterTool": "tool",
+    "PreCompress": "pre_compact",
+    "SessionEnd": "session_end",
+}
+_CONTEXT_PREFIX = re.compile(r"\A\s*<hook_context>.*?</hook_context>\s*", re.DOTALL)
+
+
+def parse(payload: dict[str, Any], digest: str, environ: Mapping[str, str]) -> HookEvent:
+    """Translate one event; see :mod:`omx_autoresearch.agents.registry` for what every dialect owes.
+
+    Raises:
+        PayloadFault: the session id is not a text.
+    """
+    kind = _KINDS.get(payloads.text_of(payload, "hook_event_name"), "other")
+    prompt = _CONTEXT_PREFIX.sub("", payloads.text_of(payload, "prompt")) if kind == "prompt" else ""
+    is_tool = kind == "tool"
+    response = payload.get("tool_response") if is_tool else None
+    return HookEvent(
+        client="gemini",
+        kind=kind,
+        session_id=payloads.session_id_of(payload),
+        cwd=payloads.text_of(payload, "cwd"),
+        prompt=prompt,
+        is_person=payloads.may_be_person(prompt, "") and not marks.tool_shell_mark(environ),
+        source=payloads.text_of(payload, "source") if kind == "session_start" else "",
+        host_end=payloads.host_end_of(payload) if kind == "stop" else "",
+        last_message=payloads.end_of(payloads.text_of(payload, "prompt_response")),
+        tool_name=payloads.text_of(payload, "tool_name") if is_tool else "",
+        tool_command=payloads.tool_command_of(payload) if is_tool else "",
+        tool_output=payloads.end_of(_output(response)),
+        tool_failed=isinstance(response, dict) and bool(response.get("error")),
+        payload_digest=digest,
+    )
+
+
+def _output(response: object) -> str:
+    """Take what the person sees, else what the model sees (there inside ``<untrusted_context>``)."""
+    if not isinstance(response, dict):
+        return payloads.output_text(response)
+    shown = response.get("returnDisplay")
+    return payloads.output_text(shown if isinstance(shown, str) and shown else response.get("llmContent"))
+
+
+def render(event: HookEvent, reply: Reply) -> bytes:
+    """Render a reply to an event; ``b""`` for silence."""
+    return render_reply(
+        event,
+        reply,
+        context_events={"session_start": "SessionStart", "prompt": "BeforeAgent", "tool": "AfterTool"},
+        message_kinds=("stop", "session_start", "prompt", "pre_compact", "tool"),
+    )
+
+
+def installation(scope: Scope, environ: Mapping[str, str], project_path: str) -> Installation:
+    """Say where Gemini's hooks are set: ``settings.json`` of the user or of the project. Time-outs are in ms."""
+    import os
+
+    from omx_autoresearch.agents.folders import home_path
+    from omx_autoresearch.core.installations import Installation
+
+    user_path = os.path.join(environ.get("GEMINI_CLI_HOME") or home_path(environ), ".gemini")
+    files = {
+        "user": os.path.join(user_path, "settings.json"),
+        "project": os.path.join(project_path, ".gemini", "settings.json"),
+    }
+    return Installation(
+        client=CLIENT,
+        scope=scope,
+        settings_path=files[scope],
+        other_settings_paths=tuple(path for name, path in files.items() if name != scope),
+        plugins_path=os.path.join(user_path, "extensions"),
+        timeouts_per_second=1000,
+        handler_name="omx-autoresearch",
+        allows_comments=True,
+        on_switches=(("hooksConfig", "enabled"),),
+        hook_shell=("bash", "-c"),
+    )

@@ -1,0 +1,224 @@
+"""Reading a client's JSON: one checked object, typed fields, bounded texts. No client's event names stand here."""
+
+from __future__ import annotations
+
+import json
+import re
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from typing import Any
+
+    from omx_autoresearch.core.events import HostEnd
+
+MAX_PAYLOAD_BYTES = 16 * 1024 * 1024
+"""A larger payload is not read. The largest one seen was 538 KB, a Gemini tool event."""
+
+MAX_TEXT_CHARS = 64 * 1024
+"""What is kept of a tool's output and of the last message: the end, where a bind token and the last words stand."""
+
+REFUSAL_MARK = "[omx-autoresearch]"
+"""Every refusal begins with it, so that a client which submits our refusal as a prompt is not taken for a person."""
+
+_TASK_NOTIFICATION = "<task-notification>"
+
+
+class PayloadFault(ValueError):
+    """The payload cannot be read; the text says why, in one line."""
+
+
+def read_object(raw: bytes) -> dict[str, Any]:
+    """Parse a hook's stdin.
+
+    Args:
+        raw: the bytes, UTF-8 with or without a byte order mark; bad bytes become U+FFFD, whatever the locale is.
+
+    Raises:
+        PayloadFault: too large, not JSON, nested too deeply, not an object, or a key stands twice in it.
+    """
+    if len(raw) > MAX_PAYLOAD_BYTES:
+        raise PayloadFault(f"the payload is larger than {MAX_PAYLOAD_BYTES} bytes")
+    repeated: list[str] = []
+
+    def pairs(items: list[tuple[str, Any]]) -> dict[str, Any]:
+        # Objects end inside out: what is left after the last call belongs to the outermost one. Inside tool data a
+        # repeated key is the tool's own affair.
+        found = dict(items)
+        repeated[:] = [] if len(found) == len(items) else [key for key, _ in items]
+        return found
+
+    try:
+        value = json.loads(raw.decode("utf-8-sig", "replace"), object_pairs_hook=pairs)
+    except RecursionError:
+        raise PayloadFault("the payload is nested too deeply") from None
+    except ValueError as error:
+        raise PayloadFault(f"the payload is not JSON: {str(error)[:200]}") from None
+    if not isinstance(value, dict):
+        raise PayloadFault(f"the payload is a JSON {type(value).__name__}, not an object")
+    if repeated:
+        twice = next(key for key in repeated if repeated.count(key) > 1)
+        raise PayloadFault(f"the key {twice[:80]!r} stands twice in the payload")
+    return value
+
+
+def without_surrogates(text: str) -> str:
+    """Replace lone surrogates, which no UTF-8 file and no strict JSON parser takes, by U+FFFD."""
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return text.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace")
+    return text
+
+
+def text_of(payload: Mapping[str, Any], key: str) -> str:
+    """Give a text field; empty when it is missing, null or of another type."""
+    value = payload.get(key)
+    return without_surrogates(value) if isinstance(value, str) else ""
+
+
+def end_of(text: str) -> str:
+    """Keep the last :data:`MAX_TEXT_CHARS` characters."""
+    return text[-MAX_TEXT_CHARS:]
+
+
+def session_id_of(payload: Mapping[str, Any]) -> str:
+    """Give the session id verbatim; empty when the payload has none.
+
+    Raises:
+        PayloadFault: it is there and is not a text, so that no session can be proven.
+    """
+    value = payload.get("session_id")
+    if value is None:
+        return ""
+    if not isinstance(value, str):
+        raise PayloadFault(f"session_id is a JSON {type(value).__name__}, not a text")
+    return without_surrogates(value)
+
+
+def tool_command_of(payload: Mapping[str, Any]) -> str:
+    """Give the shell command of a tool event (``tool_input.command``); empty for other tools."""
+    tool_input = payload.get("tool_input")
+    command = tool_input.get("command") if isinstance(tool_input, dict) else None
+    if isinstance(command, list) and all(isinstance(word, str) for word in command):
+        # an argument vector; of `bash -lc SCRIPT` the script is the command
+        command = command[2] if len(command) == 3 and command[1] in ("-c", "-lc") else " ".join(command)
+    return without_surrogates(command) if isinstance(command, str) else ""
+
+
+def output_text(value: object) -> str:
+    """Give the text in a tool's response: a text, a list of parts, or an object with one of the usual fields."""
+    if isinstance(value, str):
+        return without_surrogates(value)
+    if isinstance(value, list):
+        return "\n".join(filter(None, map(output_text, value[:1000])))
+    if not isinstance(value, dict):
+        return ""
+    fields = [
+        value[key]
+        for key in ("stdout", "stderr", "text", "output", "error")
+        if isinstance(value.get(key), str)
+    ]
+    content = value.get("content")
+    # one level only: a response nests no deeper, and a hostile one must not recurse
+    parts = (
+        [part.get("text") for part in content[:1000] if isinstance(part, dict)]
+        if isinstance(content, list)
+        else []
+    )
+    texts = [*fields, *(part for part in parts if isinstance(part, str))]
+    if isinstance(content, str):
+        texts.append(content)
+    return "\n".join(without_surrogates(text) for text in texts if text)
+
+
+def may_be_person(prompt: str, agent_id: str) -> bool:
+    """Say whether a submitted prompt may be a person's.
+
+    Not one: an empty prompt (a client's own continuation), a task notification, a sub-agent's prompt, our refusal
+    that a client submits as the next prompt (Gemini does).
+    """
+    words = prompt.strip()
+    return bool(words) and not agent_id and not words.startswith((_TASK_NOTIFICATION, REFUSAL_MARK))
+
+
+def has_running_task(value: object) -> bool:
+    """Say whether a client's list of background tasks holds one that still runs; a malformed list counts as none."""
+    if not isinstance(value, list):
+        return False
+    return any(isinstance(task, dict) and task.get("status") in ("running", "pending") for task in value)
+
+
+_END_FIELDS = ("stop_reason", "end_turn_reason", "reason", "error", "error_message")
+_EXACT_ENDS: dict[str, HostEnd] = {
+    "abort": "user_abort",
+    "aborted": "user_abort",
+    "cancel": "user_abort",
+    "cancelled": "user_abort",
+    "canceled": "user_abort",
+    "interrupt": "user_abort",
+    "interrupted": "user_abort",
+    "compact": "compaction",
+    "compaction": "compaction",
+    "401": "auth_failure",
+    "unauthorized": "auth_failure",
+    "429": "rate_limit",
+    "overloaded": "rate_limit",
+}
+# Phrases of the hosts, matched as whole words in a field that the host alone writes.
+_PHRASE_ENDS: tuple[tuple[HostEnd, tuple[str, ...]], ...] = (
+    (
+        "context_limit",
+        (
+            "context limit",
+            "context window",
+            "context length exceeded",
+            "context exceeded",
+            "context full",
+            "context overflow",
+            "max context",
+            "token limit exceeded",
+            "conversation too long",
+            "conversation is too long",
+            "prompt too long",
+            "prompt is too long",
+            "input too long",
+            "input is too long",
+        ),
+    ),
+    ("compaction", ("auto compact", "auto compaction", "compaction required", "needs compaction")),
+    ("rate_limit", ("rate limit", "rate limited", "ratelimit", "too many requests", "quota exceeded", "usage limit",
+                    "overloaded error", "billing error", "billing")),
+    ("auth_failure", ("authentication failed", "authentication error", "auth failure", "auth failed", "auth error",
+                      "invalid api key", "not logged in", "oauth token expired", "permission error")),
+    ("user_abort", ("user abort", "user aborted", "aborted by user", "user cancel", "user cancelled", "user canceled",
+                    "cancelled by user", "canceled by user", "user interrupt", "user interrupted",
+                    "interrupted by user", "user exit", "user stop", "user requested", "manual stop")),
+)  # fmt: skip
+
+
+def host_end_of(payload: Mapping[str, Any]) -> HostEnd:
+    """Say why the host ended the turn, from its typed fields in snake and camel case; empty: the agent stopped.
+
+    The last message is never looked at: what a model writes cannot open the gate.
+    """
+    for field in _END_FIELDS:
+        head, *rest = field.split("_")
+        for key in (field, head + "".join(word.capitalize() for word in rest)):
+            value = payload.get(key)
+            if isinstance(value, dict):
+                value = value.get("type") or value.get("code") or value.get("message")
+            if isinstance(value, str) and (end := _named_end(value[:500])):
+                return end
+    return ""
+
+
+def _named_end(value: str) -> HostEnd:
+    words = re.sub(r"(?<=[a-z0-9])(?=[A-Z])", " ", value).lower()
+    words = " ".join(re.findall(r"[a-z0-9]+", words))
+    if words in _EXACT_ENDS:
+        return _EXACT_ENDS[words]
+    for end, phrases in _PHRASE_ENDS:
+        if any(f" {phrase} " in f" {words} " for phrase in phrases):
+            return end
+    return ""
