@@ -192,7 +192,7 @@ def _with_part(text: str, node: Node, prefix: str, value: object) -> str:
     inside = text[node.start : closing].rstrip()
     at = node.start + len(inside)
     if "\n" not in text[node.start : closing]:  # one line stays one line
-separator = ", " if node.parts else " "
+        separator = ", " if node.parts else " "
         return f"{text[:at]}{separator}{prefix}{json.dumps(value, ensure_ascii=False)}{text[at:]}"
     last = node.parts[-1][1] if node.parts else at
     inner = _indent_at(text, node.parts[-1][0]) if node.parts else _indent_at(text, node.start) + _unit(text)
