@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shlex
 from contextlib import ExitStack
 from typing import TYPE_CHECKING
 
@@ -23,10 +22,9 @@ def open_stage(tmp_path: Path, clients_path: Path) -> Iterator[OpenStage]:
     with ExitStack() as stack:
 
         def open_one(cli: AgentCli) -> Stage:
-            binary_path = cli.binary_path(clients_path)
-            if binary_path is None:
-                how = shlex.join(cli.install_command(clients_path))
-                pytest.skip(f"{cli.name} {cli.version} is missing; get it with: {how}")
+            binary_path, why_not = cli.binary_path(clients_path), cli.missing(clients_path)
+            if binary_path is None or why_not:
+                pytest.skip(why_not)
             try:
                 network = stack.enter_context(OfflineNetwork())
             except NoNamespace as reason:

@@ -80,7 +80,7 @@ def test_a_turn_that_does_not_fit_fails_the_run(claude_stage: Stage) -> None:
 
 
 def test_what_a_killed_client_started_is_gone_too(claude_stage: Stage) -> None:
-    def kill(request: Request) -> Turn:
+    def kill(_: Request) -> Turn:
         claude_stage.kill_client()
         return Turn("Nobody reads this.")
 
@@ -95,9 +95,8 @@ def test_a_client_that_does_not_end_is_killed_at_its_limit(claude_stage: Stage, 
 
 
 def test_a_killed_session_is_resumed_with_its_conversation(stage: Stage) -> None:
-    def kill(request: Request) -> Turn:
-        stage.kill_client()
-        return Turn("Nobody reads this.")
+    def kill(_: Request) -> Turn:
+        return stage.kill_once_saved("PINEAPPLE")
 
     stage.run("Remember PINEAPPLE.", stage.cli.does("Noted.", "echo noted"), kill)
     run = stage.run("What was it?", Turn("The fruit.", needs="PINEAPPLE"), resume=True)

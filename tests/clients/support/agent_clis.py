@@ -1,10 +1,13 @@
-"""The agent CLIs that the missions run on: pinned versions, where they are, how each is started without a person."""
+"""The agent CLIs that the missions run on: where they are, how each is started without a person."""
 
 from __future__ import annotations
 
 import json
+import shutil
+import subprocess
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -12,6 +15,41 @@ from tests.clients.support.wire_formats import Json, ToolCall, Turn
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
+
+
+@dataclass(frozen=True, slots=True)
+class Pin:
+    """The version of a client that the facts in its dialect were seen with.
+
+    Attributes:
+        package: its name on npm.
+        version: the only one that the tests take.
+        node_major: the oldest Node.js that runs it; 0 for a native binary.
+    """
+
+    package: str
+    version: str
+    node_major: int
+
+
+def read_pins() -> dict[str, Pin]:
+    """The pins by client, from the file that ``.ci/clients`` installs from."""
+    lines = Path(__file__).parents[3].joinpath(".ci", "clients.txt").read_text().splitlines()
+    rows = [line.split() for line in lines if line and not line.startswith("#")]
+    return {
+        name: Pin(package, version, 0 if node == "-" else int(node)) for name, package, version, node in rows
+    }
+
+
+@cache
+def node_major() -> int:
+    """The major version of the Node.js on PATH; 0 where there is none."""
+    node = shutil.which("node")
+    said = subprocess.check_output([node, "--version"], text=True) if node else "v0"
+    return int(said.removeprefix("v").split(".")[0])
+
+
+PINS = read_pins()
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,20 +72,18 @@ class AgentCli(ABC):
 
     Attributes:
         name: as in ``omx-autoresearch install NAME``.
-        package: on npm.
-        version: the one that the facts in the dialects were seen with.
         binary: relative to ``node_modules``; a glob, as the native binaries carry the platform in their path.
         hooks_file: relative to the home.
         stop_event: the client's name of the event.
         prompt_event: likewise, when a prompt is submitted.
+        transcripts: a glob, relative to the home, of the files from which it resumes a session.
         timeout_unit: how many of the client's time-out units make one second.
     """
 
     name: str
-    package: str
-    version: str
     binary: str
     hooks_file: str
+    transcripts: str
     stop_event: str = "Stop"
     prompt_event: str = "UserPromptSubmit"
     timeout_unit: int = 1
@@ -72,18 +108,26 @@ class AgentCli(ABC):
         """A turn that runs one shell command."""
         return Turn(text, (self.shell(command),), needs)
 
+    def missing(self, clients_path: Path) -> str:
+        """Why it cannot be run from a folder of clients, and what to do; empty where it can."""
+        pin = PINS[self.name]
+        if self.binary_path(clients_path) is None:
+            return f"{pin.package} {pin.version} is not installed; get it with .ci/clients"
+        if pin.node_major > node_major():
+            return f"{pin.package} {pin.version} needs Node.js {pin.node_major} or newer"
+        return ""
+
     def binary_path(self, clients_path: Path) -> Path | None:
         """The executable of the pinned version below a folder of clients; None where it is not installed."""
         modules = clients_path / self.name / "node_modules"
-        manifest = modules / self.package / "package.json"
-        if not manifest.is_file() or json.loads(manifest.read_text())["version"] != self.version:
+        manifest = modules / PINS[self.name].package / "package.json"
+        if not manifest.is_file() or json.loads(manifest.read_text())["version"] != PINS[self.name].version:
             return None
         return next(iter(sorted(modules.glob(self.binary))), None)
 
-    def install_command(self, clients_path: Path) -> list[str]:
-        """What installs the pinned version there."""
-        folder = str(clients_path / self.name)
-        return ["npm", "install", "--prefix", folder, "--no-fund", f"{self.package}@{self.version}"]
+    def has_saved(self, place: Place, text: str) -> bool:
+        """A transcript on disk holds a text, so that a resumed session will know it."""
+        return any(text in path.read_text(errors="replace") for path in place.home.glob(self.transcripts))
 
     def register(self, place: Place, hooks: Mapping[str, str]) -> None:
         """Register one command an event, the way an installer does."""
@@ -107,10 +151,9 @@ class ClaudeCode(AgentCli):
     """Claude Code. The native binary is called directly: the wrapper of the package wants a newer Node."""
 
     name = "claude"
-    package = "@anthropic-ai/claude-code"
-    version = "2.1.332"
     binary = "@anthropic-ai/claude-code-*/claude"
     hooks_file = ".claude/settings.json"
+    transcripts = ".claude/projects/*/*.jsonl"
 
     def settle(self, place: Place) -> None:
         """Onboarding done, folder trusted, dummy key approved (all three only matter in a terminal)."""
@@ -154,10 +197,9 @@ class CodexCli(AgentCli):
     """Codex CLI."""
 
     name = "codex"
-    package = "@openai/codex"
-    version = "0.171.0"
     binary = "@openai/codex-*/vendor/*/bin/codex"
     hooks_file = ".codex/hooks.json"
+    transcripts = ".codex/sessions/*/*/*/*.jsonl"
 
     def settle(self, place: Place) -> None:
         """A provider on loopback. The temporary folders stay read-only in its sandbox: the scratch home lies there."""
@@ -194,6 +236,11 @@ trust_level = "trusted"
         """``exec``, or ``exec resume --last``."""
         return ["exec", *(["resume", "--last"] if resume else []), "--json", "--skip-git-repo-check", prompt]
 
+    def set_sandbox(self, place: Place, mode: str) -> None:
+        """Run its tools in a sandbox: ``read-only`` or ``workspace-write``."""
+        path = place.home / ".codex/config.toml"
+        path.write_text(path.read_text().replace('"danger-full-access"', f'"{mode}"'))
+
     def shell(self, command: str) -> ToolCall:
         """``exec_command``."""
         return ToolCall("exec_command", {"cmd": command})
@@ -203,10 +250,9 @@ class GeminiCli(AgentCli):
     """Gemini CLI, on Node."""
 
     name = "gemini"
-    package = "@google/gemini-cli"
-    version = "0.61.0"
     binary = ".bin/gemini"
     hooks_file = ".gemini/settings.json"
+    transcripts = ".gemini/tmp/*/chats/*"
     stop_event = "AfterAgent"
     prompt_event = "BeforeAgent"
     timeout_unit = 1000

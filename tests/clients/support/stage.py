@@ -4,16 +4,20 @@ from __future__ import annotations
 
 import json
 import os
+import shlex
 import shutil
 import signal
 import subprocess
 import sys
+import threading
+import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from tests.clients.support.agent_clis import AgentCli, Place
 from tests.clients.support.scripted_model import ModelServer, Move, Request, Script
+from tests.clients.support.wire_formats import Turn
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -70,12 +74,14 @@ class Stage:
         self.place = Place(root_path / "home", root_path / "home" / "repository", self.model.url)
         self.place.workspace.mkdir(parents=True)
         (root_path / "tmp").mkdir()
-        self._start_repository()
+        self._settle_in()
         cli.settle(self.place)
 
-    def _start_repository(self) -> None:
-        """One commit, by somebody with a name."""
+    def _settle_in(self) -> None:
+        """A home that commands are found from, and one commit by somebody with a name."""
         (self.place.home / ".gitconfig").write_text("[user]\n\tname = Ada\n\temail = ada@example.org\n")
+        # A login shell, which Codex starts for tools and hooks, takes its PATH from the profile.
+        (self.place.home / ".profile").write_text(f"export PATH={shlex.quote(self.environment()['PATH'])}\n")
         (self.place.workspace / "README").write_text("scratch\n")
         self.owner("git", "init", "--quiet", "--initial-branch", "main")
         self.commit("Start")
@@ -93,6 +99,7 @@ class Stage:
             "PATH": os.pathsep.join(folders),
             "HOME": str(self.place.home),
             "TMPDIR": str(self._root / "tmp"),
+            "SHELL": shutil.which("bash") or "/bin/sh",
             "TERM": "xterm-256color",
             "LANG": "C.UTF-8",
         }
@@ -172,6 +179,17 @@ class Stage:
         """SIGKILL the running client and its process group; a turn of the script may do it."""
         if self._running is not None and self._running.poll() is None:
             os.killpg(self._running.pid, signal.SIGKILL)
+
+    def kill_once_saved(self, text: str, limit_seconds: float = 20) -> Turn:
+        """A turn: SIGKILL the client as soon as its transcript on disk holds a text (Claude Code writes it late)."""
+        end = time.monotonic() + limit_seconds
+        pause = threading.Event()
+        while not self.cli.has_saved(self.place, text):
+            if time.monotonic() > end:
+                raise LookupError(f"{self.cli.name} saved no {text!r} within {limit_seconds} s")
+            pause.wait(0.01)
+        self.kill_client()
+        return Turn("Nobody reads this.")
 
     def living_processes(self) -> list[int]:
         """The ids of what still lives in the stage's network namespace."""
