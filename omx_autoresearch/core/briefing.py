@@ -10,10 +10,10 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from .budget import Limits, Usage
-    from .evidence import Missing
-    from .gate import Decision
-    from .mission import Mission
+    from omx_autoresearch.core.budget import Limits, Usage
+    from omx_autoresearch.core.evidence import Missing
+    from omx_autoresearch.core.gate import Decision
+    from omx_autoresearch.core.mission import Mission
 
 MARK = "[omx-autoresearch]"
 _GOAL_CHARACTERS = 300

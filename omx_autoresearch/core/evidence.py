@@ -10,10 +10,10 @@ import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from .mission import Verdict
+from omx_autoresearch.core.mission import Verdict
 
 if TYPE_CHECKING:
-    from .mission import Attestation, Contract, Mission
+    from omx_autoresearch.core.mission import Attestation, Contract, Mission
 
 
 @dataclass(frozen=True, slots=True)

@@ -26,16 +26,16 @@ from __future__ import annotations
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Literal
 
-from .budget import Usage, after_tool
-from .clients import StopCap
-from .events import HostEnd
-from .evidence import Missing
-from .lifecycle import Phase
-from .mission import Blocker
-from .stall import Observation, Progress, after_iteration, is_stalled, progress_of
+from omx_autoresearch.core.budget import Usage, after_tool
+from omx_autoresearch.core.clients import StopCap
+from omx_autoresearch.core.events import HostEnd
+from omx_autoresearch.core.evidence import Missing
+from omx_autoresearch.core.lifecycle import Phase
+from omx_autoresearch.core.mission import Blocker
+from omx_autoresearch.core.stall import Observation, Progress, after_iteration, is_stalled, progress_of
 
 if TYPE_CHECKING:
-    from .budget import Limits
+    from omx_autoresearch.core.budget import Limits
 
 Answer = Literal["allow", "refuse", "release"]
 Scope = Literal["ours", "unbound", "other-session", "subagent", "expired"]

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Literal
 
-from ..errors import StepIllegal
+from omx_autoresearch.errors import StepIllegal
 
 if TYPE_CHECKING:
     from typing import Any

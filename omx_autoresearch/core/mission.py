@@ -9,9 +9,9 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Literal
 
-from .budget import Limits, Usage
-from .lifecycle import WIRE_STATUS, Phase
-from .shape import nested
+from omx_autoresearch.core.budget import Limits, Usage
+from omx_autoresearch.core.lifecycle import WIRE_STATUS, Phase
+from omx_autoresearch.core.shape import nested
 
 TaskType = Literal["standard"]
 ValidationMode = Literal["mission-validator-script", "prompt-architect-artifact"]

@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Literal
 
 if TYPE_CHECKING:
-    from .budget import Limits, Usage
+    from omx_autoresearch.core.budget import Limits, Usage
 
 Progress = Literal["strong", "weak", "none"]
 

@@ -6,8 +6,8 @@ import os
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
-from ..storage.layout import StateHome, state_home
-from ..system.clock import Clock, SystemClock, format_time
+from omx_autoresearch.storage.layout import StateHome, state_home
+from omx_autoresearch.system.clock import Clock, SystemClock, format_time
 
 
 def random_id() -> str:

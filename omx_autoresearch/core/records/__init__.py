@@ -9,8 +9,8 @@ from __future__ import annotations
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, ClassVar, Protocol
 
-from ..mission import Mission
-from ..shape import ShapeError, from_plain, to_plain
+from omx_autoresearch.core.mission import Mission
+from omx_autoresearch.core.shape import ShapeError, from_plain, to_plain
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -21,7 +21,7 @@ class Record(Protocol):
 
     kind: ClassVar[str]
 
-    def apply(self, mission: Mission | None, ts: str) -> Mission:
+    def apply(self, mission: Mission, ts: str) -> Mission:
         """The mission after this record, written at ``ts``; pure."""
         ...
 

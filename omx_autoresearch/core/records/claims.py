@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import ClassVar
 
-from ..mission import Mission
+from omx_autoresearch.core.mission import Mission
 
 
 @dataclass(frozen=True, slots=True)

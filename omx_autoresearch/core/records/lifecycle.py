@@ -5,10 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import ClassVar
 
-from ..budget import extended, refreshed
-from ..mission import Blocker, Contract, Mission, TaskType
-from ..shape import nested
-from ..times import seconds_between
+from omx_autoresearch.core.budget import extended, refreshed
+from omx_autoresearch.core.mission import Blocker, Contract, Mission, TaskType
+from omx_autoresearch.core.shape import nested
+from omx_autoresearch.core.times import seconds_between
 
 _KEPT_REFUSED_VERBS = 20
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import ClassVar
 
-from ..budget import after_person_prompt
-from ..mission import Binding, Mission
+from omx_autoresearch.core.budget import after_person_prompt
+from omx_autoresearch.core.mission import Binding, Mission
 
 
 @dataclass(frozen=True, slots=True)

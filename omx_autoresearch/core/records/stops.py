@@ -5,11 +5,11 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import ClassVar
 
-from ..budget import Usage
-from ..evidence import better_of, run_score
-from ..mission import LastStop, Mission
-from ..shape import nested
-from ..stall import Progress
+from omx_autoresearch.core.budget import Usage
+from omx_autoresearch.core.evidence import better_of, run_score
+from omx_autoresearch.core.mission import LastStop, Mission
+from omx_autoresearch.core.shape import nested
+from omx_autoresearch.core.stall import Progress
 
 KEPT_OUTPUT_MARKS = 200
 """Masked output digests that are remembered; an older one may count as new again, within ``weak_holds``."""

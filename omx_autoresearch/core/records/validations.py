@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import ClassVar
 
-from ..mission import Attestation, Mission, RunningValidation
-from ..shape import nested
+from omx_autoresearch.core.mission import Attestation, Mission, RunningValidation
+from omx_autoresearch.core.shape import nested
 
 
 @dataclass(frozen=True, slots=True)

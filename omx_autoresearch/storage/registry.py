@@ -1,0 +1,163 @@
+"""Which session is bound to which mission: one small file a session in ``active/``.
+
+The registry is what a hook finds a mission by, whatever the cwd is; the journal says the same and wins. It also is the
+sign that anything is active at all: the hook's shell line looks no further when the folder is empty.
+
+Three kinds of entries stand there: ``bound``, ``pending`` (an agent ran ``start`` itself; its next tool event confirms)
+and ``token`` (a client whose shell has no session id; the token's digest is the file's name).
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Literal
+
+from omx_autoresearch.core.shape import ShapeError, from_plain, to_plain
+from omx_autoresearch.errors import StateUntrusted
+from omx_autoresearch.storage.atomic import ensure_folder, load_json, replace_file, sync_folder
+from omx_autoresearch.storage.layout import HASH_PREFIX
+from omx_autoresearch.storage.strictjson import encode
+
+if TYPE_CHECKING:
+    from omx_autoresearch.storage.layout import StateHome
+
+TOKEN_PREFIX = f"{HASH_PREFIX}token-"
+TOKEN_WORD = "omx-bind-"  # noqa: S105 - the visible beginning of every token, no secret
+"""How a bind token begins in the output of ``start``; the hook scans tool output for it."""
+
+
+@dataclass(frozen=True, slots=True)
+class ActiveSession:
+    """One file of the registry.
+
+    Attributes:
+        state: ``bound``, ``pending`` or ``token``.
+        session_id: the client's session id, verbatim; empty for a token.
+        task_id: of the mission.
+        workspace_path: where the agent works.
+        client: the dialect's name; empty while unknown.
+        client_pid: of the client process; 0 while unknown.
+        client_started: start mark of that process.
+        at: when the entry was made, ISO 8601 UTC.
+        expires_at: of a pending bind or token; empty for a bound session.
+    """
+
+    state: Literal["bound", "pending", "token"]
+    session_id: str
+    task_id: str
+    workspace_path: str
+    client: str = ""
+    client_pid: int = 0
+    client_started: str = ""
+    at: str = ""
+    expires_at: str = ""
+
+
+class Registry:
+    """The ``active/`` folder of a state home."""
+
+    def __init__(self, home: StateHome) -> None:
+        self._home = home
+
+    def find(self, session_id: str) -> ActiveSession | None:
+        """The entry of a session, or None.
+
+        Raises:
+            StateUntrusted: the file is there and cannot be read as an entry.
+        """
+        return self._load(self._home.session_path(session_id)) if session_id else None
+
+    def find_token(self, token: str) -> ActiveSession | None:
+        """The pending bind that this token was made for, or None."""
+        return self._load(os.path.join(self._home.active_path, token_name(token)))
+
+    def put(self, entry: ActiveSession, *, token: str = "") -> None:
+        """Write an entry, replacing an older one of the same session (or token)."""
+        ensure_folder(self._home.active_path)
+        path = (
+            os.path.join(self._home.active_path, token_name(token))
+            if entry.state == "token"
+            else self._home.session_path(entry.session_id)
+        )
+        replace_file(path, encode(to_plain(entry)) + b"\n")
+
+    def confirm(self, entry: ActiveSession, *, session_id: str, client: str, at: str) -> ActiveSession:
+        """A pending entry or token becomes a bound session."""
+        bound = replace(entry, state="bound", session_id=session_id, client=client, at=at, expires_at="")
+        self.put(bound)
+        return bound
+
+    def remove(self, session_id: str) -> None:
+        """Forget a session; nothing happens when it is unknown."""
+        self._unlink(self._home.session_path(session_id))
+
+    def remove_token(self, token: str) -> None:
+        """A token is used once."""
+        self._unlink(os.path.join(self._home.active_path, token_name(token)))
+
+    def remove_task(self, task_id: str) -> None:
+        """A mission ended: forget every session and token of it."""
+        for name, entry in self._readable():
+            if entry.task_id == task_id:
+                self._unlink(os.path.join(self._home.active_path, name))
+
+    def entries(self) -> tuple[ActiveSession, ...]:
+        """Every entry that can be read; a damaged one is skipped here and said by ``doctor``."""
+        return tuple(entry for _, entry in self._readable())
+
+    def of_task(self, task_id: str) -> tuple[ActiveSession, ...]:
+        """The bound sessions of a mission."""
+        return tuple(item for item in self.entries() if item.task_id == task_id and item.state == "bound")
+
+    def damaged(self) -> tuple[str, ...]:
+        """Paths of files that are no entries."""
+        found = []
+        for name in self._names():
+            path = os.path.join(self._home.active_path, name)
+            try:
+                self._load(path)
+            except StateUntrusted:
+                found.append(path)
+        return tuple(found)
+
+    def _names(self) -> list[str]:
+        try:
+            return sorted(name for name in os.listdir(self._home.active_path) if not name.startswith("."))
+        except FileNotFoundError:
+            return []
+
+    def _readable(self) -> list[tuple[str, ActiveSession]]:
+        found = []
+        for name in self._names():
+            try:
+                entry = self._load(os.path.join(self._home.active_path, name))
+            except StateUntrusted:
+                continue
+            if entry is not None:
+                found.append((name, entry))
+        return found
+
+    def _load(self, path: str) -> ActiveSession | None:
+        if not os.path.lexists(path):
+            return None
+        try:
+            entry: ActiveSession = from_plain(ActiveSession, load_json(path))
+        except ShapeError as error:
+            raise StateUntrusted(
+                f"the registry file {path} is damaged: {error}", next_step=f"remove {path} and start again"
+            ) from None
+        return entry
+
+    def _unlink(self, path: str) -> None:
+        try:
+            os.unlink(path)
+        except FileNotFoundError:
+            return
+        sync_folder(self._home.active_path)
+
+
+def token_name(token: str) -> str:
+    """The file name of a token: its digest, so that the registry never shows one."""
+    return TOKEN_PREFIX + hashlib.sha256(token.encode("utf-8", "surrogatepass")).hexdigest()
