@@ -1,0 +1,253 @@
+"""Where each record of a journal stands, in a SQLite file that may be deleted at any time.
+
+It is caught up lazily, by whoever looks something up; a stop never needs it. It is believed only while the journal
+has the same inode and still holds the last covered record at its place (its digest binds all before it); otherwise it
+is built anew. It only says where to look: what is found is read from the journal and compared. Where no index can be
+had (read-only folder, no room, too many at once), the journal is read through instead.
+"""
+
+from __future__ import annotations
+
+import os
+from typing import TYPE_CHECKING
+
+from omx_autoresearch.errors import JournalBroken
+from omx_autoresearch.storage.lines import GENESIS, Head
+
+if TYPE_CHECKING:
+    import sqlite3
+
+    from omx_autoresearch.storage.lines import Entry
+    from omx_autoresearch.storage.reader import JournalReader
+
+FORMAT = 1
+BATCH_ENTRIES = 20_000
+BUSY_SECONDS = 2.0
+_ATTEMPTS = 5
+# SQLITE_ERROR (another schema), SQLITE_CORRUPT, SQLITE_NOTADB: the file is of no use; other errors pass.
+_USELESS = frozenset((1, 11, 26))
+_SCHEMA = f"""
+BEGIN IMMEDIATE;
+CREATE TABLE IF NOT EXISTS place (seq INTEGER PRIMARY KEY, offset INTEGER NOT NULL, length INTEGER NOT NULL);
+CREATE TABLE IF NOT EXISTS name (id TEXT PRIMARY KEY, seq INTEGER NOT NULL) WITHOUT ROWID;
+CREATE TABLE IF NOT EXISTS covered (one INTEGER PRIMARY KEY CHECK (one = 1), seq INTEGER NOT NULL,
+    digest TEXT NOT NULL, size_bytes INTEGER NOT NULL, inode INTEGER NOT NULL);
+PRAGMA user_version = {FORMAT};
+COMMIT;
+"""
+_COVERED = "SELECT seq, digest, size_bytes, inode FROM covered"
+_FIND = {
+    "seq": "SELECT offset, length FROM place WHERE seq = ?",
+    "id": "SELECT offset, length FROM name JOIN place USING (seq) WHERE id = ?",
+}
+_NOTHING = Head(0, GENESIS, 0, 0)
+
+
+class Index:
+    """The index of one journal; the connection is kept, so an object belongs to one thread and one process.
+
+    Args:
+        path: of the SQLite file.
+    """
+
+    def __init__(self, path: str) -> None:
+        self.path = path
+        self._connection: sqlite3.Connection | None = None
+
+    def find(self, journal: JournalReader, key: str, value: int | str) -> Entry | None:
+        """Return the record with this ``seq``, or the first whose data has this ``id``; None where there is none.
+
+        Args:
+            journal: the journal that this index is of.
+            key: ``seq`` or ``id``.
+            value: what to look for.
+
+        Raises:
+            JournalBroken: a line that is not covered yet is broken.
+        """
+        import sqlite3
+
+        try:
+            for _ in range(2):
+                self.catch_up(journal)
+                row = self._open().execute(_FIND[key], (value,)).fetchone()
+                if row is None:
+                    return None
+                entry = journal.entry_at(*row)
+                if entry is not None and _matches(entry, key, value):
+                    return entry
+                self._clear(self._row())
+        except (sqlite3.Error, OverflowError, UnicodeEncodeError):
+            self.close()
+        return next((entry for entry in journal.read() if _matches(entry, key, value)), None)
+
+    def catch_up(self, journal: JournalReader) -> int:
+        """Cover what the journal has gained, or all of it where what is covered cannot be believed.
+
+        Returns:
+            how many records were added.
+
+        Raises:
+            JournalBroken: a line that is not covered yet is broken; what stands before it is covered.
+            sqlite3.Error: there can be no index here now.
+        """
+        import sqlite3
+
+        added = 0
+        for _ in range(_ATTEMPTS):
+            try:
+                covered = self._believed(journal)
+                more, settled = self._advance(journal, covered)
+                added += more
+                if settled:
+                    return added
+            except sqlite3.DatabaseError as error:
+                if error.sqlite_errorcode & 0xFF not in _USELESS:
+                    raise
+                self._discard()
+        raise sqlite3.OperationalError("the index changes too often")
+
+    def close(self) -> None:
+        """Close the connection."""
+        if self._connection is not None:
+            self._connection.close()
+            self._connection = None
+
+    def _believed(self, journal: JournalReader) -> Head:
+        row = self._row()
+        if row is None:
+            return _NOTHING
+        if journal.extends(row):
+            return row
+        self._clear(row)
+        return _NOTHING
+
+    def _row(self) -> Head | None:
+        row = self._open().execute(_COVERED).fetchone()
+        return Head(*row) if row else None
+
+    def _advance(self, journal: JournalReader, covered: Head) -> tuple[int, bool]:
+        """Cover what comes after; the flag is False where another process changed the index meanwhile."""
+        if journal.head().size_bytes == covered.size_bytes:
+            return 0, True
+        inode, added = os.stat(journal.path).st_ino, 0
+        batch: list[Entry] = []
+        try:
+            for entry in journal.read(covered.size_bytes, expect=covered):
+                batch.append(entry)
+                if len(batch) == BATCH_ENTRIES:
+                    after = self._add(batch, covered, inode)
+                    if after is None:
+                        return added, False
+                    covered, added, batch = after, added + len(batch), []
+        except JournalBroken:
+            self._add(batch, covered, inode)
+            raise
+        return added + len(batch), self._add(batch, covered, inode) is not None
+
+    def _add(self, batch: list[Entry], covered: Head, inode: int) -> Head | None:
+        """Cover a batch that continues ``covered``; None where that is no longer what is covered."""
+        if not batch:
+            return covered
+        connection = self._open()
+        with connection:
+            connection.execute("BEGIN IMMEDIATE")
+            if (self._row() or _NOTHING).digest != covered.digest:
+                return None
+            places = ((entry.seq, entry.offset, entry.length) for entry in batch)
+            connection.executemany("INSERT OR REPLACE INTO place VALUES (?, ?, ?)", places)
+            names = ((_id_of(entry), entry.seq) for entry in batch if _id_of(entry))
+            connection.executemany("INSERT OR IGNORE INTO name VALUES (?, ?)", names)
+            last = batch[-1]
+            head = Head(last.seq, last.digest, last.end, inode)
+            row = (head.seq, head.digest, head.size_bytes, head.inode)
+            connection.execute("INSERT OR REPLACE INTO covered VALUES (1, ?, ?, ?, ?)", row)
+        return head
+
+    def _clear(self, judged: Head | None) -> None:
+        """Empty the index, if it is still the one that was judged."""
+        connection = self._open()
+        with connection:
+            connection.execute("BEGIN IMMEDIATE")
+            if self._row() == judged:
+                for table in ("place", "name", "covered"):
+                    connection.execute(f"DELETE FROM {table}")  # noqa: S608 - our own table names
+
+    def _open(self) -> sqlite3.Connection:
+        if self._connection is None:
+            self._connection = _connect(self.path)
+        return self._connection
+
+    def _discard(self) -> None:
+        """Remove a file that is no index; one that another process uses well is never removed, only emptied."""
+        self.close()
+        _remove(self.path)
+
+
+def _matches(entry: Entry, key: str, value: int | str) -> bool:
+    return entry.seq == value if key == "seq" else _id_of(entry) == value
+
+
+def _id_of(entry: Entry) -> str:
+    value = entry.data.get("id")
+    return value if isinstance(value, str) else ""
+
+
+def _connect(path: str) -> sqlite3.Connection:
+    import sqlite3
+
+    connection = sqlite3.connect(path, timeout=BUSY_SECONDS, isolation_level=None)
+    try:
+        version = connection.execute("PRAGMA user_version").fetchone()[0]
+        if version == 0:
+            return _found(connection, path)
+        if version == FORMAT:
+            return _tuned(connection, connection.execute("PRAGMA journal_mode").fetchone()[0])
+    except BaseException:
+        connection.close()
+        raise
+    connection.close()  # of another release: built anew
+    _remove(path)
+    return _connect(path)
+
+
+def _found(connection: sqlite3.Connection, path: str) -> sqlite3.Connection:
+    """Make the tables. WAL says yes on some network file systems and then fails at the first write: so write."""
+    import sqlite3
+
+    try:
+        mode = connection.execute("PRAGMA journal_mode = WAL").fetchone()[0]
+        _tuned(connection, mode).executescript(_SCHEMA)
+        return connection
+    except sqlite3.OperationalError as error:
+        if error.sqlite_errorcode & 0xFF in (
+            sqlite3.SQLITE_BUSY,
+            sqlite3.SQLITE_READONLY,
+            sqlite3.SQLITE_FULL,
+        ):
+            raise
+    connection.close()
+    _remove(path)
+    connection = sqlite3.connect(path, timeout=BUSY_SECONDS, isolation_level=None)
+    try:
+        _tuned(connection, "truncate").executescript(_SCHEMA)
+    except BaseException:
+        connection.close()
+        raise
+    return connection
+
+
+def _tuned(connection: sqlite3.Connection, mode: str) -> sqlite3.Connection:
+    if mode != "wal":
+        connection.execute("PRAGMA journal_mode = TRUNCATE")
+    # After a power cut the index may be behind, which is mended, but never damaged: in WAL this costs no sync a commit.
+    connection.execute("PRAGMA synchronous = NORMAL")
+    return connection
+
+
+def _remove(path: str) -> None:
+    for suffix in ("", "-wal", "-shm", "-journal"):
+        try:
+            os.unlink(path + suffix)
+        except OSError:
+            continue
