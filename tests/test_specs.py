@@ -1,0 +1,84 @@
+"""What specs/ takes from the code is what the code says today."""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+
+import pytest
+from jsonschema import Draft202012Validator
+
+from omx_autoresearch import errors
+from omx_autoresearch.core import lifecycle
+from scripts import generate_specs
+
+ROOT = Path(__file__).resolve().parent.parent
+SPECS = ROOT / "specs"
+
+
+def _tree(root: type[errors.AutoresearchError]) -> list[type[errors.AutoresearchError]]:
+    return [root, *(found for kind in root.__subclasses__() for found in _tree(kind))]
+
+
+def _in_errors_module() -> list[type[errors.AutoresearchError]]:
+    return [kind for kind in _tree(errors.AutoresearchError) if kind.__module__ == errors.__name__]
+
+
+@pytest.mark.requirement("LIFE-08")
+def test_schemas_and_diagram_are_what_the_code_says() -> None:
+    names = [str(path.relative_to(ROOT)) for path in generate_specs.stale()]
+    assert names == [], "run: python scripts/generate_specs.py"
+
+
+@pytest.mark.requirement("LIFE-08")
+def test_the_diagram_shows_every_step_of_the_table() -> None:
+    block = generate_specs.lifecycle_block()
+    for step, sources, target in lifecycle.TRANSITIONS:
+        for source in sources:
+            assert re.search(rf"{source} --> {target}: {step}\b", block), f"{source} {step}"
+
+
+@pytest.mark.parametrize("path", sorted((SPECS / "schemas").glob("*.json")), ids=lambda path: path.stem)
+def test_a_published_schema_is_a_schema(path: Path) -> None:
+    Draft202012Validator.check_schema(json.loads(path.read_text(encoding="utf-8")))
+
+
+@pytest.mark.requirement("CLI-03")
+def test_every_error_has_its_section_with_status_cause_and_cure() -> None:
+    page = (SPECS / "errors.md").read_text(encoding="utf-8")
+    sections = dict(re.findall(r"^## (\S+)\n(.*?)(?=^## |\Z)", page, flags=re.MULTILINE | re.DOTALL))
+    assert sorted(sections) == sorted({kind.slug for kind in _in_errors_module()})
+    for kind in _in_errors_module():
+        text = sections[kind.slug]
+        assert f"Exit status {kind.exit_code}." in text, kind.slug
+        assert "**Cause**" in text, kind.slug
+        assert "**Cure**" in text, kind.slug
+
+
+def test_the_tree_drawn_in_errors_is_the_tree() -> None:
+    drawn = re.findall(
+        r"^[\s│├└─]*(\w+)\s+(\d)\s+([\w-]+)",
+        (errors.__doc__ or "").split("A refusal,")[0],
+        flags=re.MULTILINE,
+    )
+    assert drawn == [(kind.__name__, str(kind.exit_code), kind.slug) for kind in _in_errors_module()]
+
+
+def test_links_between_pages_lead_somewhere() -> None:
+    pages = [*SPECS.rglob("*.md"), *ROOT.glob("*.md")]
+    broken = [
+        f"{page.relative_to(ROOT)}: {target}"
+        for page in pages
+        for target in re.findall(r"\]\((?!https?://|#)([^)#]+)", page.read_text(encoding="utf-8"))
+        if not (page.parent / target).exists()
+    ]
+    assert broken == []
+
+
+def test_a_decision_says_problem_decision_alternatives_and_consequences() -> None:
+    for page in (SPECS / "decisions").glob("*.md"):
+        text = page.read_text(encoding="utf-8")
+        assert re.match(r"# \d{4} ", text), page.name
+        for part in ("Problem", "Decision", "Alternatives", "Consequences"):
+            assert f"**{part}.**" in text, f"{page.name}: {part}"
