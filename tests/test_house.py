@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -117,6 +118,31 @@ def test_imports_keep_the_contracts_of_the_floors(capfd: pytest.CaptureFixture[s
     configure()
     kept = use_cases.lint_imports(str(ROOT / "pyproject.toml"), cache_dir=None)
     assert kept, capfd.readouterr().out
+
+
+def test_each_contract_of_the_floors_can_be_broken(tmp_path: Path) -> None:
+    copy = tmp_path / "omx_autoresearch"
+    shutil.copytree(PACKAGE, copy, ignore=shutil.ignore_patterns("__pycache__"))
+    shutil.copy(ROOT / "pyproject.toml", tmp_path)
+    for name, line in {
+        "core/budget.py": "import omx_autoresearch.surfaces",  # up the floors
+        "core/stall.py": "import random",  # no pure rule
+        "system/clock.py": "import omx_autoresearch.system.processes",  # half of a cycle
+        "system/processes.py": "import omx_autoresearch.system.clock",
+        "agents/claude.py": "import omx_autoresearch.agents.gemini",  # a dialect that knows another
+        "storage/registry.py": "import omx_autoresearch.storage.journal",  # a second writer of journals
+    }.items():
+        (copy / name).write_text(f"{(copy / name).read_text('utf-8')}\n{line}\n", encoding="utf-8")
+    program = "from importlinter.cli import lint_imports_command; lint_imports_command()"
+    said = subprocess.run(
+        [sys.executable, "-c", program, "--no-cache"],
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert said.returncode == 1, said.stderr
+    assert "0 kept, 5 broken" in said.stdout
 
 
 @pytest.mark.parametrize("module", _modules(("core.*", "core.records.*")))
