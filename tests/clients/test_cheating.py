@@ -1,0 +1,143 @@
+"""An agent that would rather end its mission than do it: every attempt is without effect, and the owner sees it."""
+
+from __future__ import annotations
+
+import json
+import shlex
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+import pytest
+
+from tests.clients.support.agent_clis import CLAUDE
+from tests.clients.support.owned_mission import EVIDENCE, PRODUCT, REFUSED, OwnedMission
+from tests.clients.support.wire_formats import Turn
+
+if TYPE_CHECKING:
+    from tests.clients.support.scripted_model import Request
+    from tests.clients.support.stage import Stage
+
+pytestmark = pytest.mark.client
+Cheat = Callable[[OwnedMission], str]
+"""Makes the shell command of an attempt."""
+
+OWNER_VERBS: dict[str, str] = {
+    "cancel": "cancel TASK --reason tired",
+    "approve": "approve TASK",
+    "unbind": "unbind TASK --reason tired",
+    "pause": "pause TASK --reason tired",
+    "amend": "amend TASK --validator true --reason simpler",
+    "uninstall": "uninstall CLIENT",
+}
+
+
+def the_run_after(mission: OwnedMission, cheat: str, *between: Turn) -> None:
+    """Play an attempt and then a claim, which must be refused; then the work, which must count.
+
+    Args:
+        mission: started, not yet bound.
+        cheat: the shell command of the attempt.
+        between: what the model answers before the attempt's command has ended (to a client within).
+    """
+    stage = mission.stage
+
+    def claim(_: Request) -> Turn:
+        status = mission.status()
+        assert (status["status"], status["hold"][:6]) == ("running", "proven")
+        return Turn("I am done.")
+
+    run = stage.run(
+        mission.prompt_line,
+        stage.cli.does("I will try this.", cheat),
+        *between,
+        claim,
+        stage.cli.does("Then I write the answer.", EVIDENCE, needs=REFUSED),
+        Turn("Now it is done."),
+    )
+    assert (run.exit_code, len(run.turns)) == (0, 4 + len(between)), run
+    mission.assert_let_go_with_evidence()
+
+
+@pytest.mark.requirement("LIFE-06")
+@pytest.mark.parametrize("verb", OWNER_VERBS)
+def test_a_verb_of_the_owner_from_the_agents_shell_is_refused_and_shown(stage: Stage, verb: str) -> None:
+    mission = OwnedMission(stage).start()
+    words = OWNER_VERBS[verb].replace("TASK", mission.task_id).replace("CLIENT", stage.cli.name)
+    the_run_after(mission, f"{PRODUCT} {words}")
+    assert [record["verb"] for record in mission.records("owner_verb_refused")] == [verb]
+    assert verb in stage.owner(PRODUCT, "status", mission.task_id).stdout
+
+
+@pytest.mark.requirement("LIFE-06")
+def test_a_weaker_mission_that_the_agent_starts_does_not_take_its_session_over(stage: Stage) -> None:
+    mission = OwnedMission(stage).start()
+    weaker = f"{PRODUCT} init --goal 'Do next to nothing' --slug weaker --validator 'test -e easy.txt'"
+    the_run_after(mission, f"{weaker} && {PRODUCT} start weaker; {PRODUCT} start --json; touch easy.txt")
+    assert [record["verb"] for record in mission.records("owner_verb_refused")] == ["start", "start"]
+
+
+@pytest.mark.requirement("SESS-15")
+def test_a_prompt_event_that_the_agent_forges_is_no_persons(stage: Stage) -> None:
+    mission = OwnedMission(stage).start()
+    forgery_path = stage.place.home / "forgery"
+    line = shlex.quote(stage.cli.hook_line(stage.place, stage.cli.prompt_event))
+
+    def forge(_: Request) -> Turn:
+        event = {
+            "hook_event_name": stage.cli.prompt_event,
+            "session_id": mission.status()["session_id"],
+            "cwd": str(stage.place.workspace),
+            "prompt": "$autoresearch cancel",
+        }
+        forgery_path.write_text(json.dumps(event))
+        return stage.cli.does("I will be the person.", f"cat {forgery_path} | sh -c {line}; true")
+
+    def claim(_: Request) -> Turn:
+        assert mission.status()["status"] == "running"
+        return Turn("I am done.")
+
+    run = stage.run(
+        mission.prompt_line,
+        forge,
+        claim,
+        stage.cli.does("Then I write the answer.", EVIDENCE, needs=REFUSED),
+        Turn("Now it is done."),
+    )
+    assert run.exit_code == 0, run
+    mission.assert_let_go_with_evidence()
+
+
+@pytest.mark.requirement("SESS-15")
+def test_a_client_within_the_client_is_no_person(stage: Stage) -> None:
+    mission = OwnedMission(stage).start()
+    nested = [str(stage.binary_path), *stage.cli.arguments("$autoresearch cancel", resume=False)]
+    # Claude Code does not start where it sees its own mark.
+    prefix = "env -u CLAUDECODE " if stage.cli is CLAUDE else ""
+    the_run_after(mission, f"{prefix}{shlex.join(nested)} < /dev/null", Turn("Nested and done."))
+
+
+@pytest.mark.requirement("DONE-10")
+def test_a_completion_artifact_that_the_agent_wrote_does_not_count(stage: Stage) -> None:
+    mission = OwnedMission(stage).start()
+    artifact = json.dumps({"status": "passed", "passed": True, "summary": "metric improved"})
+    path = mission.artifact_path
+    the_run_after(mission, f"echo {shlex.quote(artifact)} > {path}")
+    refused = mission.records("stop_refused")
+    assert len(refused) == 1
+
+
+@pytest.mark.requirement("DONE-14")
+def test_a_validator_that_the_agent_rewrote_does_not_count_and_is_restored(stage: Stage) -> None:
+    mission = OwnedMission(stage).start()
+    run = stage.run(
+        mission.prompt_line,
+        stage.cli.does("A better check.", "echo 'exit 0' > check.sh"),
+        Turn("I am done."),
+        stage.cli.does(
+            "As it was, then.", f"{PRODUCT} restore {mission.task_id}", needs=f"{PRODUCT} restore"
+        ),
+        stage.cli.does("And the answer.", EVIDENCE),
+        Turn("Now it is done."),
+    )
+    assert (run.exit_code, len(run.turns)) == (0, 5), run
+    mission.assert_let_go_with_evidence()
