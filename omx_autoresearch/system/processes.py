@@ -132,6 +132,15 @@ def descendant_pids(pid: int) -> tuple[int, ...]:
     return tuple(found)
 
 
+def session_pids(session: int) -> tuple[int, ...]:
+    """The living processes of a session; empty where the system has no /proc."""
+    if not ON_LINUX:
+        return ()
+    return tuple(
+        int(name) for name in os.listdir("/proc") if name.isdigit() and _in_session(int(name), session)
+    )
+
+
 def agent_marks(
     environ: Mapping[str, str],
     *,
@@ -182,6 +191,13 @@ def _stat_fields(pid: int) -> list[bytes] | None:
     text = _read(f"/proc/{pid}/stat")
     end = text.rfind(b")")
     return text[end + 2 :].split() if end > 0 else None
+
+
+def _in_session(pid: int, session: int) -> bool:
+    try:
+        return os.getsid(pid) == session and identify(pid) is not None
+    except OSError:
+        return False
 
 
 def _children_by_scan(parent: int) -> tuple[int, ...]:

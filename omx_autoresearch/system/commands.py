@@ -1,0 +1,272 @@
+"""Commands: run one to its end with nothing left behind, or start work that outlives us.
+
+What a command did is a value (`CommandResult`): it exited, it ran out of time, or it could not be started. An
+exception means that we cannot tell.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import os
+import select
+import signal
+import time
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Literal
+
+from omx_autoresearch.errors import CommandFault, StorageFailed
+from omx_autoresearch.system.clock import Clock, SystemClock
+from omx_autoresearch.system.processes import session_pids
+from omx_autoresearch.system.supervisor import (
+    KILL_LIMIT_SECONDS,
+    Order,
+    explain_start,
+    fork_alone,
+    shebang,
+    supervise,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
+
+Outcome = Literal["exited", "timed_out", "not_started"]
+
+OUTPUT_LIMIT_BYTES = 64 * 1024 * 1024
+"""How much of a command's output is stored where the caller names no limit."""
+
+_NOT_RUNNABLE, _NOT_FOUND = 126, 127  # exit statuses of a shell, POSIX 2.8.2
+_READ_BYTES = 65536
+_KILL_PASS_SECONDS = 0.01
+
+
+@dataclass(frozen=True, slots=True)
+class CommandResult:
+    """What became of one command.
+
+    Attributes:
+        argv: what was run.
+        outcome: ``timed_out`` is what the clock said, whatever exit status a command gave when told to stop.
+        exit_status: of the first process; a negative number is the signal that ended it; None if not started.
+        duration_seconds: from the start to the end of the first process or the deadline.
+        cpu_seconds: of all processes of the command that could be collected.
+        output_path: the file with stdout and stderr in the order they were written.
+        output_size_bytes: how much the command wrote; the file has less where ``is_truncated``.
+        is_truncated: the output went past the limit, or could not be stored.
+        leaked: command lines of processes found alive in another session, which were then ended.
+        error: why it was not started, what could not be stored or ended; empty where all went well.
+    """
+
+    argv: tuple[str, ...]
+    outcome: Outcome
+    exit_status: int | None
+    duration_seconds: float
+    cpu_seconds: float
+    output_path: str
+    output_size_bytes: int
+    is_truncated: bool
+    leaked: tuple[str, ...]
+    error: str
+
+
+def run_command(  # noqa: PLR0913  # one limit each; all but two have a default
+    argv: Sequence[str],
+    *,
+    cwd: str,
+    env: Mapping[str, str],
+    timeout_seconds: float,
+    output_path: str,
+    output_limit_bytes: int = OUTPUT_LIMIT_BYTES,
+    grace_seconds: float = 2.0,
+    clock: Clock | None = None,
+) -> CommandResult:
+    """Run a command and return when no process of it is left.
+
+    It runs in a session of its own with exactly ``env``, an empty stdin and no descriptor of ours. At the deadline
+    the whole tree gets SIGTERM and after ``grace_seconds`` SIGKILL. When its first process exits, what it left
+    running is ended too, at once. When the calling process is killed or interrupted, so is the command.
+
+    Args:
+        argv: program and arguments; a program without a slash is looked up in the PATH of ``env``.
+        cwd: the folder to run in.
+        env: the whole environment.
+        timeout_seconds: from the start of the command.
+        output_path: the file that takes the output; made anew.
+        output_limit_bytes: what is written past it is read and dropped.
+        grace_seconds: between SIGTERM and SIGKILL.
+        clock: decides what timed out.
+
+    Raises:
+        StorageFailed: the output file cannot be written.
+        CommandFault: the supervising process could not be started, or was killed.
+    """
+    output_fd = _open_output(output_path)
+    try:
+        order = Order(
+            argv=tuple(argv),
+            cwd=cwd,
+            env=dict(env),
+            timeout_seconds=timeout_seconds,
+            grace_seconds=grace_seconds,
+            output_fd=output_fd,
+            output_limit_bytes=output_limit_bytes,
+            clock=clock or SystemClock(),
+        )
+        report = _supervise_apart(order)
+    finally:
+        os.close(output_fd)
+    return CommandResult(argv=order.argv, output_path=output_path, **report)
+
+
+def shell_argv(command: str) -> tuple[str, ...]:
+    """The arguments that run a command line the way a person types it."""
+    return ("/bin/sh", "-c", command)
+
+
+def explain_shell_status(command: str, exit_status: int | None, cwd: str) -> str:
+    """Why a shell could not run a command line (exit status 126 or 127); empty for every other status.
+
+    The shell keeps the errno to itself; the file says it: not executable, missing, or naming an interpreter that
+    is not there. A script without shebang is no fault, the shell runs it.
+    """
+    if exit_status not in (_NOT_RUNNABLE, _NOT_FOUND):
+        return ""
+    program = _first_program(command)
+    path = os.path.join(cwd, program)
+    if "/" in program and not os.path.exists(path):
+        return explain_start(errno.ENOENT, program, cwd)
+    if "/" in program and (os.path.isdir(path) or not os.access(path, os.X_OK)):
+        return explain_start(errno.EACCES, program, cwd)
+    interpreter = shebang(path) if "/" in program else ""
+    if interpreter and not os.access(interpreter, os.X_OK):
+        return explain_start(errno.ENOENT, program, cwd)
+    what = "not found" if exit_status == _NOT_FOUND else "found but may not be run"
+    return f"`{command}`: a program in it was {what} (exit status {exit_status}); its output names it"
+
+
+class DetachedChild:
+    """A child that goes on by itself; whoever started it may wait for its end, or leave it."""
+
+    def __init__(self, pid: int, end_fd: int) -> None:
+        self.pid = pid
+        self._end_fd = end_fd
+
+    def wait(self, timeout_seconds: float) -> bool:
+        """Whether the child has ended by then; returns as soon as it has."""
+        if self._end_fd < 0:
+            return True
+        poll = select.poll()
+        poll.register(self._end_fd, select.POLLIN)
+        if not poll.poll(max(0, int(timeout_seconds * 1000))):
+            return False
+        self.leave()
+        with contextlib.suppress(ChildProcessError):
+            os.waitpid(self.pid, 0)
+        return True
+
+    def leave(self) -> None:
+        """Stop caring; the child goes on. After this `wait` answers True at once."""
+        if self._end_fd >= 0:
+            os.close(self._end_fd)
+            self._end_fd = -1
+
+
+def fork_detached(work: Callable[[], None]) -> DetachedChild:
+    """Run ``work`` in a child that survives us: own session, stdio on /dev/null, no descriptor of ours.
+
+    What ``work`` raises ends the child and nothing else; so it must record by itself what went wrong.
+
+    Raises:
+        CommandFault: the system gives no further process.
+    """
+    read_end, write_end = os.pipe()
+    try:
+        pid = fork_alone(work, keep=(write_end,))
+    except OSError as fault:
+        os.close(read_end)
+        raise CommandFault(f"no process could be started: {fault.strerror}") from fault
+    finally:
+        os.close(write_end)
+    return DetachedChild(pid, read_end)
+
+
+def _open_output(path: str) -> int:
+    try:
+        return os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
+    except OSError as fault:
+        raise StorageFailed(
+            f"the output file {path} cannot be written: {fault.strerror}",
+            next_step="free space or mend the permissions of its folder, then run the command again",
+        ) from fault
+
+
+def _supervise_apart(order: Order) -> dict[str, Any]:
+    """Let a forked supervisor run the order; closing the lifeline makes it end the command."""
+    import marshal
+
+    report_fd, answer_fd = os.pipe()
+    lifeline_fd, hold_fd = os.pipe()
+
+    def work() -> None:
+        with open(answer_fd, "wb", closefd=False) as stream:
+            marshal.dump(supervise(order, lifeline_fd), stream)
+
+    try:
+        pid = fork_alone(work, keep=(order.output_fd, answer_fd, lifeline_fd), ignore_signals=True)
+    except OSError as fault:
+        for descriptor in (report_fd, hold_fd):
+            os.close(descriptor)
+        raise CommandFault(f"no process could be started: {fault.strerror}") from fault
+    finally:
+        os.close(answer_fd)
+        os.close(lifeline_fd)
+    try:
+        answer = _read_all(report_fd)
+    finally:
+        os.close(hold_fd)
+        os.close(report_fd)
+        with contextlib.suppress(ChildProcessError):
+            os.waitpid(pid, 0)
+    if not answer:
+        _end_session(pid)
+        raise CommandFault(
+            f"the process that supervised `{' '.join(order.argv)}` was killed; its end is unknown"
+        )
+    report: dict[str, Any] = marshal.loads(answer)  # noqa: S302  # written by our own child
+    return report
+
+
+def _read_all(descriptor: int) -> bytes:
+    chunks = []
+    while chunk := os.read(descriptor, _READ_BYTES):
+        chunks.append(chunk)
+    return b"".join(chunks)
+
+
+def _end_session(session: int) -> None:
+    """Kill what is left in the session of a supervisor that was killed itself, and see it gone."""
+    give_up_at = time.monotonic() + KILL_LIMIT_SECONDS
+    while time.monotonic() < give_up_at:
+        members = session_pids(session)
+        if not members:
+            return
+        for pid in members:
+            with contextlib.suppress(OSError):
+                os.kill(pid, signal.SIGKILL)
+        time.sleep(_KILL_PASS_SECONDS)
+
+
+def _first_program(command: str) -> str:
+    """The first word of a command line that is no assignment; empty where it cannot be split."""
+    import shlex
+
+    try:
+        words = shlex.split(command)
+    except ValueError:
+        return ""
+    return next((word for word in words if not _is_assignment(word)), "")
+
+
+def _is_assignment(word: str) -> bool:
+    name, equals, _ = word.partition("=")
+    return bool(equals) and name.isidentifier()
