@@ -45,6 +45,7 @@ class Look:
         output_artifact_digest: of the artifact under review; empty when it is missing or empty.
         artifact_fault: why the artifact cannot be taken (outside the workspace, no regular file, ...).
         artifact_report: what a hand-written completion artifact says (see :func:`read_artifact`).
+        artifact_claim: ``passed`` when that document is well formed and says so; a claim all the same.
     """
 
     head: str
@@ -54,6 +55,7 @@ class Look:
     output_artifact_digest: str = ""
     artifact_fault: str = ""
     artifact_report: str = ""
+    artifact_claim: str = ""
 
 
 def is_fresh(run: Attestation | None, mission: Mission, look: Look) -> bool:
@@ -85,7 +87,7 @@ def is_reusable_failure(mission: Mission, look: Look) -> bool:
     )
 
 
-def missing_items(mission: Mission, look: Look, *, counts_unattested: bool = False) -> tuple[Missing, ...]:
+def missing_items(mission: Mission, look: Look) -> tuple[Missing, ...]:
     """Everything that the completion contract still lacks at this look; empty means that it is met."""
     contract = mission.contract
     if contract is None:
@@ -97,7 +99,7 @@ def missing_items(mission: Mission, look: Look, *, counts_unattested: bool = Fal
                 f"omx-autoresearch start {mission.task_id}",
             ),
         )
-    if counts_unattested and contract.accept_unattested:
+    if contract.accept_unattested and look.artifact_claim == "passed":
         return ()
     missing = []
     if contract.validation_mode == "prompt-architect-artifact" and not look.output_artifact_digest:

@@ -1,0 +1,362 @@
+"""Running the validator or the reviewer: by the runtime, in the workspace, attested, never twice at once.
+
+A run is conducted by a forked child of its own session (no second interpreter has to start), which looks, runs, looks
+again and records what it saw. Whoever asked waits as long as it may; a slower run goes on by itself and the mission
+knows of it (``running_validation``). No lock is held while a command runs.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import select
+import shutil
+import time
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+from omx_autoresearch.core.evidence import RunReport, report_of_run
+from omx_autoresearch.core.mission import Attestation, Contract, RunningValidation
+from omx_autoresearch.core.records.validations import ValidationFinished, ValidationLost, ValidationStarted
+from omx_autoresearch.core.stall import masked
+from omx_autoresearch.errors import AutoresearchError, CommandFault, StateUntrusted
+from omx_autoresearch.runtime.looks import take_look
+from omx_autoresearch.storage import strictjson
+from omx_autoresearch.storage.approvals import approval_key, is_approved
+from omx_autoresearch.storage.missions import MissionStore
+from omx_autoresearch.storage.outputs import output_path, trim_for_person
+from omx_autoresearch.system.commands import CommandResult, explain_shell_status, fork_detached, run_command, shell_argv
+from omx_autoresearch.system.processes import ProcessIdentity, identify, is_alive
+from omx_autoresearch.system.sandbox import bubblewrap_argv, can_isolate
+
+if TYPE_CHECKING:
+    from omx_autoresearch.core.evidence import Look
+    from omx_autoresearch.core.mission import Mission
+    from omx_autoresearch.runtime.context import Runtime
+
+_REPORT_BYTES = 256 * 1024
+_POLL_SECONDS = 0.05
+
+
+@dataclass(frozen=True, slots=True)
+class Permission:
+    """Whether and how a mission's commands may run now.
+
+    Attributes:
+        may_run: False when only the owner can let them.
+        isolation: ``none`` or ``bubblewrap``.
+        why: for people, when they may not.
+    """
+
+    may_run: bool
+    isolation: str
+    why: str = ""
+
+
+def permission(runtime: Runtime, mission: Mission, look: Look, *, is_sandboxed: bool = False) -> Permission:
+    """How the commands of the contract may run.
+
+    Approved ones run as the owner. Without an approval of exactly this contract and these pins, and always for a
+    client in a sandbox unless the owner approved that too, they run with no wider rights than the agent has.
+    """
+    key = approval_key(mission.project_path, mission.task_id, mission.contract_digest, look.pin_digest)
+    approval = is_approved(runtime.home, key)
+    if approval is not None and (approval.is_unsandboxed or not is_sandboxed):
+        return Permission(may_run=True, isolation="none")
+    if can_isolate():
+        return Permission(may_run=True, isolation="bubblewrap")
+    why = "the owner has not approved the contract's commands" if approval is None else "the client is sandboxed"
+    return Permission(False, "none", f"{why}, and bubblewrap is not available to run them with the agent's rights")
+
+
+@dataclass(frozen=True, slots=True)
+class Ask:
+    """What a run is asked for.
+
+    Attributes:
+        isolation: of the run.
+        look: taken a moment ago by the caller; None: the run looks itself.
+    """
+
+    isolation: str
+    look: Look | None = None
+
+
+def validate(runtime: Runtime, task_id: str, ask: Ask, *, wait_seconds: float) -> bool:
+    """Run the validator (or reviewer) of a mission, or join the run that is under way.
+
+    Returns:
+        True when the run has ended within ``wait_seconds``; its attestation is in the mission. False: it goes on.
+
+    Raises:
+        CommandFault: no process could be started.
+    """
+    deadline = time.monotonic() + wait_seconds
+    running = running_validation(runtime, MissionStore(runtime.home).load(task_id))
+    if running is None:
+        child = fork_detached(lambda: conduct(runtime, task_id, ask))
+        if child.wait(wait_seconds):
+            running = running_validation(runtime, MissionStore(runtime.home).load(task_id))
+            return running is None or wait_for(running, deadline - time.monotonic())
+        child.leave()
+        return False
+    return wait_for(running, deadline - time.monotonic())
+
+
+def running_validation(runtime: Runtime, mission: Mission) -> ProcessIdentity | None:
+    """The supervisor of the run under way; a run whose supervisor is gone is recorded as lost."""
+    run = mission.running_validation
+    if run is None:
+        return None
+    identity = ProcessIdentity(run.pid, run.pid_started)
+    if is_alive(identity):
+        return identity
+    with MissionStore(runtime.home).transaction(mission.task_id, runtime.now()) as transaction:
+        newest = transaction.mission.running_validation
+        if newest is not None and newest.run_id == run.run_id:
+            transaction.record(ValidationLost(run.run_id))
+    return None
+
+
+def wait_for(process: ProcessIdentity, wait_seconds: float) -> bool:
+    """True when the process ends within ``wait_seconds``; it need not be a child of ours."""
+    deadline = time.monotonic() + wait_seconds
+    try:
+        descriptor = os.pidfd_open(process.pid)
+    except (OSError, AttributeError):
+        while is_alive(process):  # a kernel without pidfd: look now and then
+            if time.monotonic() >= deadline:
+                return False
+            select.select([], [], [], _POLL_SECONDS)
+        return True
+    try:
+        if not is_alive(process):
+            return True
+        poll = select.poll()
+        poll.register(descriptor, select.POLLIN)
+        return bool(poll.poll(max(0.0, (deadline - time.monotonic()) * 1000)))
+    finally:
+        os.close(descriptor)
+
+
+def conduct(runtime: Runtime, task_id: str, ask: Ask) -> None:
+    """Conduct one run from start to record; what goes wrong on our side becomes an ``error`` verdict."""
+    store = MissionStore(runtime.home)
+    run_id = f"r-{runtime.new_id()}"
+    started_at = runtime.now()
+    me = identify(os.getpid())
+    with store.transaction(task_id, started_at) as transaction:
+        mission = transaction.mission
+        other = mission.running_validation
+        if other is not None and is_alive(ProcessIdentity(other.pid, other.pid_started)):
+            return
+        tree_digest = ask.look.tree_digest if ask.look else ""
+        started = me.started if me else ""
+        transaction.record(
+            ValidationStarted(RunningValidation(run_id, os.getpid(), started, started_at, tree_digest))
+        )
+    try:
+        attestation = _attested(runtime, mission, run_id, ask, started_at)
+    except (AutoresearchError, OSError) as error:
+        attestation = _faulty(mission, run_id, started_at, runtime.now(), str(error))
+    with store.transaction(task_id, runtime.now()) as transaction:
+        transaction.record(ValidationFinished(attestation))
+
+
+def _attested(runtime: Runtime, mission: Mission, run_id: str, ask: Ask, started_at: str) -> Attestation:
+    contract = mission.contract
+    if contract is None:
+        raise StateUntrusted(f"mission {mission.task_id} has no contract")
+    folder = runtime.home.mission(mission.task_id)
+    before = ask.look or take_look(folder, mission)
+    if before.changed_pins:
+        return _tampered(mission, run_id, started_at, runtime.now(), before)
+    nonce = runtime.new_id()
+    result = run_contract(runtime, mission, run_id, isolation=ask.isolation, nonce=nonce)
+    after = take_look(folder, mission)
+    if after.changed_pins:
+        return _tampered(mission, run_id, started_at, runtime.now(), after)
+    output = read_output(result)
+    report = _report(contract, mission.workspace_path, result, output, nonce)
+    return Attestation(
+        run_id=run_id,
+        verdict=report.verdict,
+        cause=report.cause,
+        summary=trim_for_person(report.summary.encode("utf-8", "replace"), 500).replace("\n", " "),
+        contract_digest=mission.contract_digest,
+        pin_digest=before.pin_digest,
+        head=before.head,
+        tree_digest=before.tree_digest,
+        is_fresh=before == replace(after, artifact_report=before.artifact_report, artifact_claim=before.artifact_claim),
+        started_at=started_at,
+        finished_at=runtime.now(),
+        exit_status=result.exit_status if result.outcome == "exited" else None,
+        score=report.score,
+        tests=report.tests,
+        output_digest=hashlib.sha256(output).hexdigest(),
+        output_mark=hashlib.sha256(masked(output.decode("utf-8", "replace")).encode()).hexdigest()[:16],
+        output_artifact_digest=before.output_artifact_digest,
+        isolation=ask.isolation,
+        duration_seconds=round(result.duration_seconds, 3),
+        leaked=result.leaked,
+    )
+
+
+def run_contract(
+    runtime: Runtime, mission: Mission, run_id: str, *, isolation: str, nonce: str = ""
+) -> CommandResult:
+    """Run the contract's command in the workspace, in the owner's environment; the output goes to ``outputs/``."""
+    contract = mission.contract
+    if contract is None:
+        raise StateUntrusted(f"mission {mission.task_id} has no contract")
+    folder = runtime.home.mission(mission.task_id)
+    scratch_path = os.path.join(folder.root_path, "scratch", run_id)
+    os.makedirs(os.path.join(scratch_path, "tmp"), mode=0o700, exist_ok=True)
+    argv = shell_argv(contract.validator_command)
+    if contract.validation_mode == "prompt-architect-artifact":
+        argv = _reviewer_argv(mission, contract, scratch_path, nonce)
+    try:
+        return run_validator(
+            argv, contract, mission.workspace_path, output_path(folder, run_id), scratch_path, isolation=isolation
+        )
+    finally:
+        shutil.rmtree(scratch_path, ignore_errors=True)
+
+
+def run_validator(  # noqa: PLR0913  # what a run depends on, and nothing else
+    argv: tuple[str, ...],
+    contract: Contract,
+    workspace_path: str,
+    output_file_path: str,
+    scratch_path: str,
+    *,
+    isolation: str = "none",
+) -> CommandResult:
+    """Run one command with the hygiene of every validation; also what ``init --dry-run`` runs."""
+    os.makedirs(os.path.dirname(output_file_path), mode=0o700, exist_ok=True)
+    if isolation == "bubblewrap":
+        argv = bubblewrap_argv(argv, workspace_path=workspace_path, writable_paths=(scratch_path,))
+    return run_command(
+        argv,
+        cwd=workspace_path,
+        env=validator_environment(contract, scratch_path),
+        timeout_seconds=contract.timeout_seconds,
+        output_path=output_file_path,
+        output_limit_bytes=contract.output_limit_bytes,
+    )
+
+
+def validator_environment(contract: Contract, scratch_path: str) -> dict[str, str]:
+    """The owner's environment at launch, with private scratch folders and one locale; never the agent's."""
+    environment = dict(contract.environment)
+    environment.setdefault("PATH", os.defpath)
+    environment["LC_ALL"] = "C.UTF-8"
+    environment["TMPDIR"] = os.path.join(scratch_path, "tmp")
+    environment["PYTHONPYCACHEPREFIX"] = os.path.join(scratch_path, "pycache")
+    environment["PYTHONDONTWRITEBYTECODE"] = "1"
+    environment["PYTEST_ADDOPTS"] = f"{environment.get('PYTEST_ADDOPTS', '')} -p no:cacheprovider".strip()
+    if contract.isolate_home:
+        environment["HOME"] = scratch_path
+    return environment
+
+
+def read_output(result: CommandResult) -> bytes:
+    """What is kept of an output: the end of it decides, the beginning explains."""
+    with open(result.output_path, "rb") as stream:
+        size = os.fstat(stream.fileno()).st_size
+        if size <= 2 * _REPORT_BYTES:
+            return stream.read()
+        head = stream.read(_REPORT_BYTES)
+        stream.seek(size - _REPORT_BYTES)
+        return head + b"\n[...]\n" + stream.read()
+
+
+def output_tail(runtime: Runtime, mission: Mission, limit: int = 1500) -> str:
+    """The end of the newest run's output, harmless, for a refusal."""
+    if mission.attestation is None:
+        return ""
+    path = output_path(runtime.home.mission(mission.task_id), mission.attestation.run_id)
+    try:
+        with open(path, "rb") as stream:
+            stream.seek(max(0, os.fstat(stream.fileno()).st_size - 4 * limit))
+            return trim_for_person(stream.read(), limit)
+    except OSError:
+        return ""
+
+
+# --- verdicts
+
+
+def _report(contract: Contract, workspace_path: str, result: CommandResult, output: bytes, nonce: str) -> RunReport:
+    if result.outcome == "not_started":
+        return RunReport("error", "not-started", result.error)
+    if result.outcome == "timed_out":
+        return RunReport("error", "timed-out", f"ended after its limit of {contract.timeout_seconds:g} s")
+    last, fault = last_object(output)
+    if contract.validation_mode == "prompt-architect-artifact":
+        from omx_autoresearch.runtime.reviews import report_of_review
+
+        return report_of_review(result.exit_status, last, fault, nonce)
+    report = report_of_run(
+        result.exit_status, output.decode("utf-8", "replace"), last_object=last, fault=fault, contract=contract
+    )
+    if report.cause == "not-started":
+        why = explain_shell_status(contract.validator_command, result.exit_status, workspace_path)
+        return replace(report, summary=why or report.summary)
+    return report
+
+
+def last_object(output: bytes) -> tuple[dict[str, object] | None, str]:
+    """The JSON object on the last non-empty line, and why a line that begins like one cannot be read."""
+    lines = output.rstrip().rsplit(b"\n", 1)
+    line = lines[-1].strip()
+    if not line.startswith(b"{"):
+        return None, ""
+    try:
+        value = strictjson.decode(line)
+    except ValueError as error:
+        return None, str(error)
+    return (value, "") if isinstance(value, dict) else (None, "it is no object")
+
+
+def _tampered(mission: Mission, run_id: str, started_at: str, finished_at: str, look: Look) -> Attestation:
+    return _no_run(
+        mission, run_id, started_at, finished_at, look, RunReport("tampered", "pins-changed", ", ".join(look.changed_pins[:5]))
+    )
+
+
+def _faulty(mission: Mission, run_id: str, started_at: str, finished_at: str, why: str) -> Attestation:
+    return _no_run(mission, run_id, started_at, finished_at, None, RunReport("error", "runtime-fault", why))
+
+
+def _no_run(  # noqa: PLR0913
+    mission: Mission, run_id: str, started_at: str, finished_at: str, look: Look | None, report: RunReport
+) -> Attestation:
+    return Attestation(
+        run_id=run_id,
+        verdict=report.verdict,
+        cause=report.cause,
+        summary=report.summary,
+        contract_digest=mission.contract_digest,
+        pin_digest=look.pin_digest if look else "",
+        head=look.head if look else "",
+        tree_digest=look.tree_digest if look else "",
+        is_fresh=False,
+        started_at=started_at,
+        finished_at=finished_at,
+    )
+
+
+def _reviewer_argv(mission: Mission, contract: Contract, scratch_path: str, nonce: str) -> tuple[str, ...]:
+    from omx_autoresearch.runtime.reviews import review_prompt
+
+    if not contract.reviewer_command:
+        raise CommandFault(
+            "the mission names no reviewer command",
+            next_step=f"omx-autoresearch review {mission.task_id} --approve  (a person, at a terminal)",
+        )
+    prompt_path = os.path.join(scratch_path, "prompt.txt")
+    with open(prompt_path, "w", encoding="utf-8") as stream:
+        stream.write(review_prompt(mission, contract, nonce))
+    # The prompt is the reviewer's stdin; everything else of the run is as for a validator.
+    return ("/bin/sh", "-c", 'exec <"$1" && eval "$2"', "sh", prompt_path, contract.reviewer_command)

@@ -1,0 +1,84 @@
+"""The pulse of a bound session: one line an event, appended without a lock and without fsync.
+
+It is no part of the journal. It says when a client was last heard of (``hold: proven``), when a binding has expired,
+and whether a tool ran since an offset. Lines are ``{"ts":...,"status":...,"session":...}``; the tool-event path writes
+the same form by itself, without this module (``surfaces/hook.py``).
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from dataclasses import dataclass
+
+from omx_autoresearch.storage.atomic import write_all
+from omx_autoresearch.storage.strictjson import encode
+
+TOOL_MARK = b'"status":"tool"'
+"""How a tool event looks in the file, byte for byte."""
+_TAIL_BYTES = 4096
+_SCAN_BYTES = 64 * 1024 * 1024
+
+
+@dataclass(frozen=True, slots=True)
+class Beat:
+    """The newest line.
+
+    Attributes:
+        at: when, ISO 8601 UTC.
+        status: ``starting_turn``, ``turn_done``, ``tool``, ``session_start``, ...
+        session_id: of the client.
+    """
+
+    at: str
+    status: str
+    session_id: str
+
+
+def beat(path: str, *, at: str, status: str, session_id: str) -> None:
+    """Append one line.
+
+    Raises:
+        OSError: the file cannot be written; a failed heartbeat warns and the caller goes on.
+    """
+    line = encode({"ts": at, "status": status, "session": session_id}) + b"\n"
+    descriptor = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
+    try:
+        write_all(descriptor, line)
+    finally:
+        os.close(descriptor)
+
+
+def size_of(path: str) -> int:
+    """Bytes of the file; 0 when there is none."""
+    try:
+        return os.stat(path).st_size
+    except OSError:
+        return 0
+
+
+def has_tool_after(path: str, offset: int) -> bool:
+    """True when a tool event stands in the file behind ``offset``."""
+    try:
+        with open(path, "rb") as stream:
+            stream.seek(offset)
+            return TOOL_MARK in stream.read(_SCAN_BYTES)
+    except OSError:
+        return False
+
+
+def last_beat(path: str) -> Beat | None:
+    """The newest whole line; None when nothing was heard yet."""
+    try:
+        with open(path, "rb") as stream:
+            stream.seek(max(0, os.fstat(stream.fileno()).st_size - _TAIL_BYTES))
+            lines = stream.read().split(b"\n")
+    except OSError:
+        return None
+    for line in reversed(lines[:-1]):
+        try:
+            value = json.loads(line)
+            return Beat(str(value["ts"]), str(value["status"]), str(value["session"]))
+        except (ValueError, KeyError, TypeError):
+            continue
+    return None
