@@ -7,6 +7,7 @@ import shutil
 import signal
 import subprocess
 import sys
+from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 import pytest
@@ -33,9 +34,24 @@ if TYPE_CHECKING:
 @pytest.fixture
 def child() -> Iterator[subprocess.Popen[bytes]]:
     """A process that lives until the test has ended."""
-    with subprocess.Popen(["sleep", "60"]) as process:
+    with running("cat", "-") as process:
         yield process
-        process.kill()
+
+
+@contextmanager
+def running(*argv: str) -> Iterator[subprocess.Popen[bytes]]:
+    """A copy of `cat` that has come to run its own code, ended afterwards."""
+    with subprocess.Popen(argv, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as process:
+        assert process.stdin is not None
+        assert process.stdout is not None
+        process.stdin.write(b"up\n")
+        process.stdin.flush()
+        try:
+            assert process.stdout.readline() == b"up\n"
+            yield process
+        finally:
+            process.kill()
+            process.stdin.close()
 
 
 def identity_of(pid: int) -> ProcessIdentity:
@@ -94,24 +110,22 @@ def test_children_and_what_is_below_them_are_found() -> None:
 @pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
 def test_a_name_that_the_kernel_cut_is_completed(tmp_path: Path) -> None:
     program = tmp_path / "codex-linux-sandbox"
-    shutil.copy(shutil.which("sleep") or "/bin/sleep", program)
-    with subprocess.Popen([program, "60"]) as process:
+    shutil.copy(shutil.which("cat") or "/bin/cat", program)
+    with running(str(program)) as process:
         assert command_name(process.pid) == "codex-linux-sandbox"
-        process.kill()
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
 def test_a_name_with_brackets_and_blanks_does_not_shift_the_fields(tmp_path: Path) -> None:
     program = tmp_path / "a) Z 1 (b"
-    shutil.copy(shutil.which("sleep") or "/bin/sleep", program)
-    with subprocess.Popen([program, "60"]) as process:
+    shutil.copy(shutil.which("cat") or "/bin/cat", program)
+    with running(str(program)) as process:
         assert parent_pid(process.pid) == os.getpid()
         assert is_alive(identity_of(process.pid))
-        process.kill()
 
 
 def test_a_command_line_is_readable(child: subprocess.Popen[bytes]) -> None:
-    assert command_line(child.pid) == "sleep 60"
+    assert command_line(child.pid) == "cat -"
 
 
 def test_other_systems_are_read_through_psutil(
@@ -121,7 +135,7 @@ def test_other_systems_are_read_through_psutil(
     assert is_alive(identity_of(child.pid))
     assert ancestors(child.pid)[0] == identity_of(os.getpid())
     assert child.pid in child_pids(os.getpid())
-    assert (command_name(child.pid), command_line(child.pid)) == ("sleep", "sleep 60")
+    assert (command_name(child.pid), command_line(child.pid)) == ("cat", "cat -")
     child.kill()
     os.waitid(os.P_PID, child.pid, os.WEXITED | os.WNOWAIT)
     assert identify(child.pid) is None
