@@ -53,7 +53,7 @@ class Client:
         shows_person_message: a ``systemMessage`` beside a refusal is shown to somebody in interactive use.
         lets_go_on_repeat: the client spins when the same answer repeats without a tool; such a stop is released.
         has_tool_events: the installer registers the event after a tool.
-        entries: the hooks to register.
+        entries: the hooks to register, the stop first.
         hooks_run_outside_sandbox: the client's sandbox does not hold its hooks.
     """
 

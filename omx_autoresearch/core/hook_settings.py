@@ -54,19 +54,22 @@ def registered(text: str, *, comments: bool) -> list[Registered]:
     found = []
     for event, groups in _events(text, json_text.parse(text, comments=comments)):
         for number, group in enumerate(groups.items):
-            handlers = group.get("hooks")
-            values = json_text.value_of(text, handlers) if handlers and handlers.kind == "array" else []
-            matcher = json_text.value_of(text, node) if (node := group.get("matcher")) else ""
-            for place, value in enumerate(values if isinstance(values, list) else []):
-                line = value.get("command") if isinstance(value, dict) else None
-                if isinstance(line, str) and state_home_of_line(line):
-                    timeout = value.get("timeout")
-                    seconds = timeout if isinstance(timeout, (int, float)) and timeout is not True else None
-                    found.append(
-                        Registered(
-                            event, number, place, line, seconds, str(matcher), len(handlers.items) == 1
-                        )  # type: ignore[union-attr]
-                    )
+            found += _in_group(event, number, json_text.value_of(text, group))
+    return found
+
+
+def _in_group(event: str, number: int, group: object) -> list[Registered]:
+    handlers = group.get("hooks") if isinstance(group, dict) else None
+    if not isinstance(group, dict) or not isinstance(handlers, list):
+        return []
+    found = []
+    for place, handler in enumerate(handlers):
+        line = handler.get("command") if isinstance(handler, dict) else None
+        if isinstance(line, str) and state_home_of_line(line):
+            timeout = handler.get("timeout")
+            seconds = timeout if isinstance(timeout, (int, float)) and timeout is not True else None
+            matcher = str(group.get("matcher") or "")
+            found.append(Registered(event, number, place, line, seconds, matcher, len(handlers) == 1))
     return found
 
 
@@ -118,6 +121,15 @@ def added_environment(text: str, installation: Installation) -> tuple[str, ...]:
     """Say which variables of ours :func:`merged` would add to a text; a value of the user's stays."""
     node = _parse(text, installation).get("env") if text.strip() else None
     return tuple(name for name, _ in installation.environment if node is None or node.get(name) is None)
+
+
+def others_behind(text: str, found: list[Registered]) -> bool:
+    """Say whether a handler that is not ours stands behind one of ours in the same list, so that its place moves."""
+    ours = {(one.event, one.group) for one in found}
+    events = dict(_events(text, json_text.parse(text, comments=True))) if found else {}
+    return any(
+        (event, number + 1) not in ours and number + 1 < len(events[event].items) for event, number in ours
+    )
 
 
 def switch_faults(text: str, installation: Installation) -> list[str]:
