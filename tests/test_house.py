@@ -20,6 +20,9 @@ HOOK_PATH = (
     "core.*",
     "core.records.*",
     "storage.layout",
+    "storage.lines",
+    "storage.reader",
+    "storage.strictjson",
     "storage.atomic",
     "storage.journal",
     "storage.registry",
@@ -33,7 +36,9 @@ HOOK_PATH = (
     "system.git",
     "system.processes",
     "system.sandbox",
+    "system.supervisor",
     "agents.*",
+    "runtime.context",
     "runtime.stops",
     "runtime.validation",
     "runtime.sessions",
@@ -59,7 +64,7 @@ HEAVY = frozenset(
 )
 """What none of them loads by being imported: 1.5 to 200 ms each, and a hook runs at every stop."""
 
-RUNS_PROCESSES = frozenset({"system.commands", "system.git", "system.sandbox"})
+RUNS_PROCESSES = frozenset({"system.commands", "system.git", "system.sandbox", "system.supervisor"})
 """Modules that may load subprocess (and what it brings), since starting processes is what they are for."""
 
 BROUGHT_BY_SUBPROCESS = frozenset({"subprocess", "threading"})

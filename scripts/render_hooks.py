@@ -1,0 +1,37 @@
+"""Write hooks/: the configuration of each agent CLI as the installer writes it into an empty settings file."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parent.parent
+sys.path.insert(0, str(ROOT))
+
+from omx_autoresearch.agents.registry import CLIENT_NAMES, dialect  # noqa: E402
+from omx_autoresearch.core.hook_settings import merged  # noqa: E402
+
+STATE_HOME_PATH = "/Users/you/.local/state/omx-autoresearch"
+"""A neutral stand-in for the folder that the installer bakes in."""
+
+
+def rendered() -> dict[str, str]:
+    """Give each file's text by its path below hooks/."""
+    files = {}
+    for name in CLIENT_NAMES:
+        installation = dialect(name).installation("user", {"HOME": "/Users/you"}, "/Users/you/project")
+        files[f"{name}/{Path(installation.settings_path).name}"] = merged("", installation, STATE_HOME_PATH)
+    return files
+
+
+def main() -> None:
+    """Write every file."""
+    for name, text in rendered().items():
+        path = ROOT / "hooks" / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text, encoding="utf-8")
+        print(path.relative_to(ROOT))
+
+
+if __name__ == "__main__":
+    main()
