@@ -7,6 +7,8 @@ import signal
 import socket
 import subprocess
 import sys
+import time
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -14,6 +16,8 @@ if TYPE_CHECKING:
     from types import TracebackType
 
 HOLDER = Path(__file__).with_name("namespace_holder.py")
+DEATH_SECONDS = 20
+"""More than a killed process needs to be gone on a loaded machine."""
 ALREADY_OFFLINE = "CLIENT_TESTS_OFFLINE"
 """Set to 1 where the whole test run already stands in an environment without a route out."""
 WAYS_IN: tuple[tuple[tuple[str, ...], tuple[str, ...]], ...] = (
@@ -61,17 +65,19 @@ class OfflineNetwork:
         ids = [int(entry) for entry in os.listdir("/proc") if entry.isdigit()]
         return [pid for pid in ids if pid != self._holder.pid and _namespace_of(pid) == wanted != ""]
 
-    def clear(self) -> list[int]:
-        """Kill everything in the namespace, what left its process group too; says whom it had to kill."""
-        killed: list[int] = []
+    def clear(self) -> None:
+        """Kill everything in the namespace, what left its process group too.
+
+        Raises:
+            TimeoutError: something does not die (it hangs in the kernel).
+        """
+        end = time.monotonic() + DEATH_SECONDS
         while living := self.processes():
+            if time.monotonic() > end:
+                raise TimeoutError(f"processes {living} do not die")
             for pid in living:
-                try:
+                with suppress(ProcessLookupError):
                     os.kill(pid, signal.SIGKILL)
-                except ProcessLookupError:
-                    continue
-            killed.extend(living)
-        return killed
 
     def close(self) -> None:
         """Kill what is left and let the namespace end."""
