@@ -41,6 +41,7 @@ class HookEvent:
         source: of a session start: ``startup``, ``resume``, ``clear``, ``compact`` or ``fork``.
         host_end: why the host ended the turn; empty for an ordinary stop.
         has_background_work: the client says that work of its own is still running.
+        is_sandboxed: the client runs its tools in a sandbox, as far as the payload tells.
         last_message: the agent's last text where the client sends it (compared, never believed).
         tool_name: the tool that ran.
         tool_command: the shell command of a shell tool; empty for others.
@@ -60,6 +61,7 @@ class HookEvent:
     source: str = ""
     host_end: HostEnd = ""
     has_background_work: bool = False
+    is_sandboxed: bool = False
     last_message: str = ""
     tool_name: str = ""
     tool_command: str = ""

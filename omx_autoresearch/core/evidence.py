@@ -59,15 +59,26 @@ class Look:
 
 
 def is_fresh(run: Attestation | None, mission: Mission, look: Look) -> bool:
-    """True when ``run`` belongs to this contract and nothing that it depended on has moved since it began."""
-    return (
-        run is not None
-        and run.is_fresh
-        and run.contract_digest == mission.contract_digest
-        and run.head == look.head
-        and run.tree_digest == look.tree_digest
-        and run.pin_digest == look.pin_digest
-    )
+    """True when ``run`` belongs to this contract and nothing that it depended on has moved since it began.
+
+    A validator depends on HEAD, the whole tree and the pinned files; a review on the artifact and the pinned files.
+    """
+    if run is None or not run.is_fresh or run.contract_digest != mission.contract_digest:
+        return False
+    if run.pin_digest != look.pin_digest:
+        return False
+    if mission.contract is not None and mission.contract.validation_mode == "prompt-architect-artifact":
+        return is_same_artifact(run, look)
+    return run.head == look.head and run.tree_digest == look.tree_digest
+
+
+def has_moved(before: Look, after: Look, mission: Mission) -> bool:
+    """True when what a run depends on changed while it ran."""
+    if before.pin_digest != after.pin_digest:
+        return True
+    if mission.contract is not None and mission.contract.validation_mode == "prompt-architect-artifact":
+        return before.output_artifact_digest != after.output_artifact_digest
+    return (before.head, before.tree_digest) != (after.head, after.tree_digest)
 
 
 def is_same_artifact(run: Attestation, look: Look) -> bool:
@@ -83,7 +94,6 @@ def is_reusable_failure(mission: Mission, look: Look) -> bool:
         and run.verdict == "failed"
         and not mission.is_recheck_due
         and is_fresh(run, mission, look)
-        and is_same_artifact(run, look)
     )
 
 
@@ -134,7 +144,7 @@ def _lacking_run(mission: Mission, contract: Contract, look: Look) -> Missing:
     run = mission.attestation
     if run is None or run.contract_digest != mission.contract_digest:
         received = "no run under this contract yet"
-    elif not is_fresh(run, mission, look) and run.verdict == "passed" and is_same_artifact(run, look):
+    elif not is_fresh(run, mission, look) and run.verdict == "passed":
         received = f"run {run.run_id} passed, but the workspace or HEAD moved since it began"
     else:
         received = f"run {run.run_id}: {run.verdict} ({run.cause}): {run.summary}"

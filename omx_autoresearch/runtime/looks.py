@@ -1,4 +1,4 @@
-"""One look at the workspace: HEAD, content, pinned files, the artifact under review. Everything fresh is judged by it."""
+"""One look at the workspace: HEAD, content, pinned files, the artifact under review; freshness is judged by it."""
 
 from __future__ import annotations
 
@@ -80,7 +80,9 @@ def look_at_artifact(workspace_path: str, relative_path: str) -> Artifact:
     path = os.path.join(root, relative_path)
     try:
         if os.path.realpath(path) != path:
-            return Artifact(fault=f"{shown!r}: a symbolic link is on the path; the artifact must be a plain file")
+            return Artifact(
+                fault=f"{shown!r}: a symbolic link is on the path; the artifact must be a plain file"
+            )
         descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_NOFOLLOW | os.O_CLOEXEC)
     except (OSError, ValueError) as error:
         return Artifact(fault=f"{shown!r}: {getattr(error, 'strerror', None) or error}")
@@ -89,7 +91,9 @@ def look_at_artifact(workspace_path: str, relative_path: str) -> Artifact:
         if not stat.S_ISREG(status.st_mode):
             return Artifact(fault=f"{shown!r}: it is not a regular file")
         if not 0 < status.st_size <= _ARTIFACT_BYTES:
-            return Artifact(fault=f"{shown!r}: it is empty" if status.st_size == 0 else f"{shown!r}: it is too large")
+            return Artifact(
+                fault=f"{shown!r}: it is empty" if status.st_size == 0 else f"{shown!r}: it is too large"
+            )
         with os.fdopen(os.dup(descriptor), "rb") as stream:
             return Artifact(digest=hashlib.file_digest(stream, "sha256").hexdigest())
     finally:

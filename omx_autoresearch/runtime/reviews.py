@@ -7,17 +7,18 @@ contract says so. Only the exact word ``approved`` approves.
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from omx_autoresearch.core.evidence import RunReport
-from omx_autoresearch.core.mission import Attestation
+from omx_autoresearch.core.mission import Attestation, Reviewer
 from omx_autoresearch.core.records.validations import ValidationFinished
 from omx_autoresearch.errors import StepIllegal
 from omx_autoresearch.runtime.looks import take_look
 from omx_autoresearch.storage.missions import MissionStore
 
 if TYPE_CHECKING:
-    from omx_autoresearch.core.mission import Contract, Mission, Reviewer
+    from omx_autoresearch.core.mission import Contract, Mission
     from omx_autoresearch.runtime.context import Runtime
 
 VERDICTS = ("approved", "rejected")
@@ -36,7 +37,9 @@ def review_prompt(mission: Mission, contract: Contract, nonce: str) -> str:
     )
 
 
-def report_of_review(exit_status: int | None, last: dict[str, object] | None, fault: str, nonce: str) -> RunReport:
+def report_of_review(
+    exit_status: int | None, last: dict[str, object] | None, fault: str, nonce: str
+) -> RunReport:
     """What an ended reviewer command proves; every doubt is an error or a rejection, never an approval."""
     if exit_status != 0:
         return RunReport("error", "reviewer-failed", f"the reviewer ended with exit status {exit_status}")
@@ -63,9 +66,24 @@ def _wrong(last: dict[str, object], nonce: str) -> str:
     return f"unknown fields: {', '.join(sorted(unknown))}" if unknown else ""
 
 
-def record_review(
-    runtime: Runtime, task_id: str, *, by: Reviewer, is_approved: bool, summary: str, session_id: str = ""
-) -> Mission:
+@dataclass(frozen=True, slots=True)
+class Review:
+    """One reviewer's verdict.
+
+    Attributes:
+        by: ``person`` or ``session``.
+        is_approved: the verdict.
+        summary: one sentence.
+        session_id: of the reviewing session.
+    """
+
+    by: Reviewer
+    is_approved: bool
+    summary: str = ""
+    session_id: str = ""
+
+
+def record_review(runtime: Runtime, task_id: str, review: Review) -> Mission:
     """Record the verdict of a person, or of another session, on the artifact as it is now.
 
     Raises:
@@ -76,25 +94,35 @@ def record_review(
     mission = store.load(task_id)
     contract = mission.contract
     if contract is None or contract.validation_mode != "prompt-architect-artifact":
-        raise StepIllegal("this mission is not completed by a review", next_step=f"omx-autoresearch validate {task_id}")
-    if by not in contract.reviewed_by:
         raise StepIllegal(
-            f"the contract does not admit a review by a {by}; it admits: {', '.join(contract.reviewed_by)}",
+            "this mission is not completed by a review", next_step=f"omx-autoresearch validate {task_id}"
+        )
+    if review.by not in contract.reviewed_by:
+        raise StepIllegal(
+            f"the contract does not admit a review by a {review.by}; it admits: {', '.join(contract.reviewed_by)}",
             next_step=f"omx-autoresearch review {task_id}",
         )
-    if by == "session" and mission.binding is not None and mission.binding.session_id == session_id:
-        raise StepIllegal("the session under review cannot review itself", next_step="ask another session or a person")
+    if (
+        review.by == "session"
+        and mission.binding is not None
+        and mission.binding.session_id == review.session_id
+    ):
+        raise StepIllegal(
+            "the session under review cannot review itself", next_step="ask another session or a person"
+        )
     look = take_look(runtime.home.mission(task_id), mission)
     if not look.output_artifact_digest:
         raise StepIllegal(
-            f"there is nothing to review: {look.artifact_fault}", next_step=f"write {contract.output_artifact_path}"
+            f"there is nothing to review: {look.artifact_fault}",
+            next_step=f"write {contract.output_artifact_path}",
         )
     now = runtime.now()
+    verdict = "approved" if review.is_approved else "rejected"
     attestation = Attestation(
         run_id=f"r-{runtime.new_id()}",
-        verdict="passed" if is_approved else "failed",
-        cause=f"{'approved' if is_approved else 'rejected'}-by-{by}",
-        summary=summary or ("approved" if is_approved else "rejected"),
+        verdict="passed" if review.is_approved else "failed",
+        cause=f"{verdict}-by-{review.by}",
+        summary=review.summary or verdict,
         contract_digest=mission.contract_digest,
         pin_digest=look.pin_digest,
         head=look.head,

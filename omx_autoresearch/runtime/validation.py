@@ -15,7 +15,7 @@ import time
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from omx_autoresearch.core.evidence import RunReport, report_of_run
+from omx_autoresearch.core.evidence import RunReport, has_moved, report_of_run
 from omx_autoresearch.core.mission import Attestation, Contract, RunningValidation
 from omx_autoresearch.core.records.validations import ValidationFinished, ValidationLost, ValidationStarted
 from omx_autoresearch.core.stall import masked
@@ -25,12 +25,18 @@ from omx_autoresearch.storage import strictjson
 from omx_autoresearch.storage.approvals import approval_key, is_approved
 from omx_autoresearch.storage.missions import MissionStore
 from omx_autoresearch.storage.outputs import output_path, trim_for_person
-from omx_autoresearch.system.commands import CommandResult, explain_shell_status, fork_detached, run_command, shell_argv
+from omx_autoresearch.system.commands import (
+    CommandResult,
+    explain_shell_status,
+    fork_detached,
+    run_command,
+    shell_argv,
+)
 from omx_autoresearch.system.processes import ProcessIdentity, identify, is_alive
 from omx_autoresearch.system.sandbox import bubblewrap_argv, can_isolate
+from omx_autoresearch.core.evidence import Look
 
 if TYPE_CHECKING:
-    from omx_autoresearch.core.evidence import Look
     from omx_autoresearch.core.mission import Mission
     from omx_autoresearch.runtime.context import Runtime
 
@@ -65,8 +71,14 @@ def permission(runtime: Runtime, mission: Mission, look: Look, *, is_sandboxed: 
         return Permission(may_run=True, isolation="none")
     if can_isolate():
         return Permission(may_run=True, isolation="bubblewrap")
-    why = "the owner has not approved the contract's commands" if approval is None else "the client is sandboxed"
-    return Permission(False, "none", f"{why}, and bubblewrap is not available to run them with the agent's rights")
+    why = (
+        "the owner has not approved the contract's commands"
+        if approval is None
+        else "the client is sandboxed"
+    )
+    return Permission(
+        False, "none", f"{why}, and bubblewrap is not available to run them with the agent's rights"
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -158,7 +170,8 @@ def conduct(runtime: Runtime, task_id: str, ask: Ask) -> None:
     try:
         attestation = _attested(runtime, mission, run_id, ask, started_at)
     except (AutoresearchError, OSError) as error:
-        attestation = _faulty(mission, run_id, started_at, runtime.now(), str(error))
+        report = RunReport("error", "runtime-fault", str(error))
+        attestation = _without_run(mission, run_id, (started_at, runtime.now()), report)
     with store.transaction(task_id, runtime.now()) as transaction:
         transaction.record(ValidationFinished(attestation))
 
@@ -170,12 +183,12 @@ def _attested(runtime: Runtime, mission: Mission, run_id: str, ask: Ask, started
     folder = runtime.home.mission(mission.task_id)
     before = ask.look or take_look(folder, mission)
     if before.changed_pins:
-        return _tampered(mission, run_id, started_at, runtime.now(), before)
+        return _tampered(mission, run_id, (started_at, runtime.now()), before)
     nonce = runtime.new_id()
     result = run_contract(runtime, mission, run_id, isolation=ask.isolation, nonce=nonce)
     after = take_look(folder, mission)
     if after.changed_pins:
-        return _tampered(mission, run_id, started_at, runtime.now(), after)
+        return _tampered(mission, run_id, (started_at, runtime.now()), after)
     output = read_output(result)
     report = _report(contract, mission.workspace_path, result, output, nonce)
     return Attestation(
@@ -187,7 +200,7 @@ def _attested(runtime: Runtime, mission: Mission, run_id: str, ask: Ask, started
         pin_digest=before.pin_digest,
         head=before.head,
         tree_digest=before.tree_digest,
-        is_fresh=before == replace(after, artifact_report=before.artifact_report, artifact_claim=before.artifact_claim),
+        is_fresh=not has_moved(before, after, mission),
         started_at=started_at,
         finished_at=runtime.now(),
         exit_status=result.exit_status if result.outcome == "exited" else None,
@@ -217,7 +230,12 @@ def run_contract(
         argv = _reviewer_argv(mission, contract, scratch_path, nonce)
     try:
         return run_validator(
-            argv, contract, mission.workspace_path, output_path(folder, run_id), scratch_path, isolation=isolation
+            argv,
+            contract,
+            mission.workspace_path,
+            output_path(folder, run_id),
+            scratch_path,
+            isolation=isolation,
         )
     finally:
         shutil.rmtree(scratch_path, ignore_errors=True)
@@ -287,7 +305,9 @@ def output_tail(runtime: Runtime, mission: Mission, limit: int = 1500) -> str:
 # --- verdicts
 
 
-def _report(contract: Contract, workspace_path: str, result: CommandResult, output: bytes, nonce: str) -> RunReport:
+def _report(
+    contract: Contract, workspace_path: str, result: CommandResult, output: bytes, nonce: str
+) -> RunReport:
     if result.outcome == "not_started":
         return RunReport("error", "not-started", result.error)
     if result.outcome == "timed_out":
@@ -298,7 +318,11 @@ def _report(contract: Contract, workspace_path: str, result: CommandResult, outp
 
         return report_of_review(result.exit_status, last, fault, nonce)
     report = report_of_run(
-        result.exit_status, output.decode("utf-8", "replace"), last_object=last, fault=fault, contract=contract
+        result.exit_status,
+        output.decode("utf-8", "replace"),
+        last_object=last,
+        fault=fault,
+        contract=contract,
     )
     if report.cause == "not-started":
         why = explain_shell_status(contract.validator_command, result.exit_status, workspace_path)
@@ -319,31 +343,25 @@ def last_object(output: bytes) -> tuple[dict[str, object] | None, str]:
     return (value, "") if isinstance(value, dict) else (None, "it is no object")
 
 
-def _tampered(mission: Mission, run_id: str, started_at: str, finished_at: str, look: Look) -> Attestation:
-    return _no_run(
-        mission, run_id, started_at, finished_at, look, RunReport("tampered", "pins-changed", ", ".join(look.changed_pins[:5]))
-    )
+def _tampered(mission: Mission, run_id: str, times: tuple[str, str], look: Look) -> Attestation:
+    report = RunReport("tampered", "pins-changed", ", ".join(look.changed_pins[:5]))
+    return _without_run(mission, run_id, times, report)
 
 
-def _faulty(mission: Mission, run_id: str, started_at: str, finished_at: str, why: str) -> Attestation:
-    return _no_run(mission, run_id, started_at, finished_at, None, RunReport("error", "runtime-fault", why))
-
-
-def _no_run(  # noqa: PLR0913
-    mission: Mission, run_id: str, started_at: str, finished_at: str, look: Look | None, report: RunReport
-) -> Attestation:
+def _without_run(mission: Mission, run_id: str, times: tuple[str, str], report: RunReport) -> Attestation:
+    """The attestation of a run that never got as far as a verdict of its own; it is never fresh."""
     return Attestation(
         run_id=run_id,
         verdict=report.verdict,
         cause=report.cause,
         summary=report.summary,
         contract_digest=mission.contract_digest,
-        pin_digest=look.pin_digest if look else "",
-        head=look.head if look else "",
-        tree_digest=look.tree_digest if look else "",
+        pin_digest="",
+        head="",
+        tree_digest="",
         is_fresh=False,
-        started_at=started_at,
-        finished_at=finished_at,
+        started_at=times[0],
+        finished_at=times[1],
     )
 
 

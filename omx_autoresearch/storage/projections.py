@@ -285,16 +285,17 @@ def _finding(entry: Entry) -> dict[str, Any] | None:
 
 
 def _iteration(entry: Entry) -> dict[str, Any] | None:
-    if entry.kind not in _ITERATION_KINDS or not entry.data.get("is_iteration", True):
+    if entry.kind not in _ITERATION_KINDS or not entry.data["stop"]["is_iteration"]:
         return None
+    stop = entry.data["stop"]
     return {
         "at": entry.ts,
-        "session_id": entry.data["session_id"],
+        "session_id": stop["session_id"],
         "answer": "refuse" if entry.kind == "stop_refused" else "release",
-        "reason_code": entry.data["reason_code"],
-        "progress": entry.data.get("progress", ""),
-        "stale_count": entry.data["usage"]["stale"],
-        "tree_digest": entry.data.get("tree_digest", ""),
+        "reason_code": stop["reason_code"],
+        "progress": entry.data["progress"],
+        "stale_count": stop["usage"]["stale"],
+        "tree_digest": stop["tree_digest"],
     }
 
 
@@ -310,7 +311,8 @@ def _orchestrated(entry: Entry) -> dict[str, Any] | None:
     level = (
         "warn" if entry.kind in _WARNING_KINDS else "decision" if entry.kind.startswith("stop_") else "info"
     )
-    detail = entry.data.get("reason_code") or entry.data.get("reason") or ""
+    stop = entry.data.get("stop")
+    detail = stop["reason_code"] if isinstance(stop, dict) else entry.data.get("reason") or ""
     blocker = entry.data.get("blocker")
     if isinstance(blocker, dict):
         detail = f"{blocker['reason_code']}: {blocker['what']}"

@@ -16,42 +16,21 @@ KEPT_OUTPUT_MARKS = 200
 
 
 @dataclass(frozen=True, slots=True)
-class StopRefused:
-    """The agent was told to keep working.
+class StopFacts:
+    """What every answer to a stop records.
 
     Attributes:
+        session_id: whose stop it was.
         reason_code: the gate's reason.
-        missing: codes of the missing items.
-        progress: of the iteration that this stop ended; empty when it was none.
-        usage: the counters after this refusal.
-        override_expected: the client will let the next stop through whatever we say.
-        heartbeat_bytes: size of the heartbeat file at this stop.
+        usage: the counters after this answer.
+        is_iteration: the stop ended an iteration.
+        payload_digest: of the raw event.
+        text: what was said.
+        tree_digest: of the workspace; empty where it was not looked at.
+        heartbeat_bytes: size of the heartbeat file; tools of the next turn lie beyond.
+        last_message_digest: of the agent's last text.
     """
 
-    kind: ClassVar[str] = "stop_refused"
-    session_id: str
-    reason_code: str
-    missing: tuple[str, ...]
-    progress: Progress | str
-    usage: Usage = nested(Usage)
-    is_iteration: bool = True
-    override_expected: bool = False
-    payload_digest: str = ""
-    text: str = ""
-    tree_digest: str = ""
-    heartbeat_bytes: int = 0
-    last_message_digest: str = ""
-
-    def apply(self, mission: Mission, ts: str) -> Mission:
-        """Counters move, and a new turn begins."""
-        return _answered(mission, ts, self, "refuse")
-
-
-@dataclass(frozen=True, slots=True)
-class StopAllowed:
-    """The stop was let through and the mission stays as it is (background work, a host's own end)."""
-
-    kind: ClassVar[str] = "stop_allowed"
     session_id: str
     reason_code: str
     usage: Usage = nested(Usage)
@@ -62,12 +41,41 @@ class StopAllowed:
     heartbeat_bytes: int = 0
     last_message_digest: str = ""
 
+
+@dataclass(frozen=True, slots=True)
+class StopRefused:
+    """The agent was told to keep working.
+
+    Attributes:
+        stop: the facts.
+        missing: codes of the missing items.
+        progress: of the iteration that this stop ended; empty when it was none.
+        override_expected: the client will let the next stop through whatever we say.
+    """
+
+    kind: ClassVar[str] = "stop_refused"
+    stop: StopFacts = nested(StopFacts)
+    missing: tuple[str, ...] = ()
+    progress: Progress | str = ""
+    override_expected: bool = False
+
+    def apply(self, mission: Mission, ts: str) -> Mission:
+        """Counters move, and a new turn begins."""
+        return _answered(_absorbed(mission), ts, self.stop, "refuse")
+
+
+@dataclass(frozen=True, slots=True)
+class StopAllowed:
+    """The stop was let through (complete, background work, a host's own end)."""
+
+    kind: ClassVar[str] = "stop_allowed"
+    stop: StopFacts = nested(StopFacts)
+
     def apply(self, mission: Mission, ts: str) -> Mission:
         """Counters as given; a host's end is counted by itself."""
-        mission = _answered(mission, ts, self, "allow")
-        if self.reason_code.startswith("host-"):
-            mission = replace(mission, host_end_count=mission.host_end_count + 1)
-        return mission
+        is_host_end = self.stop.reason_code.startswith("host-")
+        count = mission.host_end_count + (1 if is_host_end else 0)
+        return replace(_answered(mission, ts, self.stop, "allow"), host_end_count=count)
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,44 +83,31 @@ class StopReleased:
     """The agent was let go although the mission is not done; a person or the watchdog must look."""
 
     kind: ClassVar[str] = "stop_released"
-    session_id: str
-    reason_code: str
-    usage: Usage = nested(Usage)
-    is_iteration: bool = True
-    payload_digest: str = ""
-    text: str = ""
-    tree_digest: str = ""
-    heartbeat_bytes: int = 0
-    last_message_digest: str = ""
+    stop: StopFacts = nested(StopFacts)
+    progress: Progress | str = ""
 
     def apply(self, mission: Mission, ts: str) -> Mission:
         """Counters as given; the phase changes by its own record."""
-        return _answered(mission, ts, self, "release")
+        return _answered(_absorbed(mission), ts, self.stop, "release")
 
 
-def _answered(
-    mission: Mission, ts: str, record: StopRefused | StopAllowed | StopReleased, answer: str
-) -> Mission:
-    is_counted = answer != "allow"
-    if is_counted:
-        mission = _absorbed(mission)
+def _answered(mission: Mission, ts: str, stop: StopFacts, answer: str) -> Mission:
+    last = mission.last_stop
     return replace(
         mission,
-        usage=record.usage,
-        iteration=mission.iteration + (1 if record.is_iteration else 0),
+        usage=stop.usage,
+        iteration=mission.iteration + (1 if stop.is_iteration else 0),
         is_person_turn=False,
-        turn_heartbeat_bytes=record.heartbeat_bytes,
+        turn_heartbeat_bytes=stop.heartbeat_bytes,
         last_stop=LastStop(
             at=ts,
             answer=answer,
-            reason_code=record.reason_code,
-            session_id=record.session_id,
-            payload_digest=record.payload_digest,
-            text=record.text,
-            tree_digest=record.tree_digest
-            if is_counted or mission.last_stop is None
-            else mission.last_stop.tree_digest,
-            last_message_digest=record.last_message_digest,
+            reason_code=stop.reason_code,
+            session_id=stop.session_id,
+            payload_digest=stop.payload_digest,
+            text=stop.text,
+            tree_digest=stop.tree_digest or (last.tree_digest if last else ""),
+            last_message_digest=stop.last_message_digest,
         ),
         updated_at=ts,
     )

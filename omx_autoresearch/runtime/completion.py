@@ -1,0 +1,54 @@
+"""``completion.json``: what a completed mission leaves behind for people and tools, with its attestation."""
+
+from __future__ import annotations
+
+import json
+import os
+from typing import TYPE_CHECKING, Any
+
+from omx_autoresearch.core.briefing import completion_path
+from omx_autoresearch.core.shape import to_plain
+from omx_autoresearch.errors import StorageFailed
+from omx_autoresearch.storage.atomic import ensure_folder, replace_file
+
+if TYPE_CHECKING:
+    from omx_autoresearch.core.mission import Mission
+
+
+def completion_document(mission: Mission, ts: str) -> dict[str, Any]:
+    """The completion artifact of a mission: the agreed keys and the attestation that they rest on."""
+    run, contract = mission.attestation, mission.contract
+    is_attested = (
+        bool(mission.completed_run_id) and run is not None and run.run_id == mission.completed_run_id
+    )
+    document: dict[str, Any] = {
+        "task_id": mission.task_id,
+        "status": "passed",
+        "passed": True,
+        "summary": run.summary
+        if run is not None and is_attested
+        else "accepted without attestation by the contract",
+        "completed_at": ts,
+    }
+    if contract is not None and contract.validation_mode == "prompt-architect-artifact":
+        document["validator_prompt"] = contract.validator_prompt
+        document["architect_review"] = {"verdict": "approved"}
+        document["output_artifact_path"] = contract.output_artifact_path
+    if run is not None and is_attested:
+        document["attestation"] = to_plain(run)
+    return document
+
+
+def write_completion(mission: Mission, ts: str) -> str:
+    """Write the artifact into the project; returns why it could not be written, empty when it was.
+
+    The journal has the completion already, so a project that cannot be written loses nothing: ``repair`` writes it.
+    """
+    path = os.path.join(mission.project_path, completion_path(mission))
+    try:
+        ensure_folder(os.path.dirname(path), mode=0o755)
+        data = json.dumps(completion_document(mission, ts), ensure_ascii=False, indent=2) + "\n"
+        replace_file(path, data.encode("utf-8", "replace"), mode=0o644)
+    except StorageFailed as error:
+        return f"The completion artifact could not be written: {error.message}"
+    return ""

@@ -1,0 +1,243 @@
+"""Binding: the four acts that tie a mission to a session, and nothing else.
+
+    prompt          the person types ``$autoresearch TASK`` in the session
+    session-option  the owner runs ``start --session ID``
+    environment     ``OMX_AUTORESEARCH_TASK=TASK:NONCE`` is consumed by the first session start that sees it
+    agent-start     the agent ran ``start`` itself: pending until that session's next tool event shows that very command,
+                    or, where a shell knows no session id, until its output shows the single-use bind token
+
+A fifth way re-binds without a new act: ``/clear`` in the same client process gives the session a new id.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+from dataclasses import dataclass
+from datetime import timedelta
+from typing import TYPE_CHECKING
+
+from omx_autoresearch.core.records.sessions import SessionBound, SessionUnbound
+from omx_autoresearch.errors import StepIllegal
+from omx_autoresearch.storage.missions import MissionStore
+from omx_autoresearch.storage.registry import TOKEN_WORD, ActiveSession, Registry
+from omx_autoresearch.system.clock import format_time, parse_time
+from omx_autoresearch.system.processes import ProcessIdentity as _Process
+from omx_autoresearch.system.processes import ancestors, is_alive
+
+if TYPE_CHECKING:
+    from omx_autoresearch.core.mission import Mission
+    from omx_autoresearch.runtime.context import Runtime
+
+TOKEN_MINUTES = 10
+TASK_VARIABLE = "OMX_AUTORESEARCH_TASK"
+
+
+@dataclass(frozen=True, slots=True)
+class Act:
+    """Who is bound, and how.
+
+    Attributes:
+        session_id: the client's session id, verbatim.
+        client: the dialect's name; empty when only the id is known.
+        how: which act.
+        client_process: of the client, when it can be told.
+    """
+
+    session_id: str
+    client: str
+    how: str
+    client_process: _Process | None = None
+
+
+def bind(runtime: Runtime, task_id: str, act: Act) -> Mission:
+    """Bind a session to a mission; the mission's older session is let go, the session's older mission too.
+
+    Raises:
+        StepIllegal: the session is empty, or the mission has ended.
+    """
+    if not act.session_id:
+        raise StepIllegal("no session id was given", next_step=f"type `$autoresearch {task_id}` in the agent")
+    registry, store = Registry(runtime.home), MissionStore(runtime.home)
+    now = runtime.now()
+    older = registry.find(act.session_id)
+    if older is not None and older.task_id != task_id and store.exists(older.task_id):
+        _unbind_record(store, older.task_id, act.session_id, now, "the session works on another mission now")
+    with store.transaction(task_id, now) as transaction:
+        mission = transaction.mission
+        if mission.phase in ("complete", "cancelled"):
+            raise StepIllegal(
+                f"mission {task_id} is {mission.phase}; it binds nobody", next_step="omx-autoresearch list"
+            )
+        previous = mission.binding
+        process = act.client_process
+        registry.put(
+            ActiveSession(
+                state="bound",
+                session_id=act.session_id,
+                task_id=task_id,
+                workspace_path=mission.workspace_path,
+                client=act.client,
+                client_pid=process.pid if process else 0,
+                client_started=process.started if process else "",
+                at=now,
+            )
+        )
+        mission = transaction.record(SessionBound(act.session_id, act.client, act.how))
+    if previous is not None and previous.session_id != act.session_id:
+        _forget(registry, previous.session_id, task_id)
+    return mission
+
+
+def unbind(runtime: Runtime, task_id: str, *, reason: str) -> Mission:
+    """Let a mission's session go; the mission itself stays as it is."""
+    store, registry = MissionStore(runtime.home), Registry(runtime.home)
+    with store.transaction(task_id, runtime.now()) as transaction:
+        mission = transaction.mission
+        if mission.binding is not None:
+            mission = transaction.record(SessionUnbound(mission.binding.session_id, reason))
+    registry.remove_task(task_id)
+    return mission
+
+
+def pend(runtime: Runtime, task_id: str, *, session_id: str, client: str, workspace_path: str) -> str:
+    """An agent ran ``start`` itself: wait for its client's word.
+
+    Returns:
+        The bind token to print last, when the shell knows no session id; empty otherwise.
+    """
+    expires_at = format_time(runtime.clock.now() + timedelta(minutes=TOKEN_MINUTES))
+    registry = Registry(runtime.home)
+    entry = ActiveSession(
+        state="pending" if session_id else "token",
+        session_id=session_id,
+        task_id=task_id,
+        workspace_path=workspace_path,
+        client=client,
+        at=runtime.now(),
+        expires_at=expires_at,
+    )
+    if session_id:
+        registry.put(entry)
+        return ""
+    token = TOKEN_WORD + os.urandom(16).hex()
+    registry.put(entry, token=token)
+    return token
+
+
+def confirm_start(runtime: Runtime, session_id: str, client: str, command: str) -> Mission | None:
+    """The tool event after an agent's own ``start``: bind its session, once, when the command is that ``start``."""
+    registry = Registry(runtime.home)
+    entry = registry.find(session_id)
+    if entry is None or entry.state != "pending":
+        return None
+    if is_late(runtime, entry):
+        registry.remove(session_id)
+        return None
+    if not is_start_command(command):
+        return None
+    registry.remove(session_id)
+    return bind(runtime, entry.task_id, Act(session_id, client, "agent-start", client_process()))
+
+
+def confirm_token(runtime: Runtime, session_id: str, client: str, output: str) -> Mission | None:
+    """A tool's output shows a bind token of ours: bind the session that ran it, once."""
+    registry = Registry(runtime.home)
+    for word in output.split():
+        if not word.startswith(TOKEN_WORD):
+            continue
+        token = word.strip("`'\".,;")
+        entry = registry.find_token(token)
+        if entry is None:
+            continue
+        registry.remove_token(token)
+        if is_late(runtime, entry):
+            return None
+        return bind(runtime, entry.task_id, Act(session_id, client, "agent-start", client_process()))
+    return None
+
+
+def consume_environment(runtime: Runtime, session_id: str, client: str) -> Mission | None:
+    """``OMX_AUTORESEARCH_TASK=TASK:NONCE``: bind the first session that carries the unused nonce."""
+    task_id, _, nonce = runtime.environ.get(TASK_VARIABLE, "").partition(":")
+    store = MissionStore(runtime.home)
+    if not nonce or not store.exists(task_id):
+        return None
+    mission = store.load(task_id)
+    if not mission.nonce_digest or nonce_digest(nonce) != mission.nonce_digest or mission.phase != "running":
+        return None
+    return bind(runtime, task_id, Act(session_id, client, "environment", client_process()))
+
+
+def rebind_cleared(runtime: Runtime, session_id: str, client: str) -> Mission | None:
+    """After ``/clear``: the same client process goes on under a new session id."""
+    process = client_process()
+    if process is None:
+        return None
+    for entry in Registry(runtime.home).entries():
+        is_same = (entry.client_pid, entry.client_started) == (process.pid, process.started)
+        if entry.state == "bound" and entry.client == client and is_same and entry.session_id != session_id:
+            return bind(runtime, entry.task_id, Act(session_id, client, "clear", process))
+    return None
+
+
+def nonce_digest(nonce: str) -> str:
+    """What the journal keeps of a nonce."""
+    return hashlib.sha256(nonce.encode("utf-8", "surrogatepass")).hexdigest()
+
+
+def is_late(runtime: Runtime, entry: ActiveSession) -> bool:
+    """True when a pending bind is older than it may be."""
+    return bool(entry.expires_at) and runtime.clock.now() > parse_time(entry.expires_at)
+
+
+def is_start_command(command: str) -> bool:
+    """True when a shell command is a plain ``omx-autoresearch start ...`` (a folder or variables before it allowed)."""
+    import shlex
+
+    try:
+        words = shlex.split(command)
+    except ValueError:
+        return False
+    for index, word in enumerate(words[:-1]):
+        if os.path.basename(word) == "omx-autoresearch" and words[index + 1] == "start":
+            return True
+    return False
+
+
+def client_process() -> _Process | None:
+    """The client that runs this hook: the nearest ancestor that is no shell of the hook line."""
+    from omx_autoresearch.system.processes import command_name
+
+    for process in ancestors(os.getpid()):
+        if process.pid > 1 and command_name(process.pid) not in (
+            "sh",
+            "dash",
+            "bash",
+            "zsh",
+            "hook",
+            "timeout",
+        ):
+            return process
+    return None
+
+
+def live_clients(runtime: Runtime) -> tuple[_Process, ...]:
+    """The client processes of all bound sessions that still run."""
+    found = []
+    for entry in Registry(runtime.home).entries():
+        process = _Process(entry.client_pid, entry.client_started)
+        if entry.client_pid and is_alive(process):
+            found.append(process)
+    return tuple(found)
+
+
+def _forget(registry: Registry, session_id: str, task_id: str) -> None:
+    entry = registry.find(session_id)
+    if entry is not None and entry.task_id == task_id:
+        registry.remove(session_id)
+
+
+def _unbind_record(store: MissionStore, task_id: str, session_id: str, now: str, reason: str) -> None:
+    with store.transaction(task_id, now) as transaction:
+        transaction.record(SessionUnbound(session_id, reason))

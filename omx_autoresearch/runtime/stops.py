@@ -1,0 +1,343 @@
+"""A stop: the shortest use case, and the one that everything else is for.
+
+    load     the session's mission, by the registry, whatever the cwd is
+    look     the workspace, the tools used, our own runs; the validator is run where the world may have moved
+    decide   core/gate.py, pure
+    record   one batch, before anything is said
+    answer   silence, a refusal, or a release that says so loudly
+
+Any fault of ours lets go and says where; it never completes a mission.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+from omx_autoresearch.core import briefing
+from omx_autoresearch.core.events import SILENCE, Reply
+from omx_autoresearch.core.evidence import is_better, is_reusable_failure, missing_items, run_score
+from omx_autoresearch.core.gate import Decision, OwnerNeed, Situation, decide
+from omx_autoresearch.core.records.lifecycle import MissionBlocked, MissionCompleted
+from omx_autoresearch.core.records.stops import StopAllowed, StopFacts, StopRefused, StopReleased
+from omx_autoresearch.core.stall import Observation
+from omx_autoresearch.core.times import seconds_between
+from omx_autoresearch.errors import AutoresearchError, JournalBroken
+from omx_autoresearch.runtime import validation
+from omx_autoresearch.runtime.looks import take_look
+from omx_autoresearch.storage import heartbeat
+from omx_autoresearch.storage.missions import MissionStore
+from omx_autoresearch.storage.registry import Registry
+from omx_autoresearch.core.evidence import Look
+
+if TYPE_CHECKING:
+    from omx_autoresearch.core.clients import Client, StopCap
+    from omx_autoresearch.core.events import HookEvent
+    from omx_autoresearch.core.mission import Mission
+    from omx_autoresearch.runtime.context import Runtime
+    from omx_autoresearch.storage.missions import Transaction
+
+WAIT_SECONDS = 60.0
+"""The longest that a stop waits for a validation of ours."""
+DEADLINE_MARGIN_SECONDS = 15.0
+"""What is left of the client's time-out for looking, recording and answering."""
+
+
+@dataclass(frozen=True, slots=True)
+class Seen:
+    """What one stop found out, before the gate decides.
+
+    Attributes:
+        situation: for the gate.
+        look: the workspace; None where it was not needed.
+        is_reused: the newest failure was reused instead of a new run.
+    """
+
+    situation: Situation
+    look: Look | None = None
+    is_reused: bool = False
+
+
+def answer_stop(runtime: Runtime, client: Client, event: HookEvent) -> Reply:
+    """The answer to one stop of a session."""
+    entered_at = runtime.now()
+    try:
+        mission = _bound_mission(runtime, event, entered_at)
+        if mission is None:
+            return SILENCE
+        return _Stop(runtime, client, event, entered_at).answer(mission)
+    except AutoresearchError as error:
+        return Reply(person_message=briefing.fault_for_person(str(error)))
+
+
+def _bound_mission(runtime: Runtime, event: HookEvent, now: str) -> Mission | None:
+    """The mission that this session is held by; None for everybody else's stop, a sub-agent's, an expired binding."""
+    if event.agent_id or event.kind != "stop":
+        return None
+    entry = Registry(runtime.home).find(event.session_id)
+    if entry is None or entry.state != "bound" or entry.session_id != event.session_id:
+        return None
+    store = MissionStore(runtime.home)
+    if not store.exists(entry.task_id):
+        return None
+    mission = store.load(entry.task_id)
+    if mission.binding is None or mission.binding.session_id != event.session_id:
+        return None
+    return None if is_expired(runtime, mission, now) else mission
+
+
+def is_expired(runtime: Runtime, mission: Mission, now: str) -> bool:
+    """True when the bound session was not heard of for longer than ``session_idle_hours``."""
+    if mission.binding is None:
+        return True
+    last = heartbeat.last_beat(runtime.home.mission(mission.task_id).heartbeat_path)
+    newest = max(last.at, mission.binding.at) if last else mission.binding.at
+    return seconds_between(newest, now) > mission.limits.session_idle_hours * 3600
+
+
+class _Stop:
+    """One stop of a bound session, from the look to the answer."""
+
+    def __init__(self, runtime: Runtime, client: Client, event: HookEvent, entered_at: str) -> None:
+        self._runtime = runtime
+        self._client = client
+        self._event = event
+        self._entered_at = entered_at
+        self._store = MissionStore(runtime.home)
+        self._wait_seconds = min(WAIT_SECONDS, client.hook_timeout_seconds - DEADLINE_MARGIN_SECONDS)
+
+    def answer(self, mission: Mission) -> Reply:
+        """Look, decide, record, answer."""
+        self._beat(mission)
+        seen = self._see(mission)
+        decision = decide(seen.situation, mission.usage, mission.limits)
+        if decision.would_block and seen.is_reused:
+            # The last word before a mission is blocked is a run of now, not a remembered one.
+            seen = self._see(self._store.load(mission.task_id), is_fresh_run_needed=True)
+        with self._store.transaction(mission.task_id, self._runtime.now()) as transaction:
+            return self._settle(transaction, seen)
+
+    def _beat(self, mission: Mission) -> None:
+        path = self._runtime.home.mission(mission.task_id).heartbeat_path
+        try:
+            heartbeat.beat(path, at=self._entered_at, status="turn_done", session_id=self._event.session_id)
+        except OSError:
+            return  # a failed heartbeat is no reason to hold or to release anybody
+
+    # --- look
+
+    def _see(self, mission: Mission, *, is_fresh_run_needed: bool = False) -> Seen:
+        situation = Situation(
+            phase=mission.phase,
+            host_end=self._event.host_end,
+            has_background_work=self._event.has_background_work,
+            lets_go_on_repeat=self._client.lets_go_on_repeat,
+            cap=self._cap(),
+            task_id=mission.task_id,
+        )
+        if mission.phase != "running" or self._event.host_end:
+            return Seen(situation)
+        folder = self._runtime.home.mission(mission.task_id)
+        look = take_look(folder, mission)
+        permit = validation.permission(self._runtime, mission, look, is_sandboxed=self._event.is_sandboxed)
+        is_reused = not is_fresh_run_needed and is_reusable_failure(mission, look)
+        is_running = False
+        if not look.changed_pins and permit.may_run and self._needs_run(mission, look) and not is_reused:
+            ask = validation.Ask(isolation=permit.isolation, look=look)
+            is_running = not validation.validate(
+                self._runtime, mission.task_id, ask, wait_seconds=self._wait_seconds
+            )
+            mission = self._store.load(mission.task_id)
+            if mission.attestation is not None and mission.attestation.verdict in ("passed", "tampered"):
+                look = take_look(folder, mission)  # a pass counts only for the workspace of now
+        situation = self._situated(situation, mission, look, is_running=is_running)
+        need = self._owner_need(mission, permit)
+        return Seen(replace(situation, owner_need=need), look, is_reused)
+
+    def _needs_run(self, mission: Mission, look: Look) -> bool:
+        contract = mission.contract
+        if contract is None or not missing_items(mission, look):
+            return False
+        if contract.validation_mode == "prompt-architect-artifact":
+            return bool(contract.reviewer_command) and bool(look.output_artifact_digest)
+        return True
+
+    def _situated(self, situation: Situation, mission: Mission, look: Look, *, is_running: bool) -> Situation:
+        path = self._runtime.home.mission(mission.task_id).heartbeat_path
+        has_tool = heartbeat.has_tool_after(path, mission.turn_heartbeat_bytes)
+        last = mission.last_stop
+        has_tree_change = last is not None and bool(last.tree_digest) and last.tree_digest != look.tree_digest
+        used_tools = has_tool or (not self._client.has_tool_events and has_tree_change)
+        message_digest = digest_of_text(self._event.last_message)
+        return replace(
+            situation,
+            missing=missing_items(mission, look),
+            tampered=look.changed_pins,
+            is_validation_running=is_running,
+            observation=observe(
+                mission,
+                has_tree_change=has_tree_change,
+                is_idle_person_turn=mission.is_person_turn and not used_tools,
+            ),
+            used_tools=used_tools,
+            repeats_answer=bool(
+                last and not used_tools and message_digest and last.last_message_digest == message_digest
+            ),
+        )
+
+    def _owner_need(self, mission: Mission, permit: validation.Permission) -> OwnerNeed | None:
+        task_id = mission.task_id
+        spent = seconds_running(mission, self._entered_at)
+        if spent > mission.limits.wall_clock_hours * 3600:
+            return OwnerNeed(
+                "wall-clock-spent",
+                f"the mission has run for {spent / 3600:.1f} h of {mission.limits.wall_clock_hours:g} h",
+                "more hours, or an end",
+                f"omx-autoresearch unblock {task_id} --add-hours 8",
+            )
+        if not permit.may_run:
+            return OwnerNeed(
+                "approval-missing", permit.why, "the owner's approval", f"omx-autoresearch approve {task_id}"
+            )
+        run = mission.attestation
+        if run is not None and run.cause == "not-started" and run.contract_digest == mission.contract_digest:
+            return OwnerNeed(
+                "validator-gone",
+                f"the validator cannot be started: {run.summary}",
+                "a validator that runs",
+                f"omx-autoresearch amend {task_id} --validator '...'",
+            )
+        return None
+
+    def _cap(self) -> StopCap:
+        cap = self._client.stop_cap
+        raised = self._runtime.environ.get(cap.setting, "") if cap.setting else ""
+        if raised.isdigit():
+            return replace(cap, limit=int(raised) or None)
+        return cap
+
+    # --- decide, record, answer
+
+    def _settle(self, transaction: Transaction, seen: Seen) -> Reply:
+        mission = transaction.mission
+        repeated = self._duplicate(mission)
+        if repeated is not None:
+            return repeated
+        # Everything is decided on the newest state: another process may have paused, cancelled or counted meanwhile.
+        situation = replace(seen.situation, phase=mission.phase)
+        if situation.phase == "running" and not situation.host_end and seen.look is not None:
+            situation = replace(situation, missing=missing_items(mission, seen.look))
+        decision = decide(situation, mission.usage, mission.limits)
+        if not decision.is_recorded:
+            return SILENCE
+        if decision.completes:
+            return self._complete(transaction, decision, seen)
+        if decision.answer == "allow":
+            transaction.record(StopAllowed(self._facts(decision, seen)))
+            return SILENCE
+        if decision.answer == "release":
+            return self._release(transaction, decision, seen)
+        return self._refuse(transaction, decision, replace(seen, situation=situation))
+
+    def _duplicate(self, mission: Mission) -> Reply | None:
+        """The same hook registered twice sends the same bytes at once: the second gets the answer of the first."""
+        last = mission.last_stop
+        if last is None or last.at <= self._entered_at or last.payload_digest != self._event.payload_digest:
+            return None
+        if last.answer == "refuse":
+            return Reply(refusal=last.text, person_message=briefing.refusal_for_person(mission))
+        return SILENCE
+
+    def _complete(self, transaction: Transaction, decision: Decision, seen: Seen) -> Reply:
+        from omx_autoresearch.runtime.completion import write_completion
+
+        checked = self._store.journal(transaction.mission.task_id).verify()
+        if not checked.ok:
+            raise JournalBroken(
+                f"{checked.file}, line {checked.line}: {checked.cause}",
+                next_step=f"omx-autoresearch repair {transaction.mission.task_id}",
+            )
+        run = transaction.mission.attestation
+        mission = transaction.record(
+            StopAllowed(self._facts(decision, seen)),
+            MissionCompleted(run_id=run.run_id if run else ""),
+        )
+        problem = write_completion(mission, transaction.ts)
+        Registry(self._runtime.home).remove_task(mission.task_id)
+        return Reply(
+            person_message=" ".join(filter(None, (briefing.completion_for_person(mission), problem)))
+        )
+
+    def _release(self, transaction: Transaction, decision: Decision, seen: Seen) -> Reply:
+        text = briefing.release_for_person(transaction.mission, decision)
+        released = StopReleased(self._facts(decision, seen, text), decision.progress)
+        if decision.blocker is None:
+            transaction.record(released)
+        else:
+            transaction.record(released, MissionBlocked(decision.blocker))
+        return Reply(person_message=text)
+
+    def _refuse(self, transaction: Transaction, decision: Decision, seen: Seen) -> Reply:
+        mission = transaction.mission
+        text = briefing.refusal(
+            mission,
+            decision,
+            seen.situation.missing,
+            tampered=seen.situation.tampered,
+            output_tail=validation.output_tail(self._runtime, mission),
+        )
+        transaction.record(
+            StopRefused(
+                self._facts(decision, seen, text),
+                missing=tuple(item.code for item in seen.situation.missing),
+                progress=decision.progress,
+                override_expected=decision.override_expected,
+            )
+        )
+        return Reply(refusal=text, person_message=briefing.refusal_for_person(mission))
+
+    def _facts(self, decision: Decision, seen: Seen, text: str = "") -> StopFacts:
+        path = self._runtime.home.mission(seen.situation.task_id).heartbeat_path
+        return StopFacts(
+            session_id=self._event.session_id,
+            reason_code=decision.reason_code,
+            usage=decision.usage,
+            is_iteration=decision.is_iteration,
+            payload_digest=self._event.payload_digest,
+            text=text,
+            tree_digest=seen.look.tree_digest if seen.look else "",
+            heartbeat_bytes=heartbeat.size_of(path),
+            last_message_digest=digest_of_text(self._event.last_message),
+        )
+
+
+def observe(mission: Mission, *, has_tree_change: bool, is_idle_person_turn: bool) -> Observation:
+    """What the iteration that ends now achieved, from attested runs and the tree alone."""
+    run = mission.attestation
+    is_current = run is not None and run.contract_digest == mission.contract_digest
+    score = run_score(run) if run is not None and is_current else None
+    direction = mission.contract.score_direction if mission.contract else "higher"
+    return Observation(
+        has_better_score=is_better(mission.best_score, score, direction),
+        has_tree_change=has_tree_change,
+        has_new_output=bool(
+            run and is_current and run.output_mark and run.output_mark not in mission.output_marks
+        ),
+        has_metric_drop=is_better(score, mission.last_score, direction),
+        is_person_turn_without_tools=is_idle_person_turn,
+    )
+
+
+def seconds_running(mission: Mission, now: str) -> float:
+    """Wall time charged to the mission so far, in seconds."""
+    stretch = seconds_between(mission.running_since, now) if mission.running_since else 0.0
+    return mission.usage.seconds_running + stretch
+
+
+def digest_of_text(text: str) -> str:
+    """A short digest for comparing, empty for empty text."""
+    if not text:
+        return ""
+    from hashlib import sha256
+
+    return sha256(text.encode("utf-8", "surrogatepass")).hexdigest()[:16]
