@@ -40,6 +40,11 @@ if TYPE_CHECKING:
 Answer = Literal["allow", "refuse", "release"]
 Scope = Literal["ours", "unbound", "other-session", "subagent", "expired"]
 
+NOT_LOOKED = (Missing("look", "a look at the workspace", "nobody looked yet", "omx-autoresearch status"),)
+"""What is missing as long as nobody looked: a mission is complete by a look that found nothing, not by omission."""
+
+_BLOCKED_FOR_WANT_OF = ("stalled", "refusals-spent", "wall-clock-spent")
+
 
 @dataclass(frozen=True, slots=True)
 class OwnerNeed:
@@ -67,7 +72,7 @@ class Situation:
         fault: file, line and cure, when nothing can be trusted.
         phase: of the mission.
         host_end: why the host ended the turn.
-        missing: what the contract lacks; empty means that it is met.
+        missing: what the contract lacks; empty means that it is met, so the default is not empty.
         owner_need: what only the owner can mend.
         tampered: pinned paths that changed.
         is_validation_running: a validation or review of ours did not end within the hook's deadline.
@@ -85,7 +90,7 @@ class Situation:
     fault: str = ""
     phase: Phase = "running"
     host_end: HostEnd = ""
-    missing: tuple[Missing, ...] = ()
+    missing: tuple[Missing, ...] = NOT_LOOKED
     owner_need: OwnerNeed | None = None
     tampered: tuple[str, ...] = ()
     is_validation_running: bool = False
@@ -112,8 +117,8 @@ class Decision:
         progress: of that iteration; empty when it was none.
         completes: the mission is complete.
         blocker: the mission becomes blocked, for this.
-        override_expected: the client will let the next stop through whatever we say.
-        would_block: a decision that blocks for want of progress; the caller validates anew before it holds.
+        override_expected: the client's cap is near (its limit less one); it may let the next stop through whatever we
+            say, so that somebody else must look.
     """
 
     answer: Answer
@@ -128,8 +133,11 @@ class Decision:
 
     @property
     def would_block(self) -> bool:
-        """True when the mission is about to be blocked because it got nowhere."""
-        return self.blocker is not None and self.blocker.reason_code in ("stalled", "refusals-spent")
+        """True when the mission is about to be blocked for want of progress or time.
+
+        The caller validates anew before such a decision holds: the world may have moved since the last run.
+        """
+        return self.blocker is not None and self.blocker.reason_code in _BLOCKED_FOR_WANT_OF
 
 
 def decide(seen: Situation, usage: Usage, limits: Limits) -> Decision:
@@ -141,7 +149,7 @@ def decide(seen: Situation, usage: Usage, limits: Limits) -> Decision:
     if seen.phase != "running":
         return Decision("allow", f"phase-{seen.phase}", usage, is_recorded=False)
     if seen.host_end:
-        return Decision("allow", f"host-{seen.host_end.replace('_', '-')}", usage)
+        return Decision("allow", f"host-{seen.host_end.replace('_', '-')}", replace(usage, refusals_in_row=0))
     if not seen.missing and not seen.tampered:
         return Decision("allow", "complete", _moved(seen, usage, limits), is_iteration=True, completes=True)
     if seen.owner_need is not None:
@@ -150,12 +158,31 @@ def decide(seen: Situation, usage: Usage, limits: Limits) -> Decision:
     return waiting or _ordinary(seen, usage, limits)
 
 
+def _after_tools(seen: Situation, usage: Usage) -> Usage:
+    """The counters after the tools of this turn, whatever the answer will be."""
+    if not seen.used_tools:
+        return usage
+    return after_tool(usage, resets_row=seen.cap is not None and seen.cap.reset_by_tools)
+
+
+def _judged(seen: Situation) -> Observation:
+    """The observation as far as it counts: what was measured beside changed pins is no strong progress."""
+    if not seen.tampered:
+        return seen.observation
+    return replace(
+        seen.observation,
+        has_new_evidence=False,
+        has_better_score=False,
+        has_accepted_trial=False,
+        has_publication=False,
+    )
+
+
 def _moved(seen: Situation, usage: Usage, limits: Limits) -> Usage:
     """The counters after the iteration that this stop ends, before the answer."""
-    if seen.used_tools:
-        usage = after_tool(usage, resets_row=seen.cap is not None and seen.cap.reset_by_tools)
+    usage = _after_tools(seen, usage)
     usage = replace(usage, repeats=usage.repeats + 1 if seen.repeats_answer else 0)
-    return after_iteration(usage, seen.observation, limits)
+    return after_iteration(usage, _judged(seen), limits)
 
 
 def _ordinary(seen: Situation, usage: Usage, limits: Limits) -> Decision:
@@ -173,8 +200,9 @@ def _ordinary(seen: Situation, usage: Usage, limits: Limits) -> Decision:
 
 def _waiting(seen: Situation, usage: Usage, limits: Limits) -> Decision | None:
     """Step 7: what may be waited for, on finite allowances of its own; None when they are spent."""
+    usage = _after_tools(seen, usage)
     if seen.has_background_work and usage.background_allows < limits.background_allows:
-        spent = replace(usage, background_allows=usage.background_allows + 1)
+        spent = replace(usage, background_allows=usage.background_allows + 1, refusals_in_row=0)
         return Decision("allow", "background-work", spent)
     if seen.is_validation_running and usage.wait_refusals < limits.wait_refusals:
         spent = replace(usage, wait_refusals=usage.wait_refusals + 1)
@@ -197,7 +225,7 @@ def _refused(seen: Situation, reason_code: str, usage: Usage, *, is_counted: boo
         reason_code,
         usage,
         is_iteration=is_counted and not seen.observation.is_person_turn_without_tools,
-        progress=progress_of(seen.observation) if is_counted else "",
+        progress=progress_of(_judged(seen)) if is_counted else "",
         override_expected=limit is not None and usage.refusals_in_row >= limit - 1,
     )
 
@@ -208,7 +236,7 @@ def _blocked(seen: Situation, usage: Usage, limits: Limits, blocker: Blocker) ->
         blocker.reason_code,
         _moved(seen, usage, limits),
         is_iteration=not seen.observation.is_person_turn_without_tools,
-        progress=progress_of(seen.observation),
+        progress=progress_of(_judged(seen)),
         blocker=blocker,
     )
 
