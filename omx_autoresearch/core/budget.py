@@ -1,7 +1,7 @@
 """What may be spent and what was: the finite allowances that every refusal draws on.
 
-Seven counters stand between an agent and an endless loop. None is unlimited by accident: a limit is a positive finite
-number, and :func:`check_limits` refuses anything else with the field's name.
+Counters stand between an agent and an endless loop. None is unlimited by accident: a limit is a positive finite number,
+a whole one where it counts, and :func:`check_limits` refuses anything else with the field's name.
 """
 
 from __future__ import annotations
@@ -73,16 +73,23 @@ def check_limits(limits: Limits) -> list[str]:
     faults = []
     for item in fields(limits):
         value = getattr(limits, item.name)
-        if (
-            isinstance(value, bool)
-            or not isinstance(value, (int, float))
-            or not isfinite(value)
-            or value <= 0
-        ):
-            faults.append(f"limits.{item.name} must be a positive finite number, received {value!r}")
+        is_count = isinstance(item.default, int)
+        if not _is_positive(value) or (is_count and not isinstance(value, int)):
+            wanted = "a positive whole number" if is_count else "a positive finite number"
+            faults.append(f"limits.{item.name} must be {wanted}, received {str(value)[:40]}")
     if not faults and not limits.stale_pivot <= limits.stale_fresh <= limits.stale_stalled:
         faults.append("limits must hold stale_pivot <= stale_fresh <= stale_stalled")
     return faults
+
+
+def _is_positive(value: object) -> bool:
+    """True for a finite number above zero that a float can hold; True and False are no numbers."""
+    if isinstance(value, bool) or not isinstance(value, (int, float)):
+        return False
+    try:
+        return isfinite(value) and value > 0
+    except OverflowError:
+        return False
 
 
 def refreshed(usage: Usage) -> Usage:
@@ -106,7 +113,7 @@ def after_tool(usage: Usage, *, resets_row: bool) -> Usage:
 
 
 def extended(limits: Limits, *, hours: float = 0.0, refusals: int = 0) -> Limits:
-    """The limits after ``--add-hours`` and ``--add-refusals``."""
+    """The limits after ``--add-hours`` and ``--add-refusals``; :func:`check_limits` says whether they can stand."""
     return replace(
         limits,
         wall_clock_hours=limits.wall_clock_hours + hours,
