@@ -35,6 +35,20 @@ TRANSITIONS: tuple[tuple[Step, tuple[Phase, ...], Phase], ...] = (
 )
 """(step, from phases, to phase). ``amend`` is legal in every phase but the final ones and changes none."""
 
+
+def is_legal(phase: Phase, step: Step) -> bool:
+    """True when a mission in ``phase`` may take ``step``; the table alone, for the fold and for messages."""
+    if step == "amend":
+        return phase not in FINAL_PHASES
+    return any(name == step and phase in sources for name, sources, _ in TRANSITIONS)
+
+
+def legal_steps(phase: Phase) -> tuple[Step, ...]:
+    """Every step that ``phase`` allows, in the table's order."""
+    steps: tuple[Step, ...] = (*(name for name, _, _ in TRANSITIONS), "amend")
+    return tuple(step for step in steps if is_legal(phase, step))
+
+
 WIRE_STATUS: dict[Phase, str] = {
     "draft": "running",
     "running": "running",
@@ -66,8 +80,12 @@ def next_phase(phase: Phase, step: Step, *, task_id: str = "TASK") -> Phase:
     """The phase after ``step``.
 
     Raises:
-        StepIllegal: the phase has no such step; the error names the command that is legal instead.
+        StepIllegal: the phase has no such step; the error names the legal ones and what to type instead.
     """
+    if step == "amend":
+        if is_legal(phase, step):
+            return phase
+        raise _illegal(phase, step, task_id)
     from transitions import Machine, MachineError  # here, since only a phase change needs it
 
     holder = _Holder()
@@ -75,11 +93,17 @@ def next_phase(phase: Phase, step: Step, *, task_id: str = "TASK") -> Phase:
     try:
         getattr(holder, step)()
     except MachineError:
-        raise StepIllegal(
-            f"a mission that is {phase} cannot {step}", next_step=COMMAND_FOR[phase].format(task=task_id)
-        ) from None
+        raise _illegal(phase, step, task_id) from None
     reached: Phase = holder.state  # type: ignore[attr-defined]
     return reached
+
+
+def _illegal(phase: Phase, step: Step, task_id: str) -> StepIllegal:
+    legal = ", ".join(legal_steps(phase))
+    return StepIllegal(
+        f"a mission that is {phase} cannot {step}; {f'it can {legal}' if legal else 'nothing re-opens it'}",
+        next_step=COMMAND_FOR[phase].format(task=task_id),
+    )
 
 
 class _Holder:
