@@ -179,17 +179,21 @@ class Lock:
         self._descriptor = -1
 
     def __enter__(self) -> Lock:
-        deadline = time.monotonic() + self._wait_seconds
-        pause_seconds = 0.0005
         try:
-            while not self._try():
-                if time.monotonic() >= deadline:
-                    raise self._busy()
-                time.sleep(pause_seconds)
-                pause_seconds = min(pause_seconds * 1.5, 0.01)
+            if not self._try():
+                self._wait()
         except OSError as error:
             raise storage_failed("lock", self._path, error) from error
         return self
+
+    def _wait(self) -> None:
+        deadline = time.monotonic() + self._wait_seconds
+        pause_seconds = 0.0005
+        while not self._try():
+            if time.monotonic() >= deadline:
+                raise self._busy()
+            time.sleep(pause_seconds)
+            pause_seconds = min(pause_seconds * 1.5, 0.01)
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
@@ -203,7 +207,7 @@ class Lock:
         try:
             fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
             # Whoever removed the file meanwhile left us a lock that excludes nobody.
-            if _same_file(os.fstat(descriptor), self._path):
+            if os.fstat(descriptor).st_nlink > 0:
                 self._descriptor = descriptor
                 return True
         except BlockingIOError:
@@ -234,14 +238,6 @@ def lock(path: str, *, wait_seconds: float = LOCK_WAIT_SECONDS) -> Lock:
             where the system tells it), or the lock file could not be made.
     """
     return Lock(path, wait_seconds)
-
-
-def _same_file(status: os.stat_result, path: str) -> bool:
-    try:
-        other = os.stat(path, follow_symlinks=False)
-    except FileNotFoundError:
-        return False
-    return status.st_ino == other.st_ino and status.st_dev == other.st_dev
 
 
 def _holder(path: str) -> int:

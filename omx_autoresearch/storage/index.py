@@ -11,13 +11,12 @@ from __future__ import annotations
 import os
 from typing import TYPE_CHECKING
 
-from omx_autoresearch.errors import JournalBroken
-from omx_autoresearch.storage.lines import GENESIS, Head
+from omx_autoresearch.storage.lines import GENESIS, Entry, Fault, Head, scan
+from omx_autoresearch.storage.reader import broken, stands
 
 if TYPE_CHECKING:
     import sqlite3
 
-    from omx_autoresearch.storage.lines import Entry
     from omx_autoresearch.storage.reader import JournalReader
 
 FORMAT = 1
@@ -40,7 +39,6 @@ _FIND = {
     "seq": "SELECT offset, length FROM place WHERE seq = ?",
     "id": "SELECT offset, length FROM name JOIN place USING (seq) WHERE id = ?",
 }
-_NOTHING = Head(0, GENESIS, 0, 0)
 
 
 class Index:
@@ -96,15 +94,16 @@ class Index:
         added = 0
         for _ in range(_ATTEMPTS):
             try:
-                covered = self._believed(journal)
-                more, settled = self._advance(journal, covered)
-                added += more
-                if settled:
-                    return added
+                with journal.opened() as descriptor:
+                    more, is_settled = self._advance(journal, descriptor)
             except sqlite3.DatabaseError as error:
                 if error.sqlite_errorcode & 0xFF not in _USELESS:
                     raise
                 self._discard()
+                continue
+            added += more
+            if is_settled:
+                return added
         raise sqlite3.OperationalError("the index changes too often")
 
     def close(self) -> None:
@@ -113,55 +112,58 @@ class Index:
             self._connection.close()
             self._connection = None
 
-    def _believed(self, journal: JournalReader) -> Head:
-        row = self._row()
-        if row is None:
-            return _NOTHING
-        if journal.extends(row):
-            return row
-        self._clear(row)
-        return _NOTHING
-
     def _row(self) -> Head | None:
         row = self._open().execute(_COVERED).fetchone()
         return Head(*row) if row else None
 
-    def _advance(self, journal: JournalReader, covered: Head) -> tuple[int, bool]:
-        """Cover what comes after; the flag is False where another process changed the index meanwhile."""
-        if journal.head().size_bytes == covered.size_bytes:
-            return 0, True
-        inode, added = os.stat(journal.path).st_ino, 0
-        batch: list[Entry] = []
-        try:
-            for entry in journal.read(covered.size_bytes, expect=covered):
-                batch.append(entry)
-                if len(batch) == BATCH_ENTRIES:
-                    after = self._add(batch, covered, inode)
-                    if after is None:
-                        return added, False
-                    covered, added, batch = after, added + len(batch), []
-        except JournalBroken:
-            self._add(batch, covered, inode)
-            raise
-        return added + len(batch), self._add(batch, covered, inode) is not None
+    def _believed(self, journal: JournalReader, descriptor: int) -> Head:
+        """What is covered and still stands in the journal; otherwise nothing, and the index is emptied."""
+        row = self._row()
+        if row is None:
+            return Head(0, GENESIS, 0, os.fstat(descriptor).st_ino)
+        if not stands(descriptor, journal.path, row):
+            self._clear(row)
+            return Head(0, GENESIS, 0, os.fstat(descriptor).st_ino)
+        return row
 
-    def _add(self, batch: list[Entry], covered: Head, inode: int) -> Head | None:
+    def _advance(self, journal: JournalReader, descriptor: int) -> tuple[int, bool]:
+        """Cover what comes after; the flag is False where another process changed the index meanwhile."""
+        covered = self._believed(journal, descriptor)
+        added, batch = 0, list[Entry]()
+        fault: Fault | None = None
+        for result in scan(descriptor, covered):
+            if isinstance(result, Fault):
+                fault = result
+                break
+            batch.append(result)
+            if len(batch) == BATCH_ENTRIES:
+                after = self._add(batch, covered)
+                if after is None:
+                    return added, False
+                covered, added, batch = after, added + len(batch), []
+        is_settled = self._add(batch, covered) is not None
+        if fault is not None:
+            raise broken(journal.path, fault.line, fault.cause)
+        return added + len(batch), is_settled
+
+    def _add(self, batch: list[Entry], covered: Head) -> Head | None:
         """Cover a batch that continues ``covered``; None where that is no longer what is covered."""
         if not batch:
             return covered
         connection = self._open()
         with connection:
             connection.execute("BEGIN IMMEDIATE")
-            if (self._row() or _NOTHING).digest != covered.digest:
+            row = self._row()
+            if (row.digest if row else GENESIS) != covered.digest:
                 return None
             places = ((entry.seq, entry.offset, entry.length) for entry in batch)
             connection.executemany("INSERT OR REPLACE INTO place VALUES (?, ?, ?)", places)
             names = ((_id_of(entry), entry.seq) for entry in batch if _id_of(entry))
             connection.executemany("INSERT OR IGNORE INTO name VALUES (?, ?)", names)
             last = batch[-1]
-            head = Head(last.seq, last.digest, last.end, inode)
-            row = (head.seq, head.digest, head.size_bytes, head.inode)
-            connection.execute("INSERT OR REPLACE INTO covered VALUES (1, ?, ?, ?, ?)", row)
+            head = Head(last.seq, last.digest, last.end, covered.inode)
+            values = (head.seq, head.digest, head.size_bytes, head.inode)
+            connection.execute("INSERT OR REPLACE INTO covered VALUES (1, ?, ?, ?, ?)", values)
         return head
 
     def _clear(self, judged: Head | None) -> None:

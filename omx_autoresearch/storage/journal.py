@@ -11,7 +11,7 @@ import os
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from omx_autoresearch.errors import StateUntrusted
+from omx_autoresearch.errors import StateUntrusted, StorageFailed
 from omx_autoresearch.storage import lines
 from omx_autoresearch.storage.atomic import (
     LOCK_WAIT_SECONDS,
@@ -102,10 +102,13 @@ class Tail:
 
     def _acquire(self) -> None:
         journal = self._journal
-        if not journal.exists():
-            raise missing(journal.path)
-        held = lock(journal.folder.lock_path, wait_seconds=journal.lock_wait_seconds)
-        held.__enter__()
+        held = lock(journal.lock_path, wait_seconds=journal.lock_wait_seconds)
+        try:
+            held.__enter__()
+        except StorageFailed:
+            if not journal.exists():
+                raise missing(journal.path) from None
+            raise
         self._lock = held
         try:
             self._descriptor = open_journal(journal.path, os.O_RDWR | os.O_APPEND)
@@ -116,7 +119,7 @@ class Tail:
             raise
 
     def _let_go(self) -> None:
-        self._journal.tail = None
+        self._journal.tail, self._journal.known = None, self.head
         descriptor, self._descriptor = self._descriptor, -1
         held, self._lock = self._lock, None
         if descriptor >= 0:
@@ -127,7 +130,7 @@ class Tail:
     def _find_head(self) -> None:
         self.torn = None
         try:
-            self.head, size_bytes = head_of(self._descriptor, self._journal.path)
+            self.head, size_bytes = head_of(self._descriptor, self._journal.path, self._journal.known)
             if size_bytes > self.head.size_bytes:
                 self._mend(read_at(self._descriptor, self.head.size_bytes, size_bytes - self.head.size_bytes))
         except OSError as error:
@@ -180,8 +183,10 @@ class Journal(JournalReader):
 
     def __init__(self, folder: MissionFolder, *, lock_wait_seconds: float = LOCK_WAIT_SECONDS) -> None:
         super().__init__(folder)
+        self.lock_path = folder.lock_path
         self.lock_wait_seconds = lock_wait_seconds
         self.tail: Tail | None = None
+        self.known: Head | None = None
         self._index: Index | None = None
 
     def create(self) -> None:

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 GENESIS = "0" * 64
 """``prev`` of the first line."""
 CHUNK_BYTES = 256 * 1024
-BLOCK_BYTES = 8 * 1024
+BLOCK_BYTES = 4 * 1024
 _KEYS = frozenset(("seq", "ts", "kind", "data", "prev"))
 
 
@@ -95,12 +95,13 @@ def make_line(draft: tuple[str, dict[str, Any]], ts: str, after: Head) -> tuple[
         TypeError: data of a type that JSON has no form for.
     """
     kind, data = draft
-    if not kind or not ts:
-        raise ValueError("a record needs a kind and a time")
-    line = strictjson.encode_unchecked(
-        {"seq": after.seq + 1, "ts": ts, "kind": kind, "data": data, "prev": after.digest}
-    )
-    return line, parse_line(line, after.size_bytes)
+    if not (kind and ts and isinstance(data, dict)):
+        raise ValueError("a record needs a kind, a time and a dict of data")
+    seq, prev = after.seq + 1, after.digest
+    line = strictjson.encode_unchecked({"seq": seq, "ts": ts, "kind": kind, "data": data, "prev": prev})
+    value = strictjson.decode(line)  # finds keys that became equal
+    digest, offset = digest_of(line), after.size_bytes
+    return line, Entry(seq, value["ts"], value["kind"], value["data"], prev, digest, offset, len(line))
 
 
 def parse_line(line: bytes, offset: int) -> Entry:
@@ -199,6 +200,21 @@ class _Chain:
             self.seq, self.digest = result.seq, result.digest
 
 
+def last_line(descriptor: int, size_bytes: int) -> tuple[int, int, bytes]:
+    """Return start, end (past the newline) and bytes of the last complete line; end is 0 where there is none."""
+    begin = max(0, size_bytes - BLOCK_BYTES)
+    block = read_at(descriptor, begin, size_bytes - begin)
+    stop = block.rfind(b"\n")
+    start = block.rfind(b"\n", 0, stop) + 1 if stop >= 0 else 0
+    if stop >= 0 and (start > 0 or begin == 0):
+        return begin + start, begin + stop + 1, block[start:stop]  # nearly always: one read
+    end = complete_size(descriptor, size_bytes)
+    if end == 0:
+        return 0, 0, b""
+    start, line = line_before(descriptor, end)
+    return start, end, line
+
+
 def complete_size(descriptor: int, size_bytes: int) -> int:
     """Return where the last complete line within ``size_bytes`` ends; 0 where there is none."""
     return _find_newline(descriptor, size_bytes) + 1
@@ -226,7 +242,7 @@ def last_lines(descriptor: int, end: int, count: int) -> list[tuple[int, bytes]]
     """Return offset and bytes of the last ``count`` complete lines before ``end``, oldest first."""
     if count <= 0 or end <= 0:
         return []
-    size = 4 * BLOCK_BYTES
+    size = 8 * BLOCK_BYTES
     while True:
         begin = max(0, end - size)
         block = read_at(descriptor, begin, end - begin)

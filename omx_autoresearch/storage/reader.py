@@ -45,7 +45,7 @@ class Verification:
     head: Head
 
 
-class _Opened:
+class Opened:
     """A descriptor for the length of a ``with``; what the system refuses meanwhile is told as StorageFailed."""
 
     __slots__ = ("_descriptor", "_path")
@@ -55,6 +55,7 @@ class _Opened:
         self._descriptor = -1
 
     def __enter__(self) -> int:
+        """Open; raises JournalBroken where there is no journal."""
         self._descriptor = open_journal(self._path)
         return self._descriptor
 
@@ -88,7 +89,7 @@ class JournalReader:
             JournalBroken: the journal is missing, or its last complete line is no record.
             StorageFailed: the system refused.
         """
-        with _Opened(self.path) as descriptor:
+        with self.opened() as descriptor:
             return head_of(descriptor, self.path)[0]
 
     def extends(self, head: Head) -> bool:
@@ -96,15 +97,17 @@ class JournalReader:
 
         False means replaced, cut or rewritten: fold from the start, and compare ``seq`` to see whether records that
         were acknowledged are gone.
+
+        Raises:
+            JournalBroken: the journal is missing.
+            StorageFailed: the system refused.
         """
-        try:
-            with _Opened(self.path) as descriptor:
-                if os.fstat(descriptor).st_ino != head.inode:
-                    return False
-                head_at(descriptor, self.path, head.size_bytes, head)
-        except JournalBroken:
-            return False
-        return True
+        with self.opened() as descriptor:
+            return stands(descriptor, self.path, head)
+
+    def opened(self) -> Opened:
+        """Return a context manager over a descriptor of the journal; the system's errors in it become ours."""
+        return Opened(self.path)
 
     def read(self, from_offset: int = 0, *, expect: Head | None = None) -> Iterator[Entry]:
         """Yield the records from ``from_offset`` on, verifying number and chain on the way; memory of one line.
@@ -117,18 +120,18 @@ class JournalReader:
             JournalBroken: at the first line that is no record or does not continue the one before, by file and line.
             StorageFailed: the system refused.
         """
-        with _Opened(self.path) as descriptor:
+        with self.opened() as descriptor:
             yield from read_records(descriptor, self.path, from_offset, expect)
 
     def scan(self) -> Iterator[Entry | Fault]:
         """Yield every complete line as the record or the fault that it is: what can be read is never hidden."""
-        with _Opened(self.path) as descriptor:
+        with self.opened() as descriptor:
             yield from lines.scan(descriptor, genesis(descriptor))
 
     def verify(self) -> Verification:
         """Check every line and the whole chain. A broken or missing journal is a value here."""
         try:
-            with _Opened(self.path) as descriptor:
+            with self.opened() as descriptor:
                 return self._verify(descriptor)
         except JournalBroken as error:
             return Verification(False, self.path, 0, error.message, 0, 0, Head(0, GENESIS, 0, 0))
@@ -156,7 +159,7 @@ class JournalReader:
             StorageFailed: the system refused.
         """
         found: list[Entry] = []
-        with _Opened(self.path) as descriptor:
+        with self.opened() as descriptor:
             end = lines.complete_size(descriptor, os.fstat(descriptor).st_size)
             for offset, line in lines.last_lines(descriptor, end, count):
                 entry = parse_at(descriptor, self.path, line, offset)
@@ -168,7 +171,7 @@ class JournalReader:
 
     def entry_at(self, offset: int, length: int) -> Entry | None:
         """Return the record that stands exactly there, None where no line or no record does."""
-        with _Opened(self.path) as descriptor:
+        with self.opened() as descriptor:
             data = read_at(descriptor, offset, length + 1)
         if len(data) != length + 1 or data.find(b"\n") != length:
             return None
@@ -210,10 +213,23 @@ def genesis(descriptor: int) -> Head:
     return Head(0, GENESIS, 0, os.fstat(descriptor).st_ino)
 
 
-def head_of(descriptor: int, path: str) -> tuple[Head, int]:
-    """Return the head of an open journal and the size of the file, a torn tail included."""
-    size_bytes = os.fstat(descriptor).st_size
-    return head_at(descriptor, path, lines.complete_size(descriptor, size_bytes), None), size_bytes
+def head_of(descriptor: int, path: str, known: Head | None = None) -> tuple[Head, int]:
+    """Return the head of an open journal and the size of the file, a torn tail included.
+
+    Where the last line has the digest of the ``known`` head, it need not be parsed again.
+    """
+    status = os.fstat(descriptor)
+    start, end, line = lines.last_line(descriptor, status.st_size)
+    if end == 0:
+        return Head(0, GENESIS, 0, status.st_ino), status.st_size
+    if (
+        known
+        and (known.size_bytes, known.inode) == (end, status.st_ino)
+        and known.digest == lines.digest_of(line)
+    ):
+        return known, status.st_size
+    entry = parse_at(descriptor, path, line, start)
+    return Head(entry.seq, entry.digest, end, status.st_ino), status.st_size
 
 
 def head_at(descriptor: int, path: str, offset: int, expect: Head | None) -> Head:
@@ -238,6 +254,16 @@ def head_at(descriptor: int, path: str, offset: int, expect: Head | None) -> Hea
     if expect is not None and (entry.seq, entry.digest) != (expect.seq, expect.digest):
         raise broken(path, expect.seq, "it is not the record that stood there: the journal was rewritten")
     return Head(entry.seq, entry.digest, offset, status.st_ino)
+
+
+def stands(descriptor: int, path: str, head: Head) -> bool:
+    """True when an open journal is the file of ``head`` and holds its record at its place."""
+    if os.fstat(descriptor).st_ino != head.inode:
+        return False
+    try:
+        return head_at(descriptor, path, head.size_bytes, head).seq == head.seq
+    except JournalBroken:
+        return False
 
 
 def parse_at(descriptor: int, path: str, line: bytes, offset: int) -> Entry:
