@@ -1,0 +1,141 @@
+"""The content of files as it is on disk, named the way git names it: mode and blob id, whoever tracks them.
+
+A name, a mode and an id say what a reader of the tree would see, and nothing about when, how or whether it was
+committed. Special files are never opened, links never followed.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import os
+import stat
+
+from omx_autoresearch.errors import WorkspaceFault
+
+FILE_LIMIT = 200_000
+"""Files that one look may have to read; more is a fault with a cure, not an hour of waiting."""
+
+LARGE_FILE_BYTES = 64 * 1024 * 1024
+"""From this size on, size and times stand for the content of a file that git does not know."""
+
+DISPOSABLE_NAMES = frozenset(
+    {
+        b"__pycache__",
+        b".pytest_cache",
+        b".mypy_cache",
+        b".ruff_cache",
+        b".hypothesis",
+        b".DS_Store",
+    }
+)
+"""Caches that a validator itself rewrites: were they content, no run would leave the tree as it found it."""
+
+DEPENDENCY_NAMES = frozenset({b".git", b".hg", b".svn", b"node_modules", b".venv", b".tox", b".nox"})
+"""What a walk without git leaves out as well: installed or bookkept, where a repository would ignore it."""
+
+_READ_BYTES = 1 << 20
+
+Entries = dict[bytes, bytes]
+"""From the name, relative to the root, to mode and id."""
+
+
+def describe_file(path: bytes, status: os.stat_result, *, algorithm: str = "sha1") -> bytes | None:
+    """Mode and id of the file at a path; None where there is none (any more).
+
+    The id is the one that git gives to these bytes without any conversion (line ends, LFS).
+    """
+    kind = stat.S_IFMT(status.st_mode)
+    if kind == stat.S_IFLNK:
+        try:
+            target = os.readlink(path)
+        except OSError:
+            return None
+        return b"120000 " + _blob_id(target, algorithm)
+    if kind == stat.S_IFDIR:
+        return None
+    if kind != stat.S_IFREG:
+        return b"%06o special" % kind
+    mode = b"100755 " if status.st_mode & stat.S_IXUSR else b"100644 "
+    if status.st_size >= LARGE_FILE_BYTES:
+        return mode + b"large:%d:%d:%d" % (status.st_size, status.st_mtime_ns, status.st_ctime_ns)
+    try:
+        descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+    except FileNotFoundError:
+        return None
+    except OSError:
+        return mode + b"unreadable:%d:%d" % (status.st_size, status.st_ctime_ns)
+    try:
+        return mode + _blob_id(_read_whole(descriptor), algorithm)
+    except OSError:
+        return mode + b"unreadable:%d:%d" % (status.st_size, status.st_ctime_ns)
+    finally:
+        os.close(descriptor)
+
+
+def walk(root: bytes, entries: Entries, *, prefix: bytes = b"", exclude: tuple[bytes, ...] = ()) -> None:
+    """Add everything below a folder that no repository describes, but caches, dependencies and ``exclude``.
+
+    Args:
+        root: the folder.
+        entries: what is added to.
+        prefix: put before each name, with its slash.
+        exclude: names, relative to the root and with the prefix, that are left out with all below them.
+
+    Raises:
+        WorkspaceFault: there are more files than one look can read.
+    """
+    left_out = DISPOSABLE_NAMES | DEPENDENCY_NAMES
+    waiting = [b""]
+    while waiting:
+        folder = waiting.pop()
+        try:
+            with os.scandir(os.path.join(root, folder)) as found:
+                children = list(found)
+        except OSError:
+            entries[prefix + folder] = b"040000 unreadable"
+            continue
+        for child in children:
+            name = folder + child.name
+            if child.name in left_out or prefix + name in exclude:
+                continue
+            if child.is_dir(follow_symlinks=False):
+                waiting.append(name + b"/")
+                continue
+            with contextlib.suppress(FileNotFoundError):
+                add(entries, prefix + name, describe_file(child.path, child.stat(follow_symlinks=False)))
+
+
+def add(entries: Entries, name: bytes, described: bytes | None) -> None:
+    """Add one file, or nothing where it is gone.
+
+    Raises:
+        WorkspaceFault: there are more files than one look can read.
+    """
+    if described is None:
+        return
+    entries[name] = described
+    if len(entries) > FILE_LIMIT:
+        raise WorkspaceFault(
+            f"the workspace has more than {FILE_LIMIT} files that git does not ignore",
+            next_step="name folders that are no source in .gitignore (`git init` first where there is no git)",
+        )
+
+
+def digest(entries: Entries) -> str:
+    """The sha256 over all names, modes and ids, whatever order they came in."""
+    lines = [b"%b\t%b\0" % (described, name) for name, described in sorted(entries.items())]
+    return hashlib.sha256(b"".join(lines)).hexdigest()
+
+
+def _blob_id(content: bytes, algorithm: str) -> bytes:
+    hashed = hashlib.new(algorithm, b"blob %d\0" % len(content), usedforsecurity=False)
+    hashed.update(content)
+    return hashed.hexdigest().encode("ascii")
+
+
+def _read_whole(descriptor: int) -> bytes:
+    chunks = []
+    while chunk := os.read(descriptor, _READ_BYTES):
+        chunks.append(chunk)
+    return b"".join(chunks)
