@@ -1,0 +1,169 @@
+"""Putting pinned files back from their frozen copies; what stood in their place is moved aside, never deleted."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import stat
+from typing import TYPE_CHECKING
+
+from omx_autoresearch.errors import StateUntrusted, WorkspaceFault
+from omx_autoresearch.storage.atomic import read_bounded, storage_failed, write_all
+from omx_autoresearch.storage.inside import FILE_LIMIT_BYTES, make_folder, open_folder
+from omx_autoresearch.storage.pins import check_pins
+
+if TYPE_CHECKING:
+    from omx_autoresearch.core.pins import Pin, PinManifest
+
+ASIDE_PATH = ".omx/aside"
+"""Where restored workspaces keep what stood in the way, numbered, for people to take back."""
+
+
+def restore_pins(frozen_path: str, manifest: PinManifest, workspace_path: str) -> tuple[str, ...]:
+    """Make the workspace's pinned paths what they were at launch.
+
+    Changed files come back with content, mode and kind; additions that a runner would load are moved away. Every
+    folder on the way is made real again. Links are never followed.
+
+    Returns:
+        The paths that were put back or moved to :data:`ASIDE_PATH`, sorted; empty when nothing had changed.
+
+    Raises:
+        StateUntrusted: a frozen copy is missing or not what it was.
+        WorkspaceFault: ``.omx`` of the workspace leads elsewhere, or the workspace keeps changing.
+        StorageFailed: the system refused.
+    """
+    check = check_pins(manifest, workspace_path)
+    if check.is_intact:
+        return ()
+    changed = [pin for pin in manifest.pins if pin.path in set(check.changed)]
+    contents = {pin.path: _frozen(frozen_path, pin) for pin in changed}
+    try:
+        aside = _Aside(workspace_path)
+        try:
+            for path in check.added:
+                aside.take(path)
+            for pin in changed:
+                _put_back(workspace_path, pin, contents[pin.path], aside)
+        finally:
+            aside.close()
+    except OSError as error:
+        raise storage_failed("restore the pinned files of", workspace_path, error) from error
+    if not check_pins(manifest, workspace_path).is_intact:
+        raise WorkspaceFault(
+            f"the pinned files of {workspace_path} changed again while they were put back",
+            next_step="stop what writes there, then: omx-autoresearch restore",
+        )
+    return tuple(sorted((*check.changed, *check.added)))
+
+
+def _frozen(frozen_path: str, pin: Pin) -> bytes:
+    path = os.path.join(frozen_path, pin.sha256)
+    try:
+        data = read_bounded(path, FILE_LIMIT_BYTES)
+    except FileNotFoundError:
+        data = b""
+    if hashlib.sha256(data).hexdigest() != pin.sha256:
+        raise StateUntrusted(
+            f"the frozen copy {path} of {pin.path} is missing or was changed",
+            next_step="put the file back by hand, then: omx-autoresearch amend TASK --reason 'pin anew'",
+        )
+    return data
+
+
+class _Aside:
+    """A numbered folder of its own for what is moved away."""
+
+    def __init__(self, workspace_path: str) -> None:
+        self.workspace_path = workspace_path
+        self.taken = 0
+        parent = open_folder(workspace_path, ASIDE_PATH, make=True)
+        try:
+            _ignore_all(parent)
+            self.number = 1 + max((int(name) for name in os.listdir(parent) if name.isdecimal()), default=0)
+            os.mkdir(str(self.number), 0o700, dir_fd=parent)
+        finally:
+            os.close(parent)
+        self.folder = open_folder(workspace_path, f"{ASIDE_PATH}/{self.number}")
+
+    def close(self) -> None:
+        os.close(self.folder)
+
+    def take(self, path: str) -> None:
+        """Move whatever stands at ``path`` away, under a flat name that tells where it stood."""
+        folder_path, _, name = path.rpartition("/")
+        try:
+            parent = open_folder(self.workspace_path, folder_path)
+        except WorkspaceFault:
+            self.take(folder_path)  # a link to a folder: it goes itself, not what it leads to
+            return
+        except FileNotFoundError:
+            return
+        try:
+            self.take_from(parent, name, path)
+        finally:
+            os.close(parent)
+
+    def take_from(self, parent: int, name: str, path: str) -> None:
+        """Move ``name`` of an open folder away; nothing happens where nothing stands."""
+        self.taken += 1  # a number of its own, since two paths may have one flat name
+        kept = f"{self.taken}-{path.replace('/', '__')[-100:]}"
+        try:
+            os.rename(name, kept, src_dir_fd=parent, dst_dir_fd=self.folder)
+        except FileNotFoundError:
+            return
+
+
+def _ignore_all(folder: int) -> None:
+    try:
+        descriptor = os.open(
+            ".gitignore", os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o644, dir_fd=folder
+        )
+    except FileExistsError:
+        return
+    try:
+        write_all(descriptor, b"*\n")
+    finally:
+        os.close(descriptor)
+
+
+def _put_back(workspace_path: str, pin: Pin, data: bytes, aside: _Aside) -> None:
+    *folders, name = pin.path.split("/")
+    parent = open_folder(workspace_path)
+    try:
+        for count, folder in enumerate(folders):
+            parent = _real_folder(parent, folder, "/".join(folders[: count + 1]), aside)
+        aside.take_from(parent, name, pin.path)
+        if pin.kind == "symlink":
+            os.symlink(os.fsdecode(data), name, dir_fd=parent)
+        else:
+            _write_file(parent, name, data, pin.mode)
+        os.fsync(parent)
+    finally:
+        os.close(parent)
+
+
+def _real_folder(parent: int, name: str, path: str, aside: _Aside) -> int:
+    """Open a folder in ``parent``, which is closed; what stands in its place is moved away first."""
+    try:
+        try:
+            is_real = stat.S_ISDIR(os.stat(name, dir_fd=parent, follow_symlinks=False).st_mode)
+        except FileNotFoundError:
+            is_real = True
+        if not is_real:
+            aside.take_from(parent, name, path)
+        make_folder(parent, name)
+        return os.open(name, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=parent)
+    finally:
+        os.close(parent)
+
+
+def _write_file(parent: int, name: str, data: bytes, mode: int) -> None:
+    flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
+    descriptor = os.open(name, flags, 0o600, dir_fd=parent)
+    try:
+        write_all(descriptor, data)
+        os.fchmod(descriptor, mode)
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
