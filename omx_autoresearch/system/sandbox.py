@@ -1,0 +1,139 @@
+"""A sandbox for commands that the owner has not approved: bubblewrap, with no wider rights than an agent's own.
+
+The file system is read-only but for the workspace, the folders named and a private /tmp; there is no network and
+no process of the machine to be seen. /run is empty, for the sockets of Docker, D-Bus and other services stand there
+and a socket in a read-only folder still answers; one that stands elsewhere can be reached. Inside it, ``.git`` and the configuration of agent CLIs are read-only, as in
+the sandboxes of the CLIs themselves: what stands there runs later outside of every sandbox. A folder of these that
+does not exist yet can be created. What the user may read can be read. Memory and processor are not limited.
+"""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass
+from functools import cache
+from typing import TYPE_CHECKING, Literal
+
+from omx_autoresearch.errors import CommandFault
+from omx_autoresearch.system.commands import run_command
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from omx_autoresearch.system.commands import CommandResult
+
+READ_ONLY_NAMES = (".git", ".agents", ".aws", ".claude", ".codex", ".gemini")
+"""What stays read-only in a writable workspace (Codex protects .git, .agents, .aws and .codex)."""
+
+_PROGRAM = "bwrap"
+_SETUP_FAILED = 1  # what bwrap exits with when it could not start the command; the command may do so as well
+_PROBE_SECONDS = 5.0
+
+
+@dataclass(frozen=True, slots=True)
+class Isolation:
+    """What stood between a command and the machine while it ran.
+
+    Attributes:
+        backend: ``none`` where the command had every right of the user.
+        has_network: whether it could reach the network.
+    """
+
+    backend: Literal["none", "bubblewrap"]
+    has_network: bool
+
+    def describe(self) -> str:
+        """One phrase for people, claiming no more than there was."""
+        if self.backend == "none":
+            return "not isolated: it ran with all rights of the user"
+        network = "with network" if self.has_network else "without network"
+        return f"in bubblewrap: read-only but for its workspace and a private /tmp, {network}"
+
+
+NOT_ISOLATED = Isolation("none", has_network=True)
+
+
+def bubblewrap_path() -> str | None:
+    """The bubblewrap program of the system, from the folders that only root writes; None where it is missing."""
+    for folder in ("/usr/bin", "/bin", "/usr/local/bin", "/run/current-system/sw/bin"):
+        path = os.path.join(folder, _PROGRAM)
+        if os.access(path, os.X_OK) and os.path.isfile(path):
+            return path
+    return None
+
+
+def bubblewrap_argv(
+    argv: Sequence[str], *, workspace_path: str, writable_paths: Sequence[str] = (), network: bool = False
+) -> tuple[str, ...]:
+    """The command line that runs a command inside bubblewrap, in the workspace.
+
+    The command's exit status comes through; a signal that ended it comes as 128 plus its number.
+
+    Args:
+        argv: the command; a program without a slash is looked up inside, in the PATH of its environment.
+        workspace_path: the folder to run in; writable, but for `READ_ONLY_NAMES`.
+        writable_paths: further folders that stay writable; they must exist.
+        network: whether the network stays.
+
+    Raises:
+        CommandFault: bubblewrap is not installed.
+    """
+    program = bubblewrap_path()
+    if program is None:
+        raise CommandFault(
+            "bubblewrap is not installed, so the command cannot run isolated",
+            next_step="install the package bubblewrap, or approve the command: omx-autoresearch approve",
+        )
+    workspace = os.path.realpath(workspace_path)
+    words = [program, "--ro-bind", "/", "/", "--dev", "/dev", "--proc", "/proc", "--tmpfs", "/tmp"]  # noqa: S108
+    words += ["--tmpfs", "/run", "--ro-bind-try", "/run/current-system", "/run/current-system"]
+    for path in (workspace, *(os.path.realpath(path) for path in writable_paths)):
+        words += ["--bind", path, path]
+    for name in READ_ONLY_NAMES:
+        path = os.path.realpath(os.path.join(workspace, name))
+        words += ["--ro-bind-try", path, path]
+    words += ["--unshare-pid", "--unshare-ipc", "--unshare-uts"]
+    if not network:
+        words.append("--unshare-net")
+    words += ["--cap-drop", "ALL", "--die-with-parent", "--new-session", "--chdir", workspace, "--", *argv]
+    return tuple(words)
+
+
+@cache
+def can_isolate() -> bool:
+    """Whether bubblewrap is there and the kernel lets it work; tried once a process."""
+    if bubblewrap_path() is None:
+        return False
+    result = run_command(
+        bubblewrap_argv(("/bin/sh", "-c", "exit 0"), workspace_path="/usr"),
+        cwd="/",
+        env={"PATH": os.defpath},
+        timeout_seconds=_PROBE_SECONDS,
+        output_path=os.devnull,
+    )
+    return result.outcome == "exited" and result.exit_status == 0
+
+
+def bubblewrap_fault(result: CommandResult) -> str:
+    """Why bubblewrap itself could not start the command (its own message); empty where the command ran.
+
+    Bubblewrap has no exit status of its own; its message is the first and only output. A command that writes such
+    a line itself and exits with 1 is taken for one that could not be started, never for one that passed.
+    """
+    if os.path.basename(result.argv[0]) != _PROGRAM or result.exit_status != _SETUP_FAILED:
+        return ""
+    try:
+        with open(result.output_path, "rb") as stream:
+            line = stream.readline(4096).decode("utf-8", "replace").strip()
+    except OSError:
+        return ""
+    return line if line.startswith(f"{_PROGRAM}: ") else ""
+
+
+def isolation_of(result: CommandResult) -> Isolation:
+    """What really isolated a command that has run: read from what was run and how it went, not from the plan."""
+    is_wrapped = result.argv[0] == bubblewrap_path() and "--" in result.argv
+    if not is_wrapped or result.outcome == "not_started" or bubblewrap_fault(result):
+        return NOT_ISOLATED
+    options = result.argv[: result.argv.index("--")]
+    return Isolation("bubblewrap", has_network="--unshare-net" not in options)
