@@ -1,10 +1,13 @@
 """A sandbox for commands that the owner has not approved: bubblewrap, with no wider rights than an agent's own.
 
 The file system is read-only but for the workspace, the folders named and a private /tmp; there is no network and
-no process of the machine to be seen. /run is empty, for the sockets of Docker, D-Bus and other services stand there
-and a socket in a read-only folder still answers; one that stands elsewhere can be reached. Inside it, ``.git`` and the configuration of agent CLIs are read-only, as in
-the sandboxes of the CLIs themselves: what stands there runs later outside of every sandbox. A folder of these that
-does not exist yet can be created. What the user may read can be read. Memory and processor are not limited.
+no process of the machine to be seen. Inside the workspace, ``.git`` and the configuration of agent CLIs are
+read-only, as in the sandboxes of the CLIs themselves: what stands there runs later outside of every sandbox.
+/run is empty: the sockets of Docker, D-Bus and other services stand there, and a socket answers in a read-only
+folder too.
+
+What it does not do: one of those folders that does not exist yet can be created; a socket outside /run and /tmp
+can be reached; what the user may read can be read; memory and processor are not limited.
 """
 
 from __future__ import annotations
