@@ -6,11 +6,14 @@ about itself is a claim and appears nowhere here.
 
 from __future__ import annotations
 
-import re
 from dataclasses import dataclass
+from math import isfinite
 from typing import TYPE_CHECKING, Any
 
 from omx_autoresearch.core.mission import Verdict
+from omx_autoresearch.core.runners import RUNNERS, RunnerCount, count_tests
+
+__all__ = ["RUNNERS"]
 
 if TYPE_CHECKING:
     from omx_autoresearch.core.mission import Attestation, Contract, Mission
@@ -62,14 +65,15 @@ def is_fresh(run: Attestation | None, mission: Mission, look: Look) -> bool:
     """True when ``run`` belongs to this contract and nothing that it depended on has moved since it began.
 
     A validator depends on HEAD, the whole tree and the pinned files; a review on the artifact and the pinned files.
+    What has no digest was not seen, and is never the same as something else that was not seen.
     """
     if run is None or not run.is_fresh or run.contract_digest != mission.contract_digest:
         return False
     if run.pin_digest != look.pin_digest:
         return False
     if mission.contract is not None and mission.contract.validation_mode == "prompt-architect-artifact":
-        return is_same_artifact(run, look)
-    return run.head == look.head and run.tree_digest == look.tree_digest
+        return bool(look.output_artifact_digest) and is_same_artifact(run, look)
+    return run.head == look.head and bool(look.tree_digest) and run.tree_digest == look.tree_digest
 
 
 def has_moved(before: Look, after: Look, mission: Mission) -> bool:
@@ -145,7 +149,8 @@ def _lacking_run(mission: Mission, contract: Contract, look: Look) -> Missing:
     if run is None or run.contract_digest != mission.contract_digest:
         received = "no run under this contract yet"
     elif not is_fresh(run, mission, look) and run.verdict == "passed":
-        received = f"run {run.run_id} passed, but the workspace or HEAD moved since it began"
+        moved = "the workspace, HEAD or a pinned file" if is_script else "the artifact or a pinned file"
+        received = f"run {run.run_id} passed, but {moved} changed since it began"
     else:
         received = f"run {run.run_id}: {run.verdict} ({run.cause}): {run.summary}"
     if look.artifact_report:
@@ -156,11 +161,20 @@ def _lacking_run(mission: Mission, contract: Contract, look: Look) -> Missing:
     )
 
 
-def run_score(run: Attestation) -> float | None:
-    """What progress is measured by: the validator's score, else the number of tests that passed."""
+def run_score(run: Attestation, contract: Contract | None = None) -> float | None:
+    """What progress is measured by: the validator's score, else the number of tests that passed.
+
+    One mission is measured in one unit: tests are no substitute where the validator had a score at intake, nor where a
+    lower one is better. A run that could not tell, or that met changed pins, has no score.
+    """
+    if run.verdict not in ("passed", "failed"):
+        return None
     if run.score is not None:
         return run.score
-    return None if run.tests is None else float(run.tests)
+    is_by_tests = contract is None or (
+        contract.baseline_score is None and contract.score_direction == "higher"
+    )
+    return float(run.tests_passed) if is_by_tests and run.tests_passed is not None else None
 
 
 def better_of(best: float | None, score: float | None, direction: str) -> float | None:
@@ -189,7 +203,8 @@ class RunReport:
         cause: one word.
         summary: one line.
         score: finite number or None.
-        tests: tests that passed, as a known runner printed; None when it said nothing.
+        tests: tests that ran, as a known runner printed; None when it said nothing.
+        tests_passed: of these.
     """
 
     verdict: Verdict
@@ -197,10 +212,12 @@ class RunReport:
     summary: str
     score: float | None = None
     tests: int | None = None
+    tests_passed: int | None = None
 
 
-_REPORT_KEYS = ("passed", "status", "score", "summary")
 _STATUS = {"passed": True, "failed": False}
+_REPORT_KEYS = ("passed", "status", "score", "summary")
+_SHOWN_CHARACTERS = 80
 
 
 def report_of_run(
@@ -220,98 +237,82 @@ def report_of_run(
         fault: why that last line, although it begins like an object, cannot be read (duplicate keys, ...).
         contract: for the baseline's number of tests.
     """
-    tests = count_tests(output, contract.runner)
+    count = count_tests(output, contract.runner)
+    tests, passed = (count.ran, count.passed) if count else (None, None)
+
+    def report(verdict: Verdict, cause: str, summary: str, score: float | None = None) -> RunReport:
+        return RunReport(verdict, cause, summary, score, tests, passed)
+
     if exit_status is None or exit_status < 0:
-        return RunReport(
-            "error",
-            "ended-by-signal",
-            f"the validator was ended by signal {-(exit_status or 0)}",
-            tests=tests,
-        )
+        signal = str(-exit_status) if exit_status else "unknown"
+        return report("error", "ended-by-signal", f"the validator was ended by signal {signal}")
     if exit_status in (126, 127):
-        return RunReport(
-            "error", "not-started", f"the shell could not run it (exit status {exit_status})", tests=tests
-        )
-    if fault:
-        return RunReport("error", "bad-report", f"its last line is no valid report: {fault}", tests=tests)
+        return report("error", "not-started", f"the shell could not run it (exit status {exit_status})")
     claimed, score, summary, wrong = _read_report(last_object or {})
-    if wrong:
-        return RunReport("error", "bad-report", f"its last line is no valid report: {wrong}", tests=tests)
-    is_passed = exit_status == 0
-    if claimed is not None and claimed != is_passed:
-        return RunReport(
-            "failed",
-            "contradiction",
-            f"exit status {exit_status}, but its report says passed={claimed}",
-            score,
-            tests,
-        )
-    if not is_passed:
-        return RunReport("failed", "exit-nonzero", summary or f"exit status {exit_status}", score, tests)
-    if contract.baseline_tests is not None and (tests is None or tests < contract.baseline_tests):
-        ran = "it named no number of tests" if tests is None else f"it ran {tests} tests"
-        return RunReport("failed", "fewer-tests", f"{ran}, {contract.baseline_tests} at intake", score, tests)
-    return RunReport("passed", "exit-0", summary or "exit status 0", score, tests)
+    if fault or wrong:
+        said = f"its last line is no valid report: {fault or wrong}"
+        if exit_status != 0:  # it failed, whatever the report meant
+            return report("failed", "exit-nonzero", f"exit status {exit_status}; {said}")
+        return report("error", "bad-report", said)
+    if claimed is not None and claimed != (exit_status == 0):
+        said = f"exit status {exit_status}, but its report says passed={claimed}"
+        return report("failed", "contradiction", said, score)
+    if exit_status != 0:
+        return report("failed", "exit-nonzero", summary or f"exit status {exit_status}", score)
+    lost = _lost_tests(count, contract)
+    if lost:
+        return report("failed", "fewer-tests", lost, score)
+    return report("passed", "exit-0", summary or "exit status 0", score)
+
+
+def _lost_tests(count: RunnerCount | None, contract: Contract) -> str:
+    """How many tests are missing against intake; empty when none is."""
+    wanted = contract.baseline_tests
+    if wanted is None or (count is not None and count.passed >= wanted):
+        return ""
+    said = "it named no number of tests" if count is None else f"{count.passed} tests passed"
+    return f"{said}; {wanted} ran at intake, and skipped ones do not count"
 
 
 def _read_report(report: dict[str, Any]) -> tuple[bool | None, float | None, str, str]:
     """(claimed verdict, score, summary, what is wrong) of a report object; other keys are the validator's own."""
     claims = set()
+    for key in report:
+        meant = key.strip().casefold()
+        if meant in _REPORT_KEYS and meant != key:
+            return None, None, "", f"the key {_shown(key)} must be spelled {meant}"
     if "passed" in report:
         if not isinstance(report["passed"], bool):
-            return None, None, "", f"passed must be true or false, received {report['passed']!r}"
+            return None, None, "", f"passed must be true or false, received {_shown(report['passed'])}"
         claims.add(report["passed"])
     if "status" in report:
         if not isinstance(report["status"], str) or report["status"] not in _STATUS:
-            return None, None, "", f"status must be passed or failed, received {report['status']!r}"
+            return None, None, "", f"status must be passed or failed, received {_shown(report['status'])}"
         claims.add(_STATUS[report["status"]])
     if len(claims) == 2:
         return None, None, "", "passed and status contradict each other"
     score = report.get("score")
-    if score is not None and (
-        isinstance(score, bool) or not isinstance(score, (int, float)) or score - score != 0
-    ):
-        return None, None, "", f"score must be a finite number, received {score!r}"
+    if score is not None and not _is_finite_number(score):
+        return None, None, "", f"score must be a finite number, received {_shown(score)}"
     summary = report.get("summary", "")
     if not isinstance(summary, str):
-        return None, None, "", f"summary must be text, received {summary!r}"
+        return None, None, "", f"summary must be text, received {_shown(summary)}"
     return (claims.pop() if claims else None), (None if score is None else float(score)), summary[:500], ""
 
 
-RUNNERS: dict[str, tuple[str, tuple[str, ...]]] = {
-    "pytest": (r"\bpytest\b|\bpy\.test\b", (r"(\d+) passed",)),
-    "cargo": (
-        r"\bcargo\s+(?:\S+\s+)*(?:test|nextest)\b",
-        (r"test result: \w+\. (\d+) passed", r"tests? run: (\d+) passed"),
-    ),
-    "go": (r"\bgo\s+test\b", (r"(?m)^\s*(--- PASS:)", r"(?m)^(ok)\s+\S+")),
-    "npm": (
-        r"\b(?:npm|pnpm|yarn|npx|bun)\b.*\b(?:test|jest|vitest|mocha)\b",
-        (r"Tests:?\s.*?(\d+) passed", r"(\d+) passing", r"(?m)^\S? ?pass (\d+)$"),
-    ),
-    "make": (r"\bmake\b.*\b(?:test|check)\b", (r"(\d+) passed", r"# PASS:\s+(\d+)")),
-    "unittest": (r"\bunittest\b", (r"(?m)^Ran (\d+) tests?",)),
-}
-"""Known test runners: what a command that calls one looks like, and how it says how many tests passed."""
+def _is_finite_number(value: object) -> bool:
+    if isinstance(value, bool) or not isinstance(value, (int, float)):
+        return False
+    try:
+        return isfinite(value)
+    except OverflowError:  # an integer that no float can hold
+        return False
 
 
-def runner_of(text: str) -> str:
-    """The known runner that a command (or the text of a short script) calls; empty for none."""
-    for name, (command, _) in RUNNERS.items():
-        if re.search(command, text):
-            return name
-    return ""
-
-
-def count_tests(output: str, runner: str) -> int | None:
-    """How many tests passed according to the runner's own words; None when it did not say."""
-    if runner not in RUNNERS:
-        return None
-    for pattern in RUNNERS[runner][1]:
-        found = re.findall(pattern, output)
-        if found:
-            return sum(int(item) if item.isdigit() else 1 for item in found)
-    return None
+def _shown(value: object) -> str:
+    """A foreign value as a bounded word of a message."""
+    text = repr(value[:_SHOWN_CHARACTERS] if isinstance(value, str) else value)
+    return text if len(text) <= _SHOWN_CHARACTERS else f"{text[:_SHOWN_CHARACTERS]}…"
 
 
 def read_artifact(artifact: Any, mission: Mission) -> tuple[bool, str]:
@@ -323,19 +324,22 @@ def read_artifact(artifact: Any, mission: Mission) -> tuple[bool, str]:
     contract = mission.contract
     if contract is None:
         return False, ""
+    said = "a hand-written completion artifact"
     if not isinstance(artifact, dict):
-        return False, f"a hand-written completion artifact is no object but {type(artifact).__name__}"
+        return False, f"{said} is no object but {type(artifact).__name__}"
+    status, passed = artifact.get("status"), artifact.get("passed")
     if contract.validation_mode == "mission-validator-script":
-        status, passed = artifact.get("status"), artifact.get("passed")
         if status == "passed" and passed is True:
-            return True, "a hand-written completion artifact says passed; it is unattested and does not count"
-        return (
-            False,
-            f"a hand-written completion artifact has status={status!r}, passed={passed!r}; it does not count",
-        )
+            return True, f"{said} says passed; it is unattested and does not count"
+        return False, f"{said} has status={_shown(status)}, passed={_shown(passed)}; it does not count"
     review = artifact.get("architect_review")
     verdict = review.get("verdict") if isinstance(review, dict) else None
-    output_path = artifact.get("output_artifact_path")
-    if verdict == "approved" and output_path == contract.output_artifact_path:
-        return True, "a hand-written completion artifact says approved; it is unattested and does not count"
-    return False, f"a hand-written completion artifact has verdict={verdict!r}; it does not count"
+    path = artifact.get("output_artifact_path")
+    is_contradictory = passed not in (None, True) or status not in (None, "passed") or "verdict" in artifact
+    if verdict != "approved" or path != contract.output_artifact_path or is_contradictory:
+        claims = f"verdict={_shown(verdict)}, output_artifact_path={_shown(path)}"
+        return (
+            False,
+            f"{said} has {claims}, status={_shown(status)}, passed={_shown(passed)}; it does not count",
+        )
+    return True, f"{said} says approved; it is unattested and does not count"

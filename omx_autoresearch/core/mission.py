@@ -41,7 +41,7 @@ class Contract:
         pinned_count: how many files are pinned.
         unfrozen_reason: why the owner accepted an empty pin set.
         runner: the known test runner that the validator calls, or empty.
-        baseline_tests: tests that it ran at intake; a later run must run at least as many.
+        baseline_tests: tests that it ran at intake, passed or failed; as many must pass in the end.
         baseline_score: its score at intake.
         limits: the owner's allowances.
         intake_digests: digests of mission.md and sandbox.md as compiled, to report a later edit.
@@ -91,7 +91,8 @@ class Attestation:
         finished_at: ISO 8601 UTC.
         exit_status: of the command; None where it was ended or never started.
         score: the validator's score, if it printed one.
-        tests: tests that a known runner ran, if it said so.
+        tests: tests that a known runner ran, if it said so; skipped ones did not run.
+        tests_passed: of these.
         output_digest: sha256 of the kept output.
         output_mark: digest of the output after masking, for "new output".
         output_artifact_digest: sha256 of the artifact under review (second mode).
@@ -114,6 +115,7 @@ class Attestation:
     exit_status: int | None = None
     score: float | None = None
     tests: int | None = None
+    tests_passed: int | None = None
     output_digest: str = ""
     output_mark: str = ""
     output_artifact_digest: str = ""
@@ -229,6 +231,7 @@ class Mission:
         attestation: the newest finished validation or review.
         running_validation: the one under way.
         is_recheck_due: a person spoke since the newest attestation; its failure is not reused.
+        prompted_at: when a person last spoke in the bound session, ISO 8601 UTC; empty before.
         is_person_turn: the turn under way was begun by a person, not by a refusal.
         turn_heartbeat_bytes: size of the heartbeat file when this turn began; tools of the turn lie beyond.
         blocker: set while blocked.
@@ -264,6 +267,7 @@ class Mission:
     attestation: Attestation | None = nested(Attestation, default=None)
     running_validation: RunningValidation | None = nested(RunningValidation, default=None)
     is_recheck_due: bool = False
+    prompted_at: str = ""
     is_person_turn: bool = False
     turn_heartbeat_bytes: int = 0
     blocker: Blocker | None = nested(Blocker, default=None)

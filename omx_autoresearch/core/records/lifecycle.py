@@ -1,4 +1,8 @@
-"""Records of the phases, and of verbs that were not the caller's to use."""
+"""Records of the phases, and of verbs that were not the caller's to use.
+
+Whoever writes one of them checks the step before. Of two that raced the first one stands: a record whose step the phase
+does not have changes nothing, so that nothing ever re-opens a mission that ended.
+"""
 
 from __future__ import annotations
 
@@ -6,6 +10,7 @@ from dataclasses import dataclass, replace
 from typing import ClassVar
 
 from omx_autoresearch.core.budget import extended, refreshed
+from omx_autoresearch.core.lifecycle import is_legal
 from omx_autoresearch.core.mission import Blocker, Contract, Mission, TaskType
 from omx_autoresearch.core.shape import nested
 from omx_autoresearch.core.times import seconds_between
@@ -67,6 +72,8 @@ class MissionLaunched:
 
     def apply(self, mission: Mission, ts: str) -> Mission:
         """Running, with the clock started."""
+        if not is_legal(mission.phase, "launch"):
+            return replace(mission, updated_at=ts)
         return replace(
             mission,
             phase="running",
@@ -91,6 +98,8 @@ class MissionAmended:
 
     def apply(self, mission: Mission, ts: str) -> Mission:
         """The new contract; old verdicts belong to the old digest and no longer count."""
+        if not is_legal(mission.phase, "amend"):
+            return replace(mission, updated_at=ts)
         return replace(
             mission,
             contract=self.contract,
@@ -111,6 +120,8 @@ class MissionBlocked:
 
     def apply(self, mission: Mission, ts: str) -> Mission:
         """Blocked, clock stopped."""
+        if not is_legal(mission.phase, "block"):
+            return replace(mission, updated_at=ts)
         return replace(_stopped_clock(mission, ts), phase="blocked", blocker=self.blocker, updated_at=ts)
 
 
@@ -125,6 +136,8 @@ class MissionUnblocked:
 
     def apply(self, mission: Mission, ts: str) -> Mission:
         """Running with fresh stall allowances; used budget stays used."""
+        if not is_legal(mission.phase, "unblock"):
+            return replace(mission, updated_at=ts)
         return _going_on(mission, ts, self.add_hours, self.add_refusals)
 
 
@@ -137,6 +150,8 @@ class MissionPaused:
 
     def apply(self, mission: Mission, ts: str) -> Mission:
         """Paused, clock stopped."""
+        if not is_legal(mission.phase, "pause"):
+            return replace(mission, updated_at=ts)
         return replace(_stopped_clock(mission, ts), phase="paused", updated_at=ts)
 
 
@@ -151,6 +166,8 @@ class MissionResumed:
 
     def apply(self, mission: Mission, ts: str) -> Mission:
         """Running with fresh stall allowances; used budget stays used."""
+        if not is_legal(mission.phase, "resume"):
+            return replace(mission, updated_at=ts)
         return _going_on(mission, ts, self.add_hours, self.add_refusals)
 
 
@@ -178,6 +195,8 @@ class MissionCancelled:
 
     def apply(self, mission: Mission, ts: str) -> Mission:
         """Final; nothing re-opens it."""
+        if not is_legal(mission.phase, "cancel"):
+            return replace(mission, updated_at=ts)
         return replace(
             _stopped_clock(mission, ts), phase="cancelled", blocker=None, binding=None, updated_at=ts
         )
@@ -192,6 +211,8 @@ class MissionCompleted:
 
     def apply(self, mission: Mission, ts: str) -> Mission:
         """Final; nothing re-opens it."""
+        if not is_legal(mission.phase, "complete"):
+            return replace(mission, updated_at=ts)
         return replace(
             _stopped_clock(mission, ts),
             phase="complete",

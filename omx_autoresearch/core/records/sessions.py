@@ -6,6 +6,7 @@ from dataclasses import dataclass, replace
 from typing import ClassVar
 
 from omx_autoresearch.core.budget import after_person_prompt
+from omx_autoresearch.core.lifecycle import FINAL_PHASES
 from omx_autoresearch.core.mission import Binding, Mission
 
 
@@ -20,7 +21,9 @@ class SessionBound:
     workspace_path: str = ""
 
     def apply(self, mission: Mission, ts: str) -> Mission:
-        """The newest binding holds; a used nonce is used up."""
+        """The newest binding holds; a used nonce is used up. A mission that ended holds nobody."""
+        if mission.phase in FINAL_PHASES:
+            return replace(mission, updated_at=ts)
         return replace(
             mission,
             binding=Binding(session_id=self.session_id, client=self.client, how=self.how, at=ts),
@@ -59,6 +62,7 @@ class PersonPrompted:
             usage=after_person_prompt(mission.usage),
             is_recheck_due=True,
             is_person_turn=True,
+            prompted_at=ts,
             turn_heartbeat_bytes=self.heartbeat_bytes,
             updated_at=ts,
         )

@@ -26,7 +26,7 @@ class StopFacts:
         is_iteration: the stop ended an iteration.
         payload_digest: of the raw event.
         text: what was said.
-        tree_digest: of the workspace; empty where it was not looked at.
+        tree_digest: of the workspace; empty where it was not looked at. Only a judged iteration moves the mission's.
         heartbeat_bytes: size of the heartbeat file; tools of the next turn lie beyond.
         last_message_digest: of the agent's last text.
     """
@@ -49,8 +49,8 @@ class StopRefused:
     Attributes:
         stop: the facts.
         missing: codes of the missing items.
-        progress: of the iteration that this stop ended; empty when it was none.
-        override_expected: the client will let the next stop through whatever we say.
+        progress: of the iteration that this stop ended; empty when nothing was judged (a refusal to wait).
+        override_expected: the client's cap is near; it may let the next stop through whatever we say.
     """
 
     kind: ClassVar[str] = "stop_refused"
@@ -61,7 +61,7 @@ class StopRefused:
 
     def apply(self, mission: Mission, ts: str) -> Mission:
         """Counters move, and a new turn begins."""
-        return _answered(_absorbed(mission), ts, self.stop, "refuse")
+        return _answered(mission, ts, self.stop, "refuse", is_judged=bool(self.progress))
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,7 +75,8 @@ class StopAllowed:
         """Counters as given; a host's end is counted by itself."""
         is_host_end = self.stop.reason_code.startswith("host-")
         count = mission.host_end_count + (1 if is_host_end else 0)
-        return replace(_answered(mission, ts, self.stop, "allow"), host_end_count=count)
+        answered = _answered(mission, ts, self.stop, "allow", is_judged=self.stop.is_iteration)
+        return replace(answered, host_end_count=count)
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,11 +89,16 @@ class StopReleased:
 
     def apply(self, mission: Mission, ts: str) -> Mission:
         """Counters as given; the phase changes by its own record."""
-        return _answered(_absorbed(mission), ts, self.stop, "release")
+        return _answered(mission, ts, self.stop, "release", is_judged=True)
 
 
-def _answered(mission: Mission, ts: str, stop: StopFacts, answer: str) -> Mission:
+def _answered(mission: Mission, ts: str, stop: StopFacts, answer: str, *, is_judged: bool) -> Mission:
+    """The mission after an answer; what was achieved stays to be judged where this stop did not judge it."""
     last = mission.last_stop
+    known_tree_digest = last.tree_digest if last else ""
+    if is_judged:
+        mission = _absorbed(mission)
+        known_tree_digest = stop.tree_digest or known_tree_digest
     return replace(
         mission,
         usage=stop.usage,
@@ -106,7 +112,7 @@ def _answered(mission: Mission, ts: str, stop: StopFacts, answer: str) -> Missio
             session_id=stop.session_id,
             payload_digest=stop.payload_digest,
             text=stop.text,
-            tree_digest=stop.tree_digest or (last.tree_digest if last else ""),
+            tree_digest=known_tree_digest,
             last_message_digest=stop.last_message_digest,
         ),
         updated_at=ts,
@@ -119,7 +125,7 @@ def _absorbed(mission: Mission) -> Mission:
     if run is None or run.contract_digest != mission.contract_digest:
         return mission
     direction = mission.contract.score_direction if mission.contract else "higher"
-    score = run_score(run)
+    score = run_score(run, mission.contract)
     marks = tuple(mark for mark in mission.output_marks if mark != run.output_mark)
     return replace(
         mission,

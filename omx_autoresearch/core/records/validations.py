@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import ClassVar
 
+from omx_autoresearch.core.lifecycle import FINAL_PHASES
 from omx_autoresearch.core.mission import Attestation, Mission, RunningValidation
 from omx_autoresearch.core.shape import nested
 
@@ -29,14 +30,21 @@ class ValidationFinished:
     attestation: Attestation = nested(Attestation)
 
     def apply(self, mission: Mission, ts: str) -> Mission:
-        """The newest attestation; scores and marks of output are judged at the next stop."""
+        """The newest attestation; scores and marks of output are judged at the next stop.
+
+        A mission that ended keeps the attestation that ended it. A run that began before a person's newest prompt
+        says nothing about the world after it, so it is due again.
+        """
         running = mission.running_validation
         is_current = running is not None and running.run_id == self.attestation.run_id
+        if mission.phase in FINAL_PHASES:
+            return replace(mission, running_validation=None if is_current else running, updated_at=ts)
+        is_older = self.attestation.started_at < mission.prompted_at
         return replace(
             mission,
             attestation=self.attestation,
             running_validation=None if is_current else running,
-            is_recheck_due=False,
+            is_recheck_due=mission.is_recheck_due and is_older,
             updated_at=ts,
         )
 
@@ -49,8 +57,10 @@ class ValidationLost:
     run_id: str
 
     def apply(self, mission: Mission, ts: str) -> Mission:
-        """No run is under way."""
-        return replace(mission, running_validation=None, updated_at=ts)
+        """This run is no longer under way; another one may be."""
+        running = mission.running_validation
+        is_lost = running is not None and running.run_id == self.run_id
+        return replace(mission, running_validation=None if is_lost else running, updated_at=ts)
 
 
 @dataclass(frozen=True, slots=True)
