@@ -151,10 +151,9 @@ def uninstall(installation: Installation, state_home_path: str, *, dry_run: bool
     current = _read(path)
     notes: tuple[str, ...] = ()
     try:
+        added = record.environment if record.files else tuple(name for name, _ in installation.environment)
         keys = record.trust_keys or _keys(installation, _text(path, current))
-        before = record.baseline(
-            path, current, lambda text: _stripped(text, installation, record.environment)
-        )
+        before = record.baseline(path, current, lambda text: _stripped(text, installation, added))
         notes = _moved(installation, _text(path, current), current, before)
     except JsonTextFault as fault:
         raise _unreadable(path, fault, installation) from None

@@ -1,0 +1,278 @@
+from __future__ import annotations
+
+import importlib.util
+import json
+import os
+import sys
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+from omx_autoresearch.agents.registry import CLIENT_NAMES, dialect
+from omx_autoresearch.core.hook_settings import registered
+from omx_autoresearch.core.installations import HookProgram, Installation, Scope
+from omx_autoresearch.errors import CommandFault, UsageError, WorkspaceFault
+from omx_autoresearch.runtime.installation import InstallReport, install, uninstall
+
+if TYPE_CHECKING:
+    from types import ModuleType
+
+ROOT = Path(__file__).resolve().parents[2]
+NO_PATH = {"PATH": ""}
+
+
+@dataclass(frozen=True)
+class Place:
+    """A scratch user: home, project, state home and what a hook would run."""
+
+    path: Path
+
+    @property
+    def state(self) -> Path:
+        return self.path / "a state"
+
+    @property
+    def program(self) -> HookProgram:
+        entry = self.path / "entry.py"
+        entry.touch()
+        return HookProgram(str(self.state), sys.executable, str(entry))
+
+    def installation(self, name: str, scope: Scope = "user") -> Installation:
+        return dialect(name).installation(
+            scope, {"HOME": str(self.path / "home")}, str(self.path / "project")
+        )
+
+    def install(self, name: str, *, dry_run: bool = False) -> InstallReport:
+        return install(self.installation(name), self.program, environ=NO_PATH, dry_run=dry_run)
+
+    def uninstall(self, name: str) -> InstallReport:
+        return uninstall(self.installation(name), str(self.state))
+
+    def settings(self, name: str) -> Path:
+        return Path(self.installation(name).settings_path)
+
+    def write(self, name: str, data: bytes | str) -> Path:
+        path = self.settings(name)
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(data.encode() if isinstance(data, str) else data)
+        return path
+
+    def files(self) -> dict[str, bytes]:
+        return {str(p.relative_to(self.path)): p.read_bytes() for p in self.path.rglob("*") if p.is_file()}
+
+
+@pytest.fixture
+def place(tmp_path: Path) -> Place:
+    return Place(tmp_path)
+
+
+@pytest.mark.requirement("INST-01")
+@pytest.mark.parametrize("name", CLIENT_NAMES)
+def test_installing_twice_leaves_one_registration_an_event(place: Place, name: str) -> None:
+    first = place.install(name)
+    files = place.files()
+    second = place.install(name)
+    assert first.changes
+    assert second.changes == ()
+    assert place.files() == files
+    found = registered(place.settings(name).read_text(), comments=False)
+    assert sorted(one.event for one in found) == sorted(
+        e.native_event for e in place.installation(name).client.entries
+    )
+    assert {one.state_home_path for one in found} == {str(place.state)}
+
+
+@pytest.mark.requirement("INST-02")
+@pytest.mark.parametrize("name", CLIENT_NAMES)
+@pytest.mark.parametrize(
+    "text",
+    [
+        None,
+        "",
+        "{}",
+        '{"hooks": {}, "env": {}}',
+        '{\r\n\t"a": 1.50,\r\n\t"hooks": {"Stop": [ ]}\r\n}',
+        '\ufeff{\n    "hooks": {\n        "PreToolUse": [{"hooks": [{"command": "mine"}]}]\n    }\n}\n',
+    ],
+)
+def test_uninstall_gives_back_the_very_bytes(place: Place, name: str, text: str | None) -> None:
+    if text is not None:
+        place.write(name, text)
+    before = place.files()
+    place.install(name)
+    assert place.files() != before
+    place.uninstall(name)
+    after = place.files()
+    after.pop("entry.py")
+    assert after == before
+
+
+@pytest.mark.requirement("INST-02")
+def test_uninstall_takes_only_ours_from_a_file_that_was_edited_since(place: Place) -> None:
+    path = place.write("claude", '{\n  "model": "x"\n}\n')
+    place.install("claude")
+    edited = path.read_text().replace('"model": "x"', '"model": "y"')
+    path.write_text(edited)
+    place.uninstall("claude")
+    assert path.read_text() == '{\n  "model": "y"\n}\n'
+
+
+@pytest.mark.requirement("INST-02")
+def test_an_upgrade_keeps_what_the_file_held_before_the_first_installation(place: Place) -> None:
+    path = place.write("claude", '{"hooks": {}}')
+    place.install("claude")
+    path.write_text(path.read_text().replace('"timeout": 120', '"timeout": 5', 1))
+    report = place.install("claude")
+    assert [change.path for change in report.changes] == [str(path)]
+    place.uninstall("claude")
+    assert json.loads(path.read_text()) == {}
+
+
+def test_uninstall_without_a_record_finds_our_entries_by_their_form(place: Place) -> None:
+    path = place.write("claude", '{\n  "model": "x"\n}\n')
+    place.install("claude")
+    for record in (place.state / "installed").iterdir():
+        record.unlink()
+    place.uninstall("claude")
+    assert path.read_text() == '{\n  "model": "x"\n}\n'
+
+
+def test_entries_of_an_earlier_state_home_are_replaced(place: Place) -> None:
+    place.install("claude")
+    elsewhere = replace(place.program, state_home_path=str(place.path / "elsewhere"))
+    install(place.installation("claude"), elsewhere, environ=NO_PATH)
+    found = registered(place.settings("claude").read_text(), comments=False)
+    assert {one.state_home_path for one in found} == {str(place.path / "elsewhere")}
+    assert len(found) == len(place.installation("claude").client.entries)
+
+
+def test_the_script_stays_while_another_client_still_uses_it(place: Place) -> None:
+    place.install("claude")
+    place.install("gemini")
+    place.uninstall("claude")
+    assert os.access(place.state / "hook", os.X_OK)
+    place.uninstall("gemini")
+    assert not (place.state / "hook").exists()
+
+
+@pytest.mark.requirement("INST-05")
+@pytest.mark.parametrize("name", CLIENT_NAMES)
+def test_a_dry_run_shows_the_difference_and_writes_nothing(place: Place, name: str) -> None:
+    path = place.write(name, '{\n  "model": "x"\n}\n')
+    place.program  # noqa: B018 - makes the entry file
+    before = place.files()
+    report = place.install(name, dry_run=True)
+    assert place.files() == before
+    assert f"--- {path}\n+++ {path}\n" in report.diff
+    assert f"+++ {place.state}/hook\n" in report.diff
+    assert '-  "model": "x"\n+  "model": "x",\n' in report.diff
+    assert report.dry_run
+
+
+@pytest.mark.requirement("INST-05")
+def test_a_project_has_settings_of_its_own(place: Place) -> None:
+    found = place.installation("claude", "project")
+    install(found, place.program, environ=NO_PATH)
+    assert Path(found.settings_path) == place.path / "project" / ".claude" / "settings.json"
+    assert Path(found.settings_path).exists()
+    assert not place.settings("claude").exists()
+
+
+@pytest.mark.case("HIO-09")
+@pytest.mark.requirement("INST-06")
+@pytest.mark.parametrize("name", CLIENT_NAMES)
+def test_a_byte_order_mark_and_unknown_settings_stay(place: Place, name: str) -> None:
+    path = place.write(name, b'\xef\xbb\xbf{"unknown": {"a": [1, 2]}}')
+    place.install(name)
+    data = path.read_bytes()
+    assert data.startswith(b"\xef\xbb\xbf{")
+    assert json.loads(data.decode("utf-8-sig"))["unknown"] == {"a": [1, 2]}
+    assert place.install(name).changes == ()
+
+
+@pytest.mark.case("HIO-09")
+@pytest.mark.requirement("INST-06")
+@pytest.mark.parametrize("encoding", ["utf-16", "utf-16-le", "utf-16-be", "utf-32", "latin-1"])
+def test_another_encoding_is_named_and_the_file_left_untouched(place: Place, encoding: str) -> None:
+    data = '{"name": "ñ"}'.encode(encoding)
+    path = place.write("claude", data)
+    with pytest.raises(WorkspaceFault, match="UTF-") as caught:
+        place.install("claude")
+    assert str(path) in str(caught.value)
+    assert path.read_bytes() == data
+    assert not place.state.exists()
+
+
+@pytest.mark.requirement("INST-06")
+@pytest.mark.parametrize(
+    "text", ['{\n  "a": 1,\n}', "{\n  // mine\n}", '{\n"hooks": []}', "not json", '{"a": 1']
+)
+def test_a_file_that_cannot_be_read_is_named_with_its_line_and_left_untouched(
+    place: Place, text: str
+) -> None:
+    path = place.write("claude", text)
+    with pytest.raises(WorkspaceFault, match=r"settings\.json, line [123]: ") as caught:
+        place.install("claude")
+    assert "omx-autoresearch install claude" in caught.value.next_step
+    assert path.read_text() == text
+    assert not place.state.exists()
+
+
+def test_the_files_mode_is_kept_and_a_symbolic_link_followed(place: Place) -> None:
+    real = place.path / "dotfiles.json"
+    real.write_text("{}")
+    real.chmod(0o664)
+    path = place.settings("claude")
+    path.parent.mkdir(parents=True)
+    path.symlink_to(real)
+    place.install("claude")
+    assert path.is_symlink()
+    assert registered(real.read_text(), comments=False)
+    assert real.stat().st_mode & 0o777 == 0o664
+    place.uninstall("claude")
+    assert path.is_symlink()
+    assert real.read_text() == "{}"
+
+
+def test_nothing_is_written_where_the_hook_could_not_run(place: Place) -> None:
+    for program in (
+        replace(place.program, python_path="/no/such/python"),
+        replace(place.program, entry_path=str(place.path / "gone.py")),
+    ):
+        with pytest.raises(CommandFault, match="is not there"):
+            install(place.installation("claude"), program, environ=NO_PATH)
+    with pytest.raises(UsageError, match=r"'\$'"):
+        install(
+            place.installation("claude"), replace(place.program, state_home_path="/a/$b"), environ=NO_PATH
+        )
+    assert not place.settings("claude").exists()
+
+
+def test_the_record_of_a_persons_settings_is_readable_by_its_owner_only(place: Place) -> None:
+    place.write("claude", '{"env": {"SECRET": "x"}}')
+    place.install("claude")
+    for record in (place.state / "installed").iterdir():
+        assert record.stat().st_mode & 0o077 == 0
+
+
+def test_without_codex_on_the_path_a_person_is_told_to_trust_the_hooks(place: Place) -> None:
+    assert any("/hooks" in note for note in place.install("codex").notes)
+    assert not place.install("claude").notes
+
+
+def _renderer() -> ModuleType:
+    spec = importlib.util.spec_from_file_location("render_hooks", ROOT / "scripts" / "render_hooks.py")
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+@pytest.mark.requirement("HOOK-08")
+def test_the_shown_configuration_is_what_the_installer_writes() -> None:
+    rendered = _renderer().rendered()
+    shown = {str(p.relative_to(ROOT / "hooks")): p.read_text() for p in (ROOT / "hooks").rglob("*.json")}
+    assert shown == rendered, "run `python scripts/render_hooks.py`"
