@@ -1,6 +1,6 @@
 """The words that a person types to an agent and that mean us: ``$autoresearch TASK`` and nothing else.
 
-Only a prompt that *begins* with the command is one; free text, quotes and our own words never bind anything.
+Only a prompt that *begins* with the command is one; free text, quotes, code and our own words never bind anything.
 """
 
 from __future__ import annotations
@@ -11,10 +11,15 @@ from typing import Literal
 
 PromptVerb = Literal["bind", "pause", "resume", "status", "cancel"]
 
-_COMMAND = re.compile(r"\A\s*[$/]autoresearch(?:[ \t]+(?P<words>[^\r\n]*))?(?:\r?\n|\Z)")
+_COMMAND = re.compile(r"\A\s*[$/]autoresearch(?:[^\S\r\n]+(?P<words>[^\r\n]*))?(?:\r?\n|\Z)")
+_WORD = re.compile(r"(?P<quote>[\"'`])(?P<quoted>.+?)(?P=quote)|(?:\\.|\S)+")
 _VERBS = ("pause", "resume", "status", "cancel")
 _TASK_PATH = re.compile(r"\.(?:omx|reasonix)[/\\]autoresearch[/\\](?P<task>[^/\\\s\"'`]+)")
-_TRIM = " \t\"'`<>()[]{}.,;:!?"
+_TRIM = (
+    " \t\"'`<>()[]{}.,;:!?"
+    "\u3002\uff0c\u3001\uff1b\uff1a\uff1f\uff01\u300c\u300d\u300e\u300f\u201c\u201d\u2018\u2019"
+)
+"""What people type around a name: quotes, brackets, the end of a sentence, also in Chinese and Japanese."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,16 +40,28 @@ def command_in(prompt: str) -> PromptCommand | None:
     found = _COMMAND.match(prompt)
     if found is None:
         return None
-    words = (found.group("words") or "").split()
-    if words and words[0].lower() in _VERBS:
-        verb: PromptVerb = words[0].lower()  # type: ignore[assignment]
-        return PromptCommand(verb, task_named(words[1]) if len(words) > 1 else "")
-    return PromptCommand("bind", task_named(words[0]) if words else "")
+    words = (found["words"] or "").strip()
+    bare, rest = (*words.split(None, 1), "", "")[:2]
+    if bare.lower() in _VERBS:
+        verb: PromptVerb = bare.lower()  # type: ignore[assignment]
+        return PromptCommand(verb, task_named(_first_word(rest)))
+    return PromptCommand("bind", task_named(_first_word(words)))
 
 
 def task_named(word: str) -> str:
-    """The task id in a word: itself, or the folder's name in a ``.omx/autoresearch/ID/`` path, quotes taken off."""
+    """The task id in a word: itself, or the folder's name in a ``.omx/autoresearch/ID/`` path, quotes taken off.
+
+    A word that holds nothing but punctuation stays as it is: it names a task that nobody has, not the only one.
+    """
     path = _TASK_PATH.search(word)
     if path:
-        return path.group("task").strip(_TRIM)
-    return word.strip(_TRIM).rstrip("/\\")
+        return path["task"].strip(_TRIM) or word
+    return word.strip(_TRIM).rstrip("/\\") or word
+
+
+def _first_word(text: str) -> str:
+    """The first word; quotes and backslashes keep a path with spaces together."""
+    found = _WORD.match(text)
+    if found is None:
+        return ""
+    return found["quoted"] or re.sub(r"\\(\s)", r"\1", found[0])
