@@ -41,10 +41,10 @@ def command_in(prompt: str) -> PromptCommand | None:
     if found is None:
         return None
     words = (found["words"] or "").strip()
-    bare, rest = (*words.split(None, 1), "", "")[:2]
+    bare = words.split(None, 1)[0] if words else ""
     if bare.lower() in _VERBS:
         verb: PromptVerb = bare.lower()  # type: ignore[assignment]
-        return PromptCommand(verb, task_named(_first_word(rest)))
+        return PromptCommand(verb, task_named(_first_word(words[len(bare) :].lstrip())))
     return PromptCommand("bind", task_named(_first_word(words)))
 
 
