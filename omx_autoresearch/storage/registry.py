@@ -1,7 +1,9 @@
 """Which session is bound to which mission: one small file a session in ``active/``.
 
 The registry is what a hook finds a mission by, whatever the cwd is; the journal says the same and wins. It also is the
-sign that anything is active at all: the hook's shell line looks no further when the folder is empty.
+sign that anything is active at all: the folder stands exactly while it holds an entry, and without it the hook's shell
+line looks no further. (The line cannot look for files itself: zsh and fish, by which Codex runs it, read a pattern that
+matches nothing in ways of their own.)
 
 Three kinds of entries stand there: ``bound``, ``pending`` (an agent ran ``start`` itself; its next tool event confirms)
 and ``token`` (a client whose shell has no session id; the token's digest is the file's name).
@@ -15,7 +17,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Literal
 
 from omx_autoresearch.core.shape import ShapeError, from_plain, to_plain
-from omx_autoresearch.errors import StateUntrusted
+from omx_autoresearch.errors import StateUntrusted, StorageFailed
 from omx_autoresearch.storage.atomic import ensure_folder, load_json, replace_file, sync_folder
 from omx_autoresearch.storage.layout import HASH_PREFIX
 from omx_autoresearch.storage.strictjson import encode
@@ -75,13 +77,20 @@ class Registry:
 
     def put(self, entry: ActiveSession, *, token: str = "") -> None:
         """Write an entry, replacing an older one of the same session (or token)."""
-        ensure_folder(self._home.active_path)
         path = (
             os.path.join(self._home.active_path, token_name(token))
             if entry.state == "token"
             else self._home.session_path(entry.session_id)
         )
-        replace_file(path, encode(to_plain(entry)) + b"\n")
+        for tries_left in (2, 1, 0):
+            ensure_folder(self._home.active_path)
+            try:
+                replace_file(path, encode(to_plain(entry)) + b"\n")
+                return
+            except StorageFailed as error:
+                # another process took the last entry out, and the folder with it, between the two lines above
+                if not tries_left or not isinstance(error.__cause__, FileNotFoundError):
+                    raise
 
     def confirm(self, entry: ActiveSession, *, session_id: str, client: str, at: str) -> ActiveSession:
         """A pending entry or token becomes a bound session."""
@@ -155,7 +164,11 @@ class Registry:
             os.unlink(path)
         except FileNotFoundError:
             return
-        sync_folder(self._home.active_path)
+        try:
+            sync_folder(self._home.active_path)
+            os.rmdir(self._home.active_path)
+        except OSError:  # it holds other entries, or another process took it away already
+            return
 
 
 def token_name(token: str) -> str:
