@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-import hashlib
 import os
-import stat
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from omx_autoresearch.core.briefing import completion_path
 from omx_autoresearch.core.evidence import Look, read_artifact
-from omx_autoresearch.errors import AutoresearchError, WorkspaceFault
+from omx_autoresearch.errors import AutoresearchError, StateUntrusted, WorkspaceFault
 from omx_autoresearch.storage.atomic import load_json
+from omx_autoresearch.storage.inside import digest_inside
 from omx_autoresearch.storage.pins import check_pins, load_manifest
 from omx_autoresearch.system.git import tree_state
 
@@ -48,14 +47,16 @@ def take_look(folder: MissionFolder, mission: Mission) -> Look:
             next_step=f"omx-autoresearch amend {mission.task_id} --workspace PATH",
         )
     tree = tree_state(mission.workspace_path)
+    contract = mission.contract
+    if contract is None:
+        raise StateUntrusted(f"mission {mission.task_id} was never launched")
     pins = check_pins(
-        load_manifest(folder.frozen_path),
+        load_manifest(folder.frozen_path, contract.pin_digest),
         mission.workspace_path,
         cache_path=os.path.join(folder.root_path, "pins.cache"),
     )
-    contract = mission.contract
     artifact = Artifact()
-    if contract is not None and contract.output_artifact_path:
+    if contract.output_artifact_path:
         artifact = look_at_artifact(mission.workspace_path, contract.output_artifact_path)
     return Look(
         head=tree.head,
@@ -69,35 +70,15 @@ def take_look(folder: MissionFolder, mission: Mission) -> Look:
 
 
 def look_at_artifact(workspace_path: str, relative_path: str) -> Artifact:
-    """The digest of an artifact inside the workspace; anything that is not a non-empty regular file is a fault.
-
-    Nothing here can hang: a FIFO or device is recognised before a byte is read.
-    """
-    shown = relative_path if len(relative_path) <= 200 else f"{relative_path[:200]}…"
-    if os.path.isabs(relative_path) or ".." in relative_path.split("/") or "\0" in relative_path:
-        return Artifact(fault=f"{shown!r}: the path must be relative and stay inside the workspace")
-    root = os.path.realpath(workspace_path)
-    path = os.path.join(root, relative_path)
+    """The digest of an artifact inside the workspace; anything that is not a non-empty regular file is a fault."""
     try:
-        if os.path.realpath(path) != path:
-            return Artifact(
-                fault=f"{shown!r}: a symbolic link is on the path; the artifact must be a plain file"
-            )
-        descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_NOFOLLOW | os.O_CLOEXEC)
-    except (OSError, ValueError) as error:
-        return Artifact(fault=f"{shown!r}: {getattr(error, 'strerror', None) or error}")
-    try:
-        status = os.fstat(descriptor)
-        if not stat.S_ISREG(status.st_mode):
-            return Artifact(fault=f"{shown!r}: it is not a regular file")
-        if not 0 < status.st_size <= _ARTIFACT_BYTES:
-            return Artifact(
-                fault=f"{shown!r}: it is empty" if status.st_size == 0 else f"{shown!r}: it is too large"
-            )
-        with os.fdopen(os.dup(descriptor), "rb") as stream:
-            return Artifact(digest=hashlib.file_digest(stream, "sha256").hexdigest())
-    finally:
-        os.close(descriptor)
+        return Artifact(digest=digest_inside(workspace_path, relative_path, limit_bytes=_ARTIFACT_BYTES))
+    except FileNotFoundError:
+        return Artifact(fault="no such file")
+    except WorkspaceFault as error:
+        return Artifact(fault=error.message)
+    except OSError as error:
+        return Artifact(fault=error.strerror or type(error).__name__)
 
 
 def _hand_written(mission: Mission) -> dict[str, str]:

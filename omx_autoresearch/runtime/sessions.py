@@ -3,7 +3,7 @@
     prompt          the person types ``$autoresearch TASK`` in the session
     session-option  the owner runs ``start --session ID``
     environment     ``OMX_AUTORESEARCH_TASK=TASK:NONCE`` is consumed by the first session start that sees it
-    agent-start     the agent ran ``start`` itself: pending until that session's next tool event shows that very command,
+    agent-start     the agent ran ``start`` itself: pending until that session's next tool event shows that command,
                     or, where a shell knows no session id, until its output shows the single-use bind token
 
 A fifth way re-binds without a new act: ``/clear`` in the same client process gives the session a new id.
@@ -15,10 +15,12 @@ import hashlib
 import os
 from dataclasses import dataclass
 from datetime import timedelta
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NoReturn
 
+from omx_autoresearch.core.lifecycle import FINAL_PHASES
+from omx_autoresearch.core.records.lifecycle import OwnerVerbRefused
 from omx_autoresearch.core.records.sessions import SessionBound, SessionUnbound
-from omx_autoresearch.errors import StepIllegal
+from omx_autoresearch.errors import OwnerOnly, StepIllegal
 from omx_autoresearch.storage.missions import MissionStore
 from omx_autoresearch.storage.registry import TOKEN_WORD, ActiveSession, Registry
 from omx_autoresearch.system.clock import format_time, parse_time
@@ -42,12 +44,14 @@ class Act:
         client: the dialect's name; empty when only the id is known.
         how: which act.
         client_process: of the client, when it can be told.
+        workspace_path: the worktree that the session works in; empty for the mission's own.
     """
 
     session_id: str
     client: str
     how: str
     client_process: _Process | None = None
+    workspace_path: str = ""
 
 
 def bind(runtime: Runtime, task_id: str, act: Act) -> Mission:
@@ -65,7 +69,7 @@ def bind(runtime: Runtime, task_id: str, act: Act) -> Mission:
         _unbind_record(store, older.task_id, act.session_id, now, "the session works on another mission now")
     with store.transaction(task_id, now) as transaction:
         mission = transaction.mission
-        if mission.phase in ("complete", "cancelled"):
+        if mission.phase in FINAL_PHASES:
             raise StepIllegal(
                 f"mission {task_id} is {mission.phase}; it binds nobody", next_step="omx-autoresearch list"
             )
@@ -76,14 +80,14 @@ def bind(runtime: Runtime, task_id: str, act: Act) -> Mission:
                 state="bound",
                 session_id=act.session_id,
                 task_id=task_id,
-                workspace_path=mission.workspace_path,
+                workspace_path=act.workspace_path or mission.workspace_path,
                 client=act.client,
                 client_pid=process.pid if process else 0,
                 client_started=process.started if process else "",
                 at=now,
             )
         )
-        mission = transaction.record(SessionBound(act.session_id, act.client, act.how))
+        mission = transaction.record(SessionBound(act.session_id, act.client, act.how, act.workspace_path))
     if previous is not None and previous.session_id != act.session_id:
         _forget(registry, previous.session_id, task_id)
     return mission
@@ -108,6 +112,9 @@ def pend(runtime: Runtime, task_id: str, *, session_id: str, client: str, worksp
     """
     expires_at = format_time(runtime.clock.now() + timedelta(minutes=TOKEN_MINUTES))
     registry = Registry(runtime.home)
+    held = held_by(runtime, session_id)
+    if held is not None and held.task_id == task_id:
+        return ""
     entry = ActiveSession(
         state="pending" if session_id else "token",
         session_id=session_id,
@@ -125,6 +132,40 @@ def pend(runtime: Runtime, task_id: str, *, session_id: str, client: str, worksp
     return token
 
 
+def check_free(runtime: Runtime, task_id: str, session_id: str) -> None:
+    """Let an agent bind only a free mission to its own free session.
+
+    Neither a weaker mission nor a nested client is a way out of a held session.
+
+    Raises:
+        OwnerOnly: the session is held by another mission, or the mission holds another session; recorded there.
+    """
+    store = MissionStore(runtime.home)
+    held = held_by(runtime, session_id)
+    if held is not None and held.task_id != task_id:
+        _refuse_start(runtime, held.task_id, f"session {session_id} is held by mission {held.task_id}")
+    mission = store.load(task_id)
+    holds_other = mission.binding is not None and mission.binding.session_id != session_id
+    if holds_other and mission.phase not in FINAL_PHASES:
+        _refuse_start(runtime, task_id, f"mission {task_id} holds another session")
+
+
+def _refuse_start(runtime: Runtime, task_id: str, why: str) -> NoReturn:
+    with MissionStore(runtime.home).transaction(task_id, runtime.now()) as transaction:
+        transaction.record(OwnerVerbRefused("start", (why,)))
+    raise OwnerOnly(f"{why}; only its owner changes that", next_step=f"omx-autoresearch status {task_id}")
+
+
+def held_by(runtime: Runtime, session_id: str) -> Mission | None:
+    """The unfinished mission that holds a session, or None."""
+    entry = Registry(runtime.home).find(session_id)
+    store = MissionStore(runtime.home)
+    if entry is None or entry.state != "bound" or not store.exists(entry.task_id):
+        return None
+    mission = store.load(entry.task_id)
+    return None if mission.phase in FINAL_PHASES else mission
+
+
 def confirm_start(runtime: Runtime, session_id: str, client: str, command: str) -> Mission | None:
     """The tool event after an agent's own ``start``: bind its session, once, when the command is that ``start``."""
     registry = Registry(runtime.home)
@@ -137,6 +178,7 @@ def confirm_start(runtime: Runtime, session_id: str, client: str, command: str) 
     if not is_start_command(command):
         return None
     registry.remove(session_id)
+    check_free(runtime, entry.task_id, session_id)
     return bind(runtime, entry.task_id, Act(session_id, client, "agent-start", client_process()))
 
 
@@ -153,6 +195,7 @@ def confirm_token(runtime: Runtime, session_id: str, client: str, output: str) -
         registry.remove_token(token)
         if is_late(runtime, entry):
             return None
+        check_free(runtime, entry.task_id, session_id)
         return bind(runtime, entry.task_id, Act(session_id, client, "agent-start", client_process()))
     return None
 
@@ -222,10 +265,12 @@ def client_process() -> _Process | None:
     return None
 
 
-def live_clients(runtime: Runtime) -> tuple[_Process, ...]:
-    """The client processes of all bound sessions that still run."""
+def live_clients(runtime: Runtime, *, except_session: str = "") -> tuple[_Process, ...]:
+    """The client processes of all bound sessions (but one) that still run."""
     found = []
     for entry in Registry(runtime.home).entries():
+        if except_session and entry.session_id == except_session:
+            continue
         process = _Process(entry.client_pid, entry.client_started)
         if entry.client_pid and is_alive(process):
             found.append(process)

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 
 from omx_autoresearch.core import briefing
 from omx_autoresearch.core.events import SILENCE, Reply
-from omx_autoresearch.core.evidence import is_better, is_reusable_failure, missing_items, run_score
+from omx_autoresearch.core.evidence import Look, is_better, is_reusable_failure, missing_items, run_score
 from omx_autoresearch.core.gate import Decision, OwnerNeed, Situation, decide
 from omx_autoresearch.core.records.lifecycle import MissionBlocked, MissionCompleted
 from omx_autoresearch.core.records.stops import StopAllowed, StopFacts, StopRefused, StopReleased
@@ -28,7 +28,6 @@ from omx_autoresearch.runtime.looks import take_look
 from omx_autoresearch.storage import heartbeat
 from omx_autoresearch.storage.missions import MissionStore
 from omx_autoresearch.storage.registry import Registry
-from omx_autoresearch.core.evidence import Look
 
 if TYPE_CHECKING:
     from omx_autoresearch.core.clients import Client, StopCap
@@ -315,7 +314,7 @@ def observe(mission: Mission, *, has_tree_change: bool, is_idle_person_turn: boo
     """What the iteration that ends now achieved, from attested runs and the tree alone."""
     run = mission.attestation
     is_current = run is not None and run.contract_digest == mission.contract_digest
-    score = run_score(run) if run is not None and is_current else None
+    score = run_score(run, mission.contract) if run is not None and is_current else None
     direction = mission.contract.score_direction if mission.contract else "higher"
     return Observation(
         has_better_score=is_better(mission.best_score, score, direction),

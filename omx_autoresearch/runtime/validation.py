@@ -15,7 +15,7 @@ import time
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from omx_autoresearch.core.evidence import RunReport, has_moved, report_of_run
+from omx_autoresearch.core.evidence import Look, RunReport, has_moved, report_of_run
 from omx_autoresearch.core.mission import Attestation, Contract, RunningValidation
 from omx_autoresearch.core.records.validations import ValidationFinished, ValidationLost, ValidationStarted
 from omx_autoresearch.core.stall import masked
@@ -34,7 +34,6 @@ from omx_autoresearch.system.commands import (
 )
 from omx_autoresearch.system.processes import ProcessIdentity, identify, is_alive
 from omx_autoresearch.system.sandbox import bubblewrap_argv, can_isolate
-from omx_autoresearch.core.evidence import Look
 
 if TYPE_CHECKING:
     from omx_autoresearch.core.mission import Mission
@@ -206,6 +205,7 @@ def _attested(runtime: Runtime, mission: Mission, run_id: str, ask: Ask, started
         exit_status=result.exit_status if result.outcome == "exited" else None,
         score=report.score,
         tests=report.tests,
+        tests_passed=report.tests_passed,
         output_digest=hashlib.sha256(output).hexdigest(),
         output_mark=hashlib.sha256(masked(output.decode("utf-8", "replace")).encode()).hexdigest()[:16],
         output_artifact_digest=before.output_artifact_digest,

@@ -95,6 +95,7 @@ class MissionAmended:
     contract: Contract = nested(Contract)
     contract_digest: str = ""
     reason: str = ""
+    workspace_path: str = ""
 
     def apply(self, mission: Mission, ts: str) -> Mission:
         """The new contract; old verdicts belong to the old digest and no longer count."""
@@ -104,6 +105,7 @@ class MissionAmended:
             mission,
             contract=self.contract,
             contract_digest=self.contract_digest,
+            workspace_path=self.workspace_path or mission.workspace_path,
             usage=refreshed(mission.usage),
             best_score=self.contract.baseline_score,
             last_score=self.contract.baseline_score,

@@ -1,0 +1,239 @@
+"""Launching a mission: the contract is compiled, the evaluators are frozen, a baseline is run, the owner approves.
+
+``start`` is the owner's; run by an agent it launches only a draft, approves nothing, and binds the session only when
+the client itself confirms it. ``amend`` compiles anew for a live mission.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+from omx_autoresearch.core.evidence import RunReport, report_of_run
+from omx_autoresearch.core.lifecycle import next_phase
+from omx_autoresearch.core.mission import Mission
+from omx_autoresearch.core.records.lifecycle import MissionAmended, MissionCreated, MissionLaunched
+from omx_autoresearch.core.records.validations import CommandsApproved
+from omx_autoresearch.errors import StepIllegal
+from omx_autoresearch.runtime import sessions
+from omx_autoresearch.runtime.contracts import compile_contract, contract_digest
+from omx_autoresearch.runtime.intake import read_intake
+from omx_autoresearch.runtime.validation import last_object, read_output, run_validator
+from omx_autoresearch.storage.approvals import approval_key, approve
+from omx_autoresearch.storage.layout import task_id as make_task_id
+from omx_autoresearch.storage.missions import MissionStore
+from omx_autoresearch.storage.pins import freeze
+from omx_autoresearch.system.commands import shell_argv
+from omx_autoresearch.system.sandbox import can_isolate
+
+if TYPE_CHECKING:
+    from omx_autoresearch.core.lifecycle import Step
+    from omx_autoresearch.core.mission import Contract
+    from omx_autoresearch.runtime.context import Runtime
+    from omx_autoresearch.runtime.intake import IntakeRecord, MissionDraft
+
+
+@dataclass(frozen=True, slots=True)
+class StartOptions:
+    """How a mission is started.
+
+    Attributes:
+        reason: for the journal.
+        session_id: the session to bind at once (``--session``), or the caller's own when an agent runs ``start``.
+        client: that session's agent CLI, where known.
+        has_baseline: run the validator once first.
+        is_agent: the caller is inside an agent.
+        is_unsandboxed: the owner approves unsandboxed runs for a sandboxed client too.
+        workspace_path: where the agent works; the project itself by default.
+    """
+
+    reason: str = ""
+    session_id: str = ""
+    client: str = ""
+    has_baseline: bool = True
+    is_agent: bool = False
+    is_unsandboxed: bool = False
+    workspace_path: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Started:
+    """What ``start`` did.
+
+    Attributes:
+        mission: running.
+        nonce: for ``OMX_AUTORESEARCH_TASK=TASK:NONCE``; empty when an agent started it.
+        token: to print last, when an agent's shell knows no session id.
+        baseline: what the validator said before any work; None without one.
+        notes: what the owner should know, a line each.
+    """
+
+    mission: Mission
+    nonce: str = ""
+    token: str = ""
+    baseline: RunReport | None = None
+    notes: tuple[str, ...] = ()
+
+
+def create_draft(runtime: Runtime, project_path: str, record: IntakeRecord, draft: MissionDraft) -> Mission:
+    """Make the mission of an intake: a journal with its first record, phase ``draft``."""
+    store = MissionStore(runtime.home)
+    moment = runtime.clock.now()
+    task_id = make_task_id(moment, record.slug)
+    serial = 1
+    while store.exists(task_id):
+        serial += 1
+        task_id = make_task_id(moment, f"{record.slug}-{serial}")
+    created = MissionCreated(
+        task_id=task_id,
+        slug=record.slug,
+        goal=draft.goal,
+        task_type="standard",
+        project_path=project_path,
+        workspace_path=project_path,
+        specs_path=os.path.relpath(record.specs_path, project_path),
+        scope=tuple(draft.scope),
+        non_goals=tuple(draft.non_goals),
+    )
+    return store.create(task_id, runtime.now(), created)
+
+
+def start(runtime: Runtime, task_id: str, options: StartOptions) -> Started:
+    """Launch a draft, and bind a session where one is named.
+
+    A mission that runs already is only bound.
+
+    Raises:
+        StepIllegal: the phase does not allow it, or the validator passes already.
+        MissionInvalid: the intake cannot be compiled.
+    """
+    mission = MissionStore(runtime.home).load(task_id)
+    launched = Started(mission) if mission.phase == "running" else _launch(runtime, mission, options)
+    if options.is_agent:
+        sessions.check_free(runtime, task_id, options.session_id)
+        token = sessions.pend(
+            runtime,
+            task_id,
+            session_id=options.session_id,
+            client=options.client,
+            workspace_path=mission.workspace_path,
+        )
+        return replace(launched, token=token)
+    if options.session_id:
+        act = sessions.Act(options.session_id, options.client, "session-option")
+        return replace(launched, mission=sessions.bind(runtime, task_id, act))
+    return launched
+
+
+def _launch(runtime: Runtime, mission: Mission, options: StartOptions) -> Started:
+    next_phase(mission.phase, "launch", task_id=mission.task_id)
+    if options.is_agent:
+        sessions.check_free(runtime, mission.task_id, options.session_id)
+    draft = read_intake(os.path.join(mission.project_path, mission.specs_path))
+    workspace_path = options.workspace_path or mission.workspace_path
+    contract, manifest = compile_contract(runtime, workspace_path=workspace_path, draft=draft)
+    baseline = _baseline(runtime, mission, contract, options) if options.has_baseline else None
+    if baseline is not None:
+        contract = replace(contract, baseline_tests=baseline.tests, baseline_score=_score(baseline))
+    freeze(runtime.home.mission(mission.task_id).frozen_path, manifest, workspace_path)
+    nonce = "" if options.is_agent else runtime.new_id()
+    digest = contract_digest(contract)
+    record = MissionLaunched(contract, digest, sessions.nonce_digest(nonce) if nonce else "", options.reason)
+    mission = _record(runtime, mission.task_id, record, is_owner=not options.is_agent, options=options)
+    return Started(mission, nonce=nonce, baseline=baseline, notes=manifest.notes)
+
+
+def _record(
+    runtime: Runtime,
+    task_id: str,
+    record: MissionLaunched | MissionAmended,
+    *,
+    is_owner: bool,
+    options: StartOptions,
+) -> Mission:
+    """Write the new contract, and the approval where the owner made it."""
+    now = runtime.now()
+    with MissionStore(runtime.home).transaction(task_id, now) as transaction:
+        step: Step = "launch" if isinstance(record, MissionLaunched) else "amend"
+        next_phase(transaction.mission.phase, step, task_id=task_id)
+        if not is_owner:
+            return transaction.record(record)
+        pin_digest = record.contract.pin_digest
+        key = approval_key(transaction.mission.project_path, task_id, record.contract_digest, pin_digest)
+        approve(runtime.home, key, is_unsandboxed=options.is_unsandboxed, ts=now)
+        return transaction.record(record, CommandsApproved(key, options.is_unsandboxed))
+
+
+def amend(
+    runtime: Runtime, task_id: str, draft: MissionDraft, *, reason: str = "", workspace_path: str = ""
+) -> Started:
+    """Compile a changed intake for a live mission; pins are taken anew and old verdicts no longer count.
+
+    ``draft`` is what ``read_intake`` gives, with the owner's changes; ``workspace_path`` where the workspace is now,
+    when it moved.
+    """
+    mission = MissionStore(runtime.home).load(task_id)
+    next_phase(mission.phase, "amend", task_id=task_id)
+    if mission.phase == "draft":
+        return Started(mission)
+    path = workspace_path or mission.workspace_path
+    contract, manifest = compile_contract(runtime, workspace_path=path, draft=draft)
+    freeze(runtime.home.mission(task_id).frozen_path, manifest, path)
+    record = MissionAmended(contract, contract_digest(contract), reason, path)
+    mission = _record(runtime, task_id, record, is_owner=True, options=StartOptions())
+    return Started(mission, notes=manifest.notes)
+
+
+# --- the baseline
+
+
+def _baseline(
+    runtime: Runtime, mission: Mission, contract: Contract, options: StartOptions
+) -> RunReport | None:
+    """Run the validator once before any work; a reviewer has nothing to review yet.
+
+    Raises:
+        StepIllegal: it passes already, so it could not tell whether anything was done.
+    """
+    if contract.validation_mode != "mission-validator-script":
+        return None
+    isolation = "bubblewrap" if options.is_agent else "none"
+    if isolation == "bubblewrap" and not can_isolate():
+        return None
+    report = measure(runtime, contract, options.workspace_path or mission.workspace_path, isolation=isolation)
+    if report.verdict == "passed":
+        raise StepIllegal(
+            f"the validator passes already: {report.summary}",
+            next_step="make it check what is missing, or start with --no-baseline",
+        )
+    return report
+
+
+def measure(
+    runtime: Runtime, contract: Contract, workspace_path: str, *, isolation: str = "none"
+) -> RunReport:
+    """Run a contract's validator once, outside any mission, exactly as validation runs it."""
+    scratch_path = os.path.join(runtime.home.root_path, "scratch", runtime.new_id())
+    os.makedirs(os.path.join(scratch_path, "tmp"), mode=0o700)
+    try:
+        output_path = os.path.join(scratch_path, "output.txt")
+        argv = shell_argv(contract.validator_command)
+        result = run_validator(argv, contract, workspace_path, output_path, scratch_path, isolation=isolation)
+        output = read_output(result)
+    finally:
+        shutil.rmtree(scratch_path, ignore_errors=True)
+    if result.outcome == "timed_out":
+        return RunReport("error", "timed-out", f"ended after {contract.timeout_seconds:g} s")
+    if result.outcome == "not_started":
+        return RunReport("error", "not-started", result.error)
+    last, fault = last_object(output)
+    text = output.decode("utf-8", "replace")
+    return report_of_run(result.exit_status, text, last_object=last, fault=fault, contract=contract)
+
+
+def _score(report: RunReport) -> float | None:
+    if report.score is not None:
+        return report.score
+    return None if report.tests is None else float(report.tests)

@@ -1,0 +1,236 @@
+"""The verbs of a mission's life: pause, resume, block, unblock, cancel, unbind, restore, approve, repair.
+
+Each is load, check the phase, record, answer. ``start`` and ``amend`` compile a contract and stand in
+``runtime/launch.py``.
+"""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from omx_autoresearch.core.lifecycle import FINAL_PHASES, next_phase
+from omx_autoresearch.core.mission import Blocker
+from omx_autoresearch.core.records.lifecycle import (
+    MissionBlocked,
+    MissionCancelled,
+    MissionPaused,
+    MissionResumed,
+    MissionUnblocked,
+)
+from omx_autoresearch.core.records.validations import CommandsApproved, PinsRestored
+from omx_autoresearch.errors import AutoresearchError, StepIllegal, UsageError
+from omx_autoresearch.runtime import sessions
+from omx_autoresearch.runtime.completion import write_completion
+from omx_autoresearch.storage.approvals import approval_key
+from omx_autoresearch.storage.approvals import approve as write_approval
+from omx_autoresearch.storage.missions import MissionStore
+from omx_autoresearch.storage.pins import load_manifest
+from omx_autoresearch.storage.registry import ActiveSession, Registry
+from omx_autoresearch.storage.restoring import restore_pins
+from omx_autoresearch.system.git import find_root, main_checkout
+
+if TYPE_CHECKING:
+    from omx_autoresearch.core.lifecycle import Step
+    from omx_autoresearch.core.mission import Mission
+    from omx_autoresearch.core.records import Record
+    from omx_autoresearch.runtime.context import Runtime
+
+
+@dataclass(frozen=True, slots=True)
+class Extension:
+    """What ``resume`` and ``unblock`` add to the limits.
+
+    Attributes:
+        hours: to the wall clock.
+        refusals: to the mission's refusals.
+    """
+
+    hours: float = 0.0
+    refusals: int = 0
+
+
+def pause(runtime: Runtime, task_id: str, *, reason: str = "") -> Mission:
+    """The owner pauses a running mission; nobody is held until ``resume``."""
+    return _step(runtime, task_id, "pause", MissionPaused(reason))
+
+
+def resume(
+    runtime: Runtime, task_id: str, *, reason: str = "", extension: Extension | None = None
+) -> Mission:
+    """The owner lets a paused mission run again, with fresh stall allowances."""
+    more = _checked(extension or Extension())
+    return _step(runtime, task_id, "resume", MissionResumed(reason, more.hours, more.refusals))
+
+
+def unblock(
+    runtime: Runtime, task_id: str, *, reason: str = "", extension: Extension | None = None
+) -> Mission:
+    """The owner lets a blocked mission run again, with fresh stall allowances."""
+    more = _checked(extension or Extension())
+    return _step(runtime, task_id, "unblock", MissionUnblocked(reason, more.hours, more.refusals))
+
+
+def block(runtime: Runtime, task_id: str, *, reason: str, needs: str, by: str = "agent") -> Mission:
+    """Say that a person must act first; a loud release, never a completion. An agent may always use it."""
+    if not reason.strip() or not needs.strip():
+        raise UsageError(
+            "block says what is in the way and the smallest input that helps",
+            next_step=f'omx-autoresearch block {task_id} --reason "..." --needs "..."',
+        )
+    code = "agent-blocked" if by == "agent" else "owner-blocked"
+    blocker = Blocker(code, reason, needs, f"omx-autoresearch unblock {task_id}", by)
+    return _step(runtime, task_id, "block", MissionBlocked(blocker))
+
+
+def cancel(runtime: Runtime, task_id: str, *, reason: str = "") -> Mission:
+    """The owner gives a mission up; nothing re-opens it."""
+    mission = _step(runtime, task_id, "cancel", MissionCancelled(reason))
+    Registry(runtime.home).remove_task(task_id)
+    return mission
+
+
+def _step(runtime: Runtime, task_id: str, step: Step, record: Record) -> Mission:
+    with MissionStore(runtime.home).transaction(task_id, runtime.now()) as transaction:
+        next_phase(transaction.mission.phase, step, task_id=task_id)
+        return transaction.record(record)
+
+
+def _checked(extension: Extension) -> Extension:
+    if not 0 <= extension.hours < 24 * 366 or not 0 <= extension.refusals < 1_000_000:
+        raise UsageError("--add-hours and --add-refusals take numbers from 0 on", next_step="--add-hours 8")
+    return extension
+
+
+def restore(runtime: Runtime, task_id: str) -> tuple[str, ...]:
+    """Copy the pinned files back from ``frozen/``; returns the paths that were put back."""
+    store = MissionStore(runtime.home)
+    mission = store.load(task_id)
+    folder = runtime.home.mission(task_id)
+    if mission.contract is None:
+        raise StepIllegal(f"mission {task_id} is a draft", next_step=f"omx-autoresearch start {task_id}")
+    manifest = load_manifest(folder.frozen_path, mission.contract.pin_digest)
+    paths = restore_pins(folder.frozen_path, manifest, mission.workspace_path)
+    with store.transaction(task_id, runtime.now()) as transaction:
+        transaction.record(PinsRestored(paths))
+    return paths
+
+
+def approve(runtime: Runtime, task_id: str, *, is_unsandboxed: bool = False) -> str:
+    """The owner allows the contract's commands, under exactly these pins, to run outside an agent's sandbox."""
+    store = MissionStore(runtime.home)
+    now = runtime.now()
+    with store.transaction(task_id, now) as transaction:
+        mission = transaction.mission
+        if mission.contract is None:
+            raise StepIllegal(f"mission {task_id} is a draft", next_step=f"omx-autoresearch start {task_id}")
+        key = approval_key(
+            mission.project_path, task_id, mission.contract_digest, mission.contract.pin_digest
+        )
+        write_approval(runtime.home, key, is_unsandboxed=is_unsandboxed, ts=now)
+        transaction.record(CommandsApproved(key, is_unsandboxed))
+    return key
+
+
+def repair(runtime: Runtime, task_id: str) -> Mission:
+    """Rebuild everything derived from the journal: snapshot, projections, completion artifact, registry."""
+    mission = MissionStore(runtime.home).rebuild(task_id)
+    if mission.phase == "complete":
+        write_completion(mission, mission.updated_at)
+    registry = Registry(runtime.home)
+    binding = mission.binding
+    if mission.phase in FINAL_PHASES:
+        registry.remove_task(task_id)
+    elif binding is not None and registry.find(binding.session_id) is None:
+        registry.put(
+            ActiveSession(
+                "bound",
+                binding.session_id,
+                task_id,
+                mission.workspace_path,
+                client=binding.client,
+                at=binding.at,
+            )
+        )
+    return mission
+
+
+def unbind(runtime: Runtime, task_id: str, *, reason: str = "") -> Mission:
+    """The owner lets a mission's session go; the mission goes on existing and can be bound again."""
+    return sessions.unbind(runtime, task_id, reason=reason)
+
+
+# --- which mission is meant
+
+
+def resolve_task(runtime: Runtime, named: str, *, session_id: str = "", cwd: str = "") -> str:
+    """The task id that a command means.
+
+    A name is a task id, or a slug that only one mission has. Without a name: the mission bound to the session, else
+    the only one under way of this project, else the only one under way at all.
+
+    Raises:
+        UsageError: nothing fits, or several do; the error lists them.
+    """
+    store = MissionStore(runtime.home)
+    if named:
+        return _named(store, named)
+    if session_id:
+        entry = Registry(runtime.home).find(session_id)
+        if entry is not None and store.exists(entry.task_id):
+            return entry.task_id
+    open_missions = _open_missions(store)
+    root = project_root(cwd) if cwd else ""
+    here = [mission for mission in open_missions if mission.project_path == root]
+    found = here or open_missions
+    if len(found) == 1:
+        return found[0].task_id
+    if not found:
+        raise UsageError(
+            "no mission is under way", next_step="omx-autoresearch init --goal ... --validator ..."
+        )
+    names = ", ".join(mission.task_id for mission in found[:8])
+    raise UsageError(f"which mission? {len(found)} are under way: {names}", next_step="name one: ... TASK")
+
+
+def _named(store: MissionStore, named: str) -> str:
+    if store.exists(named):
+        return named
+    found = [task_id for task_id in store.task_ids() if task_id.split("-", 2)[-1] == named]
+    if len(found) == 1:
+        return found[0]
+    what = (
+        f"{len(found)} missions are called {named!r}: {', '.join(found[:8])}"
+        if found
+        else f"no mission {named!r}"
+    )
+    raise UsageError(what, next_step="omx-autoresearch list")
+
+
+def _open_missions(store: MissionStore) -> list[Mission]:
+    found = []
+    for task_id in store.task_ids():
+        try:
+            mission = store.load(task_id)
+        except AutoresearchError:
+            continue  # a corrupt mission hides no other; list and status show it
+        if mission.phase not in FINAL_PHASES:
+            found.append(mission)
+    return found
+
+
+def project_root(cwd: str) -> str:
+    """The project that a folder belongs to: the nearest ``.omx`` or repository above it, a worktree's main checkout."""
+    path = os.path.realpath(cwd)
+    root = find_root(path)
+    if root is not None:
+        return main_checkout(root) or root
+    folder = path
+    while True:
+        if os.path.isdir(os.path.join(folder, ".omx")):
+            return folder
+        parent = os.path.dirname(folder)
+        if parent == folder:
+            return path
+        folder = parent

@@ -1,0 +1,61 @@
+"""Owner or agent: verbs of the owner are refused inside an agent, recorded, and shown to the owner.
+
+A fence against the usual, not a wall: an unsandboxed agent has the user's rights (specs/threat-model.md).
+"""
+
+from __future__ import annotations
+
+import os
+from typing import TYPE_CHECKING
+
+from omx_autoresearch.core.records.lifecycle import OwnerVerbRefused
+from omx_autoresearch.errors import AutoresearchError, OwnerOnly
+from omx_autoresearch.runtime.sessions import live_clients
+from omx_autoresearch.storage.missions import MissionStore
+from omx_autoresearch.system.processes import agent_marks, ancestors, command_name
+
+if TYPE_CHECKING:
+    from omx_autoresearch.runtime.context import Runtime
+
+CURE = (
+    "run it in a terminal of your own. If this is one, the mark leaked into it (a tmux or shell started by the agent "
+    "CLI does that): unset the variable or open a fresh terminal"
+)
+
+
+def marks_of_agent(runtime: Runtime) -> tuple[str, ...]:
+    """Why this process is taken for one inside an agent, a phrase each; empty for the owner's own."""
+    return agent_marks(
+        runtime.environ,
+        marks=runtime.shell_marks,
+        ancestors=ancestors(os.getpid()),
+        bound=live_clients(runtime),
+        pid1_name=command_name(1),
+    )
+
+
+def require_owner(runtime: Runtime, verb: str, task_id: str = "") -> None:
+    """Let the owner pass.
+
+    Raises:
+        OwnerOnly: the process is inside an agent; the attempt is recorded in the mission when it can be.
+    """
+    marks = marks_of_agent(runtime)
+    if not marks:
+        return
+    refuse_verb(runtime, verb, task_id, marks)
+    raise OwnerOnly(
+        f"`{verb}` is the owner's, and this runs inside an agent: {'; '.join(marks)}", next_step=CURE
+    )
+
+
+def refuse_verb(runtime: Runtime, verb: str, task_id: str, marks: tuple[str, ...]) -> None:
+    """Record that an owner verb was tried from inside an agent, where the journal can be written."""
+    store = MissionStore(runtime.home)
+    if not task_id or not store.exists(task_id):
+        return
+    try:
+        with store.transaction(task_id, runtime.now()) as transaction:
+            transaction.record(OwnerVerbRefused(verb, marks))
+    except AutoresearchError:
+        return  # the refusal stands whether it could be recorded or not

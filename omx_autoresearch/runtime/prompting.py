@@ -1,0 +1,110 @@
+"""What a person typed to the agent: ``$autoresearch TASK`` and the owner verbs behind it.
+
+A prompt command counts as the owner's. A prompt event that carries a tool shell's marks never gets here (the dialect
+says that it is no person's); one from a client that runs inside a bound client is refused here.
+"""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from omx_autoresearch.core import briefing
+from omx_autoresearch.core.clients import Client
+from omx_autoresearch.core.events import HookEvent, Reply
+from omx_autoresearch.errors import AutoresearchError, OwnerOnly, StepIllegal
+from omx_autoresearch.runtime import missions, sessions
+from omx_autoresearch.runtime.context import Runtime
+from omx_autoresearch.runtime.owners import refuse_verb
+from omx_autoresearch.storage.missions import MissionStore
+from omx_autoresearch.system.git import common_dir, find_root
+from omx_autoresearch.system.processes import ancestors
+
+if TYPE_CHECKING:
+    from omx_autoresearch.core.mission import Mission
+    from omx_autoresearch.core.prompts import PromptCommand
+
+
+def carry_out(runtime: Runtime, client: Client, event: HookEvent, command: PromptCommand) -> Reply:
+    """Carry out a prompt command and say what happened, to the agent and to the person."""
+    task_id = ""
+    try:
+        task_id = missions.resolve_task(runtime, command.task, session_id=event.session_id, cwd=event.cwd)
+        _refuse_nested(runtime, event, task_id, command.verb)
+        text: str = getattr(_Typed(runtime, client, event, task_id), command.verb)()
+    except AutoresearchError as error:
+        return Reply(context=f"{briefing.MARK} {error}", person_message=f"{briefing.MARK} {error}")
+    return Reply(context=text, person_message=text.splitlines()[0])
+
+
+def _refuse_nested(runtime: Runtime, event: HookEvent, task_id: str, verb: str) -> None:
+    """A client that was started inside another session's bound client is not a person's."""
+    me = sessions.client_process()
+    outer = set(ancestors(os.getpid())) - {me}
+    for process in sessions.live_clients(runtime, except_session=event.session_id):
+        if process in outer:
+            why = f"process {process.pid}, a client bound to a mission, started this one"
+            refuse_verb(runtime, f"$autoresearch {verb}", task_id, (why,))
+            raise OwnerOnly(
+                f"`$autoresearch` is a person's word: {why}", next_step="type it in your own session"
+            )
+
+
+@dataclass(frozen=True, slots=True)
+class _Typed:
+    """One prompt command, resolved to its mission."""
+
+    runtime: Runtime
+    client: Client
+    event: HookEvent
+    task_id: str
+
+    def bind(self) -> str:
+        mission = MissionStore(self.runtime.home).load(self.task_id)
+        if mission.phase == "draft":
+            from omx_autoresearch.runtime.launch import StartOptions, start
+
+            mission = start(self.runtime, self.task_id, StartOptions(reason="prompt command")).mission
+        if mission.phase in ("paused", "blocked"):
+            verb = "resume" if mission.phase == "paused" else "unblock"
+            raise StepIllegal(
+                f"mission {self.task_id} is {mission.phase}",
+                next_step=f"omx-autoresearch {verb} {self.task_id}",
+            )
+        act = sessions.Act(
+            self.event.session_id,
+            self.client.name,
+            "prompt",
+            sessions.client_process(),
+            worktree_of(mission, self.event.cwd),
+        )
+        return briefing.bound(sessions.bind(self.runtime, self.task_id, act))
+
+    def pause(self) -> str:
+        missions.pause(self.runtime, self.task_id, reason="prompt command")
+        how = f"To go on: $autoresearch resume {self.task_id}"
+        return f"{briefing.MARK} mission {self.task_id} is paused; nobody is held. {how}"
+
+    def resume(self) -> str:
+        mission = MissionStore(self.runtime.home).load(self.task_id)
+        if mission.phase == "blocked":
+            missions.unblock(self.runtime, self.task_id, reason="prompt command")
+        elif mission.phase != "running":
+            missions.resume(self.runtime, self.task_id, reason="prompt command")
+        return self.bind()
+
+    def cancel(self) -> str:
+        missions.cancel(self.runtime, self.task_id, reason="prompt command")
+        return f"{briefing.MARK} mission {self.task_id} is cancelled; nothing re-opens it."
+
+    def status(self) -> str:
+        return briefing.summary(MissionStore(self.runtime.home).load(self.task_id))
+
+
+def worktree_of(mission: Mission, cwd: str) -> str:
+    """The worktree of the mission's own repository that ``cwd`` lies in; empty when it is another repository."""
+    root = find_root(cwd) if cwd and os.path.isdir(cwd) else None
+    if root is None or common_dir(root) is None or common_dir(root) != common_dir(mission.project_path):
+        return ""
+    return root

@@ -1,0 +1,179 @@
+"""How a mission stands: one view that the command line, the status line and every other surface show."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Literal
+
+from omx_autoresearch.errors import AutoresearchError
+from omx_autoresearch.runtime.stops import is_expired, seconds_running
+from omx_autoresearch.storage import heartbeat
+from omx_autoresearch.storage.layout import ProjectFolder
+from omx_autoresearch.storage.missions import MissionStore
+
+if TYPE_CHECKING:
+    from omx_autoresearch.core.mission import Mission
+    from omx_autoresearch.runtime.context import Runtime
+
+Status = Literal["running", "blocked", "complete", "stopped", "invalid", "missing"]
+
+
+@dataclass(frozen=True, slots=True)
+class StatusView:
+    """The state of one mission, for people and machines.
+
+    Attributes:
+        task_id: of the mission.
+        goal: what was asked.
+        status: the wire word; ``invalid`` when the state cannot be trusted, ``missing`` when its folder is gone.
+        phase: of the lifecycle; empty when invalid or missing.
+        iteration: passes between two stops.
+        current_direction: the declared direction.
+        stale_count: iterations without progress since the last strong one.
+        pivot_count: structural pivots so far.
+        pivot_required: the stale count demands one.
+        refusals: counted refusals.
+        max_refusals: how many there may be.
+        idle_refusals: refusals in a row without a tool.
+        hours_used: wall clock charged.
+        max_hours: how much there may be.
+        finding_count: claims and findings.
+        open_criteria: what the contract still lacks, as far as the newest run tells.
+        blocker: why a person must act; empty otherwise.
+        next_command: what the owner types next.
+        last_verdict: of the newest run; empty when there was none.
+        last_run_id: of that run.
+        last_heartbeat_at: when the client was last heard of; empty for never.
+        task_path: the projections' folder.
+        validation_mode: of the contract; empty while draft.
+        session_id: bound session; empty when unbound.
+        client: its agent CLI.
+        hold: ``proven (last event ...)``, ``unproven``, ``stale (...)``, ``unbound``.
+        notices: what the owner should read, a line each.
+    """
+
+    task_id: str
+    goal: str
+    status: Status
+    phase: str = ""
+    iteration: int = 0
+    current_direction: str = ""
+    stale_count: int = 0
+    pivot_count: int = 0
+    pivot_required: bool = False
+    refusals: int = 0
+    max_refusals: int = 0
+    idle_refusals: int = 0
+    hours_used: float = 0.0
+    max_hours: float = 0.0
+    finding_count: int = 0
+    open_criteria: tuple[str, ...] = ()
+    blocker: str = ""
+    next_command: str = ""
+    last_verdict: str = ""
+    last_run_id: str = ""
+    last_heartbeat_at: str = ""
+    task_path: str = ""
+    validation_mode: str = ""
+    session_id: str = ""
+    client: str = ""
+    hold: str = "unbound"
+    notices: tuple[str, ...] = ()
+
+
+def view(runtime: Runtime, task_id: str) -> StatusView:
+    """The view of one mission; a corrupt or lost one is a view too, never an exception.
+
+    Raises:
+        UsageError: there never was a mission of this id.
+    """
+    store = MissionStore(runtime.home)
+    try:
+        mission = store.load(task_id)
+    except AutoresearchError as error:
+        if not store.exists(task_id):
+            raise
+        return StatusView(
+            task_id, "", "invalid", blocker=error.message, next_command=f"omx-autoresearch repair {task_id}"
+        )
+    return _view_of(runtime, mission)
+
+
+def list_views(runtime: Runtime) -> tuple[StatusView, ...]:
+    """Every mission of the state home, newest first; one corrupt mission hides no other."""
+    return tuple(view(runtime, task_id) for task_id in MissionStore(runtime.home).task_ids())
+
+
+def _view_of(runtime: Runtime, mission: Mission) -> StatusView:
+    from omx_autoresearch.core.lifecycle import COMMAND_FOR
+
+    contract, usage, limits = mission.contract, mission.usage, mission.limits
+    last = heartbeat.last_beat(runtime.home.mission(mission.task_id).heartbeat_path)
+    blocker = mission.blocker
+    status: Status = mission.status  # type: ignore[assignment]
+    return StatusView(
+        task_id=mission.task_id,
+        goal=mission.goal,
+        status=status,
+        phase=mission.phase,
+        iteration=mission.iteration,
+        current_direction=mission.current_direction,
+        stale_count=usage.stale,
+        pivot_required=mission.is_pivot_required,
+        refusals=usage.refusals,
+        max_refusals=limits.refusals_total,
+        idle_refusals=usage.idle_refusals,
+        hours_used=round(seconds_running(mission, runtime.now()) / 3600, 4),
+        max_hours=limits.wall_clock_hours,
+        finding_count=mission.claim_count,
+        open_criteria=_open(mission),
+        blocker=f"{blocker.reason_code}: {blocker.what} (needed: {blocker.needs})" if blocker else "",
+        next_command=blocker.command if blocker else COMMAND_FOR[mission.phase].format(task=mission.task_id),
+        last_verdict=mission.attestation.verdict if mission.attestation else "",
+        last_run_id=mission.attestation.run_id if mission.attestation else "",
+        last_heartbeat_at=last.at if last else "",
+        task_path=ProjectFolder(mission.project_path).task_path(mission.task_id),
+        validation_mode=contract.validation_mode if contract else "",
+        session_id=mission.binding.session_id if mission.binding else "",
+        client=mission.binding.client if mission.binding else "",
+        hold=hold_of(runtime, mission, last),
+        notices=_notices(mission),
+    )
+
+
+def hold_of(runtime: Runtime, mission: Mission, last: heartbeat.Beat | None) -> str:
+    """Whether the client's hooks are known to reach us: ``proven`` only by an event since the binding."""
+    binding = mission.binding
+    if binding is None:
+        return "unbound"
+    if is_expired(runtime, mission, runtime.now()):
+        return f"stale (last event {last.at if last else binding.at}; type $autoresearch {mission.task_id} to go on)"
+    is_bound_by_hook = binding.how in ("prompt", "environment", "agent-start", "clear", "resume")
+    if last is not None and last.session_id == binding.session_id and last.at >= binding.at:
+        return f"proven (last event {last.at})"
+    return f"proven (last event {binding.at})" if is_bound_by_hook else "unproven"
+
+
+def _open(mission: Mission) -> tuple[str, ...]:
+    if mission.phase in ("complete", "cancelled") or mission.contract is None:
+        return ()
+    run = mission.attestation
+    is_passing = (
+        run is not None and run.verdict == "passed" and run.contract_digest == mission.contract_digest
+    )
+    what = "review" if mission.contract.validation_mode == "prompt-architect-artifact" else "validation"
+    return (f"{what} (passed; confirmed at the next stop)",) if is_passing else (what,)
+
+
+def _notices(mission: Mission) -> tuple[str, ...]:
+    from omx_autoresearch.runtime.contracts import intake_drift
+
+    found = [f"an agent tried an owner verb: {item}" for item in mission.refused_verbs[-5:]]
+    found += [
+        f"{name} was edited since the contract was compiled; the edit is not obeyed: omx-autoresearch amend "
+        f"{mission.task_id}"
+        for name in intake_drift(mission)
+    ]
+    if mission.contract is not None and mission.contract.unfrozen_reason:
+        found.append(f"no file is pinned: {mission.contract.unfrozen_reason}")
+    return tuple(found)

@@ -1,0 +1,167 @@
+"""Every other event of a session: its start, prompts, tools, compaction, its end.
+
+None of them can hold or release anybody. They keep the pulse, take in what a sandboxed agent could not write itself,
+carry out what a person typed, and put the mission before the agent's eyes.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from omx_autoresearch.core import briefing
+from omx_autoresearch.core.events import SILENCE, Reply
+from omx_autoresearch.core.prompts import command_in
+from omx_autoresearch.core.records.sessions import PersonPrompted
+from omx_autoresearch.errors import AutoresearchError
+from omx_autoresearch.runtime import sessions
+from omx_autoresearch.runtime.stops import is_expired
+from omx_autoresearch.storage import heartbeat
+from omx_autoresearch.storage.missions import MissionStore
+from omx_autoresearch.storage.registry import TOKEN_WORD, Registry
+
+if TYPE_CHECKING:
+    from omx_autoresearch.core.clients import Client
+    from omx_autoresearch.core.events import HookEvent
+    from omx_autoresearch.core.mission import Mission
+    from omx_autoresearch.core.prompts import PromptCommand
+    from omx_autoresearch.runtime.context import Runtime
+
+BEATS = {
+    "session_start": "session_start",
+    "prompt": "starting_turn",
+    "tool": "tool",
+    "pre_compact": "compacting",
+    "session_end": "session_end",
+    "stop_failure": "stop_failure",
+}
+"""The heartbeat that each kind of event leaves."""
+
+
+def answer_event(runtime: Runtime, client: Client, event: HookEvent) -> Reply:
+    """The answer to any event but a stop."""
+    if event.agent_id or event.kind not in BEATS or not event.session_id:
+        return SILENCE
+    try:
+        if event.kind == "prompt":
+            return _Prompt(runtime, client, event).answer()
+        if event.kind == "session_start":
+            return _session_start(runtime, client, event)
+        if event.kind == "tool":
+            return _tool(runtime, client, event)
+        mission = bound_mission(runtime, event)
+        if mission is not None:
+            beat(runtime, mission, event)
+    except AutoresearchError as error:
+        return Reply(person_message=briefing.fault_for_person(str(error)))
+    return SILENCE
+
+
+def bound_mission(runtime: Runtime, event: HookEvent) -> Mission | None:
+    """The mission that this session is bound to, or None."""
+    entry = Registry(runtime.home).find(event.session_id)
+    if entry is None or entry.state != "bound" or entry.session_id != event.session_id:
+        return None
+    store = MissionStore(runtime.home)
+    if not store.exists(entry.task_id):
+        return None
+    mission = store.load(entry.task_id)
+    is_ours = mission.binding is not None and mission.binding.session_id == event.session_id
+    return mission if is_ours else None
+
+
+def beat(runtime: Runtime, mission: Mission, event: HookEvent) -> str:
+    """Leave the event's heartbeat; returns a warning when it could not be written."""
+    try:
+        heartbeat.beat(
+            runtime.home.mission(mission.task_id).heartbeat_path,
+            at=runtime.now(),
+            status=BEATS[event.kind],
+            session_id=event.session_id,
+        )
+    except OSError as error:
+        return f"{briefing.MARK} the heartbeat of {mission.task_id} could not be written ({error.strerror}); going on."
+    return ""
+
+
+def _session_start(runtime: Runtime, client: Client, event: HookEvent) -> Reply:
+    mission = bound_mission(runtime, event)
+    if mission is None and runtime.environ.get(sessions.TASK_VARIABLE):
+        mission = sessions.consume_environment(runtime, event.session_id, client.name)
+    if mission is None and event.source == "clear":
+        mission = sessions.rebind_cleared(runtime, event.session_id, client.name)
+    if mission is None:
+        return SILENCE
+    if is_expired(runtime, mission, runtime.now()):
+        return Reply(context=_expired(mission))
+    _remember_process(runtime, client, event, mission)
+    warning = beat(runtime, mission, event)
+    return Reply(context=briefing.summary(mission), person_message=warning)
+
+
+def _expired(mission: Mission) -> str:
+    return (
+        f"{briefing.MARK} Mission {mission.task_id} was bound to this session, but nothing was heard of it for "
+        f"{mission.limits.session_idle_hours:g} h, so nobody is held. To go on, a person types: "
+        f"$autoresearch {mission.task_id}"
+    )
+
+
+def _remember_process(runtime: Runtime, client: Client, event: HookEvent, mission: Mission) -> None:
+    """After a resume the session lives in another process; owner verbs and ``/clear`` look for it."""
+    registry = Registry(runtime.home)
+    entry, process = registry.find(event.session_id), sessions.client_process()
+    if entry is None or process is None or entry.client_pid == process.pid:
+        return
+    sessions.bind(runtime, mission.task_id, sessions.Act(event.session_id, client.name, "resume", process))
+
+
+def _tool(runtime: Runtime, client: Client, event: HookEvent) -> Reply:
+    """The heartbeat, a bind token, and the commands of an agent whose sandbox let it write nothing."""
+    bound = None
+    if TOKEN_WORD in event.tool_output:
+        bound = sessions.confirm_token(runtime, event.session_id, client.name, event.tool_output)
+    if bound is None:
+        bound = sessions.confirm_start(runtime, event.session_id, client.name, event.tool_command)
+    mission = bound or bound_mission(runtime, event)
+    if mission is None:
+        return SILENCE
+    warning = beat(runtime, mission, event)
+    from omx_autoresearch.runtime.relay import take_relayed
+
+    take_relayed(runtime, mission, event)
+    return Reply(context=briefing.bound(mission) if bound else "", person_message=warning)
+
+
+class _Prompt:
+    """A submitted prompt: a person's word, a command of ours, or neither."""
+
+    def __init__(self, runtime: Runtime, client: Client, event: HookEvent) -> None:
+        self._runtime = runtime
+        self._client = client
+        self._event = event
+
+    def answer(self) -> Reply:
+        """Carry out a command, or note that a person spoke."""
+        if not self._event.is_person:
+            return SILENCE
+        command = command_in(self._event.prompt)
+        if command is not None:
+            return self._command(command)
+        mission = bound_mission(self._runtime, self._event)
+        if mission is None or mission.phase != "running":
+            return SILENCE
+        if is_expired(self._runtime, mission, self._runtime.now()):
+            return Reply(context=_expired(mission))
+        warning = beat(self._runtime, mission, self._event)
+        self._note_person(mission.task_id)
+        return Reply(person_message=warning)
+
+    def _note_person(self, task_id: str) -> None:
+        path = self._runtime.home.mission(task_id).heartbeat_path
+        with MissionStore(self._runtime.home).transaction(task_id, self._runtime.now()) as transaction:
+            transaction.record(PersonPrompted(self._event.session_id, heartbeat.size_of(path)))
+
+    def _command(self, command: PromptCommand) -> Reply:
+        from omx_autoresearch.runtime.prompting import carry_out
+
+        return carry_out(self._runtime, self._client, self._event, command)

@@ -1,0 +1,216 @@
+"""The hook process: bytes in, bytes out, exit 0: ``hook.py STATE_HOME CLIENT < event``.
+
+Three steps, and the first is not here: the shell line in the client's settings finds an empty registry and ends.
+
+    1  nothing is active             the shell line, no interpreter
+    2  somebody else's session       this file down to :func:`concerns_us`, a byte scan that proves absence
+    3  a session of ours             a tool event is a heartbeat; everything else goes to the use cases
+
+Step 2 may prove absence and nothing else. Nothing here may be imported that is not needed: every stop and, where
+installed, every tool call of every session passes through. A fault of ours ends 0 with a line in the hook log.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+
+PAYLOAD_LIMIT_BYTES = 64 * 1024 * 1024
+READ_SECONDS = 5.0
+_TOOL_NAMES = (b'"PostToolUse"', b'"AfterTool"', b'"PostToolUseFailure"')
+_START_NAMES = (b'"SessionStart"',)
+_PROMPT_NAMES = (b'"UserPromptSubmit"', b'"BeforeAgent"')
+_OURS = (b"omx-bind-", b"omx-autoresearch")
+_COMMAND = b"autoresearch"
+_SESSION_KEY = b'"session_id"'
+_LOG_LIMIT_BYTES = 1024 * 1024
+
+
+def read_event(descriptor: int) -> bytes:
+    """The event on stdin, bounded in size and in time: a client that never closes its end must not hang us."""
+    import select
+
+    chunks, size = [], 0
+    while size <= PAYLOAD_LIMIT_BYTES:
+        ready, _, _ = select.select([descriptor], [], [], READ_SECONDS)
+        if not ready:
+            break
+        chunk = os.read(descriptor, 1 << 20)
+        if not chunk:
+            break
+        chunks.append(chunk)
+        size += len(chunk)
+        if len(chunk) < 1 << 16 and _is_whole(chunks):
+            break
+    return b"".join(chunks)
+
+
+def _is_whole(chunks: list[bytes]) -> bool:
+    """True when an object seems to have ended and no more is waiting; some clients never close their end."""
+    import select
+
+    if not chunks[-1].rstrip().endswith(b"}"):
+        return False
+    return not select.select([0], [], [], 0)[0]
+
+
+def session_in(raw: bytes) -> bytes | None:
+    """The session id by a byte scan; None when the scan cannot be sure (several, escapes, none)."""
+    at = raw.find(_SESSION_KEY)
+    if at < 0:
+        return None
+    rest = raw[at + len(_SESSION_KEY) :].lstrip()
+    if rest[:1] != b":":
+        return None
+    rest = rest[1:].lstrip()
+    end = rest.find(b'"', 1)
+    if rest[:1] != b'"' or end < 0:
+        return None
+    value = rest[1:end]
+    return None if b"\\" in value or raw.find(_SESSION_KEY, at + 1) >= 0 else value
+
+
+def concerns_us(raw: bytes, active: list[str]) -> bool:
+    """False only when it is proven that no entry of the registry and no command of ours is meant."""
+    if any(name in raw for name in _PROMPT_NAMES) and _COMMAND in raw:
+        return True
+    if any(name in raw for name in _START_NAMES) and (
+        os.environ.get("OMX_AUTORESEARCH_TASK") or b'"clear"' in raw
+    ):
+        return True
+    if any(name.startswith("h-token-") for name in active) and _OURS[0] in raw:
+        return True
+    if not active:
+        return False
+    session = session_in(raw)
+    if session is None or not _is_plain(session):
+        return True  # absence is not proven
+    return session.decode() in active
+
+
+def _is_plain(session: bytes) -> bool:
+    """True for an id that is its own file name, as ``storage.layout.session_file_name`` has it."""
+    allowed = b"abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-"
+    return 0 < len(session) <= 128 and not session.strip(allowed) and session[:1] not in b"-"
+
+
+def beat_tool(raw: bytes, home_path: str, session: str) -> bool:
+    """The short path of a tool event of a bound session: one heartbeat line. False: the use case must look."""
+    if (
+        not any(name in raw for name in _TOOL_NAMES)
+        or any(word in raw for word in _OURS)
+        or b'"agent_id"' in raw
+    ):
+        return False
+    try:
+        with open(os.path.join(home_path, "active", session), "rb") as stream:
+            entry = stream.read(65536)
+    except OSError:
+        return False
+    if b'"state":"bound"' not in entry:
+        return False
+    at = entry.find(b'"task_id":"') + 11
+    task = entry[at : entry.find(b'"', at)].decode("ascii", "replace")
+    mission_path = os.path.join(home_path, "missions", task)
+    import time
+
+    now = time.time_ns()
+    stamp = time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime(now // 1_000_000_000))
+    line = f'{{"ts":"{stamp}.{now // 1000 % 1_000_000:06d}Z","status":"tool","session":"{session}"}}\n'
+    try:
+        flags = os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW
+        descriptor = os.open(os.path.join(mission_path, "heartbeat.jsonl"), flags, 0o600)
+    except OSError:
+        return False
+    try:
+        os.write(descriptor, line.encode())
+    finally:
+        os.close(descriptor)
+    return True
+
+
+def answer(raw: bytes, client_name: str, home_path: str) -> bytes:
+    """Steps 2 and 3: what to print for one event; empty for silence."""
+    try:
+        active = os.listdir(os.path.join(home_path, "active"))
+    except OSError:
+        active = []
+    if not concerns_us(raw, active):
+        return b""
+    session = session_in(raw)
+    if session is not None and _is_plain(session) and beat_tool(raw, home_path, session.decode()):
+        return b""
+    return evaluate(raw, client_name, home_path)
+
+
+def evaluate(raw: bytes, client_name: str, home_path: str) -> bytes:
+    """The use cases: translate, decide, render."""
+    from omx_autoresearch.agents.registry import dialect, parse_bytes
+    from omx_autoresearch.runtime.context import Runtime
+
+    spoken = dialect(client_name)
+    event = parse_bytes(client_name, raw, os.environ)
+    if event.fault:
+        log(home_path, f"{client_name}: {event.fault}")
+        return b""
+    runtime = Runtime.of_process(home_path=home_path)
+    if event.kind == "stop":
+        from omx_autoresearch.runtime.stops import answer_stop
+
+        return spoken.render(event, answer_stop(runtime, spoken.CLIENT, event))
+    from omx_autoresearch.runtime.turns import answer_event
+
+    return spoken.render(event, answer_event(runtime, spoken.CLIENT, event))
+
+
+def log(home_path: str, text: str) -> None:
+    """One line in ``hook.log``; the log is for people and is never read by us."""
+    import time
+
+    path = os.path.join(home_path, "hook.log")
+    try:
+        if os.path.exists(path) and os.path.getsize(path) > _LOG_LIMIT_BYTES:
+            os.replace(path, path + ".old")
+        with open(path, "a", encoding="utf-8", errors="replace") as stream:
+            stream.write(f"{time.strftime('%Y-%m-%dT%H:%M:%SZ', time.gmtime())} {' '.join(text.split())}\n")
+    except OSError:
+        return
+
+
+def main(argv: list[str]) -> int:
+    """Answer one event; never anything but exit 0 (1 when not even the fault could be said)."""
+    if len(argv) != 3:
+        return 0
+    home_path, client_name = argv[1], argv[2]
+    try:
+        reply = answer(read_event(0), client_name, home_path)
+        if reply:
+            os.write(1, reply)
+    except BaseException as error:  # noqa: BLE001 - whatever it is, an agent must not be held by it
+        return _let_go(home_path, client_name, error)
+    return 0
+
+
+def _let_go(home_path: str, client_name: str, error: BaseException) -> int:
+    """Say a fault of ours to the person, and let go."""
+    try:
+        import traceback
+
+        where = traceback.extract_tb(error.__traceback__)
+        place = f"{os.path.basename(where[-1].filename)}:{where[-1].lineno}" if where else "?"
+        log(home_path, "".join(traceback.format_exception(error)))
+        import json
+
+        said = (
+            f"[omx-autoresearch] an internal fault let this session go: {type(error).__name__} at {place}. "
+            f"Details: {home_path}/hook.log. Check with: omx-autoresearch doctor {client_name}"
+        )
+        os.write(1, json.dumps({"systemMessage": said}).encode() + b"\n")
+    except Exception:  # noqa: BLE001
+        return 1
+    return 0
+
+
+if __name__ == "__main__":
+    sys.path.insert(0, os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__)))))
+    sys.exit(main(sys.argv))
