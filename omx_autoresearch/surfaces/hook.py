@@ -89,9 +89,10 @@ def concerns_us(raw: bytes, active: list[str]) -> bool:
 
 
 def _is_plain(session: bytes) -> bool:
-    """True for an id that is its own file name, as ``storage.layout.session_file_name`` has it."""
-    allowed = b"abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-"
-    return 0 < len(session) <= 128 and not session.strip(allowed) and session[:1] not in b"-"
+    """True for an id that surely is its own file name (``storage.layout.session_file_name`` has the whole rule)."""
+    if not 8 <= len(session) <= 128 or session[:1] == b"-" or session[:2] == b"h-":
+        return False
+    return not session.strip(b"abcdefghijklmnopqrstuvwxyz0123456789-")
 
 
 def beat_tool(raw: bytes, home_path: str, session: str) -> bool:
