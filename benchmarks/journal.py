@@ -1,7 +1,7 @@
 """The journal against the disk it stands on: ``python -m benchmarks.journal [--records N] [--folder PATH]``.
 
 Two parts. *Appends*: durable appends against a bare ``write`` + ``fsync`` loop on a descriptor that stays open, with
-lines of the same size on the same disk, in rounds that alternate; ratios of median times. *Size*: the last 50 records and
+lines of the same size on the same disk, in rounds that alternate; ratios of medians. *Size*: the last 50 records and
 one by its id in a journal of a million records, as own work (wall and CPU time of one call). Takes under a minute.
 """
 
