@@ -6,6 +6,7 @@
 - ``prompt_response`` grows over the turn; it is compared, never taken for the last message alone.
 - The first prompt after a session start with context is prefixed with that context.
 - ``$NAME`` in settings.json is replaced when the file is read, so no hook line may hold one.
+- ``PreCompress`` fires before every model call (``trigger`` auto), so it is no sign of compaction and not registered.
 - A sub-agent's tool event looks like the session's own.
 """
 
@@ -43,7 +44,6 @@ CLIENT = Client(
         HookEntry("SessionStart", "", 30, "always"),
         HookEntry("BeforeAgent", "", 120, "always"),
         HookEntry("AfterTool", "", 30, "active"),
-        HookEntry("PreCompress", "", 30, "active"),
         HookEntry("SessionEnd", "", 10, "active"),
     ),
 )
@@ -68,6 +68,8 @@ def parse(payload: dict[str, Any], digest: str, environ: Mapping[str, str]) -> H
         PayloadFault: the session id is not a text.
     """
     kind = _KINDS.get(payloads.text_of(payload, "hook_event_name"), "other")
+    if kind == "pre_compact" and payload.get("trigger") != "manual":
+        kind = "other"
     prompt = _CONTEXT_PREFIX.sub("", payloads.text_of(payload, "prompt")) if kind == "prompt" else ""
     is_tool = kind == "tool"
     response = payload.get("tool_response") if is_tool else None

@@ -159,15 +159,17 @@ def with_trust(text: str, states: list[HookTrust]) -> str | None:
     """
     try:
         wanted = tomllib.loads(text)
-        changed = _without_tables(text, tuple(state.key for state in states))
-        for state in states:
+        kept = wanted.setdefault("hooks", {}).setdefault("state", {})
+        new = {s.key: {"trusted_hash": s.current_hash} for s in sorted(states, key=lambda s: s.key)}
+        new = {key: value for key, value in new.items() if kept.get(key) != value}
+        kept.update(new)
+        changed = _without_tables(text, tuple(new))
+        for key, value in new.items():
             newline = "\r\n" if "\r\n" in changed else "\n"
             gap = "" if not changed else newline if changed.endswith("\n") else newline * 2
-            header = f"[hooks.state.{json.dumps(state.key, ensure_ascii=False)}]"
-            changed += f'{gap}{header}{newline}trusted_hash = "{state.current_hash}"{newline}'
-            kept = wanted.setdefault("hooks", {}).setdefault("state", {})
-            kept[state.key] = {"trusted_hash": state.current_hash}
-        return changed if tomllib.loads(changed) == wanted else None
+            header = f"[hooks.state.{json.dumps(key, ensure_ascii=False)}]"
+            changed += f'{gap}{header}{newline}trusted_hash = "{value["trusted_hash"]}"{newline}'
+        return changed if not new or tomllib.loads(changed) == wanted else None
     except (tomllib.TOMLDecodeError, AttributeError, TypeError):
         return None
 

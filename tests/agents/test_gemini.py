@@ -35,7 +35,7 @@ def event(**fields: object) -> HookEvent:
         ("SessionStart", "session_start"),
         ("BeforeAgent", "prompt"),
         ("AfterTool", "tool"),
-        ("PreCompress", "pre_compact"),
+        ("PreCompress", "other"),
         ("SessionEnd", "session_end"),
         ("BeforeTool", "other"),
     ],
@@ -52,6 +52,12 @@ def test_every_captured_event_is_understood(native: str, kind: str) -> None:
 def test_the_gate_is_registered_on_after_agent_and_the_sessions_end_never_refuses() -> None:
     assert gemini.CLIENT.entries[0].native_event == "AfterAgent"
     assert event(hook_event_name="SessionEnd").kind == "session_end"
+
+
+def test_only_a_compression_that_a_person_asked_for_is_one() -> None:
+    assert event(hook_event_name="PreCompress", trigger="manual").kind == "pre_compact"
+    assert event(hook_event_name="PreCompress", trigger="auto").kind == "other"
+    assert "PreCompress" not in {entry.native_event for entry in gemini.CLIENT.entries}
 
 
 @pytest.mark.requirement("SESS-02")

@@ -141,6 +141,13 @@ def test_trust_is_added_at_the_end_and_taken_away_without_a_trace(text: str) -> 
     assert removed.rstrip() == text.rstrip()
 
 
+def test_what_codex_lists_in_another_order_changes_nothing() -> None:
+    states = [HookTrust(f"/h:stop:{n}:0", f"sha256:{n}", "untrusted", True) for n in range(3)]
+    text = hook_trust.with_trust("a = 1\n", states)
+    assert text is not None
+    assert hook_trust.with_trust(text, states[::-1]) == text == hook_trust.with_trust("a = 1\n", states[::-1])
+
+
 def test_a_config_that_cannot_be_changed_safely_is_left_to_the_person() -> None:
     states = [HookTrust("k", "sha256:1", "untrusted", True)]
     assert hook_trust.with_trust("not toml", states) is None
