@@ -217,6 +217,8 @@ def test_a_replaced_or_cut_journal_no_longer_extends_an_old_head(journal: Journa
     whole = _bytes(journal)
     replace_file(journal.path, whole)
     assert not journal.extends(head)
+    with journal.locked() as tail:
+        assert tail.head == journal.head() != head
     _add(journal, "c")
     assert _names(journal) == ["a", "b", "c"]
     head = journal.head()
