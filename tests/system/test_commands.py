@@ -293,13 +293,13 @@ def test_commands_in_two_threads_do_not_end_each_other(run: Run, tmp_path: Path,
 
 
 @linux_only
-def test_when_the_caller_is_killed_the_command_ends(tmp_path: Path, marker: str) -> None:
+def test_when_the_caller_is_killed_the_command_ends(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "held")  # held open by the command: its reader sees the end when all are gone
+    command = "exec 3>held; echo up >&3; sleep 5; echo survived >&3"
     script = (
-        "import sys\n"
         "from omx_autoresearch.system.commands import run_command, shell_argv\n"
-        f"run_command(shell_argv('exec 3>held; echo up >&3; sleep {marker}'), cwd={str(tmp_path)!r},\n"
-        f"    env={{'PATH': {os.defpath!r}}}, timeout_seconds=50, output_path={str(tmp_path / 'o')!r})\n"
+        f"run_command(shell_argv({command!r}), cwd={str(tmp_path)!r}, env={{'PATH': {os.defpath!r}}},\n"
+        f"    timeout_seconds=60, output_path={str(tmp_path / 'output')!r})\n"
     )
     with (
         subprocess.Popen([sys.executable, "-c", script], env=import_env()) as caller,

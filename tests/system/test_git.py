@@ -499,15 +499,61 @@ def test_nothing_that_a_repository_names_is_run(repository: Path, tmp_path: Path
     assert not marker.exists()
 
 
-@pytest.mark.parametrize(("name", "value"), [("core.worktree", "/"), ("core.bare", "true")])
+@pytest.mark.parametrize(("name", "value"), [("core.worktree", "../../elsewhere"), ("core.bare", "true")])
 def test_a_configuration_that_points_elsewhere_is_not_followed(
     repository: Path, name: str, value: str
 ) -> None:
+    (repository.parent / "elsewhere").mkdir()
     before = digest(repository)
     git(repository, "config", name, value)
     assert digest(repository) == before
-    (repository / "a.py").write_text("changed\n")
+    (repository / "new.py").write_text("new\n")
     assert digest(repository) != before
+
+
+def test_objects_that_are_missing_are_not_fetched_by_a_planted_program(
+    repository: Path, tmp_path: Path
+) -> None:
+    for name in ("in", "out"):
+        (repository / name).mkdir()
+        (repository / name / "file").write_text(name)
+    git(repository, "add", "-A")
+    git(repository, "commit", "-qm", "folders")
+    git(repository, "config", "uploadpack.allowFilter", "true")
+    git(repository, "config", "uploadpack.allowAnySHA1InWant", "true")
+    source = f"file://{repository}"
+    git(
+        tmp_path,
+        "clone",
+        "-q",
+        "--no-local",
+        "--no-checkout",
+        "--filter=tree:0",
+        "--sparse",
+        source,
+        "partial",
+    )
+    partial = tmp_path / "partial"
+    git(partial, "sparse-checkout", "set", "--cone", "--sparse-index", "in")
+    git(partial, "checkout", "-q", "main")
+    forget_objects(partial, git(repository, "rev-parse", "HEAD:out"))
+    git(partial, "config", "remote.origin.uploadpack", f"touch {tmp_path}/ran; git-upload-pack")
+    tree_state(str(partial))
+    assert not (tmp_path / "ran").exists()
+    git(partial, "ls-files", "-s")
+    assert (tmp_path / "ran").exists()  # what git does by itself
+
+
+def forget_objects(repository: Path, *names: str) -> None:
+    """Take objects out of a repository, as if it had never fetched them."""
+    packs = repository / ".git" / "objects" / "pack"
+    away = packs.rename(repository / ".git" / "packs")
+    for pack in away.glob("*.pack"):
+        with pack.open("rb") as stream:
+            words = ["git", "-C", str(repository), "unpack-objects", "-q"]
+            subprocess.run(words, stdin=stream, check=True, capture_output=True)
+    for name in names:
+        (repository / ".git" / "objects" / name[:2] / name[2:]).unlink(missing_ok=True)
 
 
 # --- Without git -----------------------------------------------------------------------------------------------------
