@@ -116,19 +116,21 @@ def trim_for_person(data: bytes, limit: int) -> str:
     if len(data) <= 2 * window:
         text = masked(harmless(data.decode("utf-8", "replace"))).strip("\n")
         return text if len(text) <= limit else _joined(text, text, len(data), limit)
-    head = data[:window]
-    head = head[
-        : max(head.rfind(b"\n"), head.rfind(b" ")) + 1 or window
-    ]  # a secret cut in two would not be known
-    tail = data[-window:]
-    tail = tail[_first_break(tail) :]
+    # A secret that the window cuts in two would not be known: begin and end at a line, or at least at a word.
+    head = data[: _last_break(data[:window])]
+    tail = data[len(data) - window + _first_break(data[-window:]) :]
     shown = [masked(harmless(part.decode("utf-8", "replace"))) for part in (head, tail)]
     return _joined(shown[0].lstrip("\n"), shown[1].rstrip("\n"), len(data), limit)
 
 
-def _first_break(tail: bytes) -> int:
-    places = [place for place in (tail.find(b"\n"), tail.find(b" ")) if place >= 0]
-    return min(places) + 1 if places else 0
+def _last_break(window: bytes) -> int:
+    line = window.rfind(b"\n", len(window) // 2)
+    return max(line, window.rfind(b" ") if line < 0 else line) + 1 or len(window)
+
+
+def _first_break(window: bytes) -> int:
+    line = window.find(b"\n", 0, len(window) // 2)
+    return (line if line >= 0 else window.find(b" ")) + 1
 
 
 def _joined(head: str, tail: str, size_bytes: int, limit: int) -> str:

@@ -133,3 +133,14 @@ def test_a_secret_is_masked_wherever_the_cut_falls() -> None:
             assert "abcdefgh" not in trim_for_person(
                 data[::-1].replace(secret[::-1].encode(), secret.encode()), limit
             )
+
+
+@pytest.mark.parametrize("separator", [b" ", b"\n"])
+def test_a_secret_at_the_edge_of_what_is_looked_at_is_not_shown_in_half(separator: bytes) -> None:
+    colour = b"\x1b[38;2;255;100;100m"  # nothing of it is shown, so what is shown reaches to the edge
+    secret = b"ghp_" + b"abcdefghij" * 4
+    for shift in range(0, 60, 5):
+        filler = colour * 300 + b"." * shift
+        middle = separator + secret + separator
+        data = filler[-4096 + 20 :] + middle + filler * 3 + middle + filler[: 4096 - 20]
+        assert "efgh" not in trim_for_person(data, 400)
