@@ -239,7 +239,7 @@ def tree_state(workspace_path: str, *, exclude: tuple[str, ...] = (".omx",)) -> 
 
 def _read_repository(repository: _Repository, entries: Entries) -> None:
     """Add the files of one work tree to the entries."""
-    root = os.fsencode(repository.root)
+    folder = os.fsencode(repository.root).rstrip(b"/") + b"/"
     index_written_ns = _written_ns(os.path.join(git_dir(repository.root) or "", "index"))
     pending = b""
     algorithm = "sha1"
@@ -255,7 +255,7 @@ def _read_repository(repository: _Repository, entries: Entries) -> None:
             elif not _is_excluded(name, repository.exclude):
                 is_merged = stage == b"0"
                 described = _describe_tracked(
-                    os.path.join(root, name),
+                    folder + name,
                     mode + b" " + recorded if is_merged else b"",
                     stamps,
                     index_written_ns,
@@ -342,7 +342,9 @@ def _fault(root: str, result: GitResult) -> WorkspaceFault:
 
 
 def _is_excluded(name: bytes, exclude: tuple[bytes, ...]) -> bool:
-    return any(name.startswith(left_out) and name[len(left_out) :][:1] in (b"", b"/") for left_out in exclude)
+    if not name.startswith(exclude):  # nearly always, and asked for every file
+        return False
+    return any(name == left_out or name.startswith(left_out + b"/") for left_out in exclude)
 
 
 def _written_ns(path: str) -> int:
