@@ -12,7 +12,7 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING
 
-from omx_autoresearch.agents import marks, payloads
+from omx_autoresearch.agents import marks, payloads, tool_events
 from omx_autoresearch.agents.replies import render_reply
 from omx_autoresearch.core.clients import Client, HookEntry, StopCap
 from omx_autoresearch.core.events import HookEvent
@@ -51,8 +51,6 @@ CLIENT = Client(
 RAISED_CAP = 250
 """Written by the installer: finite, and above every allowance of a mission's default limits together (200 + 6 + 8)."""
 
-TOOL_EVENTS: tuple[str, ...] = ("PostToolUse", "PostToolUseFailure")
-
 _KINDS: dict[str, EventKind] = {
     "Stop": "stop",
     "SubagentStop": "subagent_stop",
@@ -73,15 +71,13 @@ def parse(payload: dict[str, Any], digest: str, environ: Mapping[str, str]) -> H
     Raises:
         PayloadFault: the session id is not a text.
     """
-    name = payloads.text_of(payload, "hook_event_name")
-    kind = _KINDS.get(name, "other")
+    kind = _KINDS.get(payloads.text_of(payload, "hook_event_name"), "other")
     agent_id = payloads.text_of(payload, "agent_id")
     if kind == "stop" and agent_id:
         kind = "subagent_stop"
     prompt = _PLUGIN_PREFIX.sub(r"\1", payloads.text_of(payload, "prompt")) if kind == "prompt" else ""
     is_end = kind in ("stop", "subagent_stop", "stop_failure")
     is_tool = kind == "tool"
-    failed = name == "PostToolUseFailure"
     return HookEvent(
         client="claude",
         kind=kind,
@@ -97,10 +93,8 @@ def parse(payload: dict[str, Any], digest: str, environ: Mapping[str, str]) -> H
         last_message=payloads.end_of(payloads.text_of(payload, "last_assistant_message")),
         tool_name=payloads.text_of(payload, "tool_name") if is_tool else "",
         tool_command=payloads.tool_command_of(payload) if is_tool else "",
-        tool_output=payloads.end_of(payloads.output_text(payload.get("error" if failed else "tool_response")))
-        if is_tool
-        else "",
-        tool_failed=failed,
+        tool_output=tool_events.tool_output_of("claude", payload) if is_tool else "",
+        tool_failed=is_tool and tool_events.has_failed("claude", payload),
         payload_digest=digest,
     )
 

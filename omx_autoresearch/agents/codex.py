@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from omx_autoresearch.agents import marks, payloads
+from omx_autoresearch.agents import marks, payloads, tool_events
 from omx_autoresearch.agents.replies import render_reply
 from omx_autoresearch.core.clients import Client, HookEntry, StopCap
 from omx_autoresearch.core.events import HookEvent
@@ -43,8 +43,6 @@ CLIENT = Client(
         HookEntry("SessionEnd", "", 10, "active"),
     ),
 )
-
-TOOL_EVENTS: tuple[str, ...] = ("PostToolUse",)
 
 _KINDS: dict[str, EventKind] = {
     "Stop": "stop",
@@ -82,8 +80,7 @@ def parse(payload: dict[str, Any], digest: str, environ: Mapping[str, str]) -> H
         last_message=payloads.end_of(payloads.text_of(payload, "last_assistant_message")),
         tool_name=payloads.text_of(payload, "tool_name") if is_tool else "",
         tool_command=payloads.tool_command_of(payload) if is_tool else "",
-        # a text for the shell, an MCP result for others; a failed command is not marked as one
-        tool_output=payloads.end_of(payloads.output_text(payload.get("tool_response"))) if is_tool else "",
+        tool_output=tool_events.tool_output_of("codex", payload) if is_tool else "",
         payload_digest=digest,
     )
 

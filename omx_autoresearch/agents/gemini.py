@@ -15,7 +15,7 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING
 
-from omx_autoresearch.agents import marks, payloads
+from omx_autoresearch.agents import marks, payloads, tool_events
 from omx_autoresearch.agents.replies import render_reply
 from omx_autoresearch.core.clients import Client, HookEntry, StopCap
 from omx_autoresearch.core.events import HookEvent
@@ -48,8 +48,6 @@ CLIENT = Client(
     ),
 )
 
-TOOL_EVENTS: tuple[str, ...] = ("AfterTool",)
-
 _KINDS: dict[str, EventKind] = {
     "AfterAgent": "stop",
     "SessionStart": "session_start",
@@ -72,7 +70,6 @@ def parse(payload: dict[str, Any], digest: str, environ: Mapping[str, str]) -> H
         kind = "other"
     prompt = _CONTEXT_PREFIX.sub("", payloads.text_of(payload, "prompt")) if kind == "prompt" else ""
     is_tool = kind == "tool"
-    response = payload.get("tool_response") if is_tool else None
     return HookEvent(
         client="gemini",
         kind=kind,
@@ -85,18 +82,10 @@ def parse(payload: dict[str, Any], digest: str, environ: Mapping[str, str]) -> H
         last_message=payloads.end_of(payloads.text_of(payload, "prompt_response")),
         tool_name=payloads.text_of(payload, "tool_name") if is_tool else "",
         tool_command=payloads.tool_command_of(payload) if is_tool else "",
-        tool_output=payloads.end_of(_output(response)),
-        tool_failed=isinstance(response, dict) and bool(response.get("error")),
+        tool_output=tool_events.tool_output_of("gemini", payload) if is_tool else "",
+        tool_failed=is_tool and tool_events.has_failed("gemini", payload),
         payload_digest=digest,
     )
-
-
-def _output(response: object) -> str:
-    """Take what the person sees, else what the model sees (there inside ``<untrusted_context>``)."""
-    if not isinstance(response, dict):
-        return payloads.output_text(response)
-    shown = response.get("returnDisplay")
-    return payloads.output_text(shown if isinstance(shown, str) and shown else response.get("llmContent"))
 
 
 def render(event: HookEvent, reply: Reply) -> bytes:

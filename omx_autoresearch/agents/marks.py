@@ -6,8 +6,7 @@ Copilot CLI 1.0.102). One table for all clients, so that a question about the en
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
+TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Mapping
 

@@ -4,8 +4,6 @@ A dialect is one module. Only the one that is asked for is imported, because the
 
 ``CLIENT``
     a :class:`~omx_autoresearch.core.clients.Client`: caps, marks, hooks to register, as seen in the client itself.
-``TOOL_EVENTS``
-    the client's names of the events after a tool ran; they come often, so no digest is made for them.
 ``parse(payload, digest, environ) -> HookEvent``
     pure and total: for any JSON object it answers, and it raises nothing but ``PayloadFault``. Unknown fields are
     ignored, a field of the wrong type counts as missing, an unknown event is ``other``, texts are bounded and free of
@@ -19,6 +17,9 @@ A dialect is one module. Only the one that is asked for is imported, because the
 ``installation(scope, environ, project_path) -> Installation``
     where the hooks are set, read from ``environ`` only.
 
+Its names of the events after a tool and where their output stands are in
+:mod:`omx_autoresearch.agents.tool_events`, which the hook reads without the dialect.
+
 Tests: a sample of every event of the client under tests/agents/samples, the common rules in tests/agents.
 """
 
@@ -26,7 +27,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from omx_autoresearch.agents import marks
+from omx_autoresearch.agents import marks, tool_events
 from omx_autoresearch.agents.payloads import PayloadFault, read_object
 from omx_autoresearch.core.events import HookEvent
 from omx_autoresearch.errors import UsageError
@@ -43,7 +44,6 @@ if TYPE_CHECKING:
         """What a dialect module offers; see the module's docstring for what it owes."""
 
         CLIENT: Client
-        TOOL_EVENTS: tuple[str, ...]
 
         def parse(self, payload: dict[str, Any], digest: str, environ: Mapping[str, str]) -> HookEvent:
             """Translate one event."""
@@ -99,7 +99,8 @@ def parse_bytes(name: str, raw: bytes, environ: Mapping[str, str]) -> HookEvent:
     module = dialect(name)
     try:
         payload = read_object(raw)
-        digest = "" if payload.get("hook_event_name") in module.TOOL_EVENTS else _sha256(raw)
+        # tool events come often and are not counted: no digest is made for them
+        digest = "" if tool_events.is_tool_event(name, payload) else _sha256(raw)
         return module.parse(payload, digest, environ)
     except PayloadFault as fault:
         return HookEvent(client=name, kind="other", fault=str(fault))
