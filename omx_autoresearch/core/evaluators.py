@@ -11,7 +11,7 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 
-from omx_autoresearch.core.evidence import RUNNERS
+from omx_autoresearch.core.runners import RUNNERS
 
 _SCRIPT_SUFFIXES = (
     ".sh", ".bash", ".zsh", ".py", ".js", ".mjs", ".cjs", ".ts", ".rb", ".pl", ".php", ".lua", ".jl", ".r", ".mk",
@@ -22,8 +22,10 @@ _OUTPUT_OPTION = re.compile(
 )
 _WRITERS = frozenset({"tee", "rm", "touch", "mkdir", "rmdir", "mktemp", "mv"})
 _FOLDER_OPTIONS = frozenset({"-C", "--prefix", "--directory", "--cwd"})
+_ASSIGNMENT = re.compile(r"[A-Za-z_][A-Za-z0-9_]*=")
+_INTERPRETER = re.compile(r"(?:ba|da|z|k)?sh|python[\d.]*|node|ruby|perl|php|lua|deno|bun")
+_OPERATORS = frozenset(";&|()<>\n")
 _ENDS_COMMAND = frozenset(";&|()\n")
-_BARE_RUNNERS = re.compile(r"\b(?:jest|vitest|mocha|node\s+(?:\S+\s+)*--test)\b")
 _EVALUATOR_WORD = re.compile(
     r"(?:^|[/_.\-])(?:check|test|spec|verif|valid|scor|eval|judg|grad|bench|expect|golden|fixture|oracle|metric|"
     r"corpus|cases?\b|snapshot|accept|baseline|ci\b)",
@@ -55,10 +57,7 @@ class NamedPath:
 
 def runners_of(text: str) -> tuple[str, ...]:
     """Every known runner that a command or script calls, sorted."""
-    found = {name for name, (command, _) in RUNNERS.items() if re.search(command, text)}
-    if _BARE_RUNNERS.search(text):
-        found.add("npm")
-    return tuple(sorted(found))
+    return tuple(sorted(name for name, (command, _) in RUNNERS.items() if re.search(command, text)))
 
 
 def is_script(path: str, start: bytes) -> bool:
@@ -150,6 +149,20 @@ def sourced_paths(text: str) -> list[str]:
         plain = _ANCHOR.sub("", words)
         found += [word.strip("\"'") for word in plain.split()]
     return [word for word in dict.fromkeys(found) if word]
+
+
+def program_of(command: str) -> tuple[str, str]:
+    """The program that a command starts first, and the script that it is handed if it is an interpreter."""
+    words = split_command(command)
+    while words and _ASSIGNMENT.match(words[0]):
+        words.pop(0)
+    if not words or set(words[0]) <= _OPERATORS:
+        return "", ""
+    program, rest = words[0], words[1:]
+    if not _INTERPRETER.fullmatch(program.rpartition("/")[2]) or not rest or rest[0].startswith("-"):
+        return program, ""
+    is_script = "/" in rest[0] or "." in rest[0]
+    return program, rest[0] if is_script and not any(c in rest[0] for c in "$*? ") else ""
 
 
 def recipe_of(makefile: str, targets: list[str]) -> str:

@@ -140,7 +140,7 @@ DEFAULTS: dict[str, RunnerDefaults] = {
     "go": RunnerDefaults(tests=("*_test.go",), test_folders=("testdata",), configuration=("go.work",)),
     "make": RunnerDefaults(configuration=("GNUmakefile", "makefile", "Makefile")),
 }  # fmt: skip
-"""Known runners by the names of ``core.evidence.RUNNERS``. Lock files are in no row: only ``protect`` pins them."""
+"""Known runners by the names of ``core.runners.RUNNERS``. Lock files are in no row: only ``protect`` pins them."""
 
 PRUNED = frozenset({"node_modules", "__pycache__", "venv", "site-packages", "build", "dist", "target"})
 """Folders in which no runner looks for tests by itself, beside every one whose name begins with a dot."""

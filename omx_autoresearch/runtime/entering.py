@@ -18,7 +18,7 @@ from omx_autoresearch.core.shape import to_plain
 from omx_autoresearch.errors import AutoresearchError, MissionInvalid
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Hashable, Mapping
 
     import pydantic
 
@@ -74,7 +74,7 @@ def validated(
 
     try:
         text = json.dumps(to_plain(value), allow_nan=True)
-        return typing.cast("Kind", adapter(kind).validate_json(text))
+        return typing.cast("Kind", adapter(typing.cast("Any", kind)).validate_json(text))
     except pydantic.ValidationError as found:
         faults = [_fault(item, lines or {}) for item in found.errors(include_url=False, include_context=True)]
     except (TypeError, ValueError, RecursionError) as found:
@@ -91,10 +91,11 @@ def refusal(where: str, faults: list[Fault]) -> str:
 
 
 @cache
-def adapter(kind: type) -> pydantic.TypeAdapter[Any]:
+def adapter(kind: Hashable) -> pydantic.TypeAdapter[Any]:
     """Return the strict adapter of a dataclass; the published JSON Schemas are its too."""
     import pydantic
 
+    assert isinstance(kind, type)
     _make_strict(kind)
     return pydantic.TypeAdapter(kind)
 

@@ -162,7 +162,7 @@ class _Reader:
             return [self.value(item, (*place, index)) for index, item in enumerate(node.value)]
         if node.tag not in _SCALARS:
             raise _invalid(self.where, f"the tag {node.tag} is not taken", _line(node))
-        return self.loader.construct_object(node)  # type: ignore[no-untyped-call]
+        return self.loader.construct_object(node)
 
     def _mapping(self, node: yaml.MappingNode, place: Place) -> dict[str, Any]:
         values: dict[str, Any] = {}

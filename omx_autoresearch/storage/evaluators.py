@@ -23,7 +23,7 @@ from omx_autoresearch.core.pins import (
 )
 from omx_autoresearch.errors import WorkspaceFault
 from omx_autoresearch.storage.inside import Place, first_link, open_inside, read_chunks, resolve
-from omx_autoresearch.storage.pins import manifest_of
+from omx_autoresearch.storage.pin_check import manifest_of
 
 if TYPE_CHECKING:
     import re

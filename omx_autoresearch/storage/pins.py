@@ -1,7 +1,7 @@
-"""Pinned files on disk: how they stand now, their frozen copies, and putting them back.
+"""Frozen copies of pinned files: making them, and putting them back.
 
-:func:`check_pins` runs at every stop. It rehashes a file only where its inode, size or times moved, and looks into a
-folder for additions only where the folder moved; a time as new as the look itself proves nothing and is never kept.
+What stands in the place of a restored file is moved aside, never deleted. Every path is walked folder by folder on open
+descriptors, so that no link can lead a write elsewhere. The comparison itself is :mod:`.pin_check`.
 """
 
 from __future__ import annotations
@@ -9,272 +9,39 @@ from __future__ import annotations
 import hashlib
 import os
 import stat
-import time
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from omx_autoresearch.core.pins import Pin, PinCheck, PinManifest, is_pruned, loaded_names
+from omx_autoresearch.core.pins import PinManifest
 from omx_autoresearch.core.shape import ShapeError, from_plain, to_plain
-from omx_autoresearch.errors import AutoresearchError, StateUntrusted, WorkspaceFault
+from omx_autoresearch.errors import StateUntrusted, WorkspaceFault
 from omx_autoresearch.storage import strictjson
-from omx_autoresearch.storage.atomic import ensure_folder, load_json, read_bounded, replace_file
-from omx_autoresearch.storage.inside import FILE_LIMIT_BYTES, open_folder, open_inside, read_chunks
+from omx_autoresearch.storage.atomic import (
+    ensure_folder,
+    load_json,
+    read_bounded,
+    replace_file,
+    storage_failed,
+    write_all,
+)
+from omx_autoresearch.storage.inside import (
+    FILE_LIMIT_BYTES,
+    make_folder,
+    open_folder,
+    open_inside,
+    read_chunks,
+)
+from omx_autoresearch.storage.pin_check import check_pins, manifest_digest
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from omx_autoresearch.core.pins import Pin
 
-RACY_NS = 20_000_000
-"""Kernels before 6.13 stamp times in ticks of up to 10 ms: two changes within one have the same time."""
-FOLDER_LIMIT = 50_000
-_READ_TRIES = 3
+__all__ = ["ASIDE_PATH", "CURRENT", "check_pins", "freeze", "load_manifest", "read_pinned", "restore_pins"]
 
+CURRENT = "manifest.json"
+"""The newest manifest; each also stands under its own digest."""
 
-def manifest_of(pins: Iterable[Pin], runners: Iterable[str], notes: Iterable[str] = ()) -> PinManifest:
-    """Return the manifest of these pins, sorted, with its digest."""
-    ordered = tuple(sorted(pins, key=lambda pin: pin.path))
-    names = tuple(sorted(set(runners)))
-    return PinManifest(ordered, names, _manifest_digest(ordered, names), tuple(notes))
-
-
-def _manifest_digest(pins: tuple[Pin, ...], runners: tuple[str, ...]) -> str:
-    return hashlib.sha256(strictjson.encode([to_plain(pins), list(runners)])).hexdigest()
-
-
-# --- how pinned paths stand now
-
-State = tuple[str, str, bool]
-"""Kind, digest, whether the owner may execute it."""
-
-
-def _expected(pin: Pin) -> State:
-    return (pin.kind, pin.sha256, pin.kind == "file" and bool(pin.mode & stat.S_IXUSR))
-
-
-def check_pins(manifest: PinManifest, workspace_path: str, *, cache_path: str = "") -> PinCheck:
-    """Compare the pinned paths with the manifest, and look for additions that a runner loads by itself.
-
-    Args:
-        manifest: of the contract.
-        workspace_path: where the files stand now; another worktree of the project will do.
-        cache_path: file outside the workspace that keeps what was seen; disposable; empty for none.
-
-    Raises:
-        WorkspaceFault: the workspace cannot be opened, or has more than :data:`FOLDER_LIMIT` folders.
-    """
-    look = _Look(manifest, workspace_path, cache_path)
-    try:
-        changed, added = look.compare()
-    finally:
-        look.close()
-    if not changed and not added:
-        return PinCheck(manifest.digest)
-    seen = [manifest.digest, [[path, *changed[path]] for path in sorted(changed)], sorted(added)]
-    digest = hashlib.sha256(strictjson.encode(seen)).hexdigest()
-    return PinCheck(digest, tuple(sorted(changed)), tuple(sorted(added)))
-
-
-class _Look:
-    """One comparison: what the cache knows, what is seen, what the next cache will know."""
-
-    def __init__(self, manifest: PinManifest, workspace_path: str, cache_path: str) -> None:
-        self.manifest = manifest
-        self.workspace_path = workspace_path
-        self.cache_path = cache_path
-        self.root = open_folder(workspace_path)
-        self.kept_before_ns = time.time_ns() - RACY_NS
-        self.known = self._load()
-        self.seen: dict[str, Any] = {"files": {}, "folders": {}}
-
-    def close(self) -> None:
-        os.close(self.root)
-
-    def _key(self) -> list[str]:
-        return [self.manifest.digest, os.path.realpath(self.workspace_path)]
-
-    def _load(self) -> dict[str, Any]:
-        """What an earlier look left; a cache that is absent, broken or of another manifest is none."""
-        try:
-            cache = load_json(self.cache_path) if self.cache_path else {}
-            if cache.get("key") == self._key():
-                return {"files": dict(cache["files"]), "folders": dict(cache["folders"])}
-        except (OSError, AutoresearchError, AttributeError, KeyError, TypeError, ValueError):
-            pass
-        return {"files": {}, "folders": {}}
-
-    def _save(self) -> None:
-        if not self.cache_path or self.seen == self.known:
-            return
-        try:
-            replace_file(self.cache_path, strictjson.encode({"key": self._key(), **self.seen}))
-        except AutoresearchError:
-            return  # the cache is disposable: the next look hashes again
-
-    def compare(self) -> tuple[dict[str, State], set[str]]:
-        misplaced = self._misplaced_folders()
-        changed: dict[str, State] = {}
-        added = set()
-        for pin in self.manifest.pins:
-            is_astray = pin.path.rpartition("/")[0] in misplaced
-            state: State = ("astray", "", False) if is_astray else self._state(pin)
-            if pin.kind == "absent-guard":
-                if state[0] not in ("absent-guard", "astray"):
-                    added.add(pin.path)
-            elif state != _expected(pin):
-                changed[pin.path] = state
-        added |= self._additions()
-        self._save()
-        return changed, added
-
-    def _misplaced_folders(self) -> set[str]:
-        """Folders of pins that are not real folders all the way: a swapped one would lead elsewhere."""
-        misplaced: set[str] = set()
-        for folder in sorted({each for pin in self.manifest.pins for each in _folders_of(pin.path)}):
-            parent = folder.rpartition("/")[0]
-            status = None if parent in misplaced else self._stat(folder)
-            if status is None or not stat.S_ISDIR(status.st_mode):
-                misplaced.add(folder)
-        return misplaced
-
-    def _stat(self, path: str) -> os.stat_result | None:
-        try:
-            return os.stat(path or ".", dir_fd=self.root, follow_symlinks=False)
-        except OSError:
-            return None
-
-    def _state(self, pin: Pin) -> State:
-        status = self._stat(pin.path)
-        if status is None:
-            return ("absent-guard", "", False)
-        if stat.S_ISLNK(status.st_mode):
-            return ("symlink", self._link_digest(pin.path), False)
-        if not stat.S_ISREG(status.st_mode):
-            return ("special", "", False)
-        if pin.kind == "absent-guard":
-            return ("file", "", False)
-        is_executable = bool(status.st_mode & stat.S_IXUSR)
-        marks = _marks(status)
-        entry = self.known["files"].get(pin.path)
-        if isinstance(entry, list) and entry[:-1] == marks:
-            digest = entry[-1]
-        else:
-            if status.st_size != pin.size_bytes:
-                return ("file", f"size {status.st_size}", is_executable)
-            digest = digest_of_file(self.workspace_path, pin.path, marks)
-        if status.st_ctime_ns < self.kept_before_ns and digest:
-            self.seen["files"][pin.path] = [*marks, digest]
-        return ("file", digest, is_executable)
-
-    def _link_digest(self, path: str) -> str:
-        try:
-            return hashlib.sha256(os.fsencode(os.readlink(path, dir_fd=self.root))).hexdigest()
-        except OSError:
-            return ""
-
-    def _additions(self) -> set[str]:
-        names = loaded_names(self.manifest.runners)
-        if not names:
-            return set()
-        pinned = {pin.path for pin in self.manifest.pins if pin.kind != "absent-guard"}
-        found, links = self.loaded_files(names)
-        for link in links:
-            if link not in pinned:
-                found |= {f"{link}/{name}" for name in names if self._leads_to(f"{link}/{name}")}
-        return found - pinned
-
-    def _leads_to(self, path: str) -> bool:
-        return os.path.lexists(os.path.join(self.workspace_path, path))
-
-    def loaded_files(self, names: frozenset[str]) -> tuple[set[str], set[str]]:
-        """Paths of these names in every folder that a runner enters by itself, and links to look behind."""
-        found: set[str] = set()
-        links: set[str] = set()
-        waiting = [""]
-        count = 0
-        while waiting:
-            folder = waiting.pop()
-            count += 1
-            if count > FOLDER_LIMIT:
-                raise WorkspaceFault(
-                    f"the workspace {self.workspace_path} has more than {FOLDER_LIMIT} folders to look through",
-                    next_step="start the mission in a smaller project",
-                )
-            entry = self._listing(folder)
-            prefix = f"{folder}/" if folder else ""
-            waiting += [prefix + name for name in entry[1]]
-            links |= {prefix + name for name in entry[2]}
-            found |= {prefix + name for name in entry[3] if name in names}
-        return found, links
-
-    def _listing(self, folder: str) -> list[Any]:
-        """[marks, folders, links, files that some runner loads] of a folder, from the cache if unmoved."""
-        status = self._stat(folder)
-        if status is None or not stat.S_ISDIR(status.st_mode):
-            return [[], [], [], []]
-        marks = _marks(status)
-        entry = self.known["folders"].get(folder)
-        if not (isinstance(entry, list) and entry[0] == marks):
-            entry = [marks, *_list_folder(os.path.join(self.workspace_path, folder), self.manifest.runners)]
-        if status.st_ctime_ns < self.kept_before_ns:
-            self.seen["folders"][folder] = entry
-        return entry
-
-
-def _list_folder(folder_path: str, runners: tuple[str, ...]) -> list[list[str]]:
-    names = loaded_names(runners)
-    folders: list[str] = []
-    links: list[str] = []
-    loaded: list[str] = []
-    try:
-        with os.scandir(folder_path) as entries:
-            for entry in entries:
-                if entry.name in names:
-                    loaded.append(entry.name)
-                elif is_pruned(entry.name):
-                    continue
-                elif entry.is_dir(follow_symlinks=False):
-                    folders.append(entry.name)
-                elif entry.is_symlink():
-                    links.append(entry.name)
-    except OSError:
-        return [[], [], []]  # a folder that nobody may list is one that no runner lists
-    return [sorted(folders), sorted(links), sorted(loaded)]
-
-
-def _folders_of(path: str) -> list[str]:
-    parts = path.split("/")[:-1]
-    return ["/".join(parts[: count + 1]) for count in range(len(parts))]
-
-
-def _marks(status: os.stat_result) -> list[int]:
-    return [
-        status.st_dev, status.st_ino, status.st_mode, status.st_size, status.st_mtime_ns, status.st_ctime_ns,
-    ]  # fmt: skip
-
-
-def digest_of_file(root_path: str, path: str, marks: list[int] | None = None) -> str:
-    """Return the sha256 of a regular file as one moment had it; empty where it cannot be read or keeps changing.
-
-    ``marks`` of the file as the caller saw it: the content is of that very file, or the answer is empty.
-    """
-    for _ in range(_READ_TRIES):
-        try:
-            descriptor = open_inside(root_path, path)
-        except (OSError, WorkspaceFault):
-            return ""
-        try:
-            before = _marks(os.fstat(descriptor))
-            digest = hashlib.sha256()
-            for chunk in read_chunks(descriptor):
-                digest.update(chunk)
-            if _marks(os.fstat(descriptor)) == before and marks in (None, before):
-                return digest.hexdigest()
-        except (OSError, WorkspaceFault):
-            return ""
-        finally:
-            os.close(descriptor)
-    return ""
-
-
-# --- frozen copies
+ASIDE_PATH = ".omx/aside"
+"""Where restored workspaces keep what stood in the way, numbered, for people to take back."""
 
 
 def freeze(frozen_path: str, manifest: PinManifest, workspace_path: str) -> None:
@@ -296,7 +63,8 @@ def freeze(frozen_path: str, manifest: PinManifest, workspace_path: str) -> None
             )
         replace_file(copy_path, data)
     data = strictjson.encode(to_plain(manifest))
-    replace_file(_manifest_path(frozen_path, manifest.digest), data)
+    for name in (f"manifest-{manifest.digest}.json", CURRENT):
+        replace_file(os.path.join(frozen_path, name), data)
 
 
 def read_pinned(workspace_path: str, pin: Pin) -> bytes:
@@ -331,17 +99,17 @@ def _is_whole(copy_path: str, pin: Pin) -> bool:
         return False
 
 
-def _manifest_path(frozen_path: str, digest: str) -> str:
-    return os.path.join(frozen_path, f"manifest-{digest}.json")
+def load_manifest(frozen_path: str, digest: str = "") -> PinManifest:
+    """Return the manifest that :func:`freeze` left.
 
-
-def load_manifest(frozen_path: str, digest: str) -> PinManifest:
-    """Return the manifest with this digest, as :func:`freeze` left it.
+    Args:
+        frozen_path: the mission's folder of frozen copies.
+        digest: of the contract's manifest; empty for the newest one.
 
     Raises:
         StateUntrusted: it is missing, or is not what its digest says.
     """
-    path = _manifest_path(frozen_path, digest)
+    path = os.path.join(frozen_path, f"manifest-{digest}.json" if digest else CURRENT)
     cure = "omx-autoresearch amend TASK --reason 'pin anew' (or cancel)"
     try:
         manifest: PinManifest = from_plain(PinManifest, load_json(path))
@@ -349,6 +117,161 @@ def load_manifest(frozen_path: str, digest: str) -> PinManifest:
         raise StateUntrusted(f"the manifest of pinned files {path} is missing", next_step=cure) from None
     except (ShapeError, TypeError) as error:
         raise StateUntrusted(f"{path} cannot be believed: {error}", next_step=cure) from None
-    if _manifest_digest(manifest.pins, manifest.runners) != manifest.digest or manifest.digest != digest:
-        raise StateUntrusted(f"{path} does not have the digest of its own name", next_step=cure)
+    if manifest_digest(manifest.pins, manifest.runners) != manifest.digest:
+        raise StateUntrusted(f"{path} does not have the digest that it names", next_step=cure)
+    if digest not in ("", manifest.digest):
+        raise StateUntrusted(f"{path} is the manifest of another contract", next_step=cure)
     return manifest
+
+
+# --- putting back
+
+
+def restore_pins(manifest: PinManifest, workspace_path: str, *, frozen_path: str) -> tuple[str, ...]:
+    """Make the workspace's pinned paths what they were at launch.
+
+    Changed files come back with content, mode and kind; additions that a runner would load are moved away. Every
+    folder on the way is made real again. Links are never followed.
+
+    Returns:
+        The paths that were put back or moved to :data:`ASIDE_PATH`, sorted; empty when nothing had changed.
+
+    Raises:
+        StateUntrusted: a frozen copy is missing or not what it was.
+        WorkspaceFault: ``.omx`` of the workspace leads elsewhere, or the workspace keeps changing.
+        StorageFailed: the system refused.
+    """
+    check = check_pins(manifest, workspace_path)
+    if check.is_intact:
+        return ()
+    changed = [pin for pin in manifest.pins if pin.path in set(check.changed)]
+    contents = {pin.path: _frozen(frozen_path, pin) for pin in changed}
+    try:
+        aside = _Aside(workspace_path)
+        try:
+            for path in check.added:
+                aside.take(path)
+            for pin in changed:
+                _put_back(workspace_path, pin, contents[pin.path], aside)
+        finally:
+            aside.close()
+    except OSError as error:
+        raise storage_failed("restore the pinned files of", workspace_path, error) from error
+    if not check_pins(manifest, workspace_path).is_intact:
+        raise WorkspaceFault(
+            f"the pinned files of {workspace_path} changed again while they were put back",
+            next_step="stop what writes there, then: omx-autoresearch restore",
+        )
+    return tuple(sorted((*check.changed, *check.added)))
+
+
+def _frozen(frozen_path: str, pin: Pin) -> bytes:
+    path = os.path.join(frozen_path, pin.sha256)
+    try:
+        data = read_bounded(path, FILE_LIMIT_BYTES)
+    except FileNotFoundError:
+        data = b""
+    if hashlib.sha256(data).hexdigest() != pin.sha256:
+        raise StateUntrusted(
+            f"the frozen copy {path} of {pin.path} is missing or was changed",
+            next_step="put the file back by hand, then: omx-autoresearch amend TASK --reason 'pin anew'",
+        )
+    return data
+
+
+class _Aside:
+    """A numbered folder of its own for what is moved away."""
+
+    def __init__(self, workspace_path: str) -> None:
+        self.workspace_path = workspace_path
+        self.taken = 0
+        parent = open_folder(workspace_path, ASIDE_PATH, make=True)
+        try:
+            _ignore_all(parent)
+            self.number = 1 + max((int(name) for name in os.listdir(parent) if name.isdecimal()), default=0)
+            os.mkdir(str(self.number), 0o700, dir_fd=parent)
+        finally:
+            os.close(parent)
+        self.folder = open_folder(workspace_path, f"{ASIDE_PATH}/{self.number}")
+
+    def close(self) -> None:
+        os.close(self.folder)
+
+    def take(self, path: str) -> None:
+        """Move whatever stands at ``path`` away, under a flat name that tells where it stood."""
+        folder_path, _, name = path.rpartition("/")
+        try:
+            parent = open_folder(self.workspace_path, folder_path)
+        except WorkspaceFault:
+            self.take(folder_path)  # a link to a folder: it goes itself, not what it leads to
+            return
+        except FileNotFoundError:
+            return
+        try:
+            self.take_from(parent, name, path)
+        finally:
+            os.close(parent)
+
+    def take_from(self, parent: int, name: str, path: str) -> None:
+        """Move ``name`` of an open folder away; nothing happens where nothing stands."""
+        self.taken += 1  # a number of its own, since two paths may have one flat name
+        kept = f"{self.taken}-{path.replace('/', '__')[-100:]}"
+        try:
+            os.rename(name, kept, src_dir_fd=parent, dst_dir_fd=self.folder)
+        except FileNotFoundError:
+            return
+
+
+def _ignore_all(folder: int) -> None:
+    try:
+        descriptor = os.open(
+            ".gitignore", os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o644, dir_fd=folder
+        )
+    except FileExistsError:
+        return
+    try:
+        write_all(descriptor, b"*\n")
+    finally:
+        os.close(descriptor)
+
+
+def _put_back(workspace_path: str, pin: Pin, data: bytes, aside: _Aside) -> None:
+    *folders, name = pin.path.split("/")
+    parent = open_folder(workspace_path)
+    try:
+        for count, folder in enumerate(folders):
+            parent = _real_folder(parent, folder, "/".join(folders[: count + 1]), aside)
+        aside.take_from(parent, name, pin.path)
+        if pin.kind == "symlink":
+            os.symlink(os.fsdecode(data), name, dir_fd=parent)
+        else:
+            _write_file(parent, name, data, pin.mode)
+        os.fsync(parent)
+    finally:
+        os.close(parent)
+
+
+def _real_folder(parent: int, name: str, path: str, aside: _Aside) -> int:
+    """Open a folder in ``parent``, which is closed; what stands in its place is moved away first."""
+    try:
+        try:
+            is_real = stat.S_ISDIR(os.stat(name, dir_fd=parent, follow_symlinks=False).st_mode)
+        except FileNotFoundError:
+            is_real = True
+        if not is_real:
+            aside.take_from(parent, name, path)
+        make_folder(parent, name)
+        return os.open(name, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=parent)
+    finally:
+        os.close(parent)
+
+
+def _write_file(parent: int, name: str, data: bytes, mode: int) -> None:
+    flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
+    descriptor = os.open(name, flags, 0o600, dir_fd=parent)
+    try:
+        write_all(descriptor, data)
+        os.fchmod(descriptor, mode)
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)

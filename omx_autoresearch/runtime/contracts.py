@@ -1,0 +1,177 @@
+"""Compiling a draft into the contract that a mission is held to: what runs, in which environment, with what pinned.
+
+Done once, by ``start`` or ``amend``. From then on the contract in the journal counts; :func:`intake_drift` only tells
+that somebody edited the files it came from.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+from typing import TYPE_CHECKING, cast
+
+from omx_autoresearch.core.intake import SCRIPT, limits_of, settled
+from omx_autoresearch.core.mission import Contract
+from omx_autoresearch.core.runners import runner_of
+from omx_autoresearch.core.shape import to_plain
+from omx_autoresearch.errors import AutoresearchError, MissionInvalid
+from omx_autoresearch.storage import strictjson
+from omx_autoresearch.storage.atomic import read_bounded
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from omx_autoresearch.core.intake import MissionDraft
+    from omx_autoresearch.core.mission import Mission, ValidationMode
+    from omx_autoresearch.core.pins import PinManifest
+    from omx_autoresearch.runtime.context import Runtime
+
+KEPT_NAMES = (
+    "PATH", "HOME", "USER", "LOGNAME", "LANG", "TZ",
+    "VIRTUAL_ENV", "PYTHONPATH", "LD_LIBRARY_PATH", "DYLD_LIBRARY_PATH",
+    "CARGO_HOME", "RUSTUP_HOME", "GOPATH", "GOROOT", "JAVA_HOME",
+)  # fmt: skip
+"""Variables by which programs find themselves, their libraries and their user; taken without being declared."""
+KEPT_PREFIXES = ("CONDA_", "CUDA_")
+_SECRETS = ("_API_KEY", "_TOKEN", "_SECRET", "_PASSWORD", "_ACCESS_KEY", "_CREDENTIALS")
+_SCRIPT_BYTES = 256 * 1024
+_INTAKE_BYTES = 1024 * 1024
+
+
+def compile_contract(
+    runtime: Runtime, *, workspace_path: str, draft: MissionDraft
+) -> tuple[Contract, PinManifest]:
+    """Return the contract of a draft and the manifest of what it pins; nothing is written.
+
+    The baseline (tests, score) is not in it: it comes from a run, which belongs to ``start``.
+
+    Raises:
+        MissionInvalid: the draft cannot stand, or a validator would have no pinned file and no reason is given.
+        WorkspaceFault: too much to pin, or an evaluator file cannot be read.
+    """
+    from omx_autoresearch.storage.evaluators import take_pins
+
+    draft = settled(draft)
+    _refuse_faults(draft)
+    commands = [command for command in (draft.validator_command, draft.reviewer_command) if command]
+    runner = _runner(workspace_path, draft.validator_command)
+    manifest = take_pins(
+        workspace_path,
+        commands=commands,
+        protect=draft.protect,
+        runner=runner,
+        exempt=(draft.output_artifact_path,),
+    )
+    _refuse_unfrozen(draft, manifest)
+    contract = Contract(
+        validation_mode=cast("ValidationMode", draft.validation_mode),
+        validator_command=draft.validator_command,
+        validator_prompt=draft.validator_prompt,
+        output_artifact_path=draft.output_artifact_path,
+        reviewer_command=draft.reviewer_command,
+        reviewed_by=draft.reviewed_by,
+        timeout_seconds=float(draft.timeout_seconds),
+        score_direction=draft.score_direction,
+        environment=captured_environment(runtime, draft.environment_names),
+        isolate_home=draft.isolate_home,
+        accept_unattested=draft.accept_unattested,
+        pin_digest=manifest.digest,
+        pinned_count=manifest.frozen_count,
+        unfrozen_reason=draft.unfrozen_reason,
+        runner=runner,
+        limits=limits_of(draft),
+        intake_digests=dict(draft.intake_digests),
+    )
+    return contract, manifest
+
+
+def _refuse_faults(draft: MissionDraft) -> None:
+    from omx_autoresearch.runtime.intake import check_draft
+
+    if faults := check_draft(draft):
+        raise MissionInvalid("\n".join(faults), next_step="mend sandbox.md or mission.md, or run init again")
+
+
+def _refuse_unfrozen(draft: MissionDraft, manifest: PinManifest) -> None:
+    """A reviewer reads an artifact; a validator without a single pinned file judges what the agent may rewrite."""
+    if draft.validation_mode != SCRIPT or manifest.frozen_count or draft.unfrozen_reason:
+        return
+    told = "".join(f"\n  - {note}" for note in manifest.notes)
+    raise MissionInvalid(
+        f"nothing of the validator `{draft.validator_command}` is a file of the workspace that could be frozen,"
+        f" so an agent could change what judges it{told}",
+        next_step="name the check's files with --protect GLOB, or accept that: --unfrozen --reason 'WHY'",
+    )
+
+
+def _runner(workspace_path: str, command: str) -> str:
+    """The known runner that a command calls itself, or that a short script which it names calls."""
+    from omx_autoresearch.storage.evaluators import named_files
+
+    if not command or (found := runner_of(command)):
+        return found if command else ""
+    for path in named_files(workspace_path, command):
+        try:
+            text = read_bounded(os.path.join(workspace_path, path), _SCRIPT_BYTES).decode("utf-8")
+        except (OSError, UnicodeDecodeError, AutoresearchError):
+            continue
+        lines = [line for line in text.splitlines() if not line.lstrip().startswith("#")]
+        if found := runner_of("\n".join(lines)):
+            return found
+    return ""
+
+
+# --- the owner's environment
+
+
+def captured_environment(runtime: Runtime, declared: Sequence[str]) -> dict[str, str]:
+    """The environment that validators get: the owner's at this moment, as far as it is needed or declared.
+
+    Marks of agents and secrets are left out unless they are declared; values that are not UTF-8 cannot be kept.
+    """
+    environ = runtime.environ
+    kept = {name for name in environ if name in KEPT_NAMES or name.startswith(KEPT_PREFIXES)}
+    kept = {name for name in kept if name not in runtime.shell_marks and not name.endswith(_SECRETS)}
+    return _clean(environ, kept | {name for name in declared if name in environ})
+
+
+def _clean(environ: Mapping[str, str], names: set[str]) -> dict[str, str]:
+    found = {name: strictjson.without_surrogates(environ[name]) for name in sorted(names)}
+    return {name: value for name, value in found.items() if "\ufffd" not in value or name == "PATH"}
+
+
+def undeclared_names(runtime: Runtime, declared: Sequence[str]) -> tuple[str, ...]:
+    """Declared variables that the owner's environment does not have, for a warning."""
+    return tuple(name for name in declared if name not in runtime.environ)
+
+
+# --- digests
+
+
+def contract_digest(contract: Contract) -> str:
+    """The sha256 of a contract's canonical JSON without its limits, which change nothing of what is run."""
+    import json
+
+    plain = to_plain(contract)
+    del plain["limits"]
+    text = json.dumps(plain, sort_keys=True, separators=(",", ":"), ensure_ascii=True, allow_nan=False)
+    return hashlib.sha256(text.encode("ascii")).hexdigest()
+
+
+def intake_drift(mission: Mission) -> tuple[str, ...]:
+    """Names of intake files that are no longer what the contract was compiled from (edited, removed, unreadable)."""
+    if mission.contract is None:
+        return ()
+    folder_path = os.path.join(mission.project_path, mission.specs_path)
+    return tuple(
+        name
+        for name, digest in sorted(mission.contract.intake_digests.items())
+        if _digest_of(os.path.join(folder_path, os.path.basename(name))) != digest
+    )
+
+
+def _digest_of(path: str) -> str:
+    try:
+        return hashlib.sha256(read_bounded(path, _INTAKE_BYTES)).hexdigest()
+    except (OSError, AutoresearchError):
+        return ""

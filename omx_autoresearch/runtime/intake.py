@@ -1,0 +1,333 @@
+"""Intake: what was asked becomes mission.md and sandbox.md, and these become a draft again.
+
+The files are for people to read and mend before the start; ``start`` compiles them once (``runtime.contracts``).
+Nothing that exists is ever overwritten: a taken slug gets a suffix.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any, Literal
+
+from omx_autoresearch import templates
+from omx_autoresearch.core.intake import MissionDraft, draft_faults, settled
+from omx_autoresearch.core.mission import Reviewer, TaskType, ValidationMode
+from omx_autoresearch.core.shape import to_plain
+from omx_autoresearch.errors import (
+    AutoresearchError,
+    MissionInvalid,
+    StateUntrusted,
+    StorageFailed,
+    WorkspaceFault,
+)
+from omx_autoresearch.runtime import frontmatter
+from omx_autoresearch.runtime.entering import Fault, refusal, validated
+from omx_autoresearch.storage.atomic import load_json, read_bounded, replace_file, storage_failed
+from omx_autoresearch.storage.inside import path_faults
+from omx_autoresearch.storage.layout import ProjectFolder, is_safe_task_id, slugify
+
+if TYPE_CHECKING:
+    from omx_autoresearch.runtime.context import Runtime
+
+__all__ = ["IntakeRecord", "MissionDraft", "check_draft", "read_intake", "read_record", "write_intake"]
+
+MISSION_NAME, SANDBOX_NAME, RECORD_NAME = "mission.md", "sandbox.md", "result.json"
+FILE_MODE = 0o644
+_SUFFIX_LIMIT = 1000
+
+IGNORE_ALL = "*\n"
+IGNORE_BUT_SPECS = "/*\n!/specs/\n"
+"""What ``.omx/.gitignore`` holds: everything, itself too; with ``--track`` everything but the specs."""
+
+
+@dataclass(frozen=True, slots=True)
+class MissionPage:
+    """The frontmatter of mission.md."""
+
+    goal: str
+    slug: str = ""
+    task_type: TaskType = "standard"
+    scope: tuple[str, ...] = ()
+    non_goals: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class SandboxPage:
+    """The frontmatter of sandbox.md; the names are those of :class:`MissionDraft`, but for ``env``."""
+
+    validation_mode: ValidationMode
+    validator_command: str = ""
+    validator_prompt: str = ""
+    output_artifact_path: str = ""
+    reviewer_command: str = ""
+    reviewed_by: tuple[Reviewer, ...] = ("command", "person")
+    timeout_seconds: float = 900.0
+    protect: tuple[str, ...] = ()
+    env: tuple[str, ...] = ()
+    isolate_home: bool = False
+    accept_unattested: bool = False
+    unfrozen_reason: str = ""
+    score_direction: Literal["higher", "lower"] = "higher"
+    limits: dict[str, int | float] | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class IntakeRecord:
+    """result.json: what intake made of the answers.
+
+    Attributes:
+        schema_version: of this record.
+        slug: the mission's short name, with its suffix where the slug was taken.
+        goal: what was asked.
+        task_type: kind of mission.
+        validation_mode: how it is judged.
+        specs_path: the folder, relative to the project.
+        mission_path: mission.md, relative to the project.
+        sandbox_path: sandbox.md, relative to the project.
+        digests: sha256 of the two files as written.
+        created_at: ISO 8601 UTC.
+    """
+
+    schema_version: int
+    slug: str
+    goal: str
+    task_type: TaskType
+    validation_mode: ValidationMode
+    specs_path: str
+    mission_path: str
+    sandbox_path: str
+    digests: dict[str, str]
+    created_at: str
+
+
+def check_draft(draft: MissionDraft) -> list[str]:
+    """Why a mission cannot be made from this draft, a sentence a fault with its reason; empty when it can."""
+    found = draft_faults(draft)
+    if draft.output_artifact_path:
+        found += [f"output_artifact_path: {fault}" for fault in path_faults(draft.output_artifact_path)]
+    if draft.slug and not (is_safe_task_id(draft.slug) and slugify(draft.slug) == draft.slug):
+        found.append(
+            f"slug: {draft.slug[:60]!r} is no short name of a-z, 0-9 and single `-`; try {slugify(draft.slug)}"
+        )
+    return found
+
+
+# --- writing
+
+
+def write_intake(runtime: Runtime, project_root: str, draft: MissionDraft) -> IntakeRecord:
+    """Write mission.md, sandbox.md and result.json under ``.omx/specs/autoresearch-{slug}`` of the project.
+
+    Raises:
+        MissionInvalid: the draft cannot stand; every fault is named.
+        WorkspaceFault: the project is no folder, or its ``.omx`` is a link or no folder.
+        StorageFailed: the system refused; nothing of ours remains.
+    """
+    if faults := check_draft(draft):
+        raise MissionInvalid("\n".join(faults), next_step="omx-autoresearch init, with these fields mended")
+    draft = settled(draft)
+    project = ProjectFolder(project_root)
+    _make_omx(project, track=draft.track)
+    slug, folder_path = _claim_folder(project, draft.slug or slugify(draft.goal))
+    pages = _pages(replace(draft, slug=slug))
+    record = _record(runtime, project, folder_path, replace(draft, slug=slug), pages)
+    try:
+        for name, text in pages.items():
+            replace_file(os.path.join(folder_path, name), text.encode("utf-8"), mode=FILE_MODE)
+        replace_file(os.path.join(folder_path, RECORD_NAME), _record_bytes(record), mode=FILE_MODE)
+    except AutoresearchError:
+        _take_back(folder_path)
+        raise
+    return record
+
+
+def _pages(draft: MissionDraft) -> dict[str, str]:
+    mission = MissionPage(draft.goal, draft.slug, "standard", draft.scope, draft.non_goals)
+    sandbox = _sandbox_page(draft)
+    return {
+        MISSION_NAME: templates.render(
+            "mission.md.j2", frontmatter=frontmatter.dump(_said(mission)), draft=draft
+        ),
+        SANDBOX_NAME: templates.render(
+            "sandbox.md.j2", frontmatter=frontmatter.dump(_said(sandbox)), draft=draft
+        ),
+    }
+
+
+def _sandbox_page(draft: MissionDraft) -> dict[str, Any]:
+    """The fields of sandbox.md that say something; what equals its default is left to the default."""
+    values = {name: getattr(draft, name) for name in SandboxPage.__dataclass_fields__ if hasattr(draft, name)}
+    values["env"] = draft.environment_names
+    if draft.validation_mode == "mission-validator-script":
+        del values["reviewed_by"]
+    return values
+
+
+_ALWAYS_SAID = ("goal", "slug", "task_type", "validation_mode", "timeout_seconds", "reviewed_by")
+
+
+def _said(page: Any) -> dict[str, Any]:
+    values = page if isinstance(page, dict) else to_plain(page)
+    plain: dict[str, Any] = to_plain(values)
+    quiet = {"score_direction": "higher"}
+    return {
+        name: value
+        for name, value in plain.items()
+        if name in _ALWAYS_SAID or (value not in ("", [], {}, False) and quiet.get(name) != value)
+    }
+
+
+def _record(
+    runtime: Runtime, project: ProjectFolder, folder_path: str, draft: MissionDraft, pages: dict[str, str]
+) -> IntakeRecord:
+    specs_path = os.path.relpath(folder_path, project.root_path)
+    mode: ValidationMode = (
+        "mission-validator-script" if draft.validator_command else "prompt-architect-artifact"
+    )
+    return IntakeRecord(
+        schema_version=1,
+        slug=draft.slug,
+        goal=draft.goal,
+        task_type="standard",
+        validation_mode=mode,
+        specs_path=specs_path,
+        mission_path=os.path.join(specs_path, MISSION_NAME),
+        sandbox_path=os.path.join(specs_path, SANDBOX_NAME),
+        digests={name: _digest(text.encode("utf-8")) for name, text in pages.items()},
+        created_at=runtime.now(),
+    )
+
+
+def _record_bytes(record: IntakeRecord) -> bytes:
+    import json
+
+    return (json.dumps(to_plain(record), ensure_ascii=False, indent=2) + "\n").encode("utf-8")
+
+
+def _digest(data: bytes) -> str:
+    return hashlib.sha256(data).hexdigest()
+
+
+def _make_omx(project: ProjectFolder, *, track: bool) -> None:
+    """Make ``.omx`` and ``.omx/specs``, real folders of the project, kept out of git."""
+    if not os.path.isdir(project.root_path):
+        raise WorkspaceFault(f"the project {project.root_path} is no folder", next_step="cd to your project")
+    for path in (project.omx_path, os.path.join(project.omx_path, "specs")):
+        try:
+            os.mkdir(path, 0o755)
+        except FileExistsError:
+            if os.path.islink(path) or not os.path.isdir(path):
+                raise WorkspaceFault(
+                    f"{path} is a symbolic link or no folder; missions are kept in a real one",
+                    next_step=f"ls -ld {path}",
+                ) from None
+        except OSError as error:
+            raise storage_failed("make the folder", path, error) from error
+    _ignore(project, track=track)
+
+
+def _ignore(project: ProjectFolder, *, track: bool) -> None:
+    """Keep ``.omx`` out of git; rules that somebody else wrote stay as they are."""
+    try:
+        existing = read_bounded(project.ignore_path, 64 * 1024).decode("utf-8", "replace")
+    except FileNotFoundError:
+        existing = ""
+    if not existing or (existing == IGNORE_ALL and track):
+        text = IGNORE_BUT_SPECS if track else IGNORE_ALL
+        replace_file(project.ignore_path, text.encode("ascii"), mode=FILE_MODE)
+
+
+def _claim_folder(project: ProjectFolder, slug: str) -> tuple[str, str]:
+    """Make the specs folder of the first free name: the slug, then slug-2, slug-3 ..."""
+    for number in range(1, _SUFFIX_LIMIT):
+        name = slug if number == 1 else f"{slug}-{number}"
+        path = project.specs_path(name)
+        try:
+            os.mkdir(path, 0o755)
+        except FileExistsError:
+            continue
+        except OSError as error:
+            raise storage_failed("make the folder", path, error) from error
+        return name, path
+    raise StorageFailed(
+        f"{slug} and its {_SUFFIX_LIMIT} suffixes are taken", next_step="init --slug ANOTHER-NAME"
+    )
+
+
+def _take_back(folder_path: str) -> None:
+    """Remove what a failed intake left in the folder that it had made itself."""
+    for name in (MISSION_NAME, SANDBOX_NAME, RECORD_NAME):
+        try:
+            os.unlink(os.path.join(folder_path, name))
+        except OSError:
+            continue
+    try:
+        os.rmdir(folder_path)
+    except OSError:
+        return
+
+
+# --- reading
+
+
+def read_intake(specs_path: str) -> MissionDraft:
+    """Return the draft that mission.md and sandbox.md of a folder describe, with the digests of what was read.
+
+    Raises:
+        MissionInvalid: a file is missing, unreadable, or says something that cannot stand: file, line, field, what
+            was received, what counts.
+        StateUntrusted: a file is too large or no regular file.
+        StorageFailed: the system refused the read.
+    """
+    mission, mission_digest = _read_page(MissionPage, os.path.join(specs_path, MISSION_NAME))
+    sandbox, sandbox_digest = _read_page(SandboxPage, os.path.join(specs_path, SANDBOX_NAME))
+    shared = {
+        name: getattr(sandbox, name)
+        for name in SandboxPage.__dataclass_fields__
+        if name not in ("env", "limits")
+    }
+    draft = MissionDraft(
+        goal=mission.goal,
+        slug=mission.slug,
+        scope=mission.scope,
+        non_goals=mission.non_goals,
+        environment_names=sandbox.env,
+        limits=dict(sandbox.limits or {}),
+        intake_digests={MISSION_NAME: mission_digest, SANDBOX_NAME: sandbox_digest},
+        **shared,
+    )
+    if faults := check_draft(draft):
+        raise MissionInvalid(
+            refusal(specs_path, [Fault("", "", text) for text in faults]),
+            next_step=f"mend {os.path.join(specs_path, SANDBOX_NAME)} or {MISSION_NAME} beside it",
+        )
+    return draft
+
+
+def _read_page(kind: type[Any], path: str) -> tuple[Any, str]:
+    try:
+        data = read_bounded(path, frontmatter.LIMIT_BYTES)
+    except FileNotFoundError:
+        raise MissionInvalid(f"{path} is missing", next_step="omx-autoresearch init") from None
+    page = frontmatter.parse(data, where=path)
+    return validated(kind, page.values, where=path, lines=page.lines), _digest(data)
+
+
+def read_record(specs_path: str) -> IntakeRecord:
+    """Return result.json of a specs folder.
+
+    Raises:
+        MissionInvalid: it is missing, or is no intake record.
+        StateUntrusted: it is no JSON, or says a thing twice.
+    """
+    path = os.path.join(specs_path, RECORD_NAME)
+    try:
+        return validated(IntakeRecord, load_json(path, limit_bytes=frontmatter.LIMIT_BYTES), where=path)
+    except FileNotFoundError:
+        raise MissionInvalid(f"{path} is missing", next_step="omx-autoresearch init") from None
+    except StateUntrusted as error:
+        if isinstance(error, StorageFailed):
+            raise
+        raise MissionInvalid(error.message, next_step=error.next_step) from error
