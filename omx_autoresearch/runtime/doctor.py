@@ -90,6 +90,7 @@ def _registered(installation: Installation, found: list[Registered], install: st
     missing = [e.native_event for e in installation.client.entries if e.native_event not in present]
     if missing:
         return Check("settings", False, f"no hook of ours for: {', '.join(missing)}", install)
+    known = {entry.native_event for entry in installation.client.entries}
     lines = {one.event: one for one in found}
     old = [
         entry.native_event
@@ -97,6 +98,7 @@ def _registered(installation: Installation, found: list[Registered], install: st
         if lines[entry.native_event].line
         != hook_line(entry, installation.client.name, lines[entry.native_event].state_home_path)
     ]
+    old += sorted(present - known)
     if old:
         return Check("settings", False, f"the hook is of an earlier version for: {', '.join(old)}", install)
     return Check("settings", True, f"{len(present)} events are registered in {installation.settings_path}")

@@ -218,6 +218,19 @@ def test_an_event_without_a_hook_of_ours_is_found(claude: Patient) -> None:
     assert "UserPromptSubmit" in checks["settings"].what
 
 
+def test_a_hook_of_an_earlier_version_is_found(claude: Patient) -> None:
+    value = json.loads(claude.settings.read_text())
+    value["hooks"]["Setup"] = value["hooks"]["SessionEnd"]
+    claude.settings.write_text(json.dumps(value))
+    assert wrong(claude.checks()) == ["settings"]
+    assert "earlier version for: Setup" in claude.checks()["settings"].what
+    del value["hooks"]["Setup"]
+    stop = value["hooks"]["Stop"][0]["hooks"][0]
+    stop["command"] = stop["command"][stop["command"].index("[ -x") :]
+    claude.settings.write_text(json.dumps(value))
+    assert "earlier version for: Stop" in claude.checks()["settings"].what
+
+
 def test_a_missing_stop_hook_holds_nobody(claude: Patient) -> None:
     claude.replace('"Stop"', '"Unknown"')
     assert wrong(claude.checks()) == ["settings", "hold"]
