@@ -47,18 +47,10 @@ def examine(
         The checks in the order of reading; when the hooks are not there at all, only the first.
     """
     install = f"run `omx-autoresearch install {installation.client.name} --scope {installation.scope}`"
-    try:
-        text = _settings_text(installation.settings_path)
-        found = hook_settings.registered(text, comments=installation.allows_comments)
-    except JsonTextFault as fault:
-        where = f"{installation.settings_path}, line {fault.line}"
-        return [Check("settings", False, f"{where}: {fault}; the client ignores the file", "mend that line")]
-    except (OSError, UnicodeDecodeError) as error:
-        return [
-            Check("settings", False, f"{installation.settings_path} cannot be read: {error}", "mend the file")
-        ]
-    if not found:
-        return [Check("settings", False, f"no hook of ours stands in {installation.settings_path}", install)]
+    read = _read_settings(installation, install)
+    if isinstance(read, Check):
+        return [read]
+    text, found = read
     checks = [
         _registered(installation, found, install),
         _doubled(installation, found),
@@ -75,6 +67,19 @@ def examine(
             installation, _stop_line(installation, found), program, environ, make_held_session
         )
     return checks
+
+
+def _read_settings(installation: Installation, install: str) -> tuple[str, list[Registered]] | Check:
+    path = installation.settings_path
+    try:
+        text = _settings_text(path)
+        found = hook_settings.registered(text, comments=installation.allows_comments)
+    except JsonTextFault as fault:
+        what = f"{path}, line {fault.line}: {fault}; the client ignores the file"
+        return Check("settings", False, what, "mend that line")
+    except (OSError, UnicodeDecodeError) as error:
+        return Check("settings", False, f"{path} cannot be read: {error}", "mend the file")
+    return (text, found) if found else Check("settings", False, f"no hook of ours stands in {path}", install)
 
 
 def _settings_text(path: str) -> str:

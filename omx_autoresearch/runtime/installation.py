@@ -105,34 +105,45 @@ def install(
         StorageFailed: a file could not be written.
     """
     _check(program)
-    path = installation.settings_path
     record = load_record(record_path(program.state_home_path, installation))
-    current = _read(path)
-    text = _text(path, current)
-    try:
-        merged = hook_settings.merged(text.removeprefix(_BOM), installation, program.state_home_path)
-        added = hook_settings.added_environment(text.removeprefix(_BOM), installation) or record.environment
-        before = record.baseline(path, current, lambda text: _stripped(text, installation, added))
-    except JsonTextFault as fault:
-        raise _unreadable(path, fault, installation) from None
-    merged = (_BOM if text.startswith(_BOM) else "") + merged
+    settings, file, added = _planned(installation, program, record)
     script = FileChange(program.script_path, _read(program.script_path), hook_script(program).encode())
-    settings = FileChange(path, current, merged.encode())
-    files: tuple[InstalledFile, ...] = (InstalledFile(path, before, sha256_of(merged.encode())),)
     if dry_run:
         notes = _notes(installation, (), settings) if installation.trust_path else ()
         return _report(installation, (script, settings), notes, dry_run=True)
     ensure_folder(program.state_home_path)
     _apply(script, mode=0o755)
     _apply(settings, mode=0o644 if installation.scope == "project" else 0o600)
+    files: tuple[InstalledFile, ...] = (file,)
     trust, keys, notes = _trusted(installation, environ, record)
     if trust:
         stripped = record.baseline(trust.path, trust.before, lambda text: _untrusted(text, record.trust_keys))
-        files += (InstalledFile(trust.path, stripped, sha256_of(trust.after or b"")),)
+        files = (
+            file,
+            InstalledFile(trust.path, stripped, sha256_of(trust.after or b"")),
+        )
     saved = InstallRecord(files, added, keys)
     if saved != record:
         saved.save(record_path(program.state_home_path, installation))
     return _report(installation, (script, settings, trust), notes, dry_run=False)
+
+
+def _planned(
+    installation: Installation, program: HookProgram, record: InstallRecord
+) -> tuple[FileChange, InstalledFile, tuple[str, ...]]:
+    """Plan the settings file: its change, what it held without us, the variables that are ours."""
+    path = installation.settings_path
+    current = _read(path)
+    text = _text(path, current)
+    mark = _BOM if text.startswith(_BOM) else ""
+    bare = text.removeprefix(_BOM)
+    try:
+        merged = (mark + hook_settings.merged(bare, installation, program.state_home_path)).encode()
+        added = hook_settings.added_environment(bare, installation) or record.environment
+        before = record.baseline(path, current, lambda text: _stripped(text, installation, added))
+    except JsonTextFault as fault:
+        raise _unreadable(path, fault, installation) from None
+    return FileChange(path, current, merged), InstalledFile(path, before, sha256_of(merged)), added
 
 
 def uninstall(installation: Installation, state_home_path: str, *, dry_run: bool = False) -> InstallReport:
