@@ -26,9 +26,8 @@ from omx_autoresearch.runtime.completion import write_completion
 from omx_autoresearch.storage.approvals import approval_key
 from omx_autoresearch.storage.approvals import approve as write_approval
 from omx_autoresearch.storage.missions import MissionStore
-from omx_autoresearch.storage.pins import load_manifest
+from omx_autoresearch.storage.pins import load_manifest, restore_pins
 from omx_autoresearch.storage.registry import ActiveSession, Registry
-from omx_autoresearch.storage.restoring import restore_pins
 from omx_autoresearch.system.git import find_root, main_checkout
 
 if TYPE_CHECKING:
@@ -111,7 +110,7 @@ def restore(runtime: Runtime, task_id: str) -> tuple[str, ...]:
     if mission.contract is None:
         raise StepIllegal(f"mission {task_id} is a draft", next_step=f"omx-autoresearch start {task_id}")
     manifest = load_manifest(folder.frozen_path, mission.contract.pin_digest)
-    paths = restore_pins(folder.frozen_path, manifest, mission.workspace_path)
+    paths = restore_pins(manifest, mission.workspace_path, frozen_path=folder.frozen_path)
     with store.transaction(task_id, runtime.now()) as transaction:
         transaction.record(PinsRestored(paths))
     return paths

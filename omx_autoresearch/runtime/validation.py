@@ -33,7 +33,7 @@ from omx_autoresearch.system.commands import (
     shell_argv,
 )
 from omx_autoresearch.system.processes import ProcessIdentity, identify, is_alive
-from omx_autoresearch.system.sandbox import bubblewrap_argv, can_isolate
+from omx_autoresearch.system.sandbox import bubblewrap_argv, bubblewrap_fault, can_isolate, isolation_of
 
 if TYPE_CHECKING:
     from omx_autoresearch.core.mission import Mission
@@ -189,7 +189,7 @@ def _attested(runtime: Runtime, mission: Mission, run_id: str, ask: Ask, started
     if after.changed_pins:
         return _tampered(mission, run_id, (started_at, runtime.now()), after)
     output = read_output(result)
-    report = _report(contract, mission.workspace_path, result, output, nonce)
+    report = report_of(contract, mission.workspace_path, result, output, nonce)
     return Attestation(
         run_id=run_id,
         verdict=report.verdict,
@@ -209,7 +209,7 @@ def _attested(runtime: Runtime, mission: Mission, run_id: str, ask: Ask, started
         output_digest=hashlib.sha256(output).hexdigest(),
         output_mark=hashlib.sha256(masked(output.decode("utf-8", "replace")).encode()).hexdigest()[:16],
         output_artifact_digest=before.output_artifact_digest,
-        isolation=ask.isolation,
+        isolation=isolation_of(result).backend,
         duration_seconds=round(result.duration_seconds, 3),
         leaked=result.leaked,
     )
@@ -305,13 +305,17 @@ def output_tail(runtime: Runtime, mission: Mission, limit: int = 1500) -> str:
 # --- verdicts
 
 
-def _report(
+def report_of(
     contract: Contract, workspace_path: str, result: CommandResult, output: bytes, nonce: str
 ) -> RunReport:
+    """What an ended run of the contract's command proves; ``nonce`` is the reviewer's, empty for a validator."""
     if result.outcome == "not_started":
         return RunReport("error", "not-started", result.error)
     if result.outcome == "timed_out":
         return RunReport("error", "timed-out", f"ended after its limit of {contract.timeout_seconds:g} s")
+    unsandboxed = bubblewrap_fault(result)
+    if unsandboxed:
+        return RunReport("error", "sandbox-failed", unsandboxed)
     last, fault = last_object(output)
     if contract.validation_mode == "prompt-architect-artifact":
         from omx_autoresearch.runtime.reviews import report_of_review
