@@ -112,6 +112,11 @@ def install(
         notes = _notes(installation, (), settings) if installation.trust_path else ()
         return _report(installation, (script, settings), notes, dry_run=True)
     ensure_folder(program.state_home_path)
+    where = record_path(program.state_home_path, installation)
+    if (
+        settings.before != settings.after
+    ):  # recorded first: a kill in between leaves a file that can be taken back
+        InstallRecord((file,), added, record.trust_keys).save(where)
     _apply(script, mode=0o755)
     _apply(settings, mode=0o644 if installation.scope == "project" else 0o600)
     files: tuple[InstalledFile, ...] = (file,)
@@ -122,9 +127,8 @@ def install(
             file,
             InstalledFile(trust.path, stripped, sha256_of(trust.after or b"")),
         )
-    saved = InstallRecord(files, added, keys)
-    if saved != record:
-        saved.save(record_path(program.state_home_path, installation))
+    if (saved := InstallRecord(files, added, keys)) != load_record(where):
+        saved.save(where)
     return _report(installation, (script, settings, trust), notes, dry_run=False)
 
 

@@ -139,6 +139,24 @@ def test_uninstall_without_a_record_finds_our_entries_by_their_form(place: Place
     assert path.read_text() == '{\n  "model": "x"\n}\n'
 
 
+@pytest.mark.requirement("INST-02")
+def test_an_installation_that_was_killed_before_its_end_is_taken_back_exactly(
+    place: Place, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = place.write("claude", '{"hooks": {}}')
+
+    def killed(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr("omx_autoresearch.runtime.installation._trusted", killed)
+        with pytest.raises(KeyboardInterrupt):
+            place.install("claude")
+    assert registered(path.read_text(), comments=False)
+    place.uninstall("claude")
+    assert path.read_text() == '{"hooks": {}}'
+
+
 def test_entries_of_an_earlier_state_home_are_replaced(place: Place) -> None:
     place.install("claude")
     elsewhere = replace(place.program, state_home_path=str(place.path / "elsewhere"))
