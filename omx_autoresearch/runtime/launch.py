@@ -93,7 +93,7 @@ def create_draft(runtime: Runtime, project_path: str, record: IntakeRecord, draf
         task_type="standard",
         project_path=project_path,
         workspace_path=project_path,
-        specs_path=os.path.relpath(record.specs_path, project_path),
+        specs_path=record.specs_path,
         scope=tuple(draft.scope),
         non_goals=tuple(draft.non_goals),
     )
