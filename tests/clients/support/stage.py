@@ -74,6 +74,8 @@ class Stage:
         self.place = Place(root_path / "home", root_path / "home" / "repository", self.model.url)
         self.place.workspace.mkdir(parents=True)
         (root_path / "tmp").mkdir()
+        (root_path / "bin").mkdir()
+        (root_path / "bin" / cli.name).symlink_to(binary_path)
         self._settle_in()
         cli.settle(self.place)
 
@@ -94,7 +96,12 @@ class Stage:
     def environment(self) -> dict[str, str]:
         """A person's terminal, and nothing of the surrounding environment but where programs are."""
         node = shutil.which("node")
-        folders = [os.path.dirname(sys.executable), *([os.path.dirname(node)] if node else []), os.defpath]
+        folders = [
+            str(self._root / "bin"),
+            os.path.dirname(sys.executable),
+            *([os.path.dirname(node)] if node else []),
+            os.defpath,
+        ]
         return {
             "PATH": os.pathsep.join(folders),
             "HOME": str(self.place.home),
