@@ -13,7 +13,7 @@ import re
 import sys
 from importlib import import_module
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 from pydantic import TypeAdapter
 from transitions.extensions import GraphMachine
@@ -24,6 +24,7 @@ if __name__ == "__main__":
 
 from omx_autoresearch.core import lifecycle  # noqa: E402 - after the path
 from omx_autoresearch.core.records import KINDS, record_class  # noqa: E402 - after the path
+from omx_autoresearch.surfaces.cli import documents  # noqa: E402 - after the path
 
 SPECS = ROOT / "specs"
 DIALECT = "https://json-schema.org/draft/2020-12/schema"
@@ -48,9 +49,24 @@ def lifecycle_block() -> str:
     return "\n".join(["```mermaid", *kept, *finals, "```"])
 
 
-def _schema_of(kind: Any, title: str) -> dict[str, Any]:
-    schema = TypeAdapter(kind).json_schema(ref_template="#/$defs/{model}")
+def _schema_of(kind: Any, title: str, *, is_output: bool = False) -> dict[str, Any]:
+    """The schema of what is read (defaults may be left out) or of what is printed (everything stands there)."""
+    mode: Literal["serialization", "validation"] = "serialization" if is_output else "validation"
+    schema = TypeAdapter(kind).json_schema(ref_template="#/$defs/{model}", mode=mode)
+    if is_output:
+        for part in (schema, *schema.get("$defs", {}).values()):
+            _complete(part)
     return {"$schema": DIALECT, **schema, "title": title}
+
+
+def _complete(schema: dict[str, Any]) -> None:
+    """Say of a printed object that every field stands there, and no other."""
+    if "properties" not in schema:
+        return
+    schema["required"] = list(schema["properties"])
+    schema["additionalProperties"] = False
+    for field in schema["properties"].values():
+        field.pop("default", None)
 
 
 def journal_schema() -> dict[str, Any]:
@@ -87,6 +103,8 @@ def generated() -> dict[Path, str]:
         module, _, attribute = place.rpartition(".")
         kind = getattr(import_module(f"omx_autoresearch.{module}"), attribute)
         files[name] = _schema_of(kind, name)
+    for name, kind in documents.SCHEMAS.items():
+        files[name] = _schema_of(kind, name, is_output=True)
     texts = {
         SPECS / "schemas" / f"{name}.json": json.dumps(schema, indent=2, ensure_ascii=False) + "\n"
         for name, schema in files.items()

@@ -1,0 +1,161 @@
+"""The one place where what went wrong becomes an exit status and a text.
+
+    AutoresearchError     stderr ``error: what`` and ``next: ...``, the class's exit status
+    a wrong call          the same, 2
+    Ctrl-C                130
+    a closed pipe         quiet, 141
+    anything else         1, and a log file with versions and the traceback
+
+With ``--json`` an error is one object on stdout. The hook never ends with 2: several clients take it for a refusal.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from typing import TYPE_CHECKING
+
+import click
+
+from omx_autoresearch.errors import AutoresearchError, UsageError
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+INTERRUPTED = 130
+PIPE_CLOSED = 141
+CHECK_SAID_NO = 9
+"""The exit status for a negative outcome, which is a value and no error."""
+
+
+def run(arguments: Sequence[str]) -> int:
+    """Run one command line and return its exit status; never lets a traceback through.
+
+    Args:
+        arguments: behind the program's name.
+    """
+    is_json = "--json" in arguments
+    for stream in (sys.stdout, sys.stderr):
+        if hasattr(stream, "reconfigure"):
+            stream.reconfigure(errors="backslashreplace")  # a C locale must not turn a goal into a crash
+    try:
+        status = _attempt(arguments)
+        sys.stdout.flush()
+    except AutoresearchError as error:
+        status = _tell(error, is_json=is_json)
+    except BrokenPipeError:
+        status = _close_pipe()
+    except Exception as error:  # noqa: BLE001 - the boundary: nobody meets a bare traceback
+        status = _tell(_unexpected(error, arguments), is_json=is_json)
+    return 1 if status == 2 and arguments[:1] == ["hook"] else status
+
+
+def _attempt(arguments: Sequence[str]) -> int:
+    from omx_autoresearch.surfaces.cli.program import PROGRAM, program
+
+    _check_texts(arguments)
+    try:
+        result = program.main(list(arguments), prog_name=PROGRAM, standalone_mode=False)
+    except click.Abort as stop:
+        if isinstance(stop.__cause__ or stop.__context__, EOFError):
+            raise UsageError("no answer came", next_step="give the options; see --help") from None
+        return INTERRUPTED
+    except KeyboardInterrupt:
+        return INTERRUPTED
+    except click.exceptions.Exit as end:
+        return end.exit_code
+    except click.ClickException as fault:
+        raise _usage(fault) from None
+    except SystemExit as end:  # click's shell completion, and its own answer to a closed pipe
+        return end.code if isinstance(end.code, int) else 0
+    return result if isinstance(result, int) else 0
+
+
+def _check_texts(arguments: Sequence[str]) -> None:
+    for argument in arguments:
+        try:
+            argument.encode()
+        except UnicodeEncodeError:
+            shown = argument.encode("ascii", "backslashreplace").decode()
+            raise UsageError(
+                f"an argument is not UTF-8: {shown[:80]}", next_step="give it in UTF-8"
+            ) from None
+
+
+def _usage(fault: click.ClickException) -> UsageError:
+    from omx_autoresearch.surfaces.cli import former
+    from omx_autoresearch.surfaces.cli.program import PROGRAM
+
+    if isinstance(fault, click.NoSuchOption) and fault.option_name in former.FLAGS:
+        return former.gone(fault.option_name)
+    path = fault.ctx.command_path if isinstance(fault, click.UsageError) and fault.ctx else PROGRAM
+    return UsageError(fault.format_message().rstrip("."), next_step=f"{path} --help")
+
+
+def _tell(error: AutoresearchError, *, is_json: bool) -> int:
+    from omx_autoresearch.surfaces.cli.display import print_error, print_json
+
+    try:
+        if is_json:
+            print_json({"error": {"slug": error.slug, "message": error.message, "next": error.next_step}})
+            sys.stdout.flush()
+        else:
+            print_error(error)
+    except BrokenPipeError:
+        _close_pipe()
+    return error.exit_code
+
+
+def _close_pipe() -> int:
+    """Nobody reads any more; keep the interpreter's last flush from complaining."""
+    null = os.open(os.devnull, os.O_WRONLY)
+    os.dup2(null, 1)
+    os.close(null)
+    return PIPE_CLOSED
+
+
+def _unexpected(error: Exception, arguments: Sequence[str]) -> AutoresearchError:
+    where = _write_log(error, arguments)
+    text = " ".join(str(error).split())[:300]
+    return AutoresearchError(
+        f"unexpected {type(error).__name__}: {text}" if text else f"unexpected {type(error).__name__}",
+        next_step=f"run it again; if it stays, report {where}" if where else "run omx-autoresearch doctor",
+    )
+
+
+def _write_log(error: Exception, arguments: Sequence[str]) -> str:
+    """Versions, verb and traceback in a file that only this user reads; returns its path, empty if none.
+
+    The arguments are left out: they may hold secrets.
+    """
+    import platform
+    import tempfile
+    import time
+    import traceback
+
+    from omx_autoresearch import __version__
+    from omx_autoresearch.storage.layout import state_home
+
+    lines = [
+        f"omx-autoresearch {__version__}, click {click.__version__ if hasattr(click, '__version__') else '?'}",
+        f"python {platform.python_version()} on {platform.platform()}",
+        f"verb {arguments[0] if arguments else '(none)'}",
+        "".join(traceback.format_exception(error)),
+    ]
+    name = f"fault-{time.strftime('%Y%m%d-%H%M%S', time.gmtime())}-{os.getpid()}.log"
+    try:
+        home_path = state_home(os.environ)
+    except AutoresearchError:
+        home_path = tempfile.gettempdir()
+    for folder_path in (os.path.join(home_path, "faults"), tempfile.gettempdir()):
+        try:
+            os.makedirs(folder_path, mode=0o700, exist_ok=True)
+            path = os.path.join(folder_path, name)
+            with open(
+                os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w", encoding="utf-8"
+            ) as log:
+                log.write("\n".join(lines))
+            return path
+        except OSError:
+            continue
+    return ""

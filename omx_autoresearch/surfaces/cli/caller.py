@@ -1,0 +1,119 @@
+"""Who calls, from where, and which mission is meant."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import click
+
+from omx_autoresearch.errors import AutoresearchError, UsageError
+from omx_autoresearch.runtime.context import Runtime
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from typing import Any
+
+    from click.shell_completion import CompletionItem
+
+
+@dataclass(frozen=True, slots=True)
+class Caller:
+    """The process that typed a command.
+
+    Attributes:
+        runtime: the world as its use cases see it.
+        cwd: where it stands; empty when that folder is gone.
+        client: the agent CLI of the tool shell that it runs in; empty elsewhere.
+        session_id: that client's session, where the environment names it.
+    """
+
+    runtime: Runtime
+    cwd: str
+    client: str
+    session_id: str
+
+    def task(self, named: str) -> str:
+        """The mission that is meant; see ``runtime.missions.resolve_task``."""
+        from omx_autoresearch.runtime.missions import resolve_task
+
+        return resolve_task(self.runtime, named, session_id=self.session_id, cwd=self.cwd)
+
+    def owned_task(self, verb: str, named: str) -> str:
+        """The mission that is meant, for a verb that only its owner may use; what waits in its inbox is taken in.
+
+        Raises:
+            OwnerOnly: this runs inside an agent; recorded in the mission.
+        """
+        from omx_autoresearch.runtime.claims import take_in_quietly
+        from omx_autoresearch.runtime.owners import require_owner
+
+        try:
+            task_id = self.task(named)
+        except AutoresearchError:
+            require_owner(self.runtime, verb)
+            raise
+        require_owner(self.runtime, verb, task_id)
+        take_in_quietly(self.runtime, task_id)
+        return task_id
+
+    def project_path(self) -> str:
+        """The project that the caller stands in.
+
+        Raises:
+            UsageError: its folder is gone.
+        """
+        from omx_autoresearch.runtime.missions import project_root
+
+        if not self.cwd:
+            raise UsageError("the current folder is gone", next_step="cd into the project")
+        return project_root(self.cwd)
+
+    def is_agent(self) -> bool:
+        """True inside an agent's process tree."""
+        from omx_autoresearch.runtime.owners import marks_of_agent
+
+        return bool(marks_of_agent(self.runtime))
+
+
+def this_caller() -> Caller:
+    """The caller of this process."""
+    from omx_autoresearch.agents import registry
+
+    runtime = Runtime.of_process(shell_marks=registry.all_shell_marks())
+    client, session_id = registry.session_from_environment(runtime.environ)
+    try:
+        cwd = os.getcwd()
+    except OSError:
+        cwd = ""
+    return Caller(runtime, cwd, client, session_id)
+
+
+def _task_ids(_ctx: click.Context, _parameter: click.Parameter, incomplete: str) -> list[CompletionItem]:
+    """Shell completion of TASK."""
+    from click.shell_completion import CompletionItem
+
+    from omx_autoresearch.storage.layout import StateHome, state_home
+    from omx_autoresearch.storage.missions import MissionStore
+
+    try:
+        known = MissionStore(StateHome(state_home(os.environ))).task_ids()
+    except AutoresearchError:
+        return []
+    return [CompletionItem(name) for name in known if name.startswith(incomplete)]
+
+
+def task_argument(function: Callable[..., Any]) -> Callable[..., Any]:
+    """``[TASK]``, optional: inside a session the bound mission, outside the only one under way."""
+    return click.argument("task", default="", required=False, shell_complete=_task_ids)(function)
+
+
+def json_option(function: Callable[..., Any]) -> Callable[..., Any]:
+    """``--json``."""
+    return click.option("--json", "as_json", is_flag=True, help="Print one JSON document.")(function)
+
+
+def reason_option(function: Callable[..., Any]) -> Callable[..., Any]:
+    """``--reason``."""
+    return click.option("--reason", default="", help="Why; kept in the journal.")(function)

@@ -1,0 +1,93 @@
+"""Printing: JSON for machines, plain lines for pipes, colour and columns on a terminal only."""
+
+from __future__ import annotations
+
+import os
+import sys
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from typing import Any, TextIO
+
+    from omx_autoresearch.errors import AutoresearchError
+
+Row = tuple[str, str, str]
+"""Label, text, style (a colour's name or empty)."""
+_CODES = {"red": "31", "green": "32", "yellow": "33", "cyan": "36", "bold": "1", "dim": "2"}
+
+
+def has_colour(stream: TextIO) -> bool:
+    """True for a terminal whose user did not ask for none (NO_COLOR) and that can show any."""
+    return stream.isatty() and not os.environ.get("NO_COLOR") and os.environ.get("TERM", "") != "dumb"
+
+
+def paint(text: str, style: str, stream: TextIO) -> str:
+    """``text`` in a style, where the stream shows colour."""
+    return f"\x1b[{_CODES[style]}m{text}\x1b[0m" if style and has_colour(stream) else text
+
+
+def print_json(value: Any) -> None:
+    """One JSON document on stdout; ASCII, so that any locale carries it."""
+    import json
+
+    from omx_autoresearch.core.shape import to_plain
+
+    sys.stdout.write(json.dumps(to_plain(value), indent=2, allow_nan=False) + "\n")
+
+
+def say(text: str, style: str = "") -> None:
+    """One or more lines on stdout."""
+    sys.stdout.write(paint(text, style, sys.stdout) + "\n")
+
+
+def tell(text: str, style: str = "") -> None:
+    """A line on stderr, beside the answer."""
+    sys.stderr.write(paint(text, style, sys.stderr) + "\n")
+
+
+def print_error(error: AutoresearchError) -> None:
+    """What happened, and the next command, on stderr."""
+    tell(f"{paint('error:', 'red', sys.stderr)} {harmless(error.message)}")
+    if error.next_step:
+        tell(f"  next: {harmless(error.next_step)}")
+
+
+def print_rows(rows: Sequence[Row]) -> None:
+    """Labelled lines; rows without a text are left out."""
+    rows = [row for row in rows if row[1]]
+    width = max((len(label) for label, _, _ in rows), default=0)
+    for label, text, style in rows:
+        first, *more = text.split("\n")
+        say(f"{paint(label.ljust(width), 'dim', sys.stdout)}  {paint(first, style, sys.stdout)}")
+        for line in more:
+            say(f"{' ' * width}  {paint(line, style, sys.stdout)}")
+
+
+def print_table(header: Sequence[str], rows: Sequence[Sequence[str]], styles: Sequence[str]) -> None:
+    """A table: columns on a terminal, tab-separated lines elsewhere.
+
+    Args:
+        header: the columns' titles.
+        rows: texts, a sequence a row.
+        styles: of each row.
+    """
+    if not sys.stdout.isatty():
+        for row in (header, *rows):
+            say("\t".join(cell.replace("\t", " ") for cell in row))
+        return
+    from rich.console import Console
+    from rich.table import Table
+    from rich.text import Text
+
+    table = Table(box=None, pad_edge=False, header_style="bold")
+    for index, title in enumerate(header):
+        table.add_column(title, overflow="fold" if index == 0 else "ellipsis", no_wrap=index > 0)
+    for row, style in zip(rows, styles, strict=True):
+        table.add_row(*(Text(cell, style=style) for cell in row))
+    Console(color_system="auto" if has_colour(sys.stdout) else None).print(table)
+
+
+def harmless(text: str) -> str:
+    """Foreign text without control characters but line ends and tabs: nothing moves a terminal's cursor."""
+    return "".join(char if char.isprintable() or char in "\n\t" else "�" for char in text)

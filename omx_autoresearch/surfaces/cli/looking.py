@@ -1,0 +1,106 @@
+"""Looking without changing anything: status, list, wait."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import click
+
+from omx_autoresearch.errors import UsageError
+from omx_autoresearch.surfaces.cli.caller import json_option, task_argument, this_caller
+from omx_autoresearch.surfaces.cli.display import harmless, print_json, print_table, say
+
+if TYPE_CHECKING:
+    from omx_autoresearch.runtime.status import StatusView
+    from omx_autoresearch.surfaces.cli.caller import Caller
+
+WAIT_SECONDS = 90.0
+"""Below the limit that every known agent CLI puts on a command of its agent (Claude Code: 120 s)."""
+
+
+@click.command("status")
+@task_argument
+@json_option
+def status_verb(task: str, as_json: bool) -> None:
+    """Show how a mission stands, what is in its way and what to type next."""
+    from omx_autoresearch.surfaces.cli.standing import print_status
+
+    view = _view(this_caller(), task)
+    if as_json:
+        print_json(view)
+    else:
+        print_status(view)
+
+
+def _view(caller: Caller, task: str) -> StatusView:
+    """The mission that is meant; where none is under way, the one that cannot be read, if there is one."""
+    from omx_autoresearch.runtime import status
+
+    try:
+        return status.view(caller.runtime, caller.task(task))
+    except UsageError:
+        if task:
+            raise
+        broken = [view for view in status.list_views(caller.runtime) if not view.phase]
+        if len(broken) != 1:
+            raise
+        return broken[0]
+
+
+@click.command("list")
+@json_option
+def list_verb(as_json: bool) -> None:
+    """Show every mission, newest first."""
+    from omx_autoresearch.runtime import status
+
+    views = status.list_views(this_caller().runtime)
+    if as_json:
+        print_json(views)
+    elif not views:
+        say("No mission yet.\n  next: omx-autoresearch init")
+    else:
+        _print_list(views)
+
+
+def _print_list(views: tuple[StatusView, ...]) -> None:
+    from omx_autoresearch.surfaces.cli.standing import STYLES, word_of
+
+    rows = [
+        (
+            view.task_id,
+            word_of(view),
+            str(view.iteration),
+            f"{view.refusals}/{view.max_refusals}",
+            view.hold.split(" ")[0] if view.phase == "running" else "",
+            " ".join(harmless(view.goal or view.blocker).split()),
+        )
+        for view in views
+    ]
+    styles = [STYLES.get(word_of(view), "") for view in views]
+    print_table(("MISSION", "PHASE", "ITERATION", "REFUSALS", "HOLD", "GOAL"), rows, styles)
+
+
+@click.command("wait")
+@task_argument
+@click.option(
+    "--seconds",
+    type=click.FloatRange(0, 3600),
+    default=WAIT_SECONDS,
+    show_default=True,
+    help="Wait at most this long.",
+)
+@json_option
+def wait_verb(task: str, seconds: float, as_json: bool) -> None:
+    """Wait for a running validation or review and show its verdict.
+
+    Ends with 0 whatever the verdict; a run that outlasts the wait is said to be still running: call again.
+    """
+    from omx_autoresearch.runtime import validation
+    from omx_autoresearch.storage.missions import MissionStore
+    from omx_autoresearch.surfaces.cli.runs import print_run
+
+    caller = this_caller()
+    task_id = caller.task(task)
+    running = validation.running_validation(caller.runtime, MissionStore(caller.runtime.home).load(task_id))
+    is_running = running is not None and not validation.wait_for(running, seconds)
+    print_run(caller.runtime, task_id, is_running=is_running, as_json=as_json)

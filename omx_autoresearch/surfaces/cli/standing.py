@@ -1,0 +1,77 @@
+"""How a mission stands, printed: the page of ``status``, and the line after a step."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from omx_autoresearch.surfaces.cli.display import harmless, print_json, print_rows, say
+
+if TYPE_CHECKING:
+    from omx_autoresearch.runtime.status import StatusView
+    from omx_autoresearch.surfaces.cli.caller import Caller
+    from omx_autoresearch.surfaces.cli.display import Row
+
+STYLES = {
+    "running": "cyan",
+    "blocked": "red",
+    "paused": "yellow",
+    "complete": "green",
+    "cancelled": "dim",
+    "invalid": "red",
+    "missing": "red",
+    "draft": "yellow",
+}
+"""Colour of each phase, or of a status that has none."""
+
+
+def word_of(view: StatusView) -> str:
+    """The one word that says how a mission stands: its phase, or ``invalid``, ``missing``."""
+    return view.phase or view.status
+
+
+def print_step(caller: Caller, task_id: str, what: str, *, as_json: bool) -> None:
+    """Say what a step did; with ``--json`` the status after it."""
+    from omx_autoresearch.runtime import status
+
+    view = status.view(caller.runtime, task_id)
+    if as_json:
+        print_json(view)
+        return
+    say(f"Mission {task_id} is {what}.")
+    if view.next_command and view.phase not in ("complete", "cancelled"):
+        say(f"  next: {view.next_command}", "dim")
+
+
+def print_status(view: StatusView) -> None:
+    """The page of one mission, for people."""
+    word = word_of(view)
+    rows: list[Row] = [
+        ("mission", view.task_id, "bold"),
+        ("goal", harmless(view.goal), ""),
+        ("phase", word if word == view.status else f"{word} ({view.status})", STYLES.get(word, "")),
+        ("problem" if view.status in ("invalid", "missing") else "blocked", harmless(view.blocker), "red"),
+        ("next", view.next_command, "bold" if view.blocker else ""),
+    ]
+    if view.phase:
+        rows += _progress(view)
+    rows += [("notice", harmless(notice), "yellow") for notice in view.notices]
+    print_rows(rows)
+
+
+def _progress(view: StatusView) -> list[Row]:
+    pressure = "; a change of structure is due" if view.pivot_required else ""
+    run = f"{view.last_run_id}: {view.last_verdict}" if view.last_run_id else "none yet"
+    session = f"{view.session_id} ({view.client or 'client unknown'})" if view.session_id else "unbound"
+    return [
+        ("iteration", f"{view.iteration}, {view.stale_count} without progress{pressure}", ""),
+        ("refusals", f"{view.refusals} of {view.max_refusals}", ""),
+        ("hours", f"{view.hours_used:.2f} of {view.max_hours:g}", ""),
+        ("decided by", view.validation_mode, ""),
+        ("newest run", run, ""),
+        ("missing", "\n".join(map(harmless, view.open_criteria)), ""),
+        ("notes", str(view.finding_count) if view.finding_count else "", ""),
+        ("session", session, ""),
+        ("hold", view.hold, "green" if view.hold.startswith("proven") else "yellow"),
+        ("heard of", view.last_heartbeat_at or "never", ""),
+        ("files", view.task_path, "dim"),
+    ]
