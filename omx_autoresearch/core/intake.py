@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass, field, fields, replace
 from typing import Any, Literal
 
 from omx_autoresearch.core.budget import Limits, check_limits
 from omx_autoresearch.core.mission import VALIDATION_MODES, Reviewer, ValidationMode
 from omx_autoresearch.core.pins import glob_faults
+from omx_autoresearch.core.values import dataclass, field, fields, replace
 
 SCRIPT: ValidationMode = "mission-validator-script"
 REVIEW: ValidationMode = "prompt-architect-artifact"
@@ -78,7 +78,8 @@ def limits_of(draft: MissionDraft) -> Limits:
 
 
 def _as_declared(name: str, value: int | float) -> Any:
-    return float(value) if isinstance(getattr(Limits(), name), float) else value
+    is_exact = isinstance(value, int) and abs(value) < 2**53
+    return float(value) if is_exact and isinstance(getattr(Limits(), name), float) else value
 
 
 # --- placeholders
@@ -100,8 +101,8 @@ _YOUR_HERE = re.compile(
     r"|your\s+(?:goal|command|validator|prompt|mission)[.!]*",
     re.IGNORECASE,
 )
-_LOREM = re.compile(r"\blorem\s+ipsum\b", re.IGNORECASE)
-_BRACED = re.compile(r"\{\{.*?\}\}|\[(?:your|insert|todo|the)\b[^\]]*\]", re.IGNORECASE)
+_LOREM = re.compile(r"\Alorem\s+ipsum\b", re.IGNORECASE)
+_BRACED = re.compile(r"\A(?:\{\{[^{}]*\}\}|\[(?:your|insert|todo|the)\b[^\]]*\])\Z", re.IGNORECASE)
 
 
 def placeholder_reason(text: str) -> str:
@@ -195,9 +196,6 @@ def _limit_faults(draft: MissionDraft) -> list[str]:
     known = [item.name for item in fields(Limits)]
     unknown = [name for name in draft.limits if name not in known]
     found = [f"limits: {name[:60]!r} is unknown; known are {', '.join(known)}" for name in unknown]
-    for name, value in draft.limits.items():
-        if name in known and isinstance(getattr(Limits(), name), int) and not isinstance(value, int):
-            found.append(f"limits.{name} must be a whole number, received {value!r}")
     if not found:
         found = check_limits(limits_of(draft))
     if not 0 < draft.timeout_seconds <= TIMEOUT_LIMIT_SECONDS:

@@ -7,11 +7,11 @@ stay what somebody typed. A key given twice, an alias and a tag are errors that 
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass, field
 from typing import Any
 
 import yaml
 
+from omx_autoresearch.core.values import dataclass, field
 from omx_autoresearch.errors import MissionInvalid
 
 LIMIT_BYTES = 1024 * 1024
@@ -106,22 +106,31 @@ def parse(data: bytes, *, where: str) -> Frontmatter:
         raise _invalid(
             where, "it has no frontmatter: YAML lines between two lines of `---`, the first one at the top"
         )
-    loader = _Loader(text[opening.end() : closing.start()])
+    values, lines = _load(text[opening.end() : closing.start()], where)
+    if not isinstance(values, dict):
+        raise _invalid(where, "the frontmatter must be a mapping: `key: value` lines", 2)
+    return Frontmatter(values, lines)
+
+
+def _load(text: str, where: str) -> tuple[Any, dict[Place, int]]:
     try:
+        loader = _Loader(text)
         node = loader.get_single_node()
         reader = _Reader(loader, where)
-        values = reader.value(node, ()) if node is not None else {}
+        return (reader.value(node, ()) if node is not None else {}), reader.lines
     except yaml.MarkedYAMLError as error:
         line = error.problem_mark.line + 1 if error.problem_mark else 0
         raise _invalid(where, f"{error.problem or error.context or error}", line) from None
-    except (yaml.YAMLError, RecursionError, ValueError) as error:
-        words = str(error).splitlines() or ["it is nested too deeply"]
-        raise _invalid(where, f"it is not YAML: {words[0]}") from None
-    finally:
-        loader.dispose()
-    if not isinstance(values, dict):
-        raise _invalid(where, "the frontmatter must be a mapping: `key: value` lines", 2)
-    return Frontmatter(values, reader.lines if node is not None else {})
+    except yaml.reader.ReaderError as error:
+        at = int(error.position)
+        what = (
+            f"the character U+{int(error.character):04X} is not taken; write it as an escape in double quotes"
+        )
+        raise _invalid(where, what, text[:at].count("\n") + 1) from None
+    except RecursionError:
+        raise _invalid(where, "it is nested too deeply") from None
+    except (yaml.YAMLError, ValueError) as error:
+        raise _invalid(where, f"it is not YAML: {error}") from None
 
 
 def _decoded(data: bytes, where: str) -> str:
