@@ -1,350 +1,341 @@
 """What people and agents read of a mission under ``.omx``: files derived from the journal, never the truth.
 
-    state/task_spec.json  progress.json  directions_tried.json  findings.jsonl  iteration_log.jsonl
-    logs/heartbeat.jsonl  work.jsonl  orchestrator.jsonl
-    state/sessions/{session}/autoresearch-state.json        the mode state
-    NOTICE (in the state home)                              what the owner must read
+``storage/views.py`` says what stands in them. Line files grow with the journal; state files are replaced. Which record
+they cover, and inode, size and time of each as we left it, stands in ``projected.json`` in the state home: so a process
+killed between journal and projections leaves files that are behind, and the next one brings them up.
 
-Line files grow with the journal; the others are replaced. A file that somebody edited is noticed by its size, inode
-and time, its foreign lines are moved to ``inbox/`` and it is written anew: people may steer by editing, and nothing
-edited becomes proof. A project folder that cannot be written is no fault of the mission.
+A file that somebody edited is left alone until :meth:`Projections.restore`: its foreign lines go to the inbox, the
+edited file into ``inbox/taken/``, the right content in its place, in an order that loses nothing wherever it is killed.
+An edit that keeps inode, size and time is found only by ``repair``, which compares every byte. A project folder that
+cannot be written is no fault of the mission.
 """
 
 from __future__ import annotations
 
-import hashlib
-import json
 import os
-from typing import TYPE_CHECKING, Any
+from contextlib import suppress
+from typing import TYPE_CHECKING, BinaryIO, Protocol
 
-from omx_autoresearch.core import briefing
-from omx_autoresearch.errors import StateUntrusted
-from omx_autoresearch.storage.atomic import ensure_folder, replace_file, write_all
-from omx_autoresearch.storage.layout import ProjectFolder
-from omx_autoresearch.storage.strictjson import encode
+from omx_autoresearch.errors import JournalBroken, StateUntrusted, WorkspaceFault
+from omx_autoresearch.storage import views
+from omx_autoresearch.storage.atomic import replace_file
+from omx_autoresearch.storage.differences import difference
+from omx_autoresearch.storage.layout import ProjectFolder, session_file_name
+from omx_autoresearch.storage.omx_folder import OmxFolder
+from omx_autoresearch.storage.projected import Projected, projected_path
+from omx_autoresearch.storage.strictjson import decode_document
+from omx_autoresearch.storage.views import LINE_FILES, STATE_FILES
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Iterator
 
     from omx_autoresearch.core.mission import Mission
     from omx_autoresearch.storage.layout import MissionFolder
-    from omx_autoresearch.storage.lines import Entry
+    from omx_autoresearch.storage.lines import Entry, Head
 
-FINDINGS = "state/findings.jsonl"
-ITERATIONS = "state/iteration_log.jsonl"
-WORK = "logs/work.jsonl"
-ORCHESTRATOR = "logs/orchestrator.jsonl"
-HEARTBEAT = "logs/heartbeat.jsonl"
-LINE_FILES = (FINDINGS, ITERATIONS, WORK, ORCHESTRATOR)
-_ITERATION_KINDS = ("stop_refused", "stop_released")
-_QUIET_KINDS = ("validation_started", "person_prompted")
-_WARNING_KINDS = (
-    "stop_released",
-    "mission_blocked",
-    "owner_verb_refused",
-    "projection_edited",
-    "validation_lost",
-)
+NAMES = (*LINE_FILES, *STATE_FILES)
+_HEARTBEAT = "heartbeat.jsonl"
+_COPY_BYTES = 4 * 1024 * 1024
+_MODE_LIMIT_BYTES = 1024 * 1024
+_MODE_NAME = "autoresearch-state.json"
+
+
+class Source(Protocol):
+    """The journal under its lock, as far as a projection needs it."""
+
+    head: Head
+
+    def read_from(self, offset: int = 0, *, expect: Head | None = None) -> Iterator[Entry]:
+        """Yield the records from ``offset`` on."""
+        ...
 
 
 class Projections:
-    """The derived files of one mission."""
+    """The derived files of one mission. Whoever writes them holds the mission's lock.
+
+    Args:
+        folder: of the mission, in the state home.
+        mission: its newest state.
+    """
 
     def __init__(self, folder: MissionFolder, mission: Mission) -> None:
         self._folder = folder
         self._mission = mission
-        project = ProjectFolder(mission.project_path)
-        self._project = project
-        self._task_path = project.task_path(mission.task_id)
-        self._stamps_path = os.path.join(folder.root_path, "projected.json")
+        self._task_path = ProjectFolder(mission.project_path).task_path(mission.task_id)
 
-    def extend(self, entries: Iterable[Entry]) -> None:
-        """Add the lines of new entries and replace the state files; quiet about a project that cannot be written."""
-        entries = tuple(entries)
-        try:
-            if not os.path.isdir(self._mission.project_path):
-                return
-            stamps = self._stamps()
-            for name in LINE_FILES:
-                lines = b"".join(_lines(name, entries))
-                if lines and stamps.get(name) == _stamp(os.path.join(self._task_path, name)):
-                    self._append(name, lines)
-                    stamps[name] = _stamp(os.path.join(self._task_path, name))
-            self._replace_states(stamps)
-            self._save_stamps(stamps)
-        except (OSError, StateUntrusted):
-            return
+    def extend(self, source: Source, new: tuple[Entry, ...] = ()) -> None:
+        """Bring everything up to the journal's head; what somebody edited is left alone, what is missing is rebuilt.
 
-    def needs_rebuild(self) -> bool:
-        """True when a projection is missing although the project's folder is there."""
+        Quiet about a project that cannot be written: that is no fault of the mission.
+
+        Args:
+            source: the locked journal.
+            new: its newest records, where the caller has them at hand.
+        """
+        kept = self._kept()
+        wrong = NAMES if kept.covered is None else self._missing()
+        with suppress(OSError, StateUntrusted, WorkspaceFault):
+            self._write_notice()
+        with suppress(OSError, StateUntrusted, WorkspaceFault):
+            self._bring_up(kept, source, wrong, new)
+
+    def needs_care(self) -> bool:
+        """True when a projection is missing, behind or edited, judged in O(1)."""
         if not os.path.isdir(self._mission.project_path):
             return False
-        names = (*LINE_FILES, "state/progress.json", "state/task_spec.json")
-        return any(not os.path.exists(os.path.join(self._task_path, name)) for name in names)
+        kept = self._kept()
+        if kept.covered is None or self._missing() or self._suspects(kept):
+            return True
+        try:
+            return os.stat(self._folder.journal_path).st_size != kept.covered.size_bytes
+        except OSError:
+            return False
 
     def edited(self) -> tuple[str, ...]:
-        """Names of projections whose bytes are not the ones that we wrote, judged by size, inode and time."""
-        found = []
-        for name, stamp in self._stamps().items():
-            now = _stamp(os.path.join(self._task_path, name))
-            if now is not None and now != stamp:
-                found.append(name)
-        return tuple(sorted(found))
+        """Names of projections that are not as we left them, by inode, size and time."""
+        return self._suspects(self._kept())
 
-    def rebuild(self, entries: Iterable[Entry]) -> None:
-        """Write every projection anew from the whole journal; the same journal gives the same bytes.
+    def restore(self, source: Source, *, is_thorough: bool = False) -> tuple[str, ...]:
+        """Give every missing or edited projection its right content; foreign lines go to the inbox.
+
+        Args:
+            source: the locked journal.
+            is_thorough: compare every byte of every file, whatever the stamps say (``repair``).
+
+        Returns:
+            names of the projections that somebody had edited.
 
         Raises:
             OSError: the project's folder cannot be written.
+            WorkspaceFault: a symbolic link stands in the way.
+            StorageFailed: the state home cannot be written.
+            JournalBroken: the journal has a broken line; nothing is overwritten.
         """
+        kept = self._kept()
+        if is_thorough:
+            kept.covered = None
+        wrong = NAMES if kept.covered is None else (*self._suspects(kept), *self._missing())
+        self._write_notice()
+        found = self._bring_up(kept, source, wrong)
+        if is_thorough and os.path.isdir(self._mission.project_path):
+            self._close_modes(source)
+            self._copy_heartbeat(is_whole=True)
+        return found
+
+    def _bring_up(
+        self, kept: Projected, source: Source, wrong: tuple[str, ...], new: tuple[Entry, ...] = ()
+    ) -> tuple[str, ...]:
         if not os.path.isdir(self._mission.project_path):
-            return
-        for sub in ("state", "logs", "inbox"):
-            ensure_folder(os.path.join(self._task_path, sub), mode=0o755)
-        streams = {name: open(self._temporary(name), "wb") for name in LINE_FILES}  # noqa: SIM115
+            return ()
         try:
-            for entry in entries:
-                for name, stream in streams.items():
-                    stream.writelines(_lines(name, (entry,)))
-        finally:
-            for stream in streams.values():
-                stream.close()
-        for name in LINE_FILES:
-            os.replace(self._temporary(name), os.path.join(self._task_path, name))
-        stamps = {name: _stamp(os.path.join(self._task_path, name)) for name in LINE_FILES}
-        self._replace_states(stamps)
-        self._save_stamps(stamps)
-
-    def rebuild_quietly(self, entries: Iterable[Entry]) -> None:
-        """As :meth:`rebuild`, but a project that cannot be written is no fault of the mission."""
-        try:
-            self.rebuild(entries)
-        except (OSError, StateUntrusted):
-            return
-
-    def foreign_lines(self, name: str, entries: Iterable[Entry]) -> list[str]:
-        """The lines of an edited projection that the journal does not say, for the inbox."""
-        path = os.path.join(self._task_path, name)
-        with open(path, "rb") as stream:
-            found = stream.read(1024 * 1024).decode("utf-8", "replace").splitlines()
-        if name in LINE_FILES:
-            ours = {line.decode("utf-8").rstrip("\n") for line in _lines(name, entries)}
-        else:
-            ours = set(self._states().get(name, b"").decode("utf-8").splitlines())
-        return [line for line in found if line.strip() and line not in ours]
-
-    # --- the files
-
-    def _temporary(self, name: str) -> str:
-        return os.path.join(self._task_path, f"{name}.tmp-{os.getpid()}")
-
-    def _append(self, name: str, lines: bytes) -> None:
-        descriptor = os.open(os.path.join(self._task_path, name), os.O_WRONLY | os.O_APPEND | os.O_CLOEXEC)
-        try:
-            write_all(descriptor, lines)
-        finally:
-            os.close(descriptor)
-
-    def _replace_states(self, stamps: dict[str, Any]) -> None:
-        for name, data in self._states().items():
-            path = os.path.join(self._task_path, name)
-            if stamps.get(name) is None or stamps[name][3] != _digest(data) or _stamp(path) != stamps[name]:
-                replace_file(path, data, mode=0o644, is_durable=False)
-                stamps[name] = _stamp(path)
+            entries = self._unseen(kept, source, new)
+        except JournalBroken:  # not the journal that they were made from: a copy put back, or the rest of one
+            entries, wrong = (), NAMES
+        with self._open("state", make=True) as state, self._open("logs", make=True) as logs:
+            folders = {"state": state, "logs": logs}
+            found = self._set_right(kept, source, folders, wrong)
+            for name in LINE_FILES:
+                if name not in wrong:
+                    _append(kept, folders[os.path.dirname(name)], name, entries)
+            kept.covered = source.head
+            self._replace_states(kept, state)
+        self._write_mode(kept)
         self._copy_heartbeat()
-        if self._mission.binding is not None:
-            path = self._project.session_state_path(self._mission.binding.session_id)
-            ensure_folder(os.path.dirname(path), mode=0o755)
-            replace_file(path, _pretty(mode_state(self._mission)), mode=0o644, is_durable=False)
-        replace_file(self._folder.notice_path, notice(self._mission).encode("utf-8"), is_durable=False)
+        return found
 
-    def _states(self) -> dict[str, bytes]:
-        return {
-            "state/task_spec.json": _pretty(task_spec(self._mission)),
-            "state/progress.json": _pretty(progress(self._mission)),
-            "state/directions_tried.json": _pretty([]),
-        }
+    def _unseen(self, kept: Projected, source: Source, new: tuple[Entry, ...]) -> tuple[Entry, ...]:
+        """The records that the line files lack."""
+        covered = kept.covered
+        if covered is None or (covered.seq, covered.digest) == (source.head.seq, source.head.digest):
+            return ()
+        if new and (new[0].seq, new[0].prev) == (covered.seq + 1, covered.digest):
+            return new
+        return tuple(source.read_from(covered.size_bytes, expect=covered))
 
-    def _copy_heartbeat(self) -> None:
-        """Copy what the heartbeat has gained; it is no part of the journal and is never edited back."""
-        target = os.path.join(self._task_path, HEARTBEAT)
+    def _replace_states(self, kept: Projected, folder: OmxFolder) -> None:
+        """Replace the state files that changed. The stamps are kept first, so that a crash in between is no edit."""
+        prepared: list[tuple[str, str]] = []
+        for name, data in views.states(self._mission).items():
+            leaf, stamp = os.path.basename(name), kept.stamp(name)
+            if kept.says(name, data) or stamp is None or folder.stamp(leaf) != stamp:
+                continue  # right already, or edited and left alone
+            temporary, after = folder.prepare(data)
+            prepared.append((temporary, leaf))
+            kept.keep(name, after, data)
+        kept.save()
+        for temporary, leaf in prepared:
+            folder.put(temporary, leaf)
+
+    # --- setting right
+
+    def _set_right(
+        self, kept: Projected, source: Source, folders: dict[str, OmxFolder], wrong: tuple[str, ...]
+    ) -> tuple[str, ...]:
+        """Write these files anew from the whole journal, as far as they are not right; returns the edited ones."""
+        if not wrong:
+            return ()
+        for folder in folders.values():
+            folder.sweep()
+        with suppress(WorkspaceFault):
+            self._open("inbox", make=True).close()  # people may put files there
+        found = []
+        drafts = _drafts(self._mission, source, folders, wrong)
         try:
-            with open(self._folder.heartbeat_path, "rb") as source:
-                size = os.path.getsize(target) if os.path.exists(target) else 0
-                source.seek(size)
-                gained = source.read(4 * 1024 * 1024)
+            for name, draft in drafts.items():
+                if self._settle(kept, folders[os.path.dirname(name)], name, draft):
+                    found.append(name)
+        finally:
+            for name, draft in drafts.items():
+                folders[os.path.dirname(name)].drop(draft)
+        return tuple(found)
+
+    def _settle(self, kept: Projected, folder: OmxFolder, name: str, draft: str) -> bool:
+        """Put one draft in place; True when somebody had edited the file."""
+        leaf = os.path.basename(name)
+        found = difference(folder, leaf, draft, kept, name)
+        if found.is_edited:
+            self._set_aside(folder, name, found.foreign)
+        stamp = folder.stamp(leaf if found.is_same else draft)
+        if not found.is_same:
+            folder.put(draft, leaf)
+        if stamp is not None:
+            kept.keep(name, stamp, views.states(self._mission)[name] if name in STATE_FILES else None)
+        return found.is_edited
+
+    def _set_aside(self, folder: OmxFolder, name: str, foreign: tuple[str, ...]) -> None:
+        """First the lines into the inbox, then the file into ``taken/``: killed in between, it is done once more."""
+        from omx_autoresearch.storage import inbox
+
+        leaf, at = os.path.basename(name), self._mission.updated_at
+        inbox_path, aside = os.path.join(self._task_path, "inbox"), inbox.aside_name(leaf, at)
+        edit = (name, f"inbox/{inbox.TAKEN}/{aside}")
+        inbox.drop(inbox_path, "\n".join(foreign), verb=inbox.HAND_EDIT, at=at, edit=edit)
+        inbox.keep_aside(folder, leaf, inbox_path, aside)
+
+    # --- what is derived, and never edited back
+
+    def _write_notice(self) -> None:
+        replace_file(self._folder.notice_path, views.notice(self._mission).encode("utf-8"), is_durable=False)
+
+    def _write_mode(self, kept: Projected) -> None:
+        """The mode state of the session that is held; one that is held no longer reads ``"active": false``."""
+        binding = self._mission.binding
+        session_id = binding.session_id if binding is not None else ""
+        if kept.session_id and kept.session_id != session_id:
+            self._close_mode(kept.session_id)
+        if session_id:
+            self._put_mode(session_id)
+        if kept.session_id != session_id:
+            kept.session_id = session_id
+            kept.save()
+
+    def _put_mode(self, session_id: str) -> None:
+        data = views.pretty(views.mode_state(self._mission, session_id))
+        with self._mode_folder(session_id, make=True) as folder:
+            folder.replace(_MODE_NAME, data)
+
+    def _close_mode(self, session_id: str) -> None:
+        """Say that a session is held no longer, unless another mission holds it now."""
+        try:
+            with self._mode_folder(session_id) as folder:
+                state = decode_document(folder.read(_MODE_NAME, _MODE_LIMIT_BYTES))
+        except (OSError, WorkspaceFault):
+            return
+        except ValueError:
+            state = {"task_id": self._mission.task_id}  # broken: ours to write anew
+        if isinstance(state, dict) and state.get("task_id") == self._mission.task_id:
+            self._put_mode(session_id)
+
+    def _close_modes(self, source: Source) -> None:
+        """Of every session that was ever held, as far as the journal tells."""
+        binding = self._mission.binding
+        held = {entry.data.get("session_id") for entry in source.read_from() if entry.kind == "session_bound"}
+        for session_id in held - {binding.session_id if binding is not None else ""}:
+            if isinstance(session_id, str) and session_id:
+                self._close_mode(session_id)
+
+    def _mode_folder(self, session_id: str, *, make: bool = False) -> OmxFolder:
+        path = os.path.join(".omx", "state", "sessions", session_file_name(session_id))
+        return OmxFolder(self._mission.project_path, path, make=make)
+
+    def _copy_heartbeat(self, *, is_whole: bool = False) -> None:
+        """Copy what the heartbeat has gained; it is no part of the journal and is never edited back."""
+        try:
+            source = open(self._folder.heartbeat_path, "rb")  # noqa: SIM115 - closed by the with below
         except FileNotFoundError:
             return
-        if gained:
-            descriptor = os.open(target, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o644)
-            try:
-                write_all(descriptor, gained)
-            finally:
-                os.close(descriptor)
+        with source, self._open("logs") as logs:
+            stamp = logs.stamp(_HEARTBEAT)
+            size = os.fstat(source.fileno()).st_size
+            if is_whole or stamp is None or not stamp[0] or stamp[1] > size:
+                logs.replace(_HEARTBEAT, b"")
+                stamp = logs.stamp(_HEARTBEAT)
+            source.seek(stamp[1] if stamp else 0)
+            while gained := source.read(_COPY_BYTES):
+                logs.append(_HEARTBEAT, gained)
+                if not is_whole:
+                    break
 
-    def _stamps(self) -> dict[str, Any]:
-        try:
-            with open(self._stamps_path, "rb") as stream:
-                loaded = json.loads(stream.read(256 * 1024))
-        except (OSError, ValueError):
-            return {}
-        return loaded if isinstance(loaded, dict) else {}
+    # --- where and how we left them
 
-    def _save_stamps(self, stamps: dict[str, Any]) -> None:
-        replace_file(self._stamps_path, encode(stamps) + b"\n", is_durable=False)
-
-
-def task_spec(mission: Mission) -> dict[str, Any]:
-    """``task_spec.json``: what was asked, in the typed mission's own fields."""
-    return {
-        "task_id": mission.task_id,
-        "goal": mission.goal,
-        "scope": list(mission.scope),
-        "non_goals": list(mission.non_goals),
-        "task_type": mission.task_type,
-        "success_criteria": [],
-    }
-
-
-def progress(mission: Mission) -> dict[str, Any]:
-    """``progress.json``: where it stands."""
-    return {
-        "status": mission.status,
-        "phase": mission.phase,
-        "iteration": mission.iteration,
-        "current_direction": mission.current_direction,
-        "stale_count": mission.usage.stale,
-        "pivot_count": 0,
-        "total_findings": mission.claim_count,
-        "blocked_reason": mission.blocker.what if mission.blocker else "",
-        "updated_at": mission.updated_at,
-    }
-
-
-def mode_state(mission: Mission) -> dict[str, Any]:
-    """``autoresearch-state.json``: the mode state of the bound session; read by tools, never believed by us."""
-    contract = mission.contract
-    state: dict[str, Any] = {
-        "active": mission.phase == "running",
-        "task_id": mission.task_id,
-        "phase": mission.phase,
-        "session_id": mission.binding.session_id if mission.binding else "",
-        "iteration": mission.iteration,
-        "completion_artifact_path": briefing.completion_path(mission),
-    }
-    if contract is not None:
-        state["validation_mode"] = contract.validation_mode
-        if contract.validation_mode == "mission-validator-script":
-            state["mission_validator_command"] = contract.validator_command
-        else:
-            state["validator_prompt"] = contract.validator_prompt
-        if contract.output_artifact_path:
-            state["output_artifact_path"] = contract.output_artifact_path
-    return state
-
-
-def notice(mission: Mission) -> str:
-    """``NOTICE``: what the owner must read, in one screen."""
-    lines = [f"mission {mission.task_id}: {mission.phase}", f"goal: {briefing.one_line(mission.goal, 300)}"]
-    if mission.blocker is not None:
-        lines += [
-            f"BLOCKED ({mission.blocker.reason_code}): {briefing.one_line(mission.blocker.what, 600)}",
-            f"needed: {briefing.one_line(mission.blocker.needs, 600)}",
-            f"next: {mission.blocker.command}",
-        ]
-    elif mission.phase == "running" and mission.binding is not None:
-        lines.append(
-            f"holds session {mission.binding.session_id} ({mission.binding.client}); to leave: "
-            f"omx-autoresearch pause {mission.task_id}  or  omx-autoresearch cancel {mission.task_id}"
+    def _open(self, sub: str, *, make: bool = False) -> OmxFolder:
+        project_path = self._mission.project_path
+        return OmxFolder(
+            project_path, os.path.join(os.path.relpath(self._task_path, project_path), sub), make=make
         )
-    if mission.refused_verbs:
-        lines.append("owner verbs that an agent tried: " + "; ".join(mission.refused_verbs[-5:]))
-    return "\n".join(lines) + "\n"
+
+    def _kept(self) -> Projected:
+        return Projected(projected_path(self._folder.root_path))
+
+    def _missing(self) -> tuple[str, ...]:
+        return tuple(name for name in NAMES if not os.path.lexists(os.path.join(self._task_path, name)))
+
+    def _suspects(self, kept: Projected) -> tuple[str, ...]:
+        found = []
+        for sub in ("state", "logs"):
+            try:
+                with self._open(sub) as folder:
+                    for name in NAMES:
+                        now = folder.stamp(os.path.basename(name)) if os.path.dirname(name) == sub else None
+                        if now is not None and now != kept.stamp(name):
+                            found.append(name)
+            except (OSError, WorkspaceFault):
+                continue
+        return tuple(sorted(found))
 
 
-def _lines(name: str, entries: Iterable[Entry]) -> Iterator[bytes]:
-    """The lines that entries add to one line file."""
-    for entry in entries:
-        value = _LINE_OF[name](entry)
-        if value is not None:
-            yield encode(value) + b"\n"
+def _append(kept: Projected, folder: OmxFolder, name: str, entries: tuple[Entry, ...]) -> None:
+    """Add the lines of new records to a line file that is as we left it; any other one is left alone."""
+    lines, stamp = b"".join(views.line_of(name, entry) for entry in entries), kept.stamp(name)
+    if lines and stamp is not None:
+        with suppress(FileNotFoundError, WorkspaceFault):
+            now = folder.append(os.path.basename(name), lines, expected=stamp)
+            if now is not None:
+                kept.keep(name, now)
 
 
-def _finding(entry: Entry) -> dict[str, Any] | None:
-    if entry.kind != "claim_recorded":
-        return None
-    return {
-        "id": entry.data["claim_id"],
-        "kind": "manual",
-        "summary": entry.data["text"],
-        "source": entry.data["origin"],
-        "paths": [],
-        "accepted": False,
-        "created_at": entry.ts,
-    }
-
-
-def _iteration(entry: Entry) -> dict[str, Any] | None:
-    if entry.kind not in _ITERATION_KINDS or not entry.data["stop"]["is_iteration"]:
-        return None
-    stop = entry.data["stop"]
-    return {
-        "at": entry.ts,
-        "session_id": stop["session_id"],
-        "answer": "refuse" if entry.kind == "stop_refused" else "release",
-        "reason_code": stop["reason_code"],
-        "progress": entry.data["progress"],
-        "stale_count": stop["usage"]["stale"],
-        "tree_digest": stop["tree_digest"],
-    }
-
-
-def _work(entry: Entry) -> dict[str, Any] | None:
-    if entry.kind != "claim_recorded":
-        return None
-    return _log_line(entry, "agent", "info", "note", entry.data["text"])
-
-
-def _orchestrated(entry: Entry) -> dict[str, Any] | None:
-    if entry.kind == "claim_recorded" or entry.kind in _QUIET_KINDS:
-        return None
-    level = (
-        "warn" if entry.kind in _WARNING_KINDS else "decision" if entry.kind.startswith("stop_") else "info"
-    )
-    stop = entry.data.get("stop")
-    detail = stop["reason_code"] if isinstance(stop, dict) else entry.data.get("reason") or ""
-    blocker = entry.data.get("blocker")
-    if isinstance(blocker, dict):
-        detail = f"{blocker['reason_code']}: {blocker['what']}"
-    attestation = entry.data.get("attestation")
-    if isinstance(attestation, dict):
-        detail = f"{attestation['verdict']}: {attestation['summary']}"
-    return _log_line(entry, "runtime", level, entry.kind, detail)
-
-
-def _log_line(entry: Entry, source: str, level: str, event: str, detail: str) -> dict[str, Any]:
-    return {"ts": entry.ts, "source": source, "level": level, "event": event, "detail": detail}
-
-
-_LINE_OF = {FINDINGS: _finding, ITERATIONS: _iteration, WORK: _work, ORCHESTRATOR: _orchestrated}
-
-
-def _pretty(value: Any) -> bytes:
-    return json.dumps(value, ensure_ascii=False, indent=2).encode("utf-8", "replace") + b"\n"
-
-
-def _digest(data: bytes) -> str:
-    return hashlib.sha256(data).hexdigest()[:16]
-
-
-def _stamp(path: str) -> list[Any] | None:
-    """[inode, size, mtime, digest of a small state file] of a projection; None when it is missing."""
+def _drafts(
+    mission: Mission, source: Source, folders: dict[str, OmxFolder], names: tuple[str, ...]
+) -> dict[str, str]:
+    """The right content of these projections in temporary files beside them: name to file name."""
+    states = views.states(mission)
+    drafts: dict[str, str] = {}
+    streams: dict[str, BinaryIO] = {}
     try:
-        status = os.stat(path)
-    except OSError:
-        return None
-    digest = ""
-    if path.endswith(".json"):
-        with open(path, "rb") as stream:
-            digest = _digest(stream.read())
-    return [status.st_ino, status.st_size, status.st_mtime_ns, digest]
+        for name in dict.fromkeys(names):
+            descriptor, drafts[name] = folders[os.path.dirname(name)].write_new()
+            streams[name] = os.fdopen(descriptor, "wb")
+            streams[name].write(states.get(name, b""))
+        line_names = [name for name in drafts if name in LINE_FILES]
+        for entry in source.read_from() if line_names else ():
+            for name in line_names:
+                streams[name].write(views.line_of(name, entry))
+        for stream in streams.values():
+            stream.close()
+    except BaseException:
+        for name, draft in drafts.items():
+            with suppress(OSError):
+                streams[name].close()
+            folders[os.path.dirname(name)].drop(draft)
+        raise
+    return drafts

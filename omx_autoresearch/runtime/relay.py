@@ -1,0 +1,171 @@
+"""Verbs of an agent whose sandbox lets it write nothing: the hook carries them out from the tool event.
+
+The command ran in the sandbox, failed with :data:`~omx_autoresearch.runtime.claims.RELAY_MARK` and its verb, and the
+client's tool event brings command and output here. Only ``block``, ``validate`` and ``note``, only for the mission that
+this session is bound to, only where the command is one simple command that a shell would not have changed.
+"""
+
+from __future__ import annotations
+
+import os.path
+from typing import TYPE_CHECKING
+
+from omx_autoresearch.core.values import dataclass
+from omx_autoresearch.errors import StepIllegal, UsageError
+from omx_autoresearch.runtime.claims import note, relay_line
+
+if TYPE_CHECKING:
+    from omx_autoresearch.core.events import HookEvent
+    from omx_autoresearch.core.mission import Mission
+    from omx_autoresearch.runtime.context import Runtime
+
+PROGRAM = "omx-autoresearch"
+VERBS = ("block", "validate", "note")
+COMMAND_LIMIT = 64 * 1024
+_OPTIONS = {"block": ("--reason", "--needs"), "validate": (), "note": ()}
+_FLAGS = ("--json",)
+_NEVER_BARE = frozenset(";&|<>()`$\n\r\\*?[]{}~!#")
+"""What a shell acts on, or may change, outside quotes."""
+_NEVER_QUOTED = frozenset("`$")
+
+
+@dataclass(frozen=True, slots=True)
+class Relayed:
+    """A verb that the hook is asked to carry out.
+
+    Attributes:
+        verb: one of :data:`VERBS`.
+        words: what stood beside options: perhaps a task id, perhaps a text.
+        options: option to value.
+    """
+
+    verb: str
+    words: tuple[str, ...]
+    options: dict[str, str]
+
+
+def take_relayed(runtime: Runtime, mission: Mission, event: HookEvent) -> str:
+    """Carry out the verb of a tool event that asks for it; a duplicate of the event changes nothing more.
+
+    Returns:
+        the verb that was carried out; empty for any other event.
+
+    Raises:
+        StateUntrusted: the journal cannot be believed or written.
+        CommandFault: no validation could be started.
+    """
+    relayed = relayed_verb(event.tool_command, event.tool_output)
+    if relayed is None or event.agent_id:
+        return ""
+    words = relayed.words
+    if words and words[0] == mission.task_id:
+        words = words[1:]
+    if relayed.verb == "note":
+        return _note(runtime, mission, words)
+    if words or mission.phase != "running":
+        return ""  # another mission is meant, or the verb has nothing to do here any more
+    if relayed.verb == "block":
+        return _block(runtime, mission, relayed.options)
+    return _validate(runtime, mission, event)
+
+
+def relayed_verb(command: str, output: str) -> Relayed | None:
+    """The verb that a command asks for, when its output carries the mark of that very verb; None for any other."""
+    if PROGRAM not in command or len(command) > COMMAND_LIMIT:
+        return None
+    words = simple_words(command)
+    if words is None or len(words) < 2 or os.path.basename(words[0]) != PROGRAM or words[1] not in VERBS:
+        return None
+    verb = words[1]
+    if relay_line(verb) not in output:
+        return None
+    return _parsed(verb, words[2:])
+
+
+def simple_words(command: str) -> list[str] | None:
+    """The words of one simple command without anything that a shell would act on; None for every other text.
+
+    ``2>&1`` at its end changes nothing that concerns us, and agents like to write it.
+    """
+    text = command.strip()
+    if text.endswith(" 2>&1"):
+        text = text[: -len("2>&1")].rstrip()
+    if not _is_simple(text):
+        return None
+    import shlex
+
+    try:
+        return shlex.split(text)
+    except ValueError:
+        return None
+
+
+def _is_simple(text: str) -> bool:
+    """True when every character outside quotes is literal, and nothing inside double quotes would be expanded."""
+    quote, is_escaped = "", False
+    for char in text:
+        if is_escaped:
+            is_escaped = False
+        elif quote == '"' and char == "\\":
+            is_escaped = True
+        elif quote and char == quote:
+            quote = ""
+        elif char in (_NEVER_QUOTED if quote == '"' else "" if quote else _NEVER_BARE):
+            return False
+        elif not quote and char in "'\"":
+            quote = char
+    return not quote
+
+
+def _parsed(verb: str, words: list[str]) -> Relayed | None:
+    """Options and words; None where an option is unknown, stands twice or has no value."""
+    found: list[str] = []
+    options: dict[str, str] = {}
+    waiting = list(words)
+    while waiting:
+        word = waiting.pop(0)
+        name, has_value, value = word.partition("=")
+        if word == "--":
+            found += waiting
+            break
+        if not word.startswith("-"):
+            found.append(word)
+        elif name in _OPTIONS[verb] and name not in options and (has_value or waiting):
+            options[name] = value if has_value else waiting.pop(0)
+        elif word not in _FLAGS:
+            return None
+    return Relayed(verb, tuple(found), options)
+
+
+def _note(runtime: Runtime, mission: Mission, words: tuple[str, ...]) -> str:
+    try:
+        note(runtime, mission.task_id, " ".join(words), origin="tool-event")
+    except UsageError:
+        return ""  # an empty note
+    return "note"
+
+
+def _block(runtime: Runtime, mission: Mission, options: dict[str, str]) -> str:
+    from omx_autoresearch.runtime.missions import block
+
+    reason, needs = options.get("--reason", ""), options.get("--needs", "")
+    try:
+        block(runtime, mission.task_id, reason=reason, needs=needs, by="agent")
+    except (StepIllegal, UsageError):
+        return ""  # a duplicate, or a block that says nothing
+    return "block"
+
+
+def _validate(runtime: Runtime, mission: Mission, event: HookEvent) -> str:
+    """Start a validation and leave it to itself; ``wait`` and the next stop see its verdict."""
+    from omx_autoresearch.runtime import validation
+    from omx_autoresearch.runtime.looks import take_look
+
+    look = take_look(runtime.home.mission(mission.task_id), mission)
+    permit = validation.permission(runtime, mission, look, is_sandboxed=event.is_sandboxed)
+    if look.changed_pins or not permit.may_run:
+        return ""
+    validation.validate(
+        runtime, mission.task_id, validation.Ask(isolation=permit.isolation, look=look), wait_seconds=0.0
+    )
+    return "validate"

@@ -1,0 +1,186 @@
+"""The inbox of a mission: claims that wait to be taken in, one small file each.
+
+A command that may not write the journal drops its claim here, people may put any text file here, and the runtime
+itself leaves the lines that somebody edited into a projection. Whatever stands here is a claim and nothing more: no
+verb in it is ever obeyed.
+"""
+
+from __future__ import annotations
+
+import os
+from typing import TYPE_CHECKING
+
+from omx_autoresearch.core.values import dataclass
+from omx_autoresearch.core.values import dataclass
+from omx_autoresearch.errors import StorageFailed, WorkspaceFault
+from omx_autoresearch.storage import strictjson
+from omx_autoresearch.storage.atomic import storage_failed
+from omx_autoresearch.storage.omx_folder import OmxFolder
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+CLAIM_LIMIT_BYTES = 256 * 1024
+"""What is kept of one claim, in UTF-8."""
+CLAIMS_AT_ONCE = 64
+BYTES_AT_ONCE = 4 * 1024 * 1024
+HAND_EDIT = "hand-edit"
+"""The verb of a file that holds the lines of an edited projection."""
+TAKEN = "taken"
+"""Sub-folder of what was taken in but is too large, or too foreign, to stand in the journal whole."""
+TAKEN_LIMIT = 50
+_CUT = " [... cut]"
+_FILE_LIMIT_BYTES = 8 * CLAIM_LIMIT_BYTES
+_KEYS = frozenset(("verb", "text", "at", "path", "moved_to"))
+
+
+@dataclass(frozen=True, slots=True)
+class Claim:
+    """One waiting claim.
+
+    Attributes:
+        text: what is claimed, harmless and bounded (see :func:`bounded`).
+        verb: of the command that dropped it, ``hand-edit``, or empty when its origin is unknown.
+        at: when it was dropped, as the file says; empty when unknown.
+        file_path: of the file.
+        path: of a hand edit: the projection, relative to the mission's folder.
+        moved_to: of a hand edit: where the edited file stands now, relative to the same.
+    """
+
+    text: str
+    verb: str
+    at: str
+    file_path: str
+    path: str = ""
+    moved_to: str = ""
+
+
+def bounded(text: str) -> str:
+    """Text as a claim holds it: NUL and lone surrogates become U+FFFD, at most :data:`CLAIM_LIMIT_BYTES` stay.
+
+    What is cut says so at its end. A text that went through this once stays as it is.
+    """
+    data = strictjson.without_surrogates(text.replace("\0", "\ufffd")).encode("utf-8")
+    if len(data) > CLAIM_LIMIT_BYTES:
+        kept = data[: CLAIM_LIMIT_BYTES - len(_CUT)].decode("utf-8", "ignore")
+        return kept + _CUT
+    return data.decode("utf-8")
+
+
+def drop(inbox_path: str, text: str, *, verb: str, at: str, edit: tuple[str, str] = ("", "")) -> str:
+    """Leave one claim and return its file's path; the folder is made where missing.
+
+    Args:
+        inbox_path: ``{project}/.omx/autoresearch/{task_id}/inbox``.
+        text: the claim.
+        verb: what dropped it.
+        at: the time, ISO 8601 UTC.
+        edit: of a hand edit, its projection and where the edited file went.
+
+    Raises:
+        StorageFailed: the folder cannot be written.
+    """
+    content: dict[str, str] = {"verb": verb, "text": bounded(text), "at": at}
+    if any(edit):
+        content["path"], content["moved_to"] = edit
+    stem = "".join(c for c in at if c.isdigit()) or "0"
+    name = f"{stem}-{os.getpid()}-{os.urandom(4).hex()}.json"
+    try:
+        with _opened(inbox_path, make=True) as folder:
+            folder.replace(name, strictjson.encode(content) + b"\n")
+    except WorkspaceFault as error:
+        raise StorageFailed(error.message, next_step=error.next_step) from error
+    except OSError as error:
+        raise storage_failed("write", os.path.join(inbox_path, name), error) from error
+    return os.path.join(inbox_path, name)
+
+
+def waiting(inbox_path: str) -> tuple[Claim, ...]:
+    """The claims that wait, oldest name first, at most :data:`CLAIMS_AT_ONCE` and :data:`BYTES_AT_ONCE`.
+
+    Only regular files count; links, pipes and folders are left where they are. A file that is not one of ours is a
+    claim of unknown origin. An inbox that is missing or cannot be read holds nothing.
+    """
+    found: list[Claim] = []
+    size_bytes = 0
+    try:
+        with _opened(inbox_path) as folder:
+            for name in folder.names():
+                if len(found) >= CLAIMS_AT_ONCE or size_bytes >= BYTES_AT_ONCE:
+                    break
+                try:
+                    data = folder.read(name, _FILE_LIMIT_BYTES + 1)
+                except (OSError, WorkspaceFault):
+                    continue
+                size_bytes += len(data)
+                found.append(_claim(data, os.path.join(inbox_path, name)))
+    except (OSError, WorkspaceFault):
+        return tuple(found)
+    return tuple(found)
+
+
+def remove(claims: Iterable[Claim]) -> None:
+    """Take files out of the inbox once their claims are recorded.
+
+    A file that the journal holds only in part is kept in ``taken/``. What cannot be removed stays, and is known by
+    its digest the next time.
+    """
+    for claim in claims:
+        inbox_path, name = os.path.split(claim.file_path)
+        try:
+            with _opened(inbox_path) as folder:
+                if claim.text.endswith(_CUT) and not claim.verb:
+                    keep_aside(folder, name, inbox_path, aside_name(name, claim.at))
+                else:
+                    folder.drop(name)
+        except (OSError, WorkspaceFault):
+            continue
+
+
+def aside_name(name: str, at: str) -> str:
+    """The name under which a file is kept in ``taken/``: the time first, so that the oldest sort first."""
+    stem = "".join(c for c in at if c.isdigit()) or "0"
+    return f"{stem}-{os.urandom(4).hex()}-{name}"
+
+
+def keep_aside(folder: OmxFolder, name: str, inbox_path: str, new_name: str) -> None:
+    """Move whatever stands under a name to ``taken/``; the oldest ones there make room."""
+    with _opened(os.path.join(inbox_path, TAKEN), make=True) as taken:
+        older = taken.names()
+        for item in older[: max(0, len(older) - TAKEN_LIMIT + 1)]:
+            taken.drop(item)
+        folder.move(name, taken, new_name)
+
+
+def _claim(data: bytes, file_path: str) -> Claim:
+    value = _fields(data)
+    if value is None:
+        text = data.decode("utf-8-sig", "replace").strip()
+        return Claim(bounded(text), "", "", file_path)
+    return Claim(
+        text=bounded(value.get("text", "")),
+        verb=value["verb"][:40],
+        at=value.get("at", "")[:40],
+        file_path=file_path,
+        path=value.get("path", "")[:200],
+        moved_to=value.get("moved_to", "")[:200],
+    )
+
+
+def _fields(data: bytes) -> dict[str, str] | None:
+    """The fields of a file that :func:`drop` wrote; None for any other."""
+    try:
+        value = strictjson.decode(data) if len(data) <= _FILE_LIMIT_BYTES else None
+    except ValueError:
+        return None
+    if not isinstance(value, dict) or not value.get("verb") or value.keys() - _KEYS:
+        return None
+    return value if all(isinstance(item, str) for item in value.values()) else None
+
+
+def _opened(inbox_path: str, *, make: bool = False) -> OmxFolder:
+    """Open an inbox (or its ``taken/``) from its project on, through real folders only."""
+    project_path, mark, rest = inbox_path.rpartition(f"{os.sep}.omx{os.sep}")
+    if not mark:
+        raise WorkspaceFault(f"{inbox_path} is no inbox of a project", next_step="omx-autoresearch doctor")
+    return OmxFolder(project_path, os.path.join(".omx", rest), make=make)

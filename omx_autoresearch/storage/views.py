@@ -1,0 +1,193 @@
+"""What each projection says: pure functions of a mission and its records.
+
+state/task_spec.json  progress.json  directions_tried.json     the state files, of the mission as it is
+state/findings.jsonl  iteration_log.jsonl                      one line for each record that concerns them
+logs/work.jsonl  orchestrator.jsonl
+autoresearch-state.json                                        the mode state of a session
+NOTICE                                                         what the owner must read
+"""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any
+
+from omx_autoresearch.core import briefing
+from omx_autoresearch.storage.strictjson import encode, without_surrogates
+
+if TYPE_CHECKING:
+    from omx_autoresearch.core.mission import Mission
+    from omx_autoresearch.storage.lines import Entry
+
+FINDINGS = "state/findings.jsonl"
+ITERATIONS = "state/iteration_log.jsonl"
+WORK = "logs/work.jsonl"
+ORCHESTRATOR = "logs/orchestrator.jsonl"
+LINE_FILES = (FINDINGS, ITERATIONS, WORK, ORCHESTRATOR)
+"""Files that grow with the journal."""
+TASK_SPEC = "state/task_spec.json"
+PROGRESS = "state/progress.json"
+DIRECTIONS = "state/directions_tried.json"
+STATE_FILES = (TASK_SPEC, PROGRESS, DIRECTIONS)
+"""Files that are replaced."""
+_ITERATION_KINDS = ("stop_refused", "stop_released")
+_QUIET_KINDS = ("validation_started", "person_prompted")
+_WARNING_KINDS = (
+    "stop_released",
+    "mission_blocked",
+    "owner_verb_refused",
+    "projection_edited",
+    "validation_lost",
+)
+
+
+def states(mission: Mission) -> dict[str, bytes]:
+    """The state files by name."""
+    return {
+        TASK_SPEC: pretty(task_spec(mission)),
+        PROGRESS: pretty(progress(mission)),
+        DIRECTIONS: pretty([]),
+    }
+
+
+def line_of(name: str, entry: Entry) -> bytes:
+    """The line that one record adds to a line file; empty when it adds none."""
+    value = _LINE_OF[name](entry)
+    return b"" if value is None else encode(value) + b"\n"
+
+
+def task_spec(mission: Mission) -> dict[str, Any]:
+    """``task_spec.json``: what was asked, in the typed mission's own fields."""
+    return {
+        "task_id": mission.task_id,
+        "goal": mission.goal,
+        "scope": list(mission.scope),
+        "non_goals": list(mission.non_goals),
+        "task_type": mission.task_type,
+        "success_criteria": [],
+    }
+
+
+def progress(mission: Mission) -> dict[str, Any]:
+    """``progress.json``: where it stands."""
+    return {
+        "status": mission.status,
+        "phase": mission.phase,
+        "iteration": mission.iteration,
+        "current_direction": mission.current_direction,
+        "stale_count": mission.usage.stale,
+        "pivot_count": 0,
+        "total_findings": mission.claim_count,
+        "blocked_reason": mission.blocker.what if mission.blocker else "",
+        "updated_at": mission.updated_at,
+    }
+
+
+def mode_state(mission: Mission, session_id: str) -> dict[str, Any]:
+    """``autoresearch-state.json``: the mode state of a session; read by tools, never believed by us.
+
+    A session that the mission no longer holds reads ``"active": false``.
+    """
+    is_bound = mission.binding is not None and mission.binding.session_id == session_id
+    contract = mission.contract
+    state: dict[str, Any] = {
+        "active": mission.phase == "running" and is_bound,
+        "task_id": mission.task_id,
+        "phase": mission.phase,
+        "session_id": session_id,
+        "iteration": mission.iteration,
+        "completion_artifact_path": briefing.completion_path(mission),
+    }
+    if contract is not None:
+        state["validation_mode"] = contract.validation_mode
+        if contract.validation_mode == "mission-validator-script":
+            state["mission_validator_command"] = contract.validator_command
+        else:
+            state["validator_prompt"] = contract.validator_prompt
+        if contract.output_artifact_path:
+            state["output_artifact_path"] = contract.output_artifact_path
+    return state
+
+
+def notice(mission: Mission) -> str:
+    """``NOTICE``: what the owner must read, in one screen."""
+    lines = [f"mission {mission.task_id}: {mission.phase}", f"goal: {briefing.one_line(mission.goal, 300)}"]
+    if mission.blocker is not None:
+        lines += [
+            f"BLOCKED ({mission.blocker.reason_code}): {briefing.one_line(mission.blocker.what, 600)}",
+            f"needed: {briefing.one_line(mission.blocker.needs, 600)}",
+            f"next: {mission.blocker.command}",
+        ]
+    elif mission.phase == "running" and mission.binding is not None:
+        lines.append(
+            f"holds session {briefing.one_line(mission.binding.session_id, 120)} ({mission.binding.client}); to leave: "
+            f"omx-autoresearch pause {mission.task_id}  or  omx-autoresearch cancel {mission.task_id}"
+        )
+    if mission.refused_verbs:
+        lines.append("owner verbs that an agent tried: " + "; ".join(mission.refused_verbs[-5:]))
+    return "\n".join(lines) + "\n"
+
+
+def _finding(entry: Entry) -> dict[str, Any] | None:
+    if entry.kind != "claim_recorded":
+        return None
+    return {
+        "id": entry.data["claim_id"],
+        "kind": "manual",
+        "summary": entry.data["text"],
+        "source": entry.data["origin"],
+        "paths": [],
+        "accepted": False,
+        "created_at": entry.ts,
+    }
+
+
+def _iteration(entry: Entry) -> dict[str, Any] | None:
+    if entry.kind not in _ITERATION_KINDS or not entry.data["stop"]["is_iteration"]:
+        return None
+    stop = entry.data["stop"]
+    return {
+        "at": entry.ts,
+        "session_id": stop["session_id"],
+        "answer": "refuse" if entry.kind == "stop_refused" else "release",
+        "reason_code": stop["reason_code"],
+        "progress": entry.data["progress"],
+        "stale_count": stop["usage"]["stale"],
+        "tree_digest": stop["tree_digest"],
+    }
+
+
+def _work(entry: Entry) -> dict[str, Any] | None:
+    if entry.kind != "claim_recorded":
+        return None
+    return _log_line(entry, "agent", "info", "note", entry.data["text"])
+
+
+def _orchestrated(entry: Entry) -> dict[str, Any] | None:
+    if entry.kind == "claim_recorded" or entry.kind in _QUIET_KINDS:
+        return None
+    level = (
+        "warn" if entry.kind in _WARNING_KINDS else "decision" if entry.kind.startswith("stop_") else "info"
+    )
+    stop = entry.data.get("stop")
+    detail = stop["reason_code"] if isinstance(stop, dict) else entry.data.get("reason") or ""
+    blocker = entry.data.get("blocker")
+    if isinstance(blocker, dict):
+        detail = f"{blocker['reason_code']}: {blocker['what']}"
+    attestation = entry.data.get("attestation")
+    if isinstance(attestation, dict):
+        detail = f"{attestation['verdict']}: {attestation['summary']}"
+    return _log_line(entry, "runtime", level, entry.kind, detail)
+
+
+def _log_line(entry: Entry, source: str, level: str, event: str, detail: str) -> dict[str, Any]:
+    return {"ts": entry.ts, "source": source, "level": level, "event": event, "detail": detail}
+
+
+_LINE_OF = {FINDINGS: _finding, ITERATIONS: _iteration, WORK: _work, ORCHESTRATOR: _orchestrated}
+
+
+def pretty(value: Any) -> bytes:
+    """JSON that people read and edit, in strict UTF-8."""
+    text = json.dumps(value, ensure_ascii=False, indent=2)
+    return without_surrogates(text).encode("utf-8") + b"\n"
