@@ -8,10 +8,10 @@ added them. New test files are welcome everywhere; only an addition of the last 
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
 from typing import Literal
 
 from omx_autoresearch.core.shape import nested
+from omx_autoresearch.core.values import dataclass
 
 PinKind = Literal["file", "symlink", "absent-guard"]
 
@@ -55,6 +55,18 @@ class PinManifest:
     def frozen_count(self) -> int:
         """Pins that hold content; guards alone freeze no evaluator."""
         return sum(pin.kind != "absent-guard" for pin in self.pins)
+
+    @property
+    def judging_count(self) -> int:
+        """Pins that decide a verdict: a runner's configuration without a single test judges nothing."""
+        configuration = loaded_names(self.runners)
+        for runner in self.runners:
+            if runner != "make":  # a makefile is the check itself
+                configuration |= set(DEFAULTS[runner].configuration)
+        paths = [pin.path for pin in self.pins if pin.kind != "absent-guard"]
+        return sum(
+            path not in configuration and path.rpartition("/")[2] not in configuration for path in paths
+        )
 
 
 @dataclass(frozen=True, slots=True)

@@ -94,7 +94,7 @@ def _refuse_faults(draft: MissionDraft) -> None:
 
 def _refuse_unfrozen(draft: MissionDraft, manifest: PinManifest) -> None:
     """A reviewer reads an artifact; a validator without a single pinned file judges what the agent may rewrite."""
-    if draft.validation_mode != SCRIPT or manifest.frozen_count or draft.unfrozen_reason:
+    if draft.validation_mode != SCRIPT or manifest.judging_count or draft.unfrozen_reason:
         return
     told = "".join(f"\n  - {note}" for note in manifest.notes)
     raise MissionInvalid(

@@ -21,6 +21,7 @@ from omx_autoresearch.storage.atomic import (
     read_bounded,
     replace_file,
     storage_failed,
+    sync_folder,
     write_all,
 )
 from omx_autoresearch.storage.inside import (
@@ -52,6 +53,7 @@ def freeze(frozen_path: str, manifest: PinManifest, workspace_path: str) -> None
         StorageFailed: the system refused a write.
     """
     ensure_folder(frozen_path)
+    written = []
     for pin in manifest.pins:
         copy_path = os.path.join(frozen_path, pin.sha256)
         if pin.kind == "absent-guard" or _is_whole(copy_path, pin):
@@ -59,12 +61,42 @@ def freeze(frozen_path: str, manifest: PinManifest, workspace_path: str) -> None
         data = read_pinned(workspace_path, pin)
         if hashlib.sha256(data).hexdigest() != pin.sha256:
             raise WorkspaceFault(
-                f"{pin.path} changed while it was being frozen", next_step="run the same command again"
+                f"{pin.path} changed while it was being frozen",
+                next_step=f"run the same command again; if the check itself writes it: --protect '!{pin.path}'",
             )
-        replace_file(copy_path, data)
+        _write_copy(copy_path, data)
+        written.append(copy_path)
+    _make_durable(frozen_path, written)
     data = strictjson.encode(to_plain(manifest))
     for name in (f"manifest-{manifest.digest}.json", CURRENT):
         replace_file(os.path.join(frozen_path, name), data)
+
+
+def _write_copy(path: str, data: bytes) -> None:
+    """Write a copy under its digest; one that a crash cut short is found by that digest and written again."""
+    flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW | os.O_CLOEXEC
+    try:
+        descriptor = os.open(path, flags, 0o600)
+        try:
+            write_all(descriptor, data)
+        finally:
+            os.close(descriptor)
+    except OSError as error:
+        raise storage_failed("write", path, error) from error
+
+
+def _make_durable(folder_path: str, paths: list[str]) -> None:
+    """Sync the copies after all were written: the file system then needs few commits instead of one a file."""
+    try:
+        for path in paths:
+            descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
+            try:
+                os.fsync(descriptor)
+            finally:
+                os.close(descriptor)
+        sync_folder(folder_path)
+    except OSError as error:
+        raise storage_failed("sync the frozen copies in", folder_path, error) from error
 
 
 def read_pinned(workspace_path: str, pin: Pin) -> bytes:

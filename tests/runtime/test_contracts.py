@@ -89,6 +89,18 @@ def test_a_validator_without_a_file_to_freeze_needs_a_reason(
     assert (contract.pinned_count, contract.unfrozen_reason) == (0, "a service judges")
 
 
+@pytest.mark.requirement("DONE-16")
+def test_configuration_without_a_test_freezes_no_judge(runtime: Runtime, tmp_path: Path) -> None:
+    for name in ("pyproject.toml", "conftest.py"):
+        (tmp_path / name).touch()
+    with pytest.raises(MissionInvalid, match="no test files of pytest were found"):
+        compiled(runtime, tmp_path, validator_command="pytest -q")
+    (tmp_path / "test_a.py").touch()
+    assert compiled(runtime, tmp_path, validator_command="pytest -q").pinned_count == 3
+    (tmp_path / "Makefile").touch()
+    assert compiled(runtime, tmp_path, validator_command="make check").pinned_count == 1
+
+
 def test_a_review_needs_no_file_to_freeze(runtime: Runtime, project: Path) -> None:
     (project / "report.md").write_text("x")
     contract = compiled(

@@ -446,6 +446,16 @@ def test_a_file_that_changes_between_pinning_and_freezing_is_an_error(work: Path
         freeze(frozen, manifest, str(work))
 
 
+def test_a_frozen_copy_that_a_crash_cut_short_is_written_again(work: Path, frozen: str) -> None:
+    manifest = take(work)
+    freeze(frozen, manifest, str(work))
+    copy = Path(frozen, manifest.pins[0].sha256)
+    whole = copy.read_bytes()
+    copy.write_bytes(whole[:3])
+    freeze(frozen, manifest, str(work))
+    assert copy.read_bytes() == whole
+
+
 def test_a_changed_frozen_copy_restores_nothing(work: Path, frozen: str) -> None:
     manifest = take(work)
     freeze(frozen, manifest, str(work))
