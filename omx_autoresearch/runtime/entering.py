@@ -10,9 +10,9 @@ from __future__ import annotations
 
 import dataclasses
 import json
-import typing
+import types
 from functools import cache
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 from omx_autoresearch.core.shape import to_plain
 from omx_autoresearch.errors import AutoresearchError, MissionInvalid
@@ -73,8 +73,8 @@ def validated(
     import pydantic
 
     try:
-        text = json.dumps(to_plain(value), allow_nan=True)
-        return typing.cast("Kind", adapter(typing.cast("Any", kind)).validate_json(text))
+        text = json.dumps([to_plain(value)], allow_nan=True)
+        return cast("Kind", _adapter(cast("Any", kind)).validate_json(text)[0])
     except pydantic.ValidationError as found:
         faults = [_fault(item, lines or {}) for item in found.errors(include_url=False, include_context=True)]
     except (TypeError, ValueError, RecursionError) as found:
@@ -91,31 +91,21 @@ def refusal(where: str, faults: list[Fault]) -> str:
 
 
 @cache
-def adapter(kind: Hashable) -> pydantic.TypeAdapter[Any]:
-    """Return the strict adapter of a dataclass; the published JSON Schemas are its too."""
+def _adapter(kind: Hashable) -> pydantic.TypeAdapter[Any]:
+    """The strict adapter of a list of ``kind``.
+
+    pydantic takes a configuration for a list, not for a dataclass, and hands it on to every dataclass within; so the
+    core's own classes stay as they are.
+    """
     import pydantic
 
-    assert isinstance(kind, type)
-    _make_strict(kind)
-    return pydantic.TypeAdapter(kind)
-
-
-def _make_strict(kind: type) -> None:
-    """Give a dataclass, and every one that it holds, the configuration that pydantic reads from the class."""
-    import pydantic
-
-    if not dataclasses.is_dataclass(kind) or "__pydantic_config__" in vars(kind):
-        return
-    configuration = pydantic.ConfigDict(extra="forbid", strict=True, allow_inf_nan=False)
-    setattr(kind, "__pydantic_config__", configuration)  # noqa: B010  # the attribute is pydantic's, not the class's
-    for hint in typing.get_type_hints(kind).values():
-        for inner in (hint, *typing.get_args(hint)):
-            if isinstance(inner, type):
-                _make_strict(inner)
+    strict = pydantic.ConfigDict(extra="forbid", strict=True, allow_inf_nan=False)
+    return pydantic.TypeAdapter(types.GenericAlias(list, (kind,)), config=strict)
 
 
 def _fault(item: Any, lines: Mapping[tuple[str | int, ...], int]) -> Fault:
-    place = tuple(part for part in item["loc"] if not _is_type_word(part, item["loc"]))
+    loc = item["loc"][1:]  # the first part is the place in the list
+    place = tuple(part for part in loc if not _is_type_word(part, loc))
     line = next((lines[place[:end]] for end in range(len(place), -1, -1) if place[:end] in lines), 0)
     is_about_a_name = item["type"] in ("missing", "unexpected_keyword_argument", "json_invalid")
     received = "" if is_about_a_name else _shown(item["input"])
