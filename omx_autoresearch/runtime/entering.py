@@ -100,7 +100,8 @@ def _adapter(kind: Hashable) -> pydantic.TypeAdapter[Any]:
     import pydantic
 
     strict = pydantic.ConfigDict(extra="forbid", strict=True, allow_inf_nan=False)
-    return pydantic.TypeAdapter(types.GenericAlias(list, (kind,)), config=strict)
+    many: Any = types.GenericAlias(list, (kind,))
+    return pydantic.TypeAdapter(many, config=strict)
 
 
 def _fault(item: Any, lines: Mapping[tuple[str | int, ...], int]) -> Fault:
