@@ -154,6 +154,11 @@ def summary(mission: Mission) -> str:
         lines.append(f"Newest run {run.run_id}: {run.verdict} ({run.cause}).")
     if mission.blocker is not None:
         lines.append(f"Blocked: {one_line(mission.blocker.what, 200)}")
+    if mission.edited_projections:
+        names = one_line(", ".join(mission.edited_projections), 200)
+        lines.append(
+            f"Edited by hand and restored: {names}. The edits are kept as claims, which prove nothing."
+        )
     lines.append(
         f"Next: omx-autoresearch {'validate' if mission.phase == 'running' else 'status'} {mission.task_id}"
     )

@@ -9,7 +9,6 @@ from __future__ import annotations
 import hashlib
 from typing import TYPE_CHECKING
 
-from omx_autoresearch.core.mission import Mission
 from omx_autoresearch.core.records.claims import ClaimRecorded, ProjectionEdited
 from omx_autoresearch.core.values import dataclass
 from omx_autoresearch.errors import AutoresearchError, StorageFailed, UsageError
@@ -19,6 +18,7 @@ from omx_autoresearch.storage.missions import MissionStore
 from omx_autoresearch.storage.projections import Projections
 
 if TYPE_CHECKING:
+    from omx_autoresearch.core.mission import Mission
     from omx_autoresearch.core.records import Record
     from omx_autoresearch.runtime.context import Runtime
     from omx_autoresearch.storage.inbox import Claim
@@ -84,10 +84,15 @@ def _dropped(runtime: Runtime, mission: Mission, text: str, cause: StorageFailed
         ) from error
 
 
-def take_in(runtime: Runtime, task_id: str) -> int:
+def take_in(runtime: Runtime, task_id: str, mission: Mission | None = None) -> int:
     """Take in what waits: the inbox and hand edits; edited and missing projections are restored.
 
     Costs a few system calls when nothing waits.
+
+    Args:
+        runtime: the world.
+        task_id: of the mission.
+        mission: its state, where the caller has just loaded it.
 
     Returns:
         how many claims were recorded.
@@ -96,7 +101,7 @@ def take_in(runtime: Runtime, task_id: str) -> int:
         StateUntrusted: the journal cannot be believed or written; what waits goes on waiting.
     """
     store = MissionStore(runtime.home)
-    mission = store.load(task_id)
+    mission = mission or store.load(task_id)
     inbox_path = ProjectFolder(mission.project_path).inbox_path(task_id)
     needs_care = Projections(runtime.home.mission(task_id), mission).needs_care()
     if not needs_care and not inbox.waiting(inbox_path):
@@ -119,10 +124,10 @@ def take_in(runtime: Runtime, task_id: str) -> int:
     return len(fresh)
 
 
-def take_in_quietly(runtime: Runtime, task_id: str) -> None:
+def take_in_quietly(runtime: Runtime, task_id: str, mission: Mission | None = None) -> None:
     """As :func:`take_in`, for a stop: whatever goes wrong here neither holds nor releases anybody."""
     try:
-        take_in(runtime, task_id)
+        take_in(runtime, task_id, mission)
     except (AutoresearchError, OSError, ValueError):
         return
 

@@ -11,7 +11,6 @@ Any fault of ours lets go and says where; it never completes a mission.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from omx_autoresearch.core import briefing
@@ -22,8 +21,10 @@ from omx_autoresearch.core.records.lifecycle import MissionBlocked, MissionCompl
 from omx_autoresearch.core.records.stops import StopAllowed, StopFacts, StopRefused, StopReleased
 from omx_autoresearch.core.stall import Observation
 from omx_autoresearch.core.times import seconds_between
+from omx_autoresearch.core.values import dataclass, replace
 from omx_autoresearch.errors import AutoresearchError, JournalBroken
 from omx_autoresearch.runtime import validation
+from omx_autoresearch.runtime.claims import take_in_quietly
 from omx_autoresearch.runtime.looks import take_look
 from omx_autoresearch.storage import heartbeat
 from omx_autoresearch.storage.missions import MissionStore
@@ -108,6 +109,7 @@ class _Stop:
     def answer(self, mission: Mission) -> Reply:
         """Look, decide, record, answer."""
         self._beat(mission)
+        take_in_quietly(self._runtime, mission.task_id, mission)
         seen = self._see(mission)
         decision = decide(seen.situation, mission.usage, mission.limits)
         if decision.would_block and seen.is_reused:

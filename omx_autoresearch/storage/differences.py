@@ -6,7 +6,6 @@ import os
 from typing import TYPE_CHECKING
 
 from omx_autoresearch.core.values import dataclass
-from omx_autoresearch.core.values import dataclass
 from omx_autoresearch.errors import WorkspaceFault
 from omx_autoresearch.storage.strictjson import decode
 

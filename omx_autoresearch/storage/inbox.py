@@ -11,7 +11,6 @@ import os
 from typing import TYPE_CHECKING
 
 from omx_autoresearch.core.values import dataclass
-from omx_autoresearch.core.values import dataclass
 from omx_autoresearch.errors import StorageFailed, WorkspaceFault
 from omx_autoresearch.storage import strictjson
 from omx_autoresearch.storage.atomic import storage_failed

@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
 from omx_autoresearch.runtime.claims import take_in
-from omx_autoresearch.storage import heartbeat, missions, views
+from omx_autoresearch.storage import heartbeat, views
 from omx_autoresearch.storage.projections import Projections
 from tests.storage.real_missions import SESSION, TASK, Place, at
 
@@ -378,12 +378,12 @@ class AnySequence(RuleBasedStateMachine):
 
     @rule()
     def crash_before_the_projections(self) -> None:
-        second, whole = self._next(), missions.Projections.extend
-        missions.Projections.extend = lambda *_: None  # type: ignore[method-assign]
+        second, whole = self._next(), Projections.extend
+        Projections.extend = lambda *_: None  # type: ignore[method-assign]
         try:
             self.place.claim(f"crash {second}", second=second)
         finally:
-            missions.Projections.extend = whole  # type: ignore[method-assign]
+            Projections.extend = whole  # type: ignore[method-assign]
 
     @rule(session=st.sampled_from(["one", "two"]))
     def bind(self, session: str) -> None:
