@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import time
 from pathlib import Path
@@ -404,12 +405,25 @@ def test_a_broken_cache_is_none(work: Path, tmp_path: Path, content: bytes) -> N
     assert check_pins(manifest, str(work), cache_path=str(cache)).is_intact
 
 
-def test_a_cache_of_another_workspace_is_not_believed(work: Path, tmp_path: Path, aged: None) -> None:
+def test_a_cache_of_another_manifest_is_not_believed(work: Path, tmp_path: Path, aged: None) -> None:
+    manifest, cache = take(work), tmp_path / "cache"
+    check_pins(manifest, str(work), cache_path=str(cache))
+    found = json.loads(cache.read_text())
+    found["files"]["check.sh"][-1] = "of another time"
+    cache.write_text(json.dumps(found))
+    assert check_pins(manifest, str(work), cache_path=str(cache)).changed == ("check.sh",)
+    found["key"][0] = "another manifest"
+    cache.write_text(json.dumps(found))
+    assert check_pins(manifest, str(work), cache_path=str(cache)).is_intact
+
+
+def test_a_folder_swapped_for_a_link_to_the_same_files_is_seen_although_they_were_cached(
+    work: Path, tmp_path: Path, aged: None
+) -> None:
     manifest, cache = take(work), str(tmp_path / "cache")
     check_pins(manifest, str(work), cache_path=cache)
-    other = tmp_path / "other"
-    write(other, "check.sh", "exit 0", mode=0o755)
-    assert check_pins(manifest, str(other), cache_path=cache).changed == ("check.sh", "lib/cases.sh")
+    swap_parent(work / "lib/cases.sh")
+    assert check_pins(manifest, str(work), cache_path=cache).changed == ("lib/cases.sh",)
 
 
 # --- frozen copies
