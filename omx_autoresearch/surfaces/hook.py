@@ -15,51 +15,57 @@ from __future__ import annotations
 import os
 import sys
 
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from importlib.machinery import ModuleSpec
+
 PAYLOAD_LIMIT_BYTES = 64 * 1024 * 1024
 READ_SECONDS = 5.0
-_TOOL_NAMES = (b'"PostToolUse"', b'"AfterTool"', b'"PostToolUseFailure"')
+"""For the whole event; a client that has not sent it by then has sent nothing that we can judge."""
+QUIET_SECONDS = 0.1
+"""How long a whole object must be followed by nothing, where a client does not close its end."""
+FRESH_SECONDS = 60
+"""A tool event later than this after the last one goes the long way, which knows when a binding has expired."""
+_TOOL_EVENTS = (b"PostToolUse", b"AfterTool", b"PostToolUseFailure")
 _START_NAMES = (b'"SessionStart"',)
 _PROMPT_NAMES = (b'"UserPromptSubmit"', b'"BeforeAgent"')
 _OURS = (b"omx-bind-", b"omx-autoresearch")
 _COMMAND = b"autoresearch"
 _SESSION_KEY = b'"session_id"'
+_EVENT_KEY = b'"hook_event_name"'
+_ESCAPED_LETTERS = (b"\\u005", b"\\u006", b"\\u007")
+"""A letter may be written as an escape, in a key too; then bytes prove nothing."""
+_PACKAGES = ("jinja2", "psutil", "pydantic", "transitions", "yaml")
 _LOG_LIMIT_BYTES = 1024 * 1024
 
 
 def read_event(descriptor: int) -> bytes:
     """The event on stdin, bounded in size and in time: a client that never closes its end must not hang us."""
     import select
+    import time
 
-    chunks, size = [], 0
-    while size <= PAYLOAD_LIMIT_BYTES:
-        ready, _, _ = select.select([descriptor], [], [], READ_SECONDS)
-        if not ready:
+    deadline = time.monotonic() + READ_SECONDS
+    chunks, size, wait_seconds = [], 0, READ_SECONDS
+    while size <= PAYLOAD_LIMIT_BYTES and wait_seconds > 0:
+        if not select.select([descriptor], [], [], wait_seconds)[0]:
             break
         chunk = os.read(descriptor, 1 << 20)
         if not chunk:
             break
         chunks.append(chunk)
         size += len(chunk)
-        if len(chunk) < 1 << 16 and _is_whole(chunks):
-            break
+        wait_seconds = deadline - time.monotonic()
+        if chunk.rstrip().endswith(b"}"):  # perhaps all; a client that closes its end is not waited for
+            wait_seconds = min(wait_seconds, QUIET_SECONDS)
     return b"".join(chunks)
 
 
-def _is_whole(chunks: list[bytes]) -> bool:
-    """True when an object seems to have ended and no more is waiting; some clients never close their end."""
-    import select
-
-    if not chunks[-1].rstrip().endswith(b"}"):
-        return False
-    return not select.select([0], [], [], 0)[0]
-
-
-def session_in(raw: bytes) -> bytes | None:
-    """The session id by a byte scan; None when the scan cannot be sure (several, escapes, none)."""
-    at = raw.find(_SESSION_KEY)
-    if at < 0:
+def value_in(raw: bytes, key: bytes) -> bytes | None:
+    """The text under a quoted key by a byte scan; None when the scan cannot be sure (several, escapes, none)."""
+    at = raw.find(key)
+    if at < 0 or any(escape in raw for escape in _ESCAPED_LETTERS):
         return None
-    rest = raw[at + len(_SESSION_KEY) :].lstrip()
+    rest = raw[at + len(key) :].lstrip()
     if rest[:1] != b":":
         return None
     rest = rest[1:].lstrip()
@@ -67,11 +73,21 @@ def session_in(raw: bytes) -> bytes | None:
     if rest[:1] != b'"' or end < 0:
         return None
     value = rest[1:end]
-    return None if b"\\" in value or raw.find(_SESSION_KEY, at + 1) >= 0 else value
+    return None if b"\\" in value or raw.find(key, at + 1) >= 0 else value
 
 
-def concerns_us(raw: bytes, active: list[str]) -> bool:
-    """False only when it is proven that no entry of the registry and no command of ours is meant."""
+def session_in(raw: bytes) -> bytes | None:
+    """The session id, where bytes alone are sure of it."""
+    return value_in(raw, _SESSION_KEY)
+
+
+def concerns_us(raw: bytes, active: list[str] | None) -> bool:
+    """False only when it is proven that no entry of the registry and no command of ours is meant.
+
+    ``active`` are the registry's names; None when they could not be read, which proves nothing.
+    """
+    if active is None or any(escape in raw for escape in _ESCAPED_LETTERS):
+        return True
     if any(name in raw for name in _PROMPT_NAMES) and _COMMAND in raw:
         return True
     if any(name in raw for name in _START_NAMES) and (
@@ -97,11 +113,8 @@ def _is_plain(session: bytes) -> bool:
 
 def beat_tool(raw: bytes, home_path: str, session: str) -> bool:
     """The short path of a tool event of a bound session: one heartbeat line. False: the use case must look."""
-    if (
-        not any(name in raw for name in _TOOL_NAMES)
-        or any(word in raw for word in _OURS)
-        or b'"agent_id"' in raw
-    ):
+    is_ours = any(word in raw for word in _OURS)
+    if value_in(raw, _EVENT_KEY) not in _TOOL_EVENTS or is_ours or b'"agent_id"' in raw:
         return False
     try:
         with open(os.path.join(home_path, "active", session), "rb") as stream:
@@ -112,30 +125,49 @@ def beat_tool(raw: bytes, home_path: str, session: str) -> bool:
         return False
     at = entry.find(b'"task_id":"') + 11
     task = entry[at : entry.find(b'"', at)].decode("ascii", "replace")
-    mission_path = os.path.join(home_path, "missions", task)
+    path = os.path.join(home_path, "missions", task, "heartbeat.jsonl")
     import time
 
     now = time.time_ns()
-    stamp = time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime(now // 1_000_000_000))
-    line = f'{{"ts":"{stamp}.{now // 1000 % 1_000_000:06d}Z","status":"tool","session":"{session}"}}\n'
     try:
-        flags = os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW
-        descriptor = os.open(os.path.join(mission_path, "heartbeat.jsonl"), flags, 0o600)
+        descriptor = os.open(path, os.O_RDWR | os.O_APPEND | os.O_CLOEXEC | os.O_NOFOLLOW)
     except OSError:
         return False
     try:
-        os.write(descriptor, line.encode())
+        if _last_beat(descriptor) < _stamp(now - FRESH_SECONDS * 10**9):
+            return False
+        os.write(descriptor, f'{{"ts":"{_stamp(now)}","status":"tool","session":"{session}"}}\n'.encode())
+    except OSError:
+        return False
     finally:
         os.close(descriptor)
     return True
 
 
+def _last_beat(descriptor: int) -> str:
+    """The time of the newest heartbeat; empty when it cannot be told."""
+    size = os.lseek(descriptor, 0, os.SEEK_END)
+    line = os.pread(descriptor, 512, max(0, size - 512)).rstrip(b"\n").rpartition(b"\n")[2]
+    return line[7:34].decode("ascii", "replace") if line.startswith(b'{"ts":"') else ""
+
+
+def _stamp(moment_ns: int) -> str:
+    """A moment as it stands in records."""
+    import time
+
+    second, rest = divmod(moment_ns, 10**9)
+    return f"{time.strftime('%Y-%m-%dT%H:%M:%S', time.gmtime(second))}.{rest // 1000:06d}Z"
+
+
 def answer(raw: bytes, client_name: str, home_path: str) -> bytes:
     """Steps 2 and 3: what to print for one event; empty for silence."""
+    active: list[str] | None = []
     try:
         active = os.listdir(os.path.join(home_path, "active"))
+    except FileNotFoundError:
+        pass
     except OSError:
-        active = []
+        active = None
     if not concerns_us(raw, active):
         return b""
     session = session_in(raw)
@@ -149,6 +181,7 @@ def evaluate(raw: bytes, client_name: str, home_path: str) -> bytes:
     from omx_autoresearch.agents.registry import dialect, parse_bytes
     from omx_autoresearch.runtime.context import Runtime
 
+    sys.meta_path.append(_Packages())
     spoken = dialect(client_name)
     event = parse_bytes(client_name, raw, os.environ)
     if event.fault:
@@ -162,6 +195,21 @@ def evaluate(raw: bytes, client_name: str, home_path: str) -> bytes:
     from omx_autoresearch.runtime.turns import answer_event
 
     return spoken.render(event, answer_event(runtime, spoken.CLIENT, event))
+
+
+class _Packages:
+    """Finds the third-party packages, which ``-S`` leaves out, once one of them is asked for: most events need none."""
+
+    def find_spec(self, name: str, *_: object) -> ModuleSpec | None:
+        """The spec of a package of ours, with the interpreter's own site folders on the path from then on."""
+        if name not in _PACKAGES:
+            return None
+        import importlib.machinery
+        import site
+
+        sys.meta_path.remove(self)
+        site.main()
+        return importlib.machinery.PathFinder.find_spec(name)
 
 
 def log(home_path: str, text: str) -> None:
