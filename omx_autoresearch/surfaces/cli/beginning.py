@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import fields
 from typing import TYPE_CHECKING
 
 import click
 
+from omx_autoresearch.core.values import fields
 from omx_autoresearch.errors import AutoresearchError, MissionInvalid, UsageError
 from omx_autoresearch.surfaces.cli.caller import json_option, task_argument, this_caller
 from omx_autoresearch.surfaces.cli.display import harmless, print_json, print_rows, say, tell
@@ -276,7 +276,7 @@ def _print_to_agent(document: StartDocument) -> None:
 def _print_to_owner(document: StartDocument) -> None:
     say(f"Mission {document.task_id} is {document.phase}.", "bold")
     baseline = document.baseline
-    said = f"{baseline.verdict} ({baseline.cause}): {baseline.summary}" if baseline else "not run"
+    said = f"{baseline.verdict} ({baseline.cause}): {baseline.summary}" if baseline else ""
     judged = document.validator_command or "a review"
     print_rows(
         [

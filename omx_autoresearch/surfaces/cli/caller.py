@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import os
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import click
 
+from omx_autoresearch.core.values import dataclass
 from omx_autoresearch.errors import AutoresearchError, UsageError
 from omx_autoresearch.runtime.context import Runtime
 

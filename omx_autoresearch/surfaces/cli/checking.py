@@ -12,7 +12,14 @@ from typing import TYPE_CHECKING
 
 import click
 
-from omx_autoresearch.errors import CommandFault, OwnerOnly, StepIllegal, StorageFailed, UsageError
+from omx_autoresearch.errors import (
+    CommandFault,
+    OwnerOnly,
+    StepIllegal,
+    StorageFailed,
+    UsageError,
+    WorkspaceFault,
+)
 from omx_autoresearch.surfaces.cli.boundary import CHECK_SAID_NO
 from omx_autoresearch.surfaces.cli.caller import json_option, reason_option, task_argument, this_caller
 from omx_autoresearch.surfaces.cli.display import print_json, say, tell
@@ -123,6 +130,9 @@ def _run(caller: Caller, mission: Mission, seconds: float | None, *, as_json: bo
     permit = validation.permission(caller.runtime, mission, look)
     if not permit.may_run and not look.changed_pins:
         raise CommandFault(permit.why, next_step=f"the owner types: omx-autoresearch approve {task_id}")
+    if look.artifact_fault:
+        path = mission.contract.output_artifact_path if mission.contract else ""
+        raise WorkspaceFault(f"there is nothing to review: {look.artifact_fault}", next_step=f"write {path}")
     before = mission.attestation.run_id if mission.attestation else ""
     ask = validation.Ask(isolation=permit.isolation, look=look)
     ended = validation.validate(

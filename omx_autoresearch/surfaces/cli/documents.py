@@ -6,11 +6,10 @@ step further. The hook is the exception: it speaks its client's own JSON.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
-
 from omx_autoresearch.core.budget import Limits
 from omx_autoresearch.core.evidence import RunReport
 from omx_autoresearch.core.mission import Verdict
+from omx_autoresearch.core.values import dataclass, field
 from omx_autoresearch.runtime.hold_proof import Check
 from omx_autoresearch.runtime.status import StatusView
 

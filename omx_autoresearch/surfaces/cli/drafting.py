@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import sys
-from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import click
 
+from omx_autoresearch.core.values import replace
 from omx_autoresearch.errors import UsageError
 
 if TYPE_CHECKING:

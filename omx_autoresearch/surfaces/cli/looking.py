@@ -36,6 +36,8 @@ def _view(caller: Caller, task: str) -> StatusView:
     """The mission that is meant; where none is under way, the one that cannot be read, if there is one."""
     from omx_autoresearch.runtime import status
 
+    if task in status.known_ids(caller.runtime):
+        return status.view(caller.runtime, task)  # the trace of a lost one, too
     try:
         return status.view(caller.runtime, caller.task(task))
     except UsageError:

@@ -126,12 +126,17 @@ def unbind_verb(task: str, reason: str, as_json: bool) -> None:
 
 @click.command("repair")
 @task_argument
+@click.option(
+    "--accept",
+    is_flag=True,
+    help="Go on with the records that are there although more were acknowledged; the owner's decision.",
+)
 @json_option
-def repair_verb(task: str, as_json: bool) -> None:
+def repair_verb(task: str, accept: bool, as_json: bool) -> None:
     """Rebuild everything that is derived from the journal: state, projections, registry."""
     from omx_autoresearch.runtime import missions
 
     caller = this_caller()
-    task_id = caller.owned_task("repair", task)
-    missions.repair(caller.runtime, task_id)
+    task_id = caller.owned_task("repair --accept", task) if accept else caller.task(task)
+    missions.repair(caller.runtime, task_id, accept_loss=accept)
     print_step(caller, task_id, "rebuilt from its journal", as_json=as_json)

@@ -6,12 +6,12 @@ and shell completion stay quick.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from importlib import import_module
 
 import click
 
 from omx_autoresearch import __version__
+from omx_autoresearch.core.values import dataclass
 
 PROGRAM = "omx-autoresearch"
 
@@ -46,6 +46,7 @@ SECTIONS: tuple[tuple[str, tuple[Verb, ...]], ...] = (
             Verb("status", "looking", "Show how a mission stands"),
             Verb("list", "looking", "Show every mission"),
             Verb("wait", "looking", "Wait for a running validation"),
+            Verb("repair", "owning", "Rebuild everything derived from the journal"),
             Verb("doctor", "setting_up", "Prove that a stop would be held"),
         ),
     ),
@@ -69,7 +70,6 @@ SECTIONS: tuple[tuple[str, tuple[Verb, ...]], ...] = (
             Verb("cancel", "owning", "Give the mission up"),
             Verb("amend", "amending", "Change validator, limits or pins of a live mission"),
             Verb("unbind", "owning", "Let the mission's session go"),
-            Verb("repair", "owning", "Rebuild everything derived from the journal"),
             Verb("install", "setting_up", "Put the hooks into an agent CLI's settings"),
             Verb("uninstall", "setting_up", "Take the hooks out again"),
         ),

@@ -38,8 +38,8 @@ def print_step(caller: Caller, task_id: str, what: str, *, as_json: bool) -> Non
         print_json(view)
         return
     say(f"Mission {task_id} is {what}.")
-    if view.next_command and view.phase not in ("complete", "cancelled"):
-        say(f"  next: {view.next_command}", "dim")
+    if _next(view) and view.phase not in ("complete", "cancelled"):
+        say(f"  next: {_next(view)}", "dim")
 
 
 def print_status(view: StatusView) -> None:
@@ -50,12 +50,21 @@ def print_status(view: StatusView) -> None:
         ("goal", harmless(view.goal), ""),
         ("phase", word if word == view.status else f"{word} ({view.status})", STYLES.get(word, "")),
         ("problem" if view.status in ("invalid", "missing") else "blocked", harmless(view.blocker), "red"),
-        ("next", view.next_command, "bold" if view.blocker else ""),
+        ("next", _next(view), "bold" if view.blocker else ""),
     ]
     if view.phase:
         rows += _progress(view)
     rows += [("notice", harmless(notice), "yellow") for notice in view.notices]
     print_rows(rows)
+
+
+def _next(view: StatusView) -> str:
+    """What to type next; nothing that leads back to this page."""
+    if not view.next_command.startswith("omx-autoresearch status"):
+        return view.next_command
+    if view.phase == "running" and not view.session_id:
+        return f"type in the agent: $autoresearch {view.task_id}"
+    return ""
 
 
 def _progress(view: StatusView) -> list[Row]:
