@@ -104,16 +104,35 @@ class MissionStore:
         self.home = home
 
     def task_ids(self) -> tuple[str, ...]:
-        """Every mission's id, newest first."""
+        """Every mission's id, newest first.
+
+        Raises:
+            StorageFailed: the state home cannot be read.
+        """
         try:
             names = os.listdir(self.home.missions_path)
         except FileNotFoundError:
             return ()
+        except OSError as error:
+            raise storage_failed("read", self.home.missions_path, error) from error
         return tuple(sorted((name for name in names if is_safe_task_id(name)), reverse=True))
 
     def exists(self, task_id: str) -> bool:
-        """True when there is a journal of this id."""
-        return is_safe_task_id(task_id) and os.path.exists(self.home.mission(task_id).journal_path)
+        """True when there is a journal of this id.
+
+        Raises:
+            StorageFailed: the state home cannot be read; absence is not proven.
+        """
+        if not is_safe_task_id(task_id):
+            return False
+        path = self.home.mission(task_id).journal_path
+        try:
+            os.stat(path)
+        except (FileNotFoundError, NotADirectoryError):
+            return False
+        except OSError as error:
+            raise storage_failed("read", path, error) from error
+        return True
 
     def journal(self, task_id: str) -> Journal:
         """The journal of a mission, for reading.

@@ -1,0 +1,187 @@
+"""Verbs that the hook carries out for an agent that may write nothing: three of them, plain, its own mission's."""
+
+from __future__ import annotations
+
+import os
+from typing import TYPE_CHECKING
+
+import pytest
+
+from omx_autoresearch.core.events import HookEvent
+from omx_autoresearch.core.mission import Contract
+from omx_autoresearch.core.records.lifecycle import MissionAmended, MissionPaused
+from omx_autoresearch.runtime import validation
+from omx_autoresearch.runtime.claims import relay_line
+from omx_autoresearch.runtime.relay import relayed_verb, simple_words, take_relayed
+from omx_autoresearch.storage.approvals import approval_key, approve
+from omx_autoresearch.storage.pin_check import manifest_of
+from omx_autoresearch.storage.pins import freeze
+from omx_autoresearch.system.processes import ProcessIdentity
+from tests.storage.real_missions import SESSION, TASK, Place, at
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+BLOCK = 'omx-autoresearch block --reason "no key; none in reach" --needs "an API key"'
+
+
+@pytest.fixture
+def place(tmp_path: Path) -> Place:
+    place = Place(tmp_path)
+    place.bind()
+    return place
+
+
+def tool(command: str, output: str | None = None, *, agent_id: str = "") -> HookEvent:
+    words = command.split()
+    verb = words[1] if len(words) > 1 else ""
+    return HookEvent(
+        client="codex",
+        kind="tool",
+        session_id=SESSION,
+        agent_id=agent_id,
+        tool_command=command,
+        tool_output=f"some words\n{relay_line(verb)}\n" if output is None else output,
+    )
+
+
+def relay(place: Place, event: HookEvent) -> str:
+    return take_relayed(place.runtime, place.store.load(TASK), event)
+
+
+@pytest.mark.parametrize("command", [BLOCK, f"{BLOCK} 2>&1", BLOCK.replace("block", f"block {TASK}")])
+def test_a_block_is_carried_out_in_the_agents_own_words(place: Place, command: str) -> None:
+    assert relay(place, tool(command)) == "block"
+    mission = place.store.load(TASK)
+    assert mission.phase == "blocked"
+    blocker = mission.blocker
+    assert blocker is not None
+    assert (blocker.by, blocker.reason_code) == ("agent", "agent-blocked")
+    assert (blocker.what, blocker.needs) == ("no key; none in reach", "an API key")
+
+
+def test_a_duplicate_event_changes_nothing_more(place: Place) -> None:
+    for command in (BLOCK, "omx-autoresearch note 'the corpus is incomplete'"):
+        relay(place, tool(command))
+        relay(place, tool(command))
+    assert place.kinds().count("mission_blocked") == 1
+    assert place.kinds().count("claim_recorded") == 1
+
+
+def test_two_hooks_that_read_the_same_state_block_once(place: Place) -> None:
+    before = place.store.load(TASK)
+    assert take_relayed(place.runtime, before, tool(BLOCK)) == "block"
+    assert take_relayed(place.runtime, before, tool(BLOCK)) == ""
+    assert place.kinds().count("mission_blocked") == 1
+
+
+def test_a_note_becomes_a_claim(place: Place) -> None:
+    assert relay(place, tool(f"/usr/bin/omx-autoresearch note {TASK} 'it is `slow`; why?'")) == "note"
+    assert place.texts() == ["it is `slow`; why?"]
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        f"omx-autoresearch {verb} {TASK} --reason x --needs y"
+        for verb in ("cancel", "pause", "resume", "unblock", "approve", "amend", "unbind", "review", "repair")
+    ],
+)
+def test_no_owner_verb_is_ever_carried_out(place: Place, command: str) -> None:
+    before = place.kinds()
+    assert relay(place, tool(command)) == ""
+    assert place.kinds() == before
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        f"true; {BLOCK}",
+        f"{BLOCK}; true",
+        f"{BLOCK} && true",
+        f"{BLOCK} | cat",
+        f"{BLOCK} &",
+        f"{BLOCK}\ntrue",
+        f"{BLOCK} > out",
+        f"({BLOCK})",
+        f"sudo {BLOCK}",
+        f"A=1 {BLOCK}",
+        f"echo {BLOCK}",
+        'omx-autoresearch block --reason "$(cat key)" --needs x',
+        'omx-autoresearch block --reason "`cat key`" --needs x',
+        "omx-autoresearch block --reason $REASON --needs x",
+        "omx-autoresearch block --reason 'open --needs x",
+        "omx-autoresearch block --reason x",
+        "omx-autoresearch block --reason x --needs",
+        "omx-autoresearch block --reason x --needs ''",
+        "omx-autoresearch block --reason x --reason y --needs z",
+        "omx-autoresearch block --reason x --needs y --as-owner",
+        "omx-autoresearch block other-mission --reason x --needs y",
+        "omx-autoresearch-block --reason x --needs y",
+        "omx-autoresearch",
+        "",
+        "omx-autoresearch block " + "x" * 70_000,
+    ],
+)
+def test_anything_but_one_plain_command_is_left_alone(place: Place, command: str) -> None:
+    before = place.kinds()
+    assert relay(place, tool(command, output=f"{relay_line('block')}\n")) == ""
+    assert place.kinds() == before
+
+
+@pytest.mark.parametrize("output", ["", "blocked", "omx-autoresearch: not recorded here", relay_line("note")])
+def test_without_the_mark_of_that_verb_nothing_is_carried_out(place: Place, output: str) -> None:
+    assert relay(place, tool(BLOCK, output=output)) == ""
+    assert place.store.load(TASK).phase == "running"
+
+
+def test_a_sub_agents_event_is_left_alone(place: Place) -> None:
+    assert relay(place, tool(BLOCK, agent_id="a-1")) == ""
+
+
+def test_a_mission_that_does_not_run_is_not_blocked(place: Place) -> None:
+    place.record(MissionPaused("lunch"))
+    assert relay(place, tool(BLOCK)) == ""
+    assert relay(place, tool("omx-autoresearch validate")) == ""
+    assert place.store.load(TASK).phase == "paused"
+
+
+def test_a_validation_is_started_once_and_nobody_waits_for_it(
+    place: Place, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    manifest = manifest_of((), ())
+    freeze(place.folder.frozen_path, manifest, str(place.project))
+    contract = Contract(
+        validation_mode="mission-validator-script",
+        validator_command="cat gate",
+        environment=dict(os.environ),
+        pin_digest=manifest.digest,
+    )
+    place.record(MissionAmended(contract, "amended"))
+    monkeypatch.setattr(validation, "can_isolate", lambda: False)
+    assert relay(place, tool("omx-autoresearch validate")) == ""
+    assert "validation_started" not in place.kinds()  # nobody approved the command
+    key = approval_key(str(place.project), TASK, "amended", manifest.digest)
+    approve(place.home, key, is_unsandboxed=True, ts=at(1))
+    gate = place.project / "gate"
+    os.mkfifo(gate)
+    assert relay(place, tool("omx-autoresearch validate")) == "validate"
+    with gate.open("w") as stream:  # opens only once the validator reads: the hook came back before it ended
+        running = place.store.load(TASK).running_validation
+        assert relay(place, tool("omx-autoresearch validate")) == "validate"
+        stream.write("done")
+    assert running is not None
+    process = ProcessIdentity(running.pid, running.pid_started)
+    assert validation.wait_for(process, 30)
+    run = place.store.load(TASK).attestation
+    assert run is not None
+    assert run.verdict == "passed"
+    assert place.kinds().count("validation_started") == 1
+
+
+def test_what_a_shell_would_not_change_is_read_as_a_shell_reads_it() -> None:
+    assert simple_words("a 'b c' \"d 'e'\" f\\ g") is None
+    assert simple_words('a \'b $c\' "d \\"e\\"" 2>&1') == ["a", "b $c", 'd "e"']
+    relayed = relayed_verb("omx-autoresearch note --json -- --text", relay_line("note"))
+    assert relayed is not None
+    assert relayed.words == ("--text",)
