@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from omx_autoresearch.core.shape import to_plain
 from omx_autoresearch.errors import StateUntrusted
-from omx_autoresearch.storage.atomic import load_json, replace_file
+from omx_autoresearch.storage.atomic import load_json, storage_failed, write_all
 from omx_autoresearch.storage.lines import Head, digest_of
 from omx_autoresearch.storage.strictjson import encode
 
@@ -52,19 +52,29 @@ class Projected:
         self.covered, self.session_id, self._files = None, "", {}
 
     def save(self) -> None:
-        """Write it, not durably: it can be derived again.
+        """Write it, in place and not durably: a torn one is a lost one, and a rename would cost a flush of the disk.
 
         Raises:
             StorageFailed: the state home cannot be written.
         """
-        covered = to_plain(self.covered) if self.covered else None
-        data = {
-            "format": FORMAT,
-            "covered": covered,
-            "session_id": self.session_id,
-            "files": self._files,
-        }
-        replace_file(self._path, encode(data) + b"\n", is_durable=False)
+        data = encode(
+            {
+                "format": FORMAT,
+                "covered": to_plain(self.covered) if self.covered else None,
+                "session_id": self.session_id,
+                "files": self._files,
+            }
+        )
+        try:
+            flags = os.O_WRONLY | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC
+            descriptor = os.open(self._path, flags, 0o600)
+            try:
+                write_all(descriptor, data + b"\n")
+                os.ftruncate(descriptor, len(data) + 1)
+            finally:
+                os.close(descriptor)
+        except OSError as error:
+            raise storage_failed("write", self._path, error) from error
 
     def stamp(self, name: str) -> Stamp | None:
         """How we left a file; None when unknown."""

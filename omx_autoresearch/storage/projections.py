@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, BinaryIO, Protocol
 
 from omx_autoresearch.errors import JournalBroken, StateUntrusted, WorkspaceFault
 from omx_autoresearch.storage import views
-from omx_autoresearch.storage.atomic import replace_file
+from omx_autoresearch.storage.atomic import read_bounded, replace_file
 from omx_autoresearch.storage.differences import difference
 from omx_autoresearch.storage.layout import ProjectFolder, session_file_name
 from omx_autoresearch.storage.omx_folder import OmxFolder
@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 NAMES = (*LINE_FILES, *STATE_FILES)
 _HEARTBEAT = "heartbeat.jsonl"
 _COPY_BYTES = 4 * 1024 * 1024
-_MODE_LIMIT_BYTES = 1024 * 1024
+_SMALL_BYTES = 1024 * 1024
 _MODE_NAME = "autoresearch-state.json"
 
 
@@ -215,7 +215,11 @@ class Projections:
     # --- what is derived, and never edited back
 
     def _write_notice(self) -> None:
-        replace_file(self._folder.notice_path, views.notice(self._mission).encode("utf-8"), is_durable=False)
+        data, path = views.notice(self._mission).encode("utf-8"), self._folder.notice_path
+        with suppress(FileNotFoundError, StateUntrusted):
+            if read_bounded(path, _SMALL_BYTES) == data:
+                return
+        replace_file(path, data, is_durable=False)
 
     def _write_mode(self, kept: Projected) -> None:
         """The mode state of the session that is held; one that is held no longer reads ``"active": false``."""
@@ -232,13 +236,16 @@ class Projections:
     def _put_mode(self, session_id: str) -> None:
         data = views.pretty(views.mode_state(self._mission, session_id))
         with self._mode_folder(session_id, make=True) as folder:
+            with suppress(FileNotFoundError, WorkspaceFault):
+                if folder.read(_MODE_NAME, _SMALL_BYTES) == data:
+                    return
             folder.replace(_MODE_NAME, data)
 
     def _close_mode(self, session_id: str) -> None:
         """Say that a session is held no longer, unless another mission holds it now."""
         try:
             with self._mode_folder(session_id) as folder:
-                state = decode_document(folder.read(_MODE_NAME, _MODE_LIMIT_BYTES))
+                state = decode_document(folder.read(_MODE_NAME, _SMALL_BYTES))
         except (OSError, WorkspaceFault):
             return
         except ValueError:
