@@ -6,12 +6,12 @@ once, at launch or by ``amend``, from ``mission.md`` and ``sandbox.md``; a later
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
 from typing import Literal
 
 from omx_autoresearch.core.budget import Limits, Usage
 from omx_autoresearch.core.lifecycle import WIRE_STATUS, Phase
 from omx_autoresearch.core.shape import nested
+from omx_autoresearch.core.values import dataclass, field
 
 TaskType = Literal["standard"]
 ValidationMode = Literal["mission-validator-script", "prompt-architect-artifact"]
@@ -240,6 +240,7 @@ class Mission:
         nonce_digest: of the nonce that ``OMX_AUTORESEARCH_TASK=TASK:NONCE`` must carry, until used.
         completed_run_id: the attested run that completed the mission.
         claim_count: claims taken in (notes, hand edits), none of them proof.
+        edited_projections: projections that somebody edited and that were restored, newest last, bounded.
         refused_verbs: owner verbs that were tried from inside an agent.
         host_end_count: stops that the host ended; outside every counter.
         updated_at: time of the newest record.
@@ -276,6 +277,7 @@ class Mission:
     nonce_digest: str = ""
     completed_run_id: str = ""
     claim_count: int = 0
+    edited_projections: tuple[str, ...] = ()
     refused_verbs: tuple[str, ...] = ()
     host_end_count: int = 0
     updated_at: str = ""

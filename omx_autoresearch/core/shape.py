@@ -7,12 +7,17 @@ one without a default means that it is damaged. Both are :class:`ShapeError`, ne
 
 from __future__ import annotations
 
-from dataclasses import MISSING, field, fields
 from typing import Any
+
+from omx_autoresearch.core.values import MISSING, field, fields
 
 
 class ShapeError(ValueError):
     """A value does not have the shape of its class; the message names class and field."""
+
+
+class NewerShape(ShapeError):
+    """A value has more than its class knows, or is of an unknown kind: a newer version wrote it."""
 
 
 def nested(kind: type, **options: Any) -> Any:
@@ -48,9 +53,7 @@ def from_plain(kind: type, data: Any) -> Any:
         values[item.name] = _thaw(item.metadata.get("nested"), data[item.name])
     unknown = data.keys() - values.keys()
     if unknown:
-        raise ShapeError(
-            f"{kind.__name__} has unknown fields (a newer version wrote them?): {', '.join(sorted(unknown))}"
-        )
+        raise NewerShape(f"{kind.__name__} has unknown fields: {', '.join(sorted(unknown))}")
     return kind(**values)
 
 

@@ -13,18 +13,25 @@ from __future__ import annotations
 
 import hashlib
 import os
-from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Literal
 
 from omx_autoresearch.core.shape import ShapeError, from_plain, to_plain
+from omx_autoresearch.core.values import dataclass, replace
 from omx_autoresearch.errors import StateUntrusted, StorageFailed
-from omx_autoresearch.storage.atomic import ensure_folder, load_json, replace_file, sync_folder
+from omx_autoresearch.storage.atomic import (
+    ensure_folder,
+    load_json,
+    replace_file,
+    storage_failed,
+    sync_folder,
+)
 from omx_autoresearch.storage.layout import HASH_PREFIX
 from omx_autoresearch.storage.strictjson import encode
 
 if TYPE_CHECKING:
     from omx_autoresearch.storage.layout import StateHome
 
+STATES = ("bound", "pending", "token")
 TOKEN_PREFIX = f"{HASH_PREFIX}token-"
 TOKEN_WORD = "omx-bind-"  # noqa: S105 - the visible beginning of every token, no secret
 """How a bind token begins in the output of ``start``; the hook scans tool output for it."""
@@ -136,6 +143,8 @@ class Registry:
             return sorted(name for name in os.listdir(self._home.active_path) if not name.startswith("."))
         except FileNotFoundError:
             return []
+        except OSError as error:
+            raise storage_failed("read", self._home.active_path, error) from error
 
     def _readable(self) -> list[tuple[str, ActiveSession]]:
         found = []
@@ -149,14 +158,24 @@ class Registry:
         return found
 
     def _load(self, path: str) -> ActiveSession | None:
-        if not os.path.lexists(path):
-            return None
         try:
             entry: ActiveSession = from_plain(ActiveSession, load_json(path))
+        except FileNotFoundError:
+            if os.path.lexists(path):
+                raise _damaged(path, "it is a link that leads nowhere") from None
+            return None  # also one that another process has just removed
         except ShapeError as error:
-            raise StateUntrusted(
-                f"the registry file {path} is damaged: {error}", next_step=f"remove {path} and start again"
-            ) from None
+            raise _damaged(path, str(error)) from None
+        texts = (
+            entry.session_id,
+            entry.task_id,
+            entry.workspace_path,
+            entry.client,
+            entry.at,
+            entry.expires_at,
+        )
+        if entry.state not in STATES or not all(isinstance(text, str) for text in texts):
+            raise _damaged(path, "a field has a value that it never has")
         return entry
 
     def _unlink(self, path: str) -> None:
@@ -169,6 +188,12 @@ class Registry:
             os.rmdir(self._home.active_path)
         except OSError:  # it holds other entries, or another process took it away already
             return
+
+
+def _damaged(path: str, why: str) -> StateUntrusted:
+    return StateUntrusted(
+        f"the registry file {path} is damaged: {why}", next_step=f"remove {path} and start again"
+    )
 
 
 def token_name(token: str) -> str:

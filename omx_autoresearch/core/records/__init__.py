@@ -10,7 +10,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any, ClassVar, Protocol
 
 from omx_autoresearch.core.mission import Mission
-from omx_autoresearch.core.shape import ShapeError, from_plain, to_plain
+from omx_autoresearch.core.shape import NewerShape, ShapeError, from_plain, to_plain
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -59,12 +59,12 @@ def record_class(kind: str) -> Any:
     """The class of a kind.
 
     Raises:
-        ShapeError: the kind is unknown, most likely because a newer version wrote it.
+        NewerShape: the kind is unknown, most likely because a newer version wrote it.
     """
     try:
         module, _, name = KINDS[kind].partition(".")
     except KeyError:
-        raise ShapeError(f"record kind {kind!r} is unknown; a newer omx-autoresearch wrote it") from None
+        raise NewerShape(f"record kind {kind!r} is unknown") from None
     return getattr(import_module(f"{__name__}.{module}"), name)
 
 

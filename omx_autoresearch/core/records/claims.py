@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
 from typing import ClassVar
 
 from omx_autoresearch.core.mission import Mission
+from omx_autoresearch.core.values import dataclass, replace
+
+_KEPT_EDITS = 8
 
 
 @dataclass(frozen=True, slots=True)
@@ -14,7 +16,8 @@ class ClaimRecorded:
 
     Attributes:
         text: the claim, bounded.
-        origin: ``cli``, ``inbox``, ``tool-event`` or ``hand-edit``.
+        origin: ``cli``, ``inbox``, ``tool-event``, ``hand-edit``, or ``unknown`` (a file that somebody put
+            into the inbox).
         claim_id: digest of the line; the same line is taken in once.
     """
 
@@ -30,7 +33,12 @@ class ClaimRecorded:
 
 @dataclass(frozen=True, slots=True)
 class ProjectionEdited:
-    """Somebody edited a projection; its lines became claims and the file was restored."""
+    """Somebody edited a projection; its lines became claims and the file was restored.
+
+    Attributes:
+        path: of the projection, relative to the mission's folder under ``.omx/autoresearch``.
+        moved_to: where the edited file stands now, relative to the same.
+    """
 
     kind: ClassVar[str] = "projection_edited"
     path: str
@@ -38,7 +46,8 @@ class ProjectionEdited:
 
     def apply(self, mission: Mission, ts: str) -> Mission:
         """Told by the next summary."""
-        return replace(mission, updated_at=ts)
+        kept = (*(path for path in mission.edited_projections if path != self.path), self.path)
+        return replace(mission, edited_projections=kept[-_KEPT_EDITS:], updated_at=ts)
 
 
 @dataclass(frozen=True, slots=True)
