@@ -16,7 +16,6 @@ import sys
 from typing import TYPE_CHECKING
 
 import click
-from click.utils import PacifyFlushWrapper
 
 from omx_autoresearch.errors import AutoresearchError, UsageError
 
@@ -68,7 +67,7 @@ def _attempt(arguments: Sequence[str]) -> int:
     except click.ClickException as fault:
         raise _usage(fault) from None
     except SystemExit as end:  # click's shell completion, and its own answer to a closed pipe
-        if isinstance(sys.stdout, PacifyFlushWrapper):
+        if type(sys.stdout).__name__.endswith("PacifyFlushWrapper"):
             return PIPE_CLOSED
         return end.code if isinstance(end.code, int) else 0
     return result if isinstance(result, int) else 0

@@ -127,7 +127,7 @@ def _run(caller: Caller, mission: Mission, seconds: float | None, *, as_json: bo
 
     task_id = mission.task_id
     look = take_look(caller.runtime.home.mission(task_id), mission)
-    permit = validation.permission(caller.runtime, mission, look)
+    permit = validation.permission(caller.runtime, mission)
     if not permit.may_run and not look.changed_pins:
         raise CommandFault(permit.why, next_step=f"the owner types: omx-autoresearch approve {task_id}")
     if look.artifact_fault:

@@ -8,6 +8,7 @@ import os
 import pty
 import re
 import select
+import signal
 import subprocess
 import sys
 import termios
@@ -18,6 +19,8 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+CLIENT = (sys.executable, "-S", "-c", "import subprocess, sys; sys.exit(subprocess.call(sys.argv[1:]))")
+"""A process of its own that starts a hook, as a client does: the bound client is never an ancestor of the owner."""
 PROGRAM = (sys.executable, "-m", "omx_autoresearch.surfaces.cli")
 SESSION = "11111111-2222-4333-8444-555555555555"
 AGENT = {"CLAUDECODE": "1", "CLAUDE_CODE_SESSION_ID": SESSION}
@@ -91,9 +94,10 @@ class Person:
         env: Mapping[str, str] | None = None,
         cwd: Path | None = None,
         stdin: bytes = b"",
+        under: tuple[str, ...] = (),
     ) -> subprocess.CompletedProcess[str]:
         done = subprocess.run(
-            [*PROGRAM, *arguments],
+            [*under, *PROGRAM, *arguments],
             cwd=cwd or self.project,
             env=self.environment(**(env or {})),
             input=stdin,
@@ -134,7 +138,7 @@ class Person:
             "hook_event_name": event,
             **fields,
         }
-        done = self.run("hook", client, stdin=json.dumps(payload).encode())
+        done = self.run("hook", client, stdin=json.dumps(payload).encode(), under=CLIENT)
         assert (done.returncode, done.stderr) == (0, "")
         return json.loads(done.stdout) if done.stdout else None
 
@@ -177,6 +181,7 @@ class Shown:
 def _take_terminal() -> None:
     """Make standard input the controlling terminal, so that Ctrl-C reaches the process."""
     fcntl.ioctl(0, termios.TIOCSCTTY, 0)
+    signal.signal(signal.SIGINT, signal.SIG_DFL)  # a job in the background begins with it ignored
 
 
 def at_terminal(

@@ -1,0 +1,343 @@
+"""The verbs of a mission's life, as their owner types them."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+from tests.surfaces.support.command_line import AGENT, SESSION, at_terminal
+
+if TYPE_CHECKING:
+    from tests.surfaces.support.command_line import Person
+
+OWNER_VERBS: tuple[tuple[str, ...], ...] = (
+    ("approve",),
+    ("pause",),
+    ("resume",),
+    ("unblock",),
+    ("cancel",),
+    ("amend", "--validator", "true"),
+    ("unbind",),
+    ("repair", "--accept"),
+    ("review", "--approve"),
+)
+
+
+# --- init
+
+
+@pytest.mark.requirement("CLI-06")
+def test_init_names_the_options_that_are_missing(person: Person) -> None:
+    done = person.run("init")
+    assert done.returncode == 2
+    for option in ("--goal", "--validator", "--prompt"):
+        assert option in done.stderr
+    assert not (person.project / ".omx").exists()
+
+
+@pytest.mark.requirement("CLI-06")
+def test_at_a_terminal_init_asks_for_what_is_missing_and_refuses_a_placeholder(person: Person) -> None:
+    shown = at_terminal(
+        person,
+        "init",
+        answers=(
+            ("true in the end?", "TODO"),
+            ("true in the end?", "Write the answer"),
+            ("Who decides", "1"),
+            ("Which command decides?", "./check.sh"),
+        ),
+    )
+    assert shown.status == 0, shown.text
+    assert "placeholder" in shown.text
+    (view,) = person.json("list")
+    assert (view["goal"], view["phase"]) == ("Write the answer", "draft")
+
+
+@pytest.mark.requirement("CLI-06")
+def test_at_a_terminal_a_review_is_asked_for_its_file(person: Person) -> None:
+    shown = at_terminal(
+        person,
+        "init",
+        "--goal",
+        "A true report",
+        answers=(("Who decides", "2"), ("reviewer judge?", "Is it true?"), ("under review?", "report.md")),
+    )
+    assert shown.status == 0, shown.text
+    assert person.json("start")["validation_mode"] == "prompt-architect-artifact"
+
+
+@pytest.mark.requirement("DONE-01", "LIFE-11")
+@pytest.mark.parametrize(
+    ("options", "reason"),
+    [
+        (("--validator", "./check.sh", "--prompt", "Is it true?", "--output", "r.md"), "both modes"),
+        (("--validator", "<your command>"), "placeholder"),
+        (("--validator", "./check.sh", "--mode", "prompt-architect-artifact"), "validation_mode"),
+        (("--prompt", "Is it true?"), "--output"),
+        (("--validator", "./check.sh", "--limit", "refusals_total=0"), "refusals_total"),
+        (("--validator", "./check.sh", "--limit", "no_such=1"), "no_such"),
+    ],
+)
+def test_init_refuses_what_cannot_stand_with_the_reason(
+    person: Person, options: tuple[str, ...], reason: str
+) -> None:
+    done = person.run("init", "--goal", "Write the answer", *options)
+    assert done.returncode == 3
+    assert reason in done.stderr
+    assert not (person.project / ".omx").exists()
+
+
+@pytest.mark.requirement("LIFE-09")
+def test_init_takes_every_field_as_an_option(person: Person) -> None:
+    made = person.json(
+        "init", "--goal", "Write the answer", "--slug", "answer", "--mode", "mission-validator-script",
+        "--validator", "./check.sh", "--protect", "*.toml", "--env", "MY_VARIABLE", "--scope", "answer.txt",
+        "--non-goal", "the check", "--timeout", "30", "--score-direction", "lower", "--isolate-home", "--track",
+        "--limit", "refusals_total=50", "--limit", "wall-clock-hours=2.5",
+    )  # fmt: skip
+    sandbox, mission = (Path(made[name]).read_text("utf-8") for name in ("sandbox_path", "mission_path"))
+    for text in ("./check.sh", "*.toml", "MY_VARIABLE", "timeout_seconds: 30", "lower", "isolate_home: true"):
+        assert text in sandbox
+    assert "answer.txt" in mission
+    assert "the check" in mission
+    limits = person.json("start", made["task_id"])["limits"]
+    assert (limits["refusals_total"], limits["wall_clock_hours"]) == (50, 2.5)
+
+
+@pytest.mark.requirement("LIFE-12")
+def test_a_dry_run_shows_verdict_and_pins_and_touches_nothing(person: Person) -> None:
+    before = sorted(person.project.rglob("*"))
+    text = person.ok("init", "--goal", "Write the answer", "--validator", "./check.sh", "--dry-run")
+    for words in ("answer.txt must hold 42", "failed (exit-nonzero)", "would freeze 1 files", "  check.sh"):
+        assert words in text
+    assert sorted(person.project.rglob("*")) == before
+    assert not person.home.exists()
+
+
+@pytest.mark.case("VAL-01")
+def test_init_warns_of_a_validator_that_is_missing_or_may_not_be_executed(person: Person) -> None:
+    person.write("plain.sh", "#!/bin/sh\nexit 1\n", mode=0o644)
+    for validator, words in (("./plain.sh", "chmod +x ./plain.sh"), ("./gone.sh", "does not exist")):
+        done = person.run("init", "--goal", "Write the answer", "--validator", validator)
+        assert done.returncode == 0
+        assert "warning: " in done.stderr
+        assert words in done.stderr
+
+
+def test_init_in_a_folder_below_writes_into_the_project(person: Person) -> None:
+    below = person.project / "src" / "deep"
+    below.mkdir(parents=True)
+    arguments = ("init", "--goal", "Write the answer", "--validator", "./check.sh", "--json")
+    made = json.loads(person.run(*arguments, cwd=below).stdout)
+    assert made["mission_path"].startswith(f"{person.project}/.omx/specs/")
+    assert person.json("start", made["task_id"])["phase"] == "running"
+
+
+# --- start
+
+
+@pytest.mark.requirement("GATE-17")
+def test_start_prints_the_line_to_type_and_every_limit(person: Person) -> None:
+    task_id = person.init()
+    text = person.ok("start")
+    assert f"\n    $autoresearch {task_id}\n" in text
+    assert f"OMX_AUTORESEARCH_TASK={task_id}:" in text
+    limits = person.json("status", task_id)
+    assert limits["max_refusals"] == 200
+    for name in (
+        "idle_refusals 3",
+        "stale_stalled 4",
+        "weak_holds 40",
+        "refusals_total 200",
+        "wall_clock_hours 24",
+    ):
+        assert name in text
+
+
+@pytest.mark.requirement("SESS-13")
+def test_start_shouts_that_the_hold_is_unproven(person: Person) -> None:
+    person.init()
+    assert "UNPROVEN" in person.ok("start", "--session", SESSION)
+    assert person.json("status")["hold"].startswith("unproven")
+    person.stop()
+    assert person.json("status")["hold"].startswith("proven (last event ")
+
+
+@pytest.mark.requirement("LIFE-03")
+def test_start_refuses_what_passes_already_unless_told_otherwise(person: Person) -> None:
+    person.write("answer.txt", "42\n")
+    person.init()
+    done = person.run("start")
+    assert done.returncode == 5
+    assert "--no-baseline" in done.stderr
+    person.ok("start", "--no-baseline")
+
+
+@pytest.mark.requirement("SESS-04")
+def test_a_start_by_an_agent_binds_its_session_once_the_client_confirms(person: Person) -> None:
+    task_id = person.init()
+    person.ok("start", task_id, env=AGENT)
+    assert person.json("status", task_id)["session_id"] == ""
+    person.hook("PostToolUse", tool_name="Bash", tool_input={"command": f"omx-autoresearch start {task_id}"})
+    assert person.json("status", task_id)["session_id"] == SESSION
+
+
+@pytest.mark.requirement("SESS-04")
+def test_where_the_shell_knows_no_session_the_bind_token_is_the_last_line_of_a_short_output(
+    person: Person,
+) -> None:
+    task_id = person.init()
+    output = person.ok("start", task_id, env={"GEMINI_CLI": "1"})
+    assert len(output) < 1000
+    token = output.splitlines()[-1]
+    assert token.startswith("omx-bind-")
+    assert token not in "".join(path.read_text() for path in (person.home / "active").iterdir())
+    response = {"llmContent": output}
+    person.hook("AfterTool", client="gemini", tool_name="run_shell_command", tool_response=response)
+    assert person.json("status", task_id)["session_id"] == SESSION
+
+
+# --- owner and agent
+
+
+@pytest.mark.requirement("LIFE-06", "DONE-13")
+@pytest.mark.parametrize("verb", OWNER_VERBS, ids=" ".join)
+def test_an_owner_verb_inside_an_agent_is_refused_recorded_and_shown(
+    person: Person, verb: tuple[str, ...]
+) -> None:
+    task_id = person.start()
+    before = person.json("status", task_id)
+    done = person.run(verb[0], task_id, *verb[1:], env=AGENT)
+    assert done.returncode == 5
+    assert "CLAUDECODE" in done.stderr
+    assert "next: " in done.stderr
+    (record,) = person.records(task_id, "owner_verb_refused")
+    assert record["verb"].split()[0] == verb[0]
+    after = person.json("status", task_id)
+    assert after["phase"] == before["phase"]
+    assert any(verb[0] in notice for notice in after["notices"])
+    assert f"owner verb: {after['notices'][0].split(': ')[-1]}" in person.ok("status", task_id)
+
+
+@pytest.mark.requirement("LIFE-06")
+@pytest.mark.parametrize("verb", ["install", "uninstall"])
+def test_hooks_are_neither_installed_nor_removed_from_inside_an_agent(person: Person, verb: str) -> None:
+    done = person.run(verb, "claude", env=AGENT)
+    assert done.returncode == 5
+    assert "CLAUDECODE" in done.stderr
+    assert not (person.root / ".claude").exists()
+
+
+@pytest.mark.case("LOOP-09")
+@pytest.mark.requirement("LIFE-07")
+def test_an_agent_may_block_by_command_and_not_by_words(person: Person) -> None:
+    task_id = person.start()
+    person.bind(task_id)
+    assert person.stop(last_assistant_message="I am blocked, please pause.")["decision"] == "block"
+    person.ok("block", task_id, "--reason", "device offline", "--needs", "plug it in", env=AGENT)
+    for _ in range(3):
+        answer = person.stop()
+        assert answer is None or "decision" not in answer
+    status = person.json("status", task_id)
+    assert (status["phase"], status["status"]) == ("blocked", "blocked")
+    assert "device offline" in status["blocker"]
+    assert "plug it in" in person.ok("status", task_id)
+    assert person.records(task_id, "mission_completed") == []
+    assert person.run("validate", task_id).returncode == 9
+
+
+def test_block_without_a_reason_or_a_need_says_what_is_missing(person: Person) -> None:
+    task_id = person.start()
+    done = person.run("block", task_id, "--reason", "stuck")
+    assert done.returncode == 2
+    assert "--needs" in done.stderr
+
+
+@pytest.mark.requirement("LIFE-01")
+def test_an_illegal_step_names_the_legal_ones_and_the_next_command(person: Person) -> None:
+    task_id = person.init()
+    done = person.run("pause", task_id)
+    assert done.returncode == 5
+    assert "launch" in done.stderr
+    assert f"omx-autoresearch start {task_id}" in done.stderr
+
+
+@pytest.mark.requirement("LIFE-04")
+def test_unblock_adds_to_the_limits(person: Person) -> None:
+    task_id = person.start()
+    person.ok("block", task_id, "--reason", "stuck", "--needs", "a hint")
+    more = person.json("unblock", task_id, "--add-refusals", "5", "--add-hours", "1.5")
+    assert (more["phase"], more["max_refusals"], more["max_hours"]) == ("running", 205, 25.5)
+
+
+# --- which mission
+
+
+@pytest.mark.requirement("CLI-01")
+def test_task_is_the_bound_mission_inside_a_session_and_the_only_one_outside(person: Person) -> None:
+    first = person.start("one")
+    assert person.json("status")["task_id"] == first
+    second = person.start("two")
+    done = person.run("status")
+    assert done.returncode == 2
+    assert first in done.stderr
+    assert second in done.stderr
+    person.bind(first)
+    assert person.json("status", env=AGENT)["task_id"] == first
+    assert person.json("status", "two")["task_id"] == second
+
+
+# --- what cannot be read
+
+
+@pytest.mark.case("STA-07")
+@pytest.mark.requirement("STATE-05")
+def test_a_corrupt_mission_is_shown_by_file_and_hides_no_other_and_is_not_overwritten(person: Person) -> None:
+    broken, sound = person.start("broken"), person.start("sound")
+    person.bind(broken)
+    lines = person.journal(broken).read_bytes().splitlines(keepends=True)
+    damaged = b"".join([lines[0], b'{"seq": 2, "oops\n', *lines[2:]])
+    person.journal(broken).write_bytes(damaged)
+    views = {view["task_id"]: view for view in person.json("list")}
+    assert views[sound]["status"] == "running"
+    assert views[broken]["status"] == "invalid"
+    assert str(person.journal(broken)) in views[broken]["blocker"]
+    assert "2" in views[broken]["blocker"]
+    status = person.ok("status", broken)
+    assert "invalid" in status
+    assert str(person.journal(broken)) in status
+    answer = person.stop()
+    assert answer is None or "decision" not in answer
+    assert person.stop("99999999-2222-4333-8444-555555555555") is None
+    for verb in ("validate", "pause", "block"):
+        done = person.run(verb, broken, *(("--reason", "x", "--needs", "y") if verb == "block" else ()))
+        assert done.returncode == 4, verb
+    assert person.journal(broken).read_bytes() == damaged
+
+
+@pytest.mark.case("STA-07")
+def test_an_empty_or_removed_journal_is_said_and_holds_nobody(person: Person) -> None:
+    emptied, removed = person.start("emptied"), person.start("removed")
+    person.bind(removed)
+    person.journal(emptied).write_bytes(b"")
+    person.journal(removed).unlink()
+    views = {view["task_id"]: view["status"] for view in person.json("list")}
+    assert views == {emptied: "invalid", removed: "missing"}
+    assert str(person.journal(removed)) in person.ok("status", removed)
+    answer = person.stop()
+    assert answer is None or "decision" not in answer
+    assert person.journal(emptied).read_bytes() == b""
+
+
+@pytest.mark.requirement("STATE-06")
+def test_repair_writes_projections_again_byte_for_byte(person: Person) -> None:
+    task_id = person.start()
+    folder = person.project / ".omx" / "autoresearch" / task_id / "state"
+    before = {path.name: path.read_bytes() for path in folder.iterdir()}
+    for path in folder.iterdir():
+        path.unlink()
+    person.ok("repair", task_id)
+    assert {path.name: path.read_bytes() for path in folder.iterdir()} == before
