@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 from omx_autoresearch.core.values import dataclass
 from omx_autoresearch.errors import StepIllegal, UsageError
 from omx_autoresearch.runtime.claims import note, relay_line
+from omx_autoresearch.storage.missions import MissionStore
 
 if TYPE_CHECKING:
     from omx_autoresearch.core.events import HookEvent
@@ -57,12 +58,10 @@ def take_relayed(runtime: Runtime, mission: Mission, event: HookEvent) -> str:
     relayed = relayed_verb(event.tool_command, event.tool_output)
     if relayed is None or event.agent_id:
         return ""
-    words = relayed.words
-    if words and words[0] == mission.task_id:
-        words = words[1:]
     if relayed.verb == "note":
-        return _note(runtime, mission, words)
-    if words or mission.phase != "running":
+        return _note(runtime, mission, relayed.words)
+    own_names = ((), (mission.task_id,), (mission.task_id.split("-", 2)[-1],))
+    if relayed.words not in own_names or mission.phase != "running":
         return ""  # another mission is meant, or the verb has nothing to do here any more
     if relayed.verb == "block":
         return _block(runtime, mission, relayed.options)
@@ -138,6 +137,11 @@ def _parsed(verb: str, words: list[str]) -> Relayed | None:
 
 
 def _note(runtime: Runtime, mission: Mission, words: tuple[str, ...]) -> str:
+    """Its words are a text, after a task id where the first of several is one."""
+    if len(words) > 1 and MissionStore(runtime.home).exists(words[0]):
+        if words[0] != mission.task_id:
+            return ""
+        words = words[1:]
     try:
         note(runtime, mission.task_id, " ".join(words), origin="tool-event")
     except UsageError:
@@ -162,7 +166,7 @@ def _validate(runtime: Runtime, mission: Mission, event: HookEvent) -> str:
     from omx_autoresearch.runtime.looks import take_look
 
     look = take_look(runtime.home.mission(mission.task_id), mission)
-    permit = validation.permission(runtime, mission, look, is_sandboxed=event.is_sandboxed)
+    permit = validation.permission(runtime, mission, is_sandboxed=event.is_sandboxed)
     if look.changed_pins or not permit.may_run:
         return ""
     validation.validate(

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 IGNORE_ALL = b"*\n"
 """``.omx/.gitignore``: ignores everything, itself too."""
-LIST_LIMIT = 10_000
+LIST_LIMIT = 2_000
 _READ = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC
 _TEMPORARY_SUFFIX = ".tmp"
 

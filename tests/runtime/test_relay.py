@@ -49,7 +49,10 @@ def relay(place: Place, event: HookEvent) -> str:
     return take_relayed(place.runtime, place.store.load(TASK), event)
 
 
-@pytest.mark.parametrize("command", [BLOCK, f"{BLOCK} 2>&1", BLOCK.replace("block", f"block {TASK}")])
+@pytest.mark.parametrize(
+    "command",
+    [BLOCK, f"{BLOCK} 2>&1", BLOCK.replace("block", f"block {TASK}"), BLOCK.replace("block", "block parser")],
+)
 def test_a_block_is_carried_out_in_the_agents_own_words(place: Place, command: str) -> None:
     assert relay(place, tool(command)) == "block"
     mission = place.store.load(TASK)
@@ -78,6 +81,12 @@ def test_two_hooks_that_read_the_same_state_block_once(place: Place) -> None:
 def test_a_note_becomes_a_claim(place: Place) -> None:
     assert relay(place, tool(f"/usr/bin/omx-autoresearch note {TASK} 'it is `slow`; why?'")) == "note"
     assert place.texts() == ["it is `slow`; why?"]
+
+
+def test_a_note_for_another_mission_is_left_alone(place: Place, tmp_path: Path) -> None:
+    other = Place(tmp_path, task_id="20260102-030406-other")
+    assert relay(place, tool(f"omx-autoresearch note {other.task_id} 'not here'")) == ""
+    assert place.texts() == other.texts() == []
 
 
 @pytest.mark.parametrize(
