@@ -6,8 +6,9 @@ a whole one where it counts, and :func:`check_limits` refuses anything else with
 
 from __future__ import annotations
 
-from dataclasses import dataclass, fields, replace
 from math import isfinite
+
+from omx_autoresearch.core.values import dataclass, fields, replace
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,9 +9,9 @@ folder below the root. The rest is told to the owner, who decides with ``protect
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
 
 from omx_autoresearch.core.runners import RUNNERS
+from omx_autoresearch.core.values import dataclass
 
 _SCRIPT_SUFFIXES = (
     ".sh", ".bash", ".zsh", ".py", ".js", ".mjs", ".cjs", ".ts", ".rb", ".pl", ".php", ".lua", ".jl", ".r", ".mk",
@@ -149,6 +149,13 @@ def sourced_paths(text: str) -> list[str]:
         plain = _ANCHOR.sub("", words)
         found += [word.strip("\"'") for word in plain.split()]
     return [word for word in dict.fromkeys(found) if word]
+
+
+SHELL_WORDS = frozenset((
+    "cd", "test", "[", "exec", "true", "false", "export", "set", "eval", ".", ":", "!", "if", "for", "while", "until",
+    "case", "{", "(", "command", "umask", "ulimit",
+))  # fmt: skip
+"""What may begin a command line and is the shell's own, or as good as that."""
 
 
 def program_of(command: str) -> tuple[str, str]:

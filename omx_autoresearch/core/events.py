@@ -6,8 +6,9 @@ above this module knows a client's field names. Foreign input is one value befor
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Literal
+
+from omx_autoresearch.core.values import dataclass
 
 EventKind = Literal[
     "stop",
@@ -79,11 +80,13 @@ class Reply:
         refusal: non-empty only on a stop: the agent must keep working; the text says what is missing.
         context: text put before the model (session start, prompt submit).
         person_message: text for the person, shown where the client can.
+        fault: why nothing could be decided, for the hook's log: a release is never told by a message alone.
     """
 
     refusal: str = ""
     context: str = ""
     person_message: str = ""
+    fault: str = ""
 
     @property
     def is_silent(self) -> bool:

@@ -6,14 +6,12 @@ about itself is a claim and appears nowhere here.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from math import isfinite
 from typing import TYPE_CHECKING, Any
 
 from omx_autoresearch.core.mission import Verdict
-from omx_autoresearch.core.runners import RUNNERS, RunnerCount, count_tests
-
-__all__ = ["RUNNERS"]
+from omx_autoresearch.core.runners import RunnerCount, count_tests
+from omx_autoresearch.core.values import dataclass
 
 if TYPE_CHECKING:
     from omx_autoresearch.core.mission import Attestation, Contract, Mission
@@ -101,6 +99,17 @@ def is_reusable_failure(mission: Mission, look: Look) -> bool:
     )
 
 
+def is_passing(mission: Mission, look: Look) -> bool:
+    """True when the newest run passed, under this contract, on exactly what stands there now."""
+    run = mission.attestation
+    return (
+        run is not None
+        and run.verdict == "passed"
+        and is_fresh(run, mission, look)
+        and is_same_artifact(run, look)
+    )
+
+
 def missing_items(mission: Mission, look: Look) -> tuple[Missing, ...]:
     """Everything that the completion contract still lacks at this look; empty means that it is met."""
     contract = mission.contract
@@ -115,27 +124,18 @@ def missing_items(mission: Mission, look: Look) -> tuple[Missing, ...]:
         )
     if contract.accept_unattested and look.artifact_claim == "passed":
         return ()
-    missing = []
     if contract.validation_mode == "prompt-architect-artifact" and not look.output_artifact_digest:
-        missing.append(
+        return (
             Missing(
                 "output-artifact",
                 f"a non-empty output artifact at {contract.output_artifact_path}",
                 look.artifact_fault or "no such file",
                 f"omx-autoresearch review {mission.task_id}",
-            )
+            ),
         )
-        return tuple(missing)
-    run = mission.attestation
-    if (
-        run is not None
-        and is_fresh(run, mission, look)
-        and run.verdict == "passed"
-        and is_same_artifact(run, look)
-    ):
+    if is_passing(mission, look):
         return ()
-    missing.append(_lacking_run(mission, contract, look))
-    return tuple(missing)
+    return (_lacking_run(mission, contract, look),)
 
 
 def _lacking_run(mission: Mission, contract: Contract, look: Look) -> Missing:
@@ -148,13 +148,16 @@ def _lacking_run(mission: Mission, contract: Contract, look: Look) -> Missing:
     run = mission.attestation
     if run is None or run.contract_digest != mission.contract_digest:
         received = "no run under this contract yet"
-    elif not is_fresh(run, mission, look) and run.verdict == "passed":
+    elif run.verdict == "passed":  # and yet it is missing
         moved = "the workspace, HEAD or a pinned file" if is_script else "the artifact or a pinned file"
-        received = f"run {run.run_id} passed, but {moved} changed since it began"
+        since = (
+            "since it began" if run.is_fresh else "while it ran; what a run writes belongs in an ignored path"
+        )
+        received = f"run {run.run_id} passed, but {moved} changed {since}"
     else:
         received = f"run {run.run_id}: {run.verdict} ({run.cause}): {run.summary}"
-    if look.artifact_report:
-        received += f"; {look.artifact_report}"
+    if look.artifact_report:  # first, since a long summary is cut
+        received = f"{look.artifact_report}; {received}"
     verb = "validate" if is_script else "review"
     return Missing(
         "validation" if is_script else "review", what, received, f"omx-autoresearch {verb} {mission.task_id}"
@@ -335,7 +338,11 @@ def read_artifact(artifact: Any, mission: Mission) -> tuple[bool, str]:
     review = artifact.get("architect_review")
     verdict = review.get("verdict") if isinstance(review, dict) else None
     path = artifact.get("output_artifact_path")
-    is_contradictory = passed not in (None, True) or status not in (None, "passed") or "verdict" in artifact
+    is_contradictory = (
+        ("passed" in artifact and passed is not True)
+        or ("status" in artifact and status != "passed")
+        or "verdict" in artifact
+    )
     if verdict != "approved" or path != contract.output_artifact_path or is_contradictory:
         claims = f"verdict={_shown(verdict)}, output_artifact_path={_shown(path)}"
         return (

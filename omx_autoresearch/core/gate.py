@@ -23,7 +23,6 @@ Pure: no I/O, no clock.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Literal
 
 from omx_autoresearch.core.budget import Usage, after_tool
@@ -33,6 +32,7 @@ from omx_autoresearch.core.evidence import Missing
 from omx_autoresearch.core.lifecycle import Phase
 from omx_autoresearch.core.mission import Blocker
 from omx_autoresearch.core.stall import Observation, Progress, after_iteration, is_stalled, progress_of
+from omx_autoresearch.core.values import dataclass, field, replace
 
 if TYPE_CHECKING:
     from omx_autoresearch.core.budget import Limits

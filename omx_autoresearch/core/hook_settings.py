@@ -6,11 +6,10 @@ ours when its command is a line that :mod:`omx_autoresearch.core.installations` 
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from omx_autoresearch.core import json_text
 from omx_autoresearch.core.installations import Installation, group_of, handler_of, state_home_of_line
 from omx_autoresearch.core.json_text import JsonTextFault, Node
+from omx_autoresearch.core.values import dataclass
 
 EMPTY = "{}\n"
 

@@ -11,10 +11,10 @@ The script beside it names the interpreter and the entry module. It is rewritten
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
 from typing import Literal
 
 from omx_autoresearch.core.clients import Client, HookEntry
+from omx_autoresearch.core.values import dataclass
 
 Scope = Literal["user", "project"]
 """Whose settings: all of the user's sessions, or those in one project."""

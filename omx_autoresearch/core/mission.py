@@ -231,7 +231,7 @@ class Mission:
         attestation: the newest finished validation or review.
         running_validation: the one under way.
         is_recheck_due: a person spoke since the newest attestation; its failure is not reused.
-        prompted_at: when a person last spoke in the bound session, ISO 8601 UTC; empty before.
+        prompted_at: when a person last spoke in the bound session or let the mission go on, ISO 8601 UTC; empty before.
         is_person_turn: the turn under way was begun by a person, not by a refusal.
         turn_heartbeat_bytes: size of the heartbeat file when this turn began; tools of the turn lie beyond.
         blocker: set while blocked.

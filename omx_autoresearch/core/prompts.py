@@ -6,8 +6,9 @@ Only a prompt that *begins* with the command is one; free text, quotes, code and
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
 from typing import Literal
+
+from omx_autoresearch.core.values import dataclass
 
 PromptVerb = Literal["bind", "pause", "resume", "status", "cancel"]
 

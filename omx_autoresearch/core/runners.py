@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
-from dataclasses import dataclass
+
+from omx_autoresearch.core.values import dataclass
 
 
 @dataclass(frozen=True, slots=True)

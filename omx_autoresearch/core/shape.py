@@ -27,7 +27,7 @@ def nested(kind: type, **options: Any) -> Any:
 
 def to_plain(value: Any) -> Any:
     """A frozen dataclass (or tuple, or scalar) as plain JSON values; tuples become lists."""
-    if hasattr(value, "__dataclass_fields__"):
+    if hasattr(value, "__light_fields__"):
         return {item.name: to_plain(getattr(value, item.name)) for item in fields(value)}
     if isinstance(value, (tuple, list)):
         return [to_plain(item) for item in value]

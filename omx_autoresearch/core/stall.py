@@ -8,8 +8,9 @@ adds one. Nothing else moves the count: not a release, not a repeated stop, not 
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Literal
+
+from omx_autoresearch.core.values import dataclass, replace
 
 if TYPE_CHECKING:
     from omx_autoresearch.core.budget import Limits, Usage
@@ -76,7 +77,9 @@ def is_stalled(usage: Usage, limits: Limits) -> bool:
 _MASKS = (
     re.compile(r"\x1b\[[0-9;?]*[A-Za-z]"),
     re.compile(r"(?:/[\w.@+-]+){2,}"),
-    re.compile(r"0x[0-9a-fA-F]+|\b[0-9a-f]{7,64}\b"),
+    re.compile(
+        r"\b[0-9a-fA-F]{8}(?:-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}\b|0x[0-9a-fA-F]+|\b[0-9a-f]{7,128}\b"
+    ),
     re.compile(r"\d+"),
     re.compile(r"\s+"),
 )

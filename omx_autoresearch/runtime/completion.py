@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 from omx_autoresearch.core.briefing import completion_path
 from omx_autoresearch.core.shape import to_plain
-from omx_autoresearch.errors import StorageFailed
-from omx_autoresearch.storage.atomic import ensure_folder, replace_file
+from omx_autoresearch.errors import WorkspaceFault
+from omx_autoresearch.storage.omx_folder import OmxFolder
 
 if TYPE_CHECKING:
     from omx_autoresearch.core.mission import Mission
@@ -44,11 +44,15 @@ def write_completion(mission: Mission, ts: str) -> str:
 
     The journal has the completion already, so a project that cannot be written loses nothing: ``repair`` writes it.
     """
-    path = os.path.join(mission.project_path, completion_path(mission))
+    data = json.dumps(completion_document(mission, ts), ensure_ascii=False, indent=2) + "\n"
     try:
-        ensure_folder(os.path.dirname(path), mode=0o755)
-        data = json.dumps(completion_document(mission, ts), ensure_ascii=False, indent=2) + "\n"
-        replace_file(path, data.encode("utf-8", "replace"), mode=0o644)
-    except StorageFailed as error:
-        return f"The completion artifact could not be written: {error.message}"
+        # through real folders only: what an agent may write must not choose where we write
+        with OmxFolder(mission.project_path, mission.specs_path, make=True) as folder:
+            folder.replace(os.path.basename(completion_path(mission)), data.encode("utf-8", "replace"))
+    except (OSError, WorkspaceFault) as error:
+        said = error.message if isinstance(error, WorkspaceFault) else error.strerror
+        return (
+            f"The completion artifact could not be written ({said}); `omx-autoresearch repair {mission.task_id}` "
+            "writes it."
+        )
     return ""

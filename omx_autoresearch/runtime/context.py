@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
 
+from omx_autoresearch.core.values import dataclass, field
 from omx_autoresearch.storage.layout import StateHome, state_home
 from omx_autoresearch.system.clock import Clock, SystemClock, format_time
 

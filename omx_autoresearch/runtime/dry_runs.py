@@ -6,12 +6,13 @@ import os
 import shutil
 import tempfile
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from omx_autoresearch.core.evaluators import SHELL_WORDS
 from omx_autoresearch.core.evidence import RunReport
 from omx_autoresearch.core.intake import SCRIPT, settled
 from omx_autoresearch.core.mission import Contract
+from omx_autoresearch.core.values import dataclass
 from omx_autoresearch.runtime.contracts import compile_contract, undeclared_names
 from omx_autoresearch.storage.pins import check_pins
 
@@ -99,7 +100,8 @@ def dry_run(
 
 
 def _try_validator(workspace_path: str, contract: Contract, scratch_path: str) -> Trial:
-    from omx_autoresearch.runtime.validation import read_output, report_of, run_validator
+    from omx_autoresearch.runtime.validation import read_output, run_validator
+    from omx_autoresearch.runtime.verdicts import report_of
     from omx_autoresearch.storage.outputs import trim_for_person
     from omx_autoresearch.system.commands import shell_argv
 
@@ -155,7 +157,7 @@ def command_warnings(runtime: Runtime, workspace_path: str, command: str) -> lis
 
 
 def _lookup_warnings(runtime: Runtime, program: str) -> list[str]:
-    if program in _BUILTINS or shutil.which(program, path=runtime.environ.get("PATH", os.defpath)):
+    if program in SHELL_WORDS or shutil.which(program, path=runtime.environ.get("PATH", os.defpath)):
         return []
     return [f"{program} is not found on your PATH"]
 
@@ -184,26 +186,3 @@ def _shebang_warnings(path: str, program: str) -> list[str]:
     return (
         [] if is_binary else [f"{program} has no `#!` line, so /bin/sh will run it: begin it with #!/bin/sh"]
     )
-
-
-_BUILTINS = frozenset(
-    {
-        "cd",
-        "test",
-        "[",
-        "exec",
-        "true",
-        "false",
-        "export",
-        "set",
-        "eval",
-        ".",
-        ":",
-        "!",
-        "if",
-        "for",
-        "while",
-        "{",
-        "(",
-    }
-)

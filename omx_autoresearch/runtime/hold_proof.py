@@ -12,9 +12,9 @@ import shutil
 import subprocess
 import tempfile
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 
 from omx_autoresearch.core.installations import HookProgram, Installation, hook_script, quoted
+from omx_autoresearch.core.values import dataclass
 from omx_autoresearch.errors import AutoresearchError
 
 PROOF_SECONDS = 60.0

@@ -10,12 +10,12 @@ from __future__ import annotations
 
 import os
 import stat
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from omx_autoresearch.core import hook_settings
 from omx_autoresearch.core.installations import hook_script, path_fault, program_of_script
 from omx_autoresearch.core.json_text import JsonTextFault
+from omx_autoresearch.core.values import dataclass
 from omx_autoresearch.errors import CommandFault, UsageError, WorkspaceFault
 from omx_autoresearch.runtime import hook_trust
 from omx_autoresearch.runtime.installed_files import (

@@ -9,9 +9,9 @@ from __future__ import annotations
 import hashlib
 import json
 import os
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from omx_autoresearch.core.values import dataclass
 from omx_autoresearch.storage.atomic import ensure_folder, replace_file
 
 if TYPE_CHECKING:

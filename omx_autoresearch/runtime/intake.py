@@ -8,13 +8,13 @@ from __future__ import annotations
 
 import hashlib
 import os
-from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Literal
 
 from omx_autoresearch import templates
 from omx_autoresearch.core.intake import MissionDraft, draft_faults, settled
 from omx_autoresearch.core.mission import Reviewer, TaskType, ValidationMode
 from omx_autoresearch.core.shape import to_plain
+from omx_autoresearch.core.values import dataclass, replace
 from omx_autoresearch.errors import (
     AutoresearchError,
     MissionInvalid,

@@ -8,19 +8,20 @@ from __future__ import annotations
 
 import os
 import shutil
-from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from omx_autoresearch.core.evidence import RunReport, report_of_run
+from omx_autoresearch.core.evidence import RunReport
 from omx_autoresearch.core.lifecycle import next_phase
 from omx_autoresearch.core.mission import Mission
 from omx_autoresearch.core.records.lifecycle import MissionAmended, MissionCreated, MissionLaunched
 from omx_autoresearch.core.records.validations import CommandsApproved
+from omx_autoresearch.core.values import dataclass, replace
 from omx_autoresearch.errors import StepIllegal
 from omx_autoresearch.runtime import sessions
 from omx_autoresearch.runtime.contracts import compile_contract, contract_digest
 from omx_autoresearch.runtime.intake import read_intake
-from omx_autoresearch.runtime.validation import last_object, read_output, run_validator
+from omx_autoresearch.runtime.validation import read_output, run_validator
+from omx_autoresearch.runtime.verdicts import report_of
 from omx_autoresearch.storage.approvals import approval_key, approve
 from omx_autoresearch.storage.layout import task_id as make_task_id
 from omx_autoresearch.storage.missions import MissionStore
@@ -44,6 +45,7 @@ class StartOptions:
         session_id: the session to bind at once (``--session``), or the caller's own when an agent runs ``start``.
         client: that session's agent CLI, where known.
         has_baseline: run the validator once first.
+        baseline_seconds: give the baseline up after this long; 0 for the validator's own limit.
         is_agent: the caller is inside an agent.
         is_unsandboxed: the owner approves unsandboxed runs for a sandboxed client too.
         workspace_path: where the agent works; the project itself by default.
@@ -53,6 +55,7 @@ class StartOptions:
     session_id: str = ""
     client: str = ""
     has_baseline: bool = True
+    baseline_seconds: float = 0.0
     is_agent: bool = False
     is_unsandboxed: bool = False
     workspace_path: str = ""
@@ -136,11 +139,18 @@ def _launch(runtime: Runtime, mission: Mission, options: StartOptions) -> Starte
     contract, manifest = compile_contract(runtime, workspace_path=workspace_path, draft=draft)
     baseline = _baseline(runtime, mission, contract, options) if options.has_baseline else None
     if baseline is not None:
-        contract = replace(contract, baseline_tests=baseline.tests, baseline_score=_score(baseline))
+        # the score alone: where there is none, progress is measured by the tests that pass
+        contract = replace(contract, baseline_tests=baseline.tests, baseline_score=baseline.score)
     freeze(runtime.home.mission(mission.task_id).frozen_path, manifest, workspace_path)
     nonce = "" if options.is_agent else runtime.new_id()
     digest = contract_digest(contract)
-    record = MissionLaunched(contract, digest, sessions.nonce_digest(nonce) if nonce else "", options.reason)
+    record = MissionLaunched(
+        contract,
+        digest,
+        sessions.nonce_digest(nonce) if nonce else "",
+        options.reason,
+        options.workspace_path,
+    )
     mission = _record(runtime, mission.task_id, record, is_owner=not options.is_agent, options=options)
     return Started(mission, nonce=nonce, baseline=baseline, notes=manifest.notes)
 
@@ -180,6 +190,12 @@ def amend(
         return Started(mission)
     path = workspace_path or mission.workspace_path
     contract, manifest = compile_contract(runtime, workspace_path=path, draft=draft)
+    if mission.contract and contract.validator_command == mission.contract.validator_command:
+        contract = replace(
+            contract,
+            baseline_tests=mission.contract.baseline_tests,
+            baseline_score=mission.contract.baseline_score,
+        )
     freeze(runtime.home.mission(task_id).frozen_path, manifest, path)
     record = MissionAmended(contract, contract_digest(contract), reason, path)
     mission = _record(runtime, task_id, record, is_owner=True, options=StartOptions())
@@ -202,7 +218,9 @@ def _baseline(
     isolation = "bubblewrap" if options.is_agent else "none"
     if isolation == "bubblewrap" and not can_isolate():
         return None
-    report = measure(runtime, contract, options.workspace_path or mission.workspace_path, isolation=isolation)
+    seconds = min(options.baseline_seconds or contract.timeout_seconds, contract.timeout_seconds)
+    limited = replace(contract, timeout_seconds=seconds)
+    report = measure(runtime, limited, options.workspace_path or mission.workspace_path, isolation=isolation)
     if report.verdict == "passed":
         raise StepIllegal(
             f"the validator passes already: {report.summary}",
@@ -221,19 +239,6 @@ def measure(
         output_path = os.path.join(scratch_path, "output.txt")
         argv = shell_argv(contract.validator_command)
         result = run_validator(argv, contract, workspace_path, output_path, scratch_path, isolation=isolation)
-        output = read_output(result)
+        return report_of(contract, workspace_path, result, read_output(result), "")
     finally:
         shutil.rmtree(scratch_path, ignore_errors=True)
-    if result.outcome == "timed_out":
-        return RunReport("error", "timed-out", f"ended after {contract.timeout_seconds:g} s")
-    if result.outcome == "not_started":
-        return RunReport("error", "not-started", result.error)
-    last, fault = last_object(output)
-    text = output.decode("utf-8", "replace")
-    return report_of_run(result.exit_status, text, last_object=last, fault=fault, contract=contract)
-
-
-def _score(report: RunReport) -> float | None:
-    if report.score is not None:
-        return report.score
-    return None if report.tests is None else float(report.tests)

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import os
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from omx_autoresearch.core.briefing import completion_path
 from omx_autoresearch.core.evidence import Look, read_artifact
-from omx_autoresearch.errors import AutoresearchError, StateUntrusted, WorkspaceFault
-from omx_autoresearch.storage.atomic import load_json
-from omx_autoresearch.storage.inside import digest_inside
+from omx_autoresearch.core.values import dataclass
+from omx_autoresearch.errors import StateUntrusted, WorkspaceFault
+from omx_autoresearch.storage import strictjson
+from omx_autoresearch.storage.atomic import read_at
+from omx_autoresearch.storage.inside import digest_inside, open_inside
 from omx_autoresearch.storage.pins import check_pins, load_manifest
 from omx_autoresearch.system.git import tree_state
 
@@ -83,12 +84,20 @@ def look_at_artifact(workspace_path: str, relative_path: str) -> Artifact:
 
 def _hand_written(mission: Mission) -> dict[str, str]:
     """What a completion artifact says that somebody else than the runtime wrote."""
-    path = os.path.join(mission.project_path, completion_path(mission))
-    if not os.path.lexists(path):
+    path = completion_path(mission)
+    if not os.path.lexists(os.path.join(mission.project_path, path)):
         return {}
     try:
-        artifact = load_json(path, limit_bytes=_COMPLETION_BYTES)
-    except (AutoresearchError, OSError) as error:
-        return {"artifact_report": f"a hand-written completion artifact cannot be read ({error.args[0]})"}
+        descriptor = open_inside(mission.project_path, path)
+        try:
+            data = read_at(descriptor, 0, _COMPLETION_BYTES + 1)
+        finally:
+            os.close(descriptor)
+        if len(data) > _COMPLETION_BYTES:
+            raise ValueError(f"it is larger than {_COMPLETION_BYTES} bytes")  # noqa: TRY301
+        artifact = strictjson.decode_document(data)
+    except (WorkspaceFault, OSError, ValueError) as error:
+        said = error.message if isinstance(error, WorkspaceFault) else str(error)
+        return {"artifact_report": f"a hand-written completion artifact cannot be read ({said})"}
     is_passing, report = read_artifact(artifact, mission)
     return {"artifact_report": report, "artifact_claim": "passed" if is_passing else ""}

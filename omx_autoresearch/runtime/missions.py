@@ -7,7 +7,6 @@ Each is load, check the phase, record, answer. ``start`` and ``amend`` compile a
 from __future__ import annotations
 
 import os
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from omx_autoresearch.core.lifecycle import FINAL_PHASES, next_phase
@@ -20,7 +19,8 @@ from omx_autoresearch.core.records.lifecycle import (
     MissionUnblocked,
 )
 from omx_autoresearch.core.records.validations import CommandsApproved, PinsRestored
-from omx_autoresearch.errors import AutoresearchError, StepIllegal, UsageError
+from omx_autoresearch.core.values import dataclass
+from omx_autoresearch.errors import AutoresearchError, StateUntrusted, StepIllegal, UsageError
 from omx_autoresearch.runtime import sessions
 from omx_autoresearch.runtime.completion import write_completion
 from omx_autoresearch.storage.approvals import approval_key
@@ -132,16 +132,19 @@ def approve(runtime: Runtime, task_id: str, *, is_unsandboxed: bool = False) -> 
     return key
 
 
-def repair(runtime: Runtime, task_id: str) -> Mission:
-    """Rebuild everything derived from the journal: snapshot, projections, completion artifact, registry."""
-    mission = MissionStore(runtime.home).rebuild(task_id)
+def repair(runtime: Runtime, task_id: str, *, accept_loss: bool = False) -> Mission:
+    """Rebuild everything derived from the journal: snapshot, projections, completion artifact, registry.
+
+    ``accept_loss``: the owner goes on with the records that are there although more were acknowledged.
+    """
+    mission = MissionStore(runtime.home).rebuild(task_id, accept_loss=accept_loss)
     if mission.phase == "complete":
         write_completion(mission, mission.updated_at)
     registry = Registry(runtime.home)
     binding = mission.binding
     if mission.phase in FINAL_PHASES:
         registry.remove_task(task_id)
-    elif binding is not None and registry.find(binding.session_id) is None:
+    elif binding is not None and _is_unknown(registry, binding.session_id):
         registry.put(
             ActiveSession(
                 "bound",
@@ -153,6 +156,14 @@ def repair(runtime: Runtime, task_id: str) -> Mission:
             )
         )
     return mission
+
+
+def _is_unknown(registry: Registry, session_id: str) -> bool:
+    """True when the registry has no entry of the session, or one that nobody can read."""
+    try:
+        return registry.find(session_id) is None
+    except StateUntrusted:
+        return True
 
 
 def unbind(runtime: Runtime, task_id: str, *, reason: str = "") -> Mission:

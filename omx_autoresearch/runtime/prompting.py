@@ -7,12 +7,12 @@ says that it is no person's); one from a client that runs inside a bound client 
 from __future__ import annotations
 
 import os
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from omx_autoresearch.core import briefing
 from omx_autoresearch.core.clients import Client
 from omx_autoresearch.core.events import HookEvent, Reply
+from omx_autoresearch.core.values import dataclass
 from omx_autoresearch.errors import AutoresearchError, OwnerOnly, StepIllegal
 from omx_autoresearch.runtime import missions, sessions
 from omx_autoresearch.runtime.context import Runtime
@@ -24,6 +24,10 @@ from omx_autoresearch.system.processes import ancestors
 if TYPE_CHECKING:
     from omx_autoresearch.core.mission import Mission
     from omx_autoresearch.core.prompts import PromptCommand
+
+
+BASELINE_SECONDS = 60.0
+"""What a prompt hook's time-out leaves for a draft's baseline; a longer one is given up, and the mission starts."""
 
 
 def carry_out(runtime: Runtime, client: Client, event: HookEvent, command: PromptCommand) -> Reply:
@@ -65,7 +69,8 @@ class _Typed:
         if mission.phase == "draft":
             from omx_autoresearch.runtime.launch import StartOptions, start
 
-            mission = start(self.runtime, self.task_id, StartOptions(reason="prompt command")).mission
+            options = StartOptions(reason="prompt command", baseline_seconds=BASELINE_SECONDS)
+            mission = start(self.runtime, self.task_id, options).mission
         if mission.phase in ("paused", "blocked"):
             verb = "resume" if mission.phase == "paused" else "unblock"
             raise StepIllegal(

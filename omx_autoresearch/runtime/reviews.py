@@ -7,12 +7,13 @@ contract says so. Only the exact word ``approved`` approves.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from omx_autoresearch.core.evidence import RunReport
+from omx_autoresearch.core.lifecycle import FINAL_PHASES
 from omx_autoresearch.core.mission import Attestation, Reviewer
 from omx_autoresearch.core.records.validations import ValidationFinished
+from omx_autoresearch.core.values import dataclass
 from omx_autoresearch.errors import StepIllegal
 from omx_autoresearch.runtime.looks import take_look
 from omx_autoresearch.storage.missions import MissionStore
@@ -102,15 +103,19 @@ def record_review(runtime: Runtime, task_id: str, review: Review) -> Mission:
             f"the contract does not admit a review by a {review.by}; it admits: {', '.join(contract.reviewed_by)}",
             next_step=f"omx-autoresearch review {task_id}",
         )
-    if (
-        review.by == "session"
-        and mission.binding is not None
-        and mission.binding.session_id == review.session_id
-    ):
+    if mission.phase in FINAL_PHASES:
         raise StepIllegal(
-            "the session under review cannot review itself", next_step="ask another session or a person"
+            f"mission {task_id} is {mission.phase}; a review changes nothing",
+            next_step="omx-autoresearch list",
         )
+    if review.by == "session":
+        _refuse_itself(mission, review.session_id)
     look = take_look(runtime.home.mission(task_id), mission)
+    if look.changed_pins:
+        raise StepIllegal(
+            f"pinned files changed, so no review counts: {', '.join(look.changed_pins[:5])}",
+            next_step=f"omx-autoresearch restore {task_id}",
+        )
     if not look.output_artifact_digest:
         raise StepIllegal(
             f"there is nothing to review: {look.artifact_fault}",
@@ -134,3 +139,15 @@ def record_review(runtime: Runtime, task_id: str, review: Review) -> Mission:
     )
     with store.transaction(task_id, now) as transaction:
         return transaction.record(ValidationFinished(attestation))
+
+
+def _refuse_itself(mission: Mission, session_id: str) -> None:
+    """Nobody reviews the own work; who has no name cannot prove to be another one."""
+    if not session_id:
+        raise StepIllegal(
+            "a session's review needs its session id, and this shell has none", next_step="ask a person"
+        )
+    if mission.binding is not None and mission.binding.session_id == session_id:
+        raise StepIllegal(
+            "the session under review cannot review itself", next_step="ask another session or a person"
+        )

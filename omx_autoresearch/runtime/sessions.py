@@ -13,14 +13,15 @@ from __future__ import annotations
 
 import hashlib
 import os
-from dataclasses import dataclass
 from datetime import timedelta
 from typing import TYPE_CHECKING, NoReturn
 
 from omx_autoresearch.core.lifecycle import FINAL_PHASES
 from omx_autoresearch.core.records.lifecycle import OwnerVerbRefused
 from omx_autoresearch.core.records.sessions import SessionBound, SessionUnbound
-from omx_autoresearch.errors import OwnerOnly, StepIllegal
+from omx_autoresearch.core.values import dataclass
+from omx_autoresearch.errors import OwnerOnly, StateUntrusted, StepIllegal
+from omx_autoresearch.runtime.expiry import is_expired
 from omx_autoresearch.storage.missions import MissionStore
 from omx_autoresearch.storage.registry import TOKEN_WORD, ActiveSession, Registry
 from omx_autoresearch.system.clock import format_time, parse_time
@@ -32,6 +33,7 @@ if TYPE_CHECKING:
     from omx_autoresearch.runtime.context import Runtime
 
 TOKEN_MINUTES = 10
+_SHELLS = ("sh", "ash", "bash", "busybox", "csh", "dash", "fish", "ksh", "ksh93", "mksh", "tcsh", "zsh")
 TASK_VARIABLE = "OMX_AUTORESEARCH_TASK"
 
 
@@ -45,6 +47,7 @@ class Act:
         how: which act.
         client_process: of the client, when it can be told.
         workspace_path: the worktree that the session works in; empty for the mission's own.
+        nonce_digest: what the mission's unused nonce must have; empty where none is needed.
     """
 
     session_id: str
@@ -52,26 +55,30 @@ class Act:
     how: str
     client_process: _Process | None = None
     workspace_path: str = ""
+    nonce_digest: str = ""
 
 
 def bind(runtime: Runtime, task_id: str, act: Act) -> Mission:
     """Bind a session to a mission; the mission's older session is let go, the session's older mission too.
 
     Raises:
-        StepIllegal: the session is empty, or the mission has ended.
+        StepIllegal: the session is empty, the mission has ended, or the nonce is used up; nothing has changed then.
     """
     if not act.session_id:
         raise StepIllegal("no session id was given", next_step=f"type `$autoresearch {task_id}` in the agent")
     registry, store = Registry(runtime.home), MissionStore(runtime.home)
     now = runtime.now()
-    older = registry.find(act.session_id)
-    if older is not None and older.task_id != task_id and store.exists(older.task_id):
-        _unbind_record(store, older.task_id, act.session_id, now, "the session works on another mission now")
+    older = _replaceable(registry, act.session_id)
     with store.transaction(task_id, now) as transaction:
         mission = transaction.mission
         if mission.phase in FINAL_PHASES:
             raise StepIllegal(
                 f"mission {task_id} is {mission.phase}; it binds nobody", next_step="omx-autoresearch list"
+            )
+        if act.nonce_digest and act.nonce_digest != mission.nonce_digest:
+            raise StepIllegal(
+                f"the nonce for mission {task_id} is used up",
+                next_step=f"type `$autoresearch {task_id}` in the agent",
             )
         previous = mission.binding
         process = act.client_process
@@ -90,7 +97,17 @@ def bind(runtime: Runtime, task_id: str, act: Act) -> Mission:
         mission = transaction.record(SessionBound(act.session_id, act.client, act.how, act.workspace_path))
     if previous is not None and previous.session_id != act.session_id:
         _forget(registry, previous.session_id, task_id)
+    if older is not None and older.task_id != task_id and store.exists(older.task_id):
+        _unbind_record(store, older.task_id, act.session_id, now, "the session works on another mission now")
     return mission
+
+
+def _replaceable(registry: Registry, session_id: str) -> ActiveSession | None:
+    """What the registry knows of a session; a damaged entry is about to be replaced, and is none."""
+    try:
+        return registry.find(session_id)
+    except StateUntrusted:
+        return None
 
 
 def unbind(runtime: Runtime, task_id: str, *, reason: str) -> Mission:
@@ -192,9 +209,8 @@ def confirm_token(runtime: Runtime, session_id: str, client: str, output: str) -
         entry = registry.find_token(token)
         if entry is None:
             continue
-        registry.remove_token(token)
-        if is_late(runtime, entry):
-            return None
+        if not registry.remove_token(token) or is_late(runtime, entry):
+            return None  # another process took it out first, or it is too old
         check_free(runtime, entry.task_id, session_id)
         return bind(runtime, entry.task_id, Act(session_id, client, "agent-start", client_process()))
     return None
@@ -207,9 +223,14 @@ def consume_environment(runtime: Runtime, session_id: str, client: str) -> Missi
     if not nonce or not store.exists(task_id):
         return None
     mission = store.load(task_id)
-    if not mission.nonce_digest or nonce_digest(nonce) != mission.nonce_digest or mission.phase != "running":
+    digest = nonce_digest(nonce)
+    if digest != mission.nonce_digest or mission.phase != "running":
         return None
-    return bind(runtime, task_id, Act(session_id, client, "environment", client_process()))
+    act = Act(session_id, client, "environment", client_process(), nonce_digest=digest)
+    try:
+        return bind(runtime, task_id, act)
+    except StepIllegal:
+        return None  # another session start was faster
 
 
 def rebind_cleared(runtime: Runtime, session_id: str, client: str) -> Mission | None:
@@ -217,11 +238,19 @@ def rebind_cleared(runtime: Runtime, session_id: str, client: str) -> Mission | 
     process = client_process()
     if process is None:
         return None
-    for entry in Registry(runtime.home).entries():
-        is_same = (entry.client_pid, entry.client_started) == (process.pid, process.started)
-        if entry.state == "bound" and entry.client == client and is_same and entry.session_id != session_id:
-            return bind(runtime, entry.task_id, Act(session_id, client, "clear", process))
-    return None
+    found = [
+        entry
+        for entry in Registry(runtime.home).entries()
+        if entry.state == "bound"
+        and (entry.client, entry.client_pid, entry.client_started) == (client, process.pid, process.started)
+        and entry.session_id != session_id
+    ]
+    if len(found) != 1:
+        return None  # a process that serves several sessions does not tell which one was cleared
+    mission = MissionStore(runtime.home).load_bound(found[0])
+    if mission is None or is_expired(runtime, mission, runtime.now()):
+        return None
+    return bind(runtime, mission.task_id, Act(session_id, client, "clear", process))
 
 
 def nonce_digest(nonce: str) -> str:
@@ -254,10 +283,7 @@ def client_process() -> _Process | None:
 
     for process in ancestors(os.getpid()):
         if process.pid > 1 and command_name(process.pid) not in (
-            "sh",
-            "dash",
-            "bash",
-            "zsh",
+            *_SHELLS,
             "hook",
             "timeout",
         ):

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
+from omx_autoresearch.core.values import dataclass
 from omx_autoresearch.errors import AutoresearchError
-from omx_autoresearch.runtime.stops import is_expired, seconds_running
+from omx_autoresearch.runtime.expiry import is_expired
+from omx_autoresearch.runtime.stops import seconds_running
 from omx_autoresearch.storage import heartbeat
 from omx_autoresearch.storage.layout import ProjectFolder
 from omx_autoresearch.storage.missions import MissionStore
+from omx_autoresearch.storage.registry import Registry
 
 if TYPE_CHECKING:
     from omx_autoresearch.core.mission import Mission
@@ -92,7 +94,9 @@ def view(runtime: Runtime, task_id: str) -> StatusView:
         mission = store.load(task_id)
     except AutoresearchError as error:
         if not store.exists(task_id):
-            raise
+            if task_id not in known_ids(runtime):
+                raise
+            return _missing(runtime, task_id)
         return StatusView(
             task_id, "", "invalid", blocker=error.message, next_command=f"omx-autoresearch repair {task_id}"
         )
@@ -101,7 +105,24 @@ def view(runtime: Runtime, task_id: str) -> StatusView:
 
 def list_views(runtime: Runtime) -> tuple[StatusView, ...]:
     """Every mission of the state home, newest first; one corrupt mission hides no other."""
-    return tuple(view(runtime, task_id) for task_id in MissionStore(runtime.home).task_ids())
+    return tuple(view(runtime, task_id) for task_id in known_ids(runtime))
+
+
+def known_ids(runtime: Runtime) -> tuple[str, ...]:
+    """Every mission that left a trace, newest first: a folder, or a session that is bound to it."""
+    bound = {entry.task_id for entry in Registry(runtime.home).entries()}
+    return tuple(sorted({*MissionStore(runtime.home).task_ids(), *bound}, reverse=True))
+
+
+def _missing(runtime: Runtime, task_id: str) -> StatusView:
+    path = runtime.home.mission(task_id).journal_path
+    return StatusView(
+        task_id,
+        "",
+        "missing",
+        blocker=f"{path} is gone; it holds nobody",
+        next_command=f"put {path} back from a copy, then: omx-autoresearch repair {task_id}",
+    )
 
 
 def _view_of(runtime: Runtime, mission: Mission) -> StatusView:

@@ -15,25 +15,40 @@ from typing import TYPE_CHECKING
 
 from omx_autoresearch.core import briefing
 from omx_autoresearch.core.events import SILENCE, Reply
-from omx_autoresearch.core.evidence import Look, is_better, is_reusable_failure, missing_items, run_score
+from omx_autoresearch.core.evidence import (
+    Look,
+    is_better,
+    is_passing,
+    is_reusable_failure,
+    missing_items,
+    run_score,
+)
 from omx_autoresearch.core.gate import Decision, OwnerNeed, Situation, decide
 from omx_autoresearch.core.records.lifecycle import MissionBlocked, MissionCompleted
 from omx_autoresearch.core.records.stops import StopAllowed, StopFacts, StopRefused, StopReleased
 from omx_autoresearch.core.stall import Observation
 from omx_autoresearch.core.times import seconds_between
 from omx_autoresearch.core.values import dataclass, replace
-from omx_autoresearch.errors import AutoresearchError, JournalBroken
+from omx_autoresearch.errors import (
+    AutoresearchError,
+    JournalBroken,
+    StateUntrusted,
+    StorageFailed,
+    WorkspaceFault,
+)
 from omx_autoresearch.runtime import validation
 from omx_autoresearch.runtime.claims import take_in_quietly
+from omx_autoresearch.runtime.expiry import is_expired
 from omx_autoresearch.runtime.looks import take_look
 from omx_autoresearch.storage import heartbeat
 from omx_autoresearch.storage.missions import MissionStore
+from omx_autoresearch.storage.outputs import masked
 from omx_autoresearch.storage.registry import Registry
 
 if TYPE_CHECKING:
     from omx_autoresearch.core.clients import Client, StopCap
     from omx_autoresearch.core.events import HookEvent
-    from omx_autoresearch.core.mission import Mission
+    from omx_autoresearch.core.mission import Attestation, Mission
     from omx_autoresearch.runtime.context import Runtime
     from omx_autoresearch.storage.missions import Transaction
 
@@ -58,16 +73,16 @@ class Seen:
     is_reused: bool = False
 
 
-def answer_stop(runtime: Runtime, client: Client, event: HookEvent) -> Reply:
-    """The answer to one stop of a session."""
-    entered_at = runtime.now()
+def answer_stop(runtime: Runtime, client: Client, event: HookEvent, *, entered_at: str = "") -> Reply:
+    """The answer to one stop of a session; ``entered_at`` is when its process began, where that was before now."""
+    entered_at = entered_at or runtime.now()
     try:
         mission = _bound_mission(runtime, event, entered_at)
         if mission is None:
             return SILENCE
         return _Stop(runtime, client, event, entered_at).answer(mission)
     except AutoresearchError as error:
-        return Reply(person_message=briefing.fault_for_person(str(error)))
+        return Reply(person_message=briefing.fault_for_person(str(error)), fault=str(error))
 
 
 def _bound_mission(runtime: Runtime, event: HookEvent, now: str) -> Mission | None:
@@ -77,22 +92,10 @@ def _bound_mission(runtime: Runtime, event: HookEvent, now: str) -> Mission | No
     entry = Registry(runtime.home).find(event.session_id)
     if entry is None or entry.state != "bound" or entry.session_id != event.session_id:
         return None
-    store = MissionStore(runtime.home)
-    if not store.exists(entry.task_id):
-        return None
-    mission = store.load(entry.task_id)
-    if mission.binding is None or mission.binding.session_id != event.session_id:
+    mission = MissionStore(runtime.home).load_bound(entry)
+    if mission is None:
         return None
     return None if is_expired(runtime, mission, now) else mission
-
-
-def is_expired(runtime: Runtime, mission: Mission, now: str) -> bool:
-    """True when the bound session was not heard of for longer than ``session_idle_hours``."""
-    if mission.binding is None:
-        return True
-    last = heartbeat.last_beat(runtime.home.mission(mission.task_id).heartbeat_path)
-    newest = max(last.at, mission.binding.at) if last else mission.binding.at
-    return seconds_between(newest, now) > mission.limits.session_idle_hours * 3600
 
 
 class _Stop:
@@ -116,6 +119,7 @@ class _Stop:
             # The last word before a mission is blocked is a run of now, not a remembered one.
             seen = self._see(self._store.load(mission.task_id), is_fresh_run_needed=True)
         with self._store.transaction(mission.task_id, self._runtime.now()) as transaction:
+            transaction.ts = self._runtime.now()  # the lock may have been waited for
             return self._settle(transaction, seen)
 
     def _beat(self, mission: Mission) -> None:
@@ -139,20 +143,26 @@ class _Stop:
         if mission.phase != "running" or self._event.host_end:
             return Seen(situation)
         folder = self._runtime.home.mission(mission.task_id)
-        look = take_look(folder, mission)
-        permit = validation.permission(self._runtime, mission, look, is_sandboxed=self._event.is_sandboxed)
+        try:
+            look = take_look(folder, mission)
+        except (WorkspaceFault, StateUntrusted) as error:
+            return Seen(replace(situation, owner_need=_unseen(error, mission.task_id)))
+        permit = validation.permission(self._runtime, mission, is_sandboxed=self._event.is_sandboxed)
         is_reused = not is_fresh_run_needed and is_reusable_failure(mission, look)
+        is_wanted = not look.changed_pins and self._needs_run(mission, look)
+        run = None
         is_running = False
-        if not look.changed_pins and permit.may_run and self._needs_run(mission, look) and not is_reused:
+        if is_wanted and permit.may_run and not is_reused:
             ask = validation.Ask(isolation=permit.isolation, look=look)
             is_running = not validation.validate(
                 self._runtime, mission.task_id, ask, wait_seconds=self._wait_seconds
             )
             mission = self._store.load(mission.task_id)
-            if mission.attestation is not None and mission.attestation.verdict in ("passed", "tampered"):
+            run = None if is_running else mission.attestation
+            if run is not None and run.verdict in ("passed", "tampered"):
                 look = take_look(folder, mission)  # a pass counts only for the workspace of now
         situation = self._situated(situation, mission, look, is_running=is_running)
-        need = self._owner_need(mission, permit)
+        need = self._spent_time(mission) or _unrunnable(mission, permit if is_wanted else None, run)
         return Seen(replace(situation, owner_need=need), look, is_reused)
 
     def _needs_run(self, mission: Mission, look: Look) -> bool:
@@ -186,29 +196,16 @@ class _Stop:
             ),
         )
 
-    def _owner_need(self, mission: Mission, permit: validation.Permission) -> OwnerNeed | None:
-        task_id = mission.task_id
+    def _spent_time(self, mission: Mission) -> OwnerNeed | None:
         spent = seconds_running(mission, self._entered_at)
-        if spent > mission.limits.wall_clock_hours * 3600:
-            return OwnerNeed(
-                "wall-clock-spent",
-                f"the mission has run for {spent / 3600:.1f} h of {mission.limits.wall_clock_hours:g} h",
-                "more hours, or an end",
-                f"omx-autoresearch unblock {task_id} --add-hours 8",
-            )
-        if not permit.may_run:
-            return OwnerNeed(
-                "approval-missing", permit.why, "the owner's approval", f"omx-autoresearch approve {task_id}"
-            )
-        run = mission.attestation
-        if run is not None and run.cause == "not-started" and run.contract_digest == mission.contract_digest:
-            return OwnerNeed(
-                "validator-gone",
-                f"the validator cannot be started: {run.summary}",
-                "a validator that runs",
-                f"omx-autoresearch amend {task_id} --validator '...'",
-            )
-        return None
+        if spent <= mission.limits.wall_clock_hours * 3600:
+            return None
+        return OwnerNeed(
+            "wall-clock-spent",
+            f"the mission has run for {spent / 3600:.1f} h of {mission.limits.wall_clock_hours:g} h",
+            "more hours, or an end",
+            f"omx-autoresearch unblock {mission.task_id} --add-hours 8",
+        )
 
     def _cap(self) -> StopCap:
         cap = self._client.stop_cap
@@ -259,9 +256,10 @@ class _Stop:
                 next_step=f"omx-autoresearch repair {transaction.mission.task_id}",
             )
         run = transaction.mission.attestation
+        is_attested = run is not None and seen.look is not None and is_passing(transaction.mission, seen.look)
         mission = transaction.record(
             StopAllowed(self._facts(decision, seen)),
-            MissionCompleted(run_id=run.run_id if run else ""),
+            MissionCompleted(run_id=run.run_id if run and is_attested else ""),
         )
         problem = write_completion(mission, transaction.ts)
         Registry(self._runtime.home).remove_task(mission.task_id)
@@ -270,7 +268,7 @@ class _Stop:
         )
 
     def _release(self, transaction: Transaction, decision: Decision, seen: Seen) -> Reply:
-        text = briefing.release_for_person(transaction.mission, decision)
+        text = masked(briefing.release_for_person(transaction.mission, decision))
         released = StopReleased(self._facts(decision, seen, text), decision.progress)
         if decision.blocker is None:
             transaction.record(released)
@@ -280,12 +278,14 @@ class _Stop:
 
     def _refuse(self, transaction: Transaction, decision: Decision, seen: Seen) -> Reply:
         mission = transaction.mission
-        text = briefing.refusal(
-            mission,
-            decision,
-            seen.situation.missing,
-            tampered=seen.situation.tampered,
-            output_tail=validation.output_tail(self._runtime, mission),
+        text = masked(
+            briefing.refusal(
+                mission,
+                decision,
+                seen.situation.missing,
+                tampered=seen.situation.tampered,
+                output_tail=validation.output_tail(self._runtime, mission),
+            )
         )
         transaction.record(
             StopRefused(
@@ -310,6 +310,41 @@ class _Stop:
             heartbeat_bytes=heartbeat.size_of(path),
             last_message_digest=digest_of_text(self._event.last_message),
         )
+
+
+def _unseen(error: AutoresearchError, task_id: str) -> OwnerNeed:
+    """The workspace cannot be looked at, or the contract's own files are damaged."""
+    if isinstance(error, (JournalBroken, StorageFailed)):
+        raise error  # no state of the mission but a fault of ours, or of the machine
+    if isinstance(error, WorkspaceFault):
+        code, needs = "workspace-fault", "a workspace that can be read"
+    else:
+        code, needs = "contract-broken", "a contract whose files are whole"
+    return OwnerNeed(
+        code,
+        error.message,
+        f"{needs} ({error.next_step.replace('TASK', task_id)})" if error.next_step else needs,
+        f"omx-autoresearch unblock {task_id}",
+    )
+
+
+def _unrunnable(
+    mission: Mission, permit: validation.Permission | None, run: Attestation | None
+) -> OwnerNeed | None:
+    """Why the contract's command cannot run: not allowed, or a run of this very stop could not be started."""
+    task_id = mission.task_id
+    if permit is not None and not permit.may_run:
+        return OwnerNeed(
+            "approval-missing", permit.why, "the owner's approval", f"omx-autoresearch approve {task_id}"
+        )
+    if run is not None and run.cause == "not-started" and run.contract_digest == mission.contract_digest:
+        return OwnerNeed(
+            "validator-gone",
+            f"the validator cannot be started: {run.summary}",
+            "a validator that runs",
+            f"omx-autoresearch amend {task_id} --validator '...'",
+        )
+    return None
 
 
 def observe(mission: Mission, *, has_tree_change: bool, is_idle_person_turn: bool) -> Observation:

@@ -14,7 +14,7 @@ from omx_autoresearch.core.prompts import command_in
 from omx_autoresearch.core.records.sessions import PersonPrompted
 from omx_autoresearch.errors import AutoresearchError
 from omx_autoresearch.runtime import sessions
-from omx_autoresearch.runtime.stops import is_expired
+from omx_autoresearch.runtime.expiry import is_expired
 from omx_autoresearch.storage import heartbeat
 from omx_autoresearch.storage.missions import MissionStore
 from omx_autoresearch.storage.registry import TOKEN_WORD, Registry
@@ -49,10 +49,10 @@ def answer_event(runtime: Runtime, client: Client, event: HookEvent) -> Reply:
         if event.kind == "tool":
             return _tool(runtime, client, event)
         mission = bound_mission(runtime, event)
-        if mission is not None:
+        if mission is not None and not is_expired(runtime, mission, runtime.now()):
             beat(runtime, mission, event)
     except AutoresearchError as error:
-        return Reply(person_message=briefing.fault_for_person(str(error)))
+        return Reply(person_message=briefing.fault_for_person(str(error)), fault=str(error))
     return SILENCE
 
 
@@ -107,7 +107,7 @@ def _expired(mission: Mission) -> str:
 
 
 def _remember_process(runtime: Runtime, client: Client, event: HookEvent, mission: Mission) -> None:
-    """After a resume the session lives in another process; owner verbs and ``/clear`` look for it."""
+    """After a resume (or a ``start --session``) the process is another one; owner verbs and ``/clear`` look for it."""
     registry = Registry(runtime.home)
     entry, process = registry.find(event.session_id), sessions.client_process()
     if entry is None or process is None or entry.client_pid == process.pid:
@@ -123,8 +123,8 @@ def _tool(runtime: Runtime, client: Client, event: HookEvent) -> Reply:
     if bound is None:
         bound = sessions.confirm_start(runtime, event.session_id, client.name, event.tool_command)
     mission = bound or bound_mission(runtime, event)
-    if mission is None:
-        return SILENCE
+    if mission is None or is_expired(runtime, mission, runtime.now()):
+        return SILENCE  # an expired binding comes back by a person's word only, never by a tool
     warning = beat(runtime, mission, event)
     from omx_autoresearch.runtime.relay import take_relayed
 
@@ -152,6 +152,7 @@ class _Prompt:
             return SILENCE
         if is_expired(self._runtime, mission, self._runtime.now()):
             return Reply(context=_expired(mission))
+        _remember_process(self._runtime, self._client, self._event, mission)
         warning = beat(self._runtime, mission, self._event)
         self._note_person(mission.task_id)
         return Reply(person_message=warning)

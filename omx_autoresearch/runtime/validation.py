@@ -12,28 +12,28 @@ import os
 import select
 import shutil
 import time
-from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from omx_autoresearch.core.evidence import Look, RunReport, has_moved, report_of_run
+from omx_autoresearch.core.evidence import Look, RunReport, has_moved
+from omx_autoresearch.core.lifecycle import FINAL_PHASES
 from omx_autoresearch.core.mission import Attestation, Contract, RunningValidation
 from omx_autoresearch.core.records.validations import ValidationFinished, ValidationLost, ValidationStarted
 from omx_autoresearch.core.stall import masked
+from omx_autoresearch.core.values import dataclass
 from omx_autoresearch.errors import AutoresearchError, CommandFault, StateUntrusted
 from omx_autoresearch.runtime.looks import take_look
-from omx_autoresearch.storage import strictjson
+from omx_autoresearch.runtime.verdicts import report_of
 from omx_autoresearch.storage.approvals import approval_key, is_approved
 from omx_autoresearch.storage.missions import MissionStore
 from omx_autoresearch.storage.outputs import output_path, trim_for_person
 from omx_autoresearch.system.commands import (
     CommandResult,
-    explain_shell_status,
     fork_detached,
     run_command,
     shell_argv,
 )
 from omx_autoresearch.system.processes import ProcessIdentity, identify, is_alive
-from omx_autoresearch.system.sandbox import bubblewrap_argv, bubblewrap_fault, can_isolate, isolation_of
+from omx_autoresearch.system.sandbox import bubblewrap_argv, can_isolate, isolation_of
 
 if TYPE_CHECKING:
     from omx_autoresearch.core.mission import Mission
@@ -58,13 +58,15 @@ class Permission:
     why: str = ""
 
 
-def permission(runtime: Runtime, mission: Mission, look: Look, *, is_sandboxed: bool = False) -> Permission:
+def permission(runtime: Runtime, mission: Mission, *, is_sandboxed: bool = False) -> Permission:
     """How the commands of the contract may run.
 
     Approved ones run as the owner. Without an approval of exactly this contract and these pins, and always for a
-    client in a sandbox unless the owner approved that too, they run with no wider rights than the agent has.
+    client in a sandbox unless the owner approved that too, they run with no wider rights than the agent has. (Beside
+    changed pins nothing runs at all, whoever approved it.)
     """
-    key = approval_key(mission.project_path, mission.task_id, mission.contract_digest, look.pin_digest)
+    pin_digest = mission.contract.pin_digest if mission.contract else ""
+    key = approval_key(mission.project_path, mission.task_id, mission.contract_digest, pin_digest)
     approval = is_approved(runtime.home, key)
     if approval is not None and (approval.is_unsandboxed or not is_sandboxed):
         return Permission(may_run=True, isolation="none")
@@ -158,6 +160,8 @@ def conduct(runtime: Runtime, task_id: str, ask: Ask) -> None:
     me = identify(os.getpid())
     with store.transaction(task_id, started_at) as transaction:
         mission = transaction.mission
+        if mission.phase in FINAL_PHASES:
+            return
         other = mission.running_validation
         if other is not None and is_alive(ProcessIdentity(other.pid, other.pid_started)):
             return
@@ -302,49 +306,7 @@ def output_tail(runtime: Runtime, mission: Mission, limit: int = 1500) -> str:
         return ""
 
 
-# --- verdicts
-
-
-def report_of(
-    contract: Contract, workspace_path: str, result: CommandResult, output: bytes, nonce: str
-) -> RunReport:
-    """What an ended run of the contract's command proves; ``nonce`` is the reviewer's, empty for a validator."""
-    if result.outcome == "not_started":
-        return RunReport("error", "not-started", result.error)
-    if result.outcome == "timed_out":
-        return RunReport("error", "timed-out", f"ended after its limit of {contract.timeout_seconds:g} s")
-    unsandboxed = bubblewrap_fault(result)
-    if unsandboxed:
-        return RunReport("error", "sandbox-failed", unsandboxed)
-    last, fault = last_object(output)
-    if contract.validation_mode == "prompt-architect-artifact":
-        from omx_autoresearch.runtime.reviews import report_of_review
-
-        return report_of_review(result.exit_status, last, fault, nonce)
-    report = report_of_run(
-        result.exit_status,
-        output.decode("utf-8", "replace"),
-        last_object=last,
-        fault=fault,
-        contract=contract,
-    )
-    if report.cause == "not-started":
-        why = explain_shell_status(contract.validator_command, result.exit_status, workspace_path)
-        return replace(report, summary=why or report.summary)
-    return report
-
-
-def last_object(output: bytes) -> tuple[dict[str, object] | None, str]:
-    """The JSON object on the last non-empty line, and why a line that begins like one cannot be read."""
-    lines = output.rstrip().rsplit(b"\n", 1)
-    line = lines[-1].strip()
-    if not line.startswith(b"{"):
-        return None, ""
-    try:
-        value = strictjson.decode(line)
-    except ValueError as error:
-        return None, str(error)
-    return (value, "") if isinstance(value, dict) else (None, "it is no object")
+# --- attestations of runs that never came to a verdict
 
 
 def _tampered(mission: Mission, run_id: str, times: tuple[str, str], look: Look) -> Attestation:

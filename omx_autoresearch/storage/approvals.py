@@ -8,10 +8,10 @@ from __future__ import annotations
 
 import hashlib
 import os
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from omx_autoresearch.core.shape import ShapeError, from_plain, to_plain
+from omx_autoresearch.core.values import dataclass
 from omx_autoresearch.errors import StateUntrusted
 from omx_autoresearch.storage import strictjson
 from omx_autoresearch.storage.atomic import ensure_folder, load_json, replace_file, storage_failed

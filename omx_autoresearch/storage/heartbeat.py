@@ -9,8 +9,8 @@ from __future__ import annotations
 
 import json
 import os
-from dataclasses import dataclass
 
+from omx_autoresearch.core.values import dataclass
 from omx_autoresearch.storage.atomic import write_all
 from omx_autoresearch.storage.strictjson import encode
 

@@ -9,9 +9,9 @@ from __future__ import annotations
 import errno
 import os
 import stat
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from omx_autoresearch.core.values import dataclass
 from omx_autoresearch.errors import WorkspaceFault
 
 if TYPE_CHECKING:

@@ -8,9 +8,9 @@ readers ignore and the next writer sets aside: order a batch so that each of its
 from __future__ import annotations
 
 import os
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from omx_autoresearch.core.values import dataclass
 from omx_autoresearch.errors import StateUntrusted, StorageFailed
 from omx_autoresearch.storage import lines
 from omx_autoresearch.storage.atomic import (

@@ -7,9 +7,9 @@ ids, goals) become file names only through the functions of this module.
 from __future__ import annotations
 
 import os.path
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from omx_autoresearch.core.values import dataclass
 from omx_autoresearch.errors import UsageError
 
 if TYPE_CHECKING:

@@ -9,9 +9,9 @@ from __future__ import annotations
 
 import hashlib
 import os
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from omx_autoresearch.core.values import dataclass
 from omx_autoresearch.storage import strictjson
 from omx_autoresearch.storage.atomic import read_at
 

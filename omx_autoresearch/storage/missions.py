@@ -45,6 +45,7 @@ if TYPE_CHECKING:
     from omx_autoresearch.storage.journal import Tail
     from omx_autoresearch.storage.layout import MissionFolder, StateHome
     from omx_autoresearch.storage.lines import Entry
+    from omx_autoresearch.storage.registry import ActiveSession
 
 SNAPSHOT_FORMAT = 1
 
@@ -187,6 +188,23 @@ class MissionStore:
         if mission is None:
             raise _holds_no_mission(folder)
         return mission
+
+    def load_bound(self, entry: ActiveSession) -> Mission | None:
+        """The mission that a bound session's entry names, where the journal says the same; None where it does not.
+
+        Raises:
+            JournalBroken: the journal is gone, or has a broken line.
+        """
+        folder = self.home.mission(entry.task_id)
+        if not self.exists(entry.task_id):
+            raise JournalBroken(
+                f"{folder.journal_path} is gone, and session {entry.session_id[:80]!r} is bound to its mission",
+                next_step="put the folder back from a copy, or forget the session: remove "
+                + self.home.session_path(entry.session_id),
+            )
+        mission = self.load(entry.task_id)
+        is_ours = mission.binding is not None and mission.binding.session_id == entry.session_id
+        return mission if is_ours else None
 
     @contextmanager
     def transaction(self, task_id: str, ts: str) -> Iterator[Transaction]:

@@ -7,9 +7,9 @@ file and line, never a shorter history.
 from __future__ import annotations
 
 import os
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from omx_autoresearch.core.values import dataclass
 from omx_autoresearch.errors import JournalBroken
 from omx_autoresearch.storage import lines
 from omx_autoresearch.storage.atomic import read_at, storage_failed

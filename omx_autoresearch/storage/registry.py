@@ -109,9 +109,9 @@ class Registry:
         """Forget a session; nothing happens when it is unknown."""
         self._unlink(self._home.session_path(session_id))
 
-    def remove_token(self, token: str) -> None:
-        """A token is used once."""
-        self._unlink(os.path.join(self._home.active_path, token_name(token)))
+    def remove_token(self, token: str) -> bool:
+        """A token is used once: True for the one process that took it out."""
+        return self._unlink(os.path.join(self._home.active_path, token_name(token)))
 
     def remove_task(self, task_id: str) -> None:
         """A mission ended: forget every session and token of it."""
@@ -178,16 +178,17 @@ class Registry:
             raise _damaged(path, "a field has a value that it never has")
         return entry
 
-    def _unlink(self, path: str) -> None:
+    def _unlink(self, path: str) -> bool:
         try:
             os.unlink(path)
         except FileNotFoundError:
-            return
+            return False
         try:
             sync_folder(self._home.active_path)
             os.rmdir(self._home.active_path)
         except OSError:  # it holds other entries, or another process took it away already
-            return
+            pass
+        return True
 
 
 def _damaged(path: str, why: str) -> StateUntrusted:

@@ -191,10 +191,31 @@ def evaluate(raw: bytes, client_name: str, home_path: str) -> bytes:
     if event.kind == "stop":
         from omx_autoresearch.runtime.stops import answer_stop
 
-        return spoken.render(event, answer_stop(runtime, spoken.CLIENT, event))
-    from omx_autoresearch.runtime.turns import answer_event
+        reply = answer_stop(runtime, spoken.CLIENT, event, entered_at=_began_at())
+    else:
+        from omx_autoresearch.runtime.turns import answer_event
 
-    return spoken.render(event, answer_event(runtime, spoken.CLIENT, event))
+        reply = answer_event(runtime, spoken.CLIENT, event)
+    if reply.fault:
+        log(home_path, f"{client_name}: session {event.session_id[:80]!r}: {reply.fault}")
+    return spoken.render(event, reply)
+
+
+def _began_at() -> str:
+    """When this process began, at the latest; empty where the system does not tell.
+
+    The same hook registered twice is started twice at once, however late the second one gets to its decision. The
+    kernel counts in ticks, rounded down (proc(5)): one is added, so that a process never seems older than it is.
+    """
+    import time
+
+    try:
+        with open("/proc/self/stat", "rb") as stream:
+            ticks = int(stream.read().rpartition(b")")[2].split()[19]) + 1
+        age_seconds = time.clock_gettime(time.CLOCK_BOOTTIME) - ticks / os.sysconf("SC_CLK_TCK")
+    except (OSError, ValueError, IndexError, AttributeError):
+        return ""
+    return _stamp(time.time_ns() - int(max(0.0, age_seconds) * 1e9))
 
 
 class _Packages:

@@ -12,9 +12,9 @@ import os
 import select
 import signal
 import time
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal
 
+from omx_autoresearch.core.values import dataclass
 from omx_autoresearch.errors import CommandFault, StorageFailed
 from omx_autoresearch.system.clock import Clock, SystemClock
 from omx_autoresearch.system.processes import session_pids

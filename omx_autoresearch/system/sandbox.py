@@ -13,10 +13,10 @@ can be reached; what the user may read can be read; memory and processor are not
 from __future__ import annotations
 
 import os
-from dataclasses import dataclass
 from functools import cache
 from typing import TYPE_CHECKING, Literal
 
+from omx_autoresearch.core.values import dataclass
 from omx_autoresearch.errors import CommandFault
 from omx_autoresearch.system.commands import run_command
 

@@ -15,9 +15,9 @@ import select
 import signal
 import sys
 import time
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from omx_autoresearch.core.values import dataclass
 from omx_autoresearch.system.clock import Clock
 from omx_autoresearch.system.processes import command_line, descendant_pids
 

@@ -6,7 +6,6 @@ does not have changes nothing, so that nothing ever re-opens a mission that ende
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
 from typing import ClassVar
 
 from omx_autoresearch.core.budget import extended, refreshed
@@ -14,6 +13,7 @@ from omx_autoresearch.core.lifecycle import is_legal
 from omx_autoresearch.core.mission import Blocker, Contract, Mission, TaskType
 from omx_autoresearch.core.shape import nested
 from omx_autoresearch.core.times import seconds_between
+from omx_autoresearch.core.values import dataclass, replace
 
 _KEPT_REFUSED_VERBS = 20
 
@@ -69,6 +69,7 @@ class MissionLaunched:
     contract_digest: str = ""
     nonce_digest: str = ""
     reason: str = ""
+    workspace_path: str = ""
 
     def apply(self, mission: Mission, ts: str) -> Mission:
         """Running, with the clock started."""
@@ -80,6 +81,7 @@ class MissionLaunched:
             contract=self.contract,
             contract_digest=self.contract_digest,
             nonce_digest=self.nonce_digest,
+            workspace_path=self.workspace_path or mission.workspace_path,
             best_score=self.contract.baseline_score,
             last_score=self.contract.baseline_score,
             running_since=ts,
@@ -183,6 +185,8 @@ def _going_on(mission: Mission, ts: str, add_hours: float, add_refusals: int) ->
         contract=contract,
         blocker=None,
         usage=refreshed(mission.usage),
+        is_recheck_due=True,  # the owner may have mended what no digest shows
+        prompted_at=ts,
         running_since=ts,
         updated_at=ts,
     )

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
 from typing import ClassVar
 
 from omx_autoresearch.core.budget import after_person_prompt
 from omx_autoresearch.core.lifecycle import FINAL_PHASES
 from omx_autoresearch.core.mission import Binding, Mission
+from omx_autoresearch.core.values import dataclass, replace
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
 from typing import ClassVar
 
 from omx_autoresearch.core.budget import Usage
@@ -10,6 +9,7 @@ from omx_autoresearch.core.evidence import better_of, run_score
 from omx_autoresearch.core.mission import LastStop, Mission
 from omx_autoresearch.core.shape import nested
 from omx_autoresearch.core.stall import Progress
+from omx_autoresearch.core.values import dataclass, replace
 
 KEPT_OUTPUT_MARKS = 200
 """Masked output digests that are remembered; an older one may count as new again, within ``weak_holds``."""

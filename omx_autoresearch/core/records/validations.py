@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
 from typing import ClassVar
 
 from omx_autoresearch.core.lifecycle import FINAL_PHASES
 from omx_autoresearch.core.mission import Attestation, Mission, RunningValidation
 from omx_autoresearch.core.shape import nested
+from omx_autoresearch.core.values import dataclass, replace
 
 
 @dataclass(frozen=True, slots=True)

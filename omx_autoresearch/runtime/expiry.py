@@ -1,0 +1,24 @@
+"""When a binding has expired: a session that nobody heard of for long holds nobody, until a person speaks."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from omx_autoresearch.core.times import seconds_between
+from omx_autoresearch.storage import heartbeat
+
+if TYPE_CHECKING:
+    from omx_autoresearch.core.mission import Mission
+    from omx_autoresearch.runtime.context import Runtime
+
+
+def is_expired(runtime: Runtime, mission: Mission, now: str) -> bool:
+    """True when the bound session was not heard of for longer than ``session_idle_hours``.
+
+    A person's ``resume`` or ``unblock`` counts as hearing of it.
+    """
+    if mission.binding is None:
+        return True
+    last = heartbeat.last_beat(runtime.home.mission(mission.task_id).heartbeat_path)
+    newest = max(last.at if last else "", mission.binding.at, mission.running_since)
+    return seconds_between(newest, now) > mission.limits.session_idle_hours * 3600

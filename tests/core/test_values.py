@@ -1,0 +1,109 @@
+"""The light dataclasses behave as the stdlib's: every class of the package is held against its twin."""
+
+from __future__ import annotations
+
+import copy
+import dataclasses
+import importlib
+import inspect
+import pickle
+import pkgutil
+from typing import Any
+
+import pydantic
+import pytest
+
+import omx_autoresearch
+from omx_autoresearch.core.budget import Limits, Usage
+from omx_autoresearch.core.values import dataclass, field, replace, twin_of
+
+
+def _light_classes() -> list[type]:
+    found: dict[str, type] = {}
+    for module in pkgutil.walk_packages(omx_autoresearch.__path__, "omx_autoresearch."):
+        if ".surfaces" in module.name:
+            continue
+        for _, kind in inspect.getmembers(importlib.import_module(module.name), inspect.isclass):
+            if hasattr(kind, "__light_fields__"):
+                found[f"{kind.__module__}.{kind.__qualname__}"] = kind
+    return [found[name] for name in sorted(found)]
+
+
+CLASSES = _light_classes()
+
+
+def _arguments(kind: type) -> dict[str, Any]:
+    return {item.name: f"value of {item.name}" for item in dataclasses.fields(kind)}
+
+
+def test_there_are_classes_to_compare() -> None:
+    assert len(CLASSES) > 50
+
+
+@pytest.mark.parametrize("kind", CLASSES, ids=lambda kind: kind.__qualname__)
+def test_a_class_behaves_as_its_stdlib_twin(kind: Any) -> None:
+    twin: Any = twin_of(kind)
+    given = _arguments(kind)
+    ours, theirs = kind(**given), twin(**given)
+    assert dataclasses.is_dataclass(kind)
+    assert [item.name for item in dataclasses.fields(kind)] == [item.name for item in dataclasses.fields(twin)]
+    assert kind(*given.values()) == ours
+    assert ours != theirs
+    assert hash(ours) == hash(kind(**given))
+    if "__repr__" not in inspect.getsource(kind):
+        assert repr(ours).split("(", 1)[1] == repr(theirs).split("(", 1)[1]
+    assert dataclasses.replace(ours) == ours == replace(ours) == copy.copy(ours)
+    for item in dataclasses.fields(twin):
+        changed = replace(ours, **{item.name: 1})
+        assert getattr(changed, item.name) == 1
+        assert changed != ours
+    with pytest.raises(dataclasses.FrozenInstanceError):
+        ours.anything = 1
+    assert not hasattr(ours, "__dict__")
+
+
+@pytest.mark.parametrize("kind", CLASSES, ids=lambda kind: kind.__qualname__)
+def test_defaults_and_needed_fields_are_those_of_the_twin(kind: Any) -> None:
+    twin: Any = twin_of(kind)
+    needed = {
+        item.name: 0
+        for item in dataclasses.fields(twin)
+        if item.default is dataclasses.MISSING and item.default_factory is dataclasses.MISSING
+    }
+    made, expected = kind(**needed), vars(twin(**needed))
+    for name in kind.__slots__:  # two objects of one class where a factory makes what has no equality
+        value = getattr(made, name)
+        assert value == expected[name] or type(value) is type(expected[name])
+    for name in needed:
+        short = {key: value for key, value in needed.items() if key != name}
+        with pytest.raises(TypeError):
+            kind(**short)
+
+
+def test_wrong_calls_are_type_errors() -> None:
+    for call in (
+        lambda: Usage(1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11),
+        lambda: Usage(1, refusals=2),
+        lambda: Usage(nothing=1),  # type: ignore[call-arg]
+        lambda: replace(Usage(), nothing=1),
+    ):
+        with pytest.raises(TypeError):
+            call()
+
+
+def test_a_default_factory_makes_a_new_value_for_each_instance() -> None:
+    @dataclass(frozen=True, slots=True)
+    class Holder:
+        items: list[int] = field(default_factory=list)
+
+    assert Holder().items is not Holder().items
+
+
+def test_an_instance_can_be_pickled() -> None:
+    assert pickle.loads(pickle.dumps(Limits(idle_refusals=5))) == Limits(idle_refusals=5)
+
+
+def test_pydantic_takes_a_class_for_a_dataclass() -> None:
+    adapter = pydantic.TypeAdapter(Limits)
+    assert adapter.validate_python({"idle_refusals": 5}) == Limits(idle_refusals=5)
+    assert adapter.json_schema()["properties"]["idle_refusals"]["default"] == 3
