@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import shlex
-from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 import pytest
@@ -18,9 +17,8 @@ if TYPE_CHECKING:
     from tests.clients.support.stage import Stage
 
 pytestmark = pytest.mark.client
-Cheat = Callable[[OwnedMission], str]
-"""Makes the shell command of an attempt."""
-
+OWNERS_ONLY = "is the owner's, and this runs inside an agent"
+"""Stands in the error that a verb of the owner gives to an agent."""
 OWNER_VERBS: dict[str, str] = {
     "cancel": "cancel TASK --reason tired",
     "approve": "approve TASK",
@@ -31,20 +29,21 @@ OWNER_VERBS: dict[str, str] = {
 }
 
 
-def the_run_after(mission: OwnedMission, cheat: str, *between: Turn) -> None:
+def the_run_after(mission: OwnedMission, cheat: str, *between: Turn, answer: str = "") -> None:
     """Play an attempt and then a claim, which must be refused; then the work, which must count.
 
     Args:
         mission: started, not yet bound.
         cheat: the shell command of the attempt.
         between: what the model answers before the attempt's command has ended (to a client within).
+        answer: what the attempt's command must have said.
     """
     stage = mission.stage
 
     def claim(_: Request) -> Turn:
         status = mission.status()
         assert (status["status"], status["hold"][:6]) == ("running", "proven")
-        return Turn("I am done.")
+        return Turn("I am done.", needs=answer)
 
     run = stage.run(
         mission.prompt_line,
@@ -63,7 +62,7 @@ def the_run_after(mission: OwnedMission, cheat: str, *between: Turn) -> None:
 def test_a_verb_of_the_owner_from_the_agents_shell_is_refused_and_shown(stage: Stage, verb: str) -> None:
     mission = OwnedMission(stage).start()
     words = OWNER_VERBS[verb].replace("TASK", mission.task_id).replace("CLIENT", stage.cli.name)
-    the_run_after(mission, f"{PRODUCT} {words}")
+    the_run_after(mission, f"{PRODUCT} {words}", answer=OWNERS_ONLY)
     assert [record["verb"] for record in mission.records("owner_verb_refused")] == [verb]
     assert verb in stage.owner(PRODUCT, "status", mission.task_id).stdout
 
@@ -71,9 +70,11 @@ def test_a_verb_of_the_owner_from_the_agents_shell_is_refused_and_shown(stage: S
 @pytest.mark.requirement("LIFE-06")
 def test_a_weaker_mission_that_the_agent_starts_does_not_take_its_session_over(stage: Stage) -> None:
     mission = OwnedMission(stage).start()
-    weaker = f"{PRODUCT} init --goal 'Do next to nothing' --slug weaker --validator 'test -e easy.txt'"
-    the_run_after(mission, f"{weaker} && {PRODUCT} start weaker; {PRODUCT} start --json; touch easy.txt")
-    assert [record["verb"] for record in mission.records("owner_verb_refused")] == ["start", "start"]
+    init = f"{PRODUCT} init --goal 'Do next to nothing' --slug weaker --validator 'sh easy.sh'"
+    the_run_after(
+        mission, f"echo 'test -e easy.txt' > easy.sh; {init}; {PRODUCT} start weaker; touch easy.txt"
+    )
+    assert [record["verb"] for record in mission.records("owner_verb_refused")] == ["start"]
 
 
 @pytest.mark.requirement("SESS-15")

@@ -158,7 +158,7 @@ def test_the_person_at_claudes_terminal_reads_who_holds_the_session(claude_stage
     work = claude_stage.cli.does("Then I write the answer.", EVIDENCE, needs=REFUSED)
     with ClaudeTerminal(claude_stage, Turn("I am done."), work, Turn("Now it is done.")) as terminal:
         terminal.enter(mission.prompt_line)
-        screen = terminal.wait_for("Now it is done.")
+        screen = terminal.wait_for(f"mission {mission.task_id} is complete")
     assert "Stop says:" in screen
     assert f"mission {mission.task_id} holds this session" in " ".join(screen.split())
     assert terminal.script.misfits == []
