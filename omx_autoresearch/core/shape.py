@@ -50,7 +50,10 @@ def from_plain(kind: type, data: Any) -> Any:
             if item.default is MISSING and item.default_factory is MISSING:
                 raise ShapeError(f"{kind.__name__}.{item.name} is missing")
             continue
-        values[item.name] = _thaw(item.metadata.get("nested"), data[item.name])
+        inner = item.metadata.get("nested")
+        if inner is not None and data[item.name] is None and item.default is not None:
+            raise ShapeError(f"{kind.__name__}.{item.name} is missing")
+        values[item.name] = _thaw(inner, data[item.name])
     unknown = data.keys() - values.keys()
     if unknown:
         raise NewerShape(f"{kind.__name__} has unknown fields: {', '.join(sorted(unknown))}")
