@@ -160,7 +160,7 @@ def make_repository(path: Path) -> Path:
 def install_hook(home: Path) -> None:
     """The script that the installer writes."""
     (home / "active").mkdir(parents=True)
-    program = HookProgram(str(home), sys.executable, str(PACKAGE / "surfaces" / "hook.py"))
+    program = HookProgram(str(home), sys.executable, str(PACKAGE / "surfaces" / "hook_start.py"))
     (home / "hook").write_text(hook_script(program))
     (home / "hook").chmod(0o755)
 

@@ -107,9 +107,9 @@ def parse_bytes(name: str, raw: bytes, environ: Mapping[str, str]) -> HookEvent:
 
 
 def _sha256(raw: bytes) -> str:
-    import hashlib
+    from omx_autoresearch.core.digests import sha256
 
-    return hashlib.sha256(raw).hexdigest()
+    return sha256(raw).hexdigest()
 
 
 def all_shell_marks() -> tuple[str, ...]:

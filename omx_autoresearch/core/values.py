@@ -119,7 +119,7 @@ else:
         inner = ", ".join(f"{name}={getattr(self, name)!r}" for name in self.__slots__)
         return f"{self.__class__.__qualname__}({inner})"
 
-    def _refuse(self, name, *_):
+    def _refuse(self, name, *_):  # noqa: ARG001 - the signature of __setattr__ and __delattr__
         from dataclasses import FrozenInstanceError
 
         raise FrozenInstanceError(f"cannot assign to or delete field {name!r}")

@@ -6,9 +6,9 @@ take_in    at the next stop or owner command: inbox and hand edits become record
 
 from __future__ import annotations
 
-import hashlib
 from typing import TYPE_CHECKING
 
+from omx_autoresearch.core.digests import sha256
 from omx_autoresearch.core.records.claims import ClaimRecorded, ProjectionEdited
 from omx_autoresearch.core.values import dataclass
 from omx_autoresearch.errors import AutoresearchError, StorageFailed, UsageError
@@ -48,7 +48,7 @@ def relay_line(verb: str) -> str:
 
 def claim_id(text: str) -> str:
     """The id of a claim: a digest of its text, so that the same line counts once whichever way it comes."""
-    return f"c-{hashlib.sha256(text.encode('utf-8', 'surrogatepass')).hexdigest()[:16]}"
+    return f"c-{sha256(text.encode('utf-8', 'surrogatepass')).hexdigest()[:16]}"
 
 
 def note(runtime: Runtime, task_id: str, text: str, *, origin: str) -> Noted:

@@ -6,10 +6,10 @@ that somebody edited the files it came from.
 
 from __future__ import annotations
 
-import hashlib
 import os
 from typing import TYPE_CHECKING, cast
 
+from omx_autoresearch.core.digests import sha256
 from omx_autoresearch.core.intake import SCRIPT, limits_of, settled
 from omx_autoresearch.core.mission import Contract
 from omx_autoresearch.core.runners import runner_of
@@ -155,7 +155,7 @@ def contract_digest(contract: Contract) -> str:
     plain = to_plain(contract)
     del plain["limits"]
     text = json.dumps(plain, sort_keys=True, separators=(",", ":"), ensure_ascii=True, allow_nan=False)
-    return hashlib.sha256(text.encode("ascii")).hexdigest()
+    return sha256(text.encode("ascii")).hexdigest()
 
 
 def intake_drift(mission: Mission) -> tuple[str, ...]:
@@ -172,6 +172,6 @@ def intake_drift(mission: Mission) -> tuple[str, ...]:
 
 def _digest_of(path: str) -> str:
     try:
-        return hashlib.sha256(read_bounded(path, _INTAKE_BYTES)).hexdigest()
+        return sha256(read_bounded(path, _INTAKE_BYTES)).hexdigest()
     except (OSError, AutoresearchError):
         return ""

@@ -11,11 +11,11 @@ A fifth way re-binds without a new act: ``/clear`` in the same client process gi
 
 from __future__ import annotations
 
-import hashlib
 import os
 from datetime import timedelta
 from typing import TYPE_CHECKING, NoReturn
 
+from omx_autoresearch.core.digests import sha256
 from omx_autoresearch.core.lifecycle import FINAL_PHASES
 from omx_autoresearch.core.records.lifecycle import OwnerVerbRefused
 from omx_autoresearch.core.records.sessions import SessionBound, SessionUnbound
@@ -255,7 +255,7 @@ def rebind_cleared(runtime: Runtime, session_id: str, client: str) -> Mission | 
 
 def nonce_digest(nonce: str) -> str:
     """What the journal keeps of a nonce."""
-    return hashlib.sha256(nonce.encode("utf-8", "surrogatepass")).hexdigest()
+    return sha256(nonce.encode("utf-8", "surrogatepass")).hexdigest()
 
 
 def is_late(runtime: Runtime, entry: ActiveSession) -> bool:

@@ -374,6 +374,6 @@ def digest_of_text(text: str) -> str:
     """A short digest for comparing, empty for empty text."""
     if not text:
         return ""
-    from hashlib import sha256
+    from omx_autoresearch.core.digests import sha256
 
     return sha256(text.encode("utf-8", "surrogatepass")).hexdigest()[:16]

@@ -7,13 +7,12 @@ knows of it (``running_validation``). No lock is held while a command runs.
 
 from __future__ import annotations
 
-import hashlib
 import os
 import select
-import shutil
 import time
 from typing import TYPE_CHECKING
 
+from omx_autoresearch.core.digests import sha256
 from omx_autoresearch.core.evidence import Look, RunReport, has_moved
 from omx_autoresearch.core.lifecycle import FINAL_PHASES
 from omx_autoresearch.core.mission import Attestation, Contract, RunningValidation
@@ -210,8 +209,8 @@ def _attested(runtime: Runtime, mission: Mission, run_id: str, ask: Ask, started
         score=report.score,
         tests=report.tests,
         tests_passed=report.tests_passed,
-        output_digest=hashlib.sha256(output).hexdigest(),
-        output_mark=hashlib.sha256(masked(output.decode("utf-8", "replace")).encode()).hexdigest()[:16],
+        output_digest=sha256(output).hexdigest(),
+        output_mark=sha256(masked(output.decode("utf-8", "replace")).encode()).hexdigest()[:16],
         output_artifact_digest=before.output_artifact_digest,
         isolation=isolation_of(result).backend,
         duration_seconds=round(result.duration_seconds, 3),
@@ -242,6 +241,16 @@ def run_contract(
             isolation=isolation,
         )
     finally:
+        _remove_scratch(scratch_path)
+
+
+def _remove_scratch(scratch_path: str) -> None:
+    try:
+        os.rmdir(os.path.join(scratch_path, "tmp"))
+        os.rmdir(scratch_path)
+    except OSError:
+        import shutil  # only where the run left something behind: the import costs more than the rest of this
+
         shutil.rmtree(scratch_path, ignore_errors=True)
 
 

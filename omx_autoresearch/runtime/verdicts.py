@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import shutil
 from typing import TYPE_CHECKING
 
 from omx_autoresearch.core.evidence import RunReport, report_of_run
@@ -63,6 +62,8 @@ def _is_for_the_owner(command: str, workspace_path: str, search_path: str) -> bo
     if not program or program in SHELL_WORDS:
         return False
     if "/" not in program:
+        import shutil
+
         return shutil.which(program, path=search_path) is None
     path = os.path.join(workspace_path, program)
     if os.path.lexists(path):

@@ -6,10 +6,10 @@ by its content, not by its name alone.
 
 from __future__ import annotations
 
-import hashlib
 import os
 from typing import TYPE_CHECKING, Any
 
+from omx_autoresearch.core.digests import sha256
 from omx_autoresearch.core.shape import ShapeError, from_plain, to_plain
 from omx_autoresearch.core.values import dataclass
 from omx_autoresearch.errors import StateUntrusted
@@ -41,7 +41,7 @@ class Approval:
 def approval_key(project_path: str, task_id: str, contract_digest: str, pin_digest: str) -> str:
     """Return the sha256 under which exactly these four are approved."""
     parts = (os.path.realpath(project_path), task_id, contract_digest, pin_digest)
-    return hashlib.sha256(b"\0".join(os.fsencode(part) for part in parts)).hexdigest()
+    return sha256(b"\0".join(os.fsencode(part) for part in parts)).hexdigest()
 
 
 def approve(home: StateHome, key: str, *, is_unsandboxed: bool, ts: str) -> Approval:

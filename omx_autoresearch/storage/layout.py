@@ -227,9 +227,9 @@ def session_file_name(session_id: str) -> str:
 
 
 def _sha256(text: str) -> str:
-    import hashlib
+    from omx_autoresearch.core.digests import sha256
 
-    return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()
+    return sha256(text.encode("utf-8", "surrogatepass")).hexdigest()
 
 
 def task_id(now: datetime, slug: str) -> str:

@@ -7,10 +7,10 @@ Everything here reads from an open descriptor; :mod:`omx_autoresearch.storage.jo
 
 from __future__ import annotations
 
-import hashlib
 import os
 from typing import TYPE_CHECKING, Any
 
+from omx_autoresearch.core.digests import sha256
 from omx_autoresearch.core.values import dataclass
 from omx_autoresearch.storage import strictjson
 from omx_autoresearch.storage.atomic import read_at
@@ -125,7 +125,7 @@ def parse_line(line: bytes, offset: int) -> Entry:
 
 def digest_of(line: bytes) -> str:
     """Return the sha256 of a line without its newline, hexadecimal."""
-    return hashlib.sha256(line).hexdigest()
+    return sha256(line).hexdigest()
 
 
 def iter_lines(descriptor: int, offset: int) -> Iterator[tuple[int, bytes]]:

@@ -6,12 +6,12 @@ folder for additions only where the folder moved; a time as new as the look itse
 
 from __future__ import annotations
 
-import hashlib
 import os
 import stat
 import time
 from typing import TYPE_CHECKING, Any
 
+from omx_autoresearch.core.digests import sha256
 from omx_autoresearch.core.pins import Pin, PinCheck, PinManifest, is_pruned, loaded_names
 from omx_autoresearch.core.shape import to_plain
 from omx_autoresearch.errors import AutoresearchError, WorkspaceFault
@@ -37,7 +37,7 @@ def manifest_of(pins: Iterable[Pin], runners: Iterable[str], notes: Iterable[str
 
 def manifest_digest(pins: tuple[Pin, ...], runners: tuple[str, ...]) -> str:
     """Return the sha256 that stands for these pins under these runners."""
-    return hashlib.sha256(strictjson.encode([to_plain(pins), list(runners)])).hexdigest()
+    return sha256(strictjson.encode([to_plain(pins), list(runners)])).hexdigest()
 
 
 # --- how pinned paths stand now
@@ -69,7 +69,7 @@ def check_pins(manifest: PinManifest, workspace_path: str, *, cache_path: str = 
     if not changed and not added:
         return PinCheck(manifest.digest)
     seen = [manifest.digest, [[path, *changed[path]] for path in sorted(changed)], sorted(added)]
-    digest = hashlib.sha256(strictjson.encode(seen)).hexdigest()
+    digest = sha256(strictjson.encode(seen)).hexdigest()
     return PinCheck(digest, tuple(sorted(changed)), tuple(sorted(added)))
 
 
@@ -166,7 +166,7 @@ class _Look:
 
     def _link_digest(self, path: str) -> str:
         try:
-            return hashlib.sha256(os.fsencode(os.readlink(path, dir_fd=self.root))).hexdigest()
+            return sha256(os.fsencode(os.readlink(path, dir_fd=self.root))).hexdigest()
         except OSError:
             return ""
 
@@ -263,7 +263,7 @@ def digest_of_file(root_path: str, path: str, marks: list[int] | None = None) ->
             return ""
         try:
             before = _marks(os.fstat(descriptor))
-            digest = hashlib.sha256()
+            digest = sha256()
             for chunk in read_chunks(descriptor):
                 digest.update(chunk)
             if _marks(os.fstat(descriptor)) == before and marks in (None, before):

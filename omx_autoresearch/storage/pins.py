@@ -6,11 +6,11 @@ descriptors, so that no link can lead a write elsewhere. The comparison itself i
 
 from __future__ import annotations
 
-import hashlib
 import os
 import stat
 from typing import TYPE_CHECKING
 
+from omx_autoresearch.core.digests import sha256
 from omx_autoresearch.core.pins import PinManifest
 from omx_autoresearch.core.shape import ShapeError, from_plain, to_plain
 from omx_autoresearch.errors import StateUntrusted, WorkspaceFault
@@ -59,7 +59,7 @@ def freeze(frozen_path: str, manifest: PinManifest, workspace_path: str) -> None
         if pin.kind == "absent-guard" or _is_whole(copy_path, pin):
             continue
         data = read_pinned(workspace_path, pin)
-        if hashlib.sha256(data).hexdigest() != pin.sha256:
+        if sha256(data).hexdigest() != pin.sha256:
             raise WorkspaceFault(
                 f"{pin.path} changed while it was being frozen",
                 next_step=f"run the same command again; if the check itself writes it: --protect '!{pin.path}'",
@@ -126,7 +126,7 @@ def read_pinned(workspace_path: str, pin: Pin) -> bytes:
 
 def _is_whole(copy_path: str, pin: Pin) -> bool:
     try:
-        return hashlib.sha256(read_bounded(copy_path, FILE_LIMIT_BYTES)).hexdigest() == pin.sha256
+        return sha256(read_bounded(copy_path, FILE_LIMIT_BYTES)).hexdigest() == pin.sha256
     except (FileNotFoundError, StateUntrusted):
         return False
 
@@ -203,7 +203,7 @@ def _frozen(frozen_path: str, pin: Pin) -> bytes:
         data = read_bounded(path, FILE_LIMIT_BYTES)
     except FileNotFoundError:
         data = b""
-    if hashlib.sha256(data).hexdigest() != pin.sha256:
+    if sha256(data).hexdigest() != pin.sha256:
         raise StateUntrusted(
             f"the frozen copy {path} of {pin.path} is missing or was changed",
             next_step="put the file back by hand, then: omx-autoresearch amend TASK --reason 'pin anew'",

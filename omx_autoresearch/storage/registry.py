@@ -11,10 +11,10 @@ and ``token`` (a client whose shell has no session id; the token's digest is the
 
 from __future__ import annotations
 
-import hashlib
 import os
 from typing import TYPE_CHECKING, Literal
 
+from omx_autoresearch.core.digests import sha256
 from omx_autoresearch.core.shape import ShapeError, from_plain, to_plain
 from omx_autoresearch.core.values import dataclass, replace
 from omx_autoresearch.errors import StateUntrusted, StorageFailed
@@ -199,4 +199,4 @@ def _damaged(path: str, why: str) -> StateUntrusted:
 
 def token_name(token: str) -> str:
     """The file name of a token: its digest, so that the registry never shows one."""
-    return TOKEN_PREFIX + hashlib.sha256(token.encode("utf-8", "surrogatepass")).hexdigest()
+    return TOKEN_PREFIX + sha256(token.encode("utf-8", "surrogatepass")).hexdigest()

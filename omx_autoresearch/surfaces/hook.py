@@ -280,7 +280,3 @@ def _let_go(home_path: str, client_name: str, error: BaseException) -> int:
         return 1
     return 0
 
-
-if __name__ == "__main__":
-    sys.path.insert(0, os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__)))))
-    sys.exit(main(sys.argv))

@@ -7,10 +7,10 @@ committed. Special files are never opened, links never followed.
 from __future__ import annotations
 
 import contextlib
-import hashlib
 import os
 import stat
 
+from omx_autoresearch.core.digests import sha1, sha256
 from omx_autoresearch.errors import WorkspaceFault
 
 FILE_LIMIT = 200_000
@@ -34,6 +34,7 @@ DISPOSABLE_NAMES = frozenset(
 DEPENDENCY_NAMES = frozenset({b".git", b".hg", b".svn", b"node_modules", b".venv", b".tox", b".nox"})
 """What a walk without git leaves out as well: installed or bookkept, where a repository would ignore it."""
 
+_LARGE_BYTES = 1024 * 1024
 _READ_BYTES = 1 << 20
 
 Entries = dict[bytes, bytes]
@@ -125,11 +126,17 @@ def add(entries: Entries, name: bytes, described: bytes | None) -> None:
 def digest(entries: Entries) -> str:
     """The sha256 over all names, modes and ids, whatever order they came in."""
     lines = [b"%b\t%b\0" % (described, name) for name, described in sorted(entries.items())]
-    return hashlib.sha256(b"".join(lines)).hexdigest()
+    return sha256(b"".join(lines)).hexdigest()
 
 
 def _blob_id(content: bytes, algorithm: str) -> bytes:
-    hashed = hashlib.new(algorithm, b"blob %d\0" % len(content), usedforsecurity=False)
+    opening = b"blob %d\0" % len(content)
+    if len(content) > _LARGE_BYTES:
+        import hashlib  # worth loading for what is large: it is several times as fast
+
+        hashed = hashlib.new(algorithm, opening, usedforsecurity=False)
+    else:
+        hashed = (sha1 if algorithm == "sha1" else sha256)(opening)  # noqa: S324 - git's own names for contents
     hashed.update(content)
     return hashed.hexdigest().encode("ascii")
 

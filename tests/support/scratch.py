@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from omx_autoresearch.core.mission import Mission
 
 PACKAGE = Path(__file__).resolve().parents[2] / "omx_autoresearch"
-HOOK = PACKAGE / "surfaces" / "hook.py"
+HOOK = PACKAGE / "surfaces" / "hook_start.py"
 SESSION = "0a1b2c3d-0000-4000-8000-00000000000a"
 OTHER = "0a1b2c3d-0000-4000-8000-00000000000b"
 GOAL = "write the answer"

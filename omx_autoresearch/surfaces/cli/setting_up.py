@@ -86,7 +86,7 @@ def hook_program(state_home_path: str) -> HookProgram:
     from omx_autoresearch import surfaces
     from omx_autoresearch.core.installations import HookProgram
 
-    entry_path = os.path.join(os.path.dirname(os.path.abspath(surfaces.__file__)), "hook.py")
+    entry_path = os.path.join(os.path.dirname(os.path.abspath(surfaces.__file__)), "hook_start.py")
     return HookProgram(state_home_path, sys.executable, entry_path)
 
 
