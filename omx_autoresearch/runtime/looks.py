@@ -16,7 +16,8 @@ from omx_autoresearch.storage.pins import check_pins, load_manifest
 from omx_autoresearch.system.git import tree_state
 
 if TYPE_CHECKING:
-    from omx_autoresearch.core.mission import Mission
+    from omx_autoresearch.core.mission import Contract, Mission
+    from omx_autoresearch.core.pins import PinCheck
     from omx_autoresearch.storage.layout import MissionFolder
 
 _ARTIFACT_BYTES = 1024 * 1024 * 1024
@@ -51,11 +52,7 @@ def take_look(folder: MissionFolder, mission: Mission) -> Look:
     contract = mission.contract
     if contract is None:
         raise StateUntrusted(f"mission {mission.task_id} was never launched")
-    pins = check_pins(
-        load_manifest(folder.frozen_path, contract.pin_digest),
-        mission.workspace_path,
-        cache_path=os.path.join(folder.root_path, "pins.cache"),
-    )
+    pins = look_at_pins(folder, mission, contract)
     artifact = Artifact()
     if contract.output_artifact_path:
         artifact = look_at_artifact(mission.workspace_path, contract.output_artifact_path)
@@ -67,6 +64,15 @@ def take_look(folder: MissionFolder, mission: Mission) -> Look:
         output_artifact_digest=artifact.digest,
         artifact_fault=artifact.fault,
         **_hand_written(mission),
+    )
+
+
+def look_at_pins(folder: MissionFolder, mission: Mission, contract: Contract) -> PinCheck:
+    """How the pinned files of the workspace stand."""
+    return check_pins(
+        load_manifest(folder.frozen_path, contract.pin_digest),
+        mission.workspace_path,
+        cache_path=os.path.join(folder.root_path, "pins.cache"),
     )
 
 

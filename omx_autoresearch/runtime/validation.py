@@ -20,7 +20,7 @@ from omx_autoresearch.core.records.validations import ValidationFinished, Valida
 from omx_autoresearch.core.stall import masked
 from omx_autoresearch.core.values import dataclass
 from omx_autoresearch.errors import AutoresearchError, CommandFault, StateUntrusted
-from omx_autoresearch.runtime.looks import take_look
+from omx_autoresearch.runtime.looks import look_at_pins, take_look
 from omx_autoresearch.runtime.verdicts import report_of
 from omx_autoresearch.storage.approvals import approval_key, is_approved
 from omx_autoresearch.storage.missions import MissionStore
@@ -38,6 +38,8 @@ if TYPE_CHECKING:
     from omx_autoresearch.core.mission import Mission
     from omx_autoresearch.runtime.context import Runtime
 
+REUSED_FROM_SECONDS = 1.0
+"""A failure of a run that took at least this long is reused while nothing moved; a shorter one is run anew."""
 _REPORT_BYTES = 256 * 1024
 _POLL_SECONDS = 0.05
 
@@ -185,14 +187,16 @@ def _attested(runtime: Runtime, mission: Mission, run_id: str, ask: Ask, started
     folder = runtime.home.mission(mission.task_id)
     before = ask.look or take_look(folder, mission)
     if before.changed_pins:
-        return _tampered(mission, run_id, (started_at, runtime.now()), before)
+        return _tampered(mission, run_id, (started_at, runtime.now()), before.changed_pins)
     nonce = runtime.new_id()
     result = run_contract(runtime, mission, run_id, isolation=ask.isolation, nonce=nonce)
-    after = take_look(folder, mission)
-    if after.changed_pins:
-        return _tampered(mission, run_id, (started_at, runtime.now()), after)
+    pins = look_at_pins(folder, mission, contract)
+    if not pins.is_intact:
+        return _tampered(mission, run_id, (started_at, runtime.now()), (*pins.changed, *pins.added))
     output = read_output(result)
     report = report_of(contract, mission.workspace_path, result, output, nonce)
+    # A quick failure is run anew at the next stop, which costs less than the look that would let it be reused.
+    is_worth_knowing = report.verdict == "passed" or result.duration_seconds >= REUSED_FROM_SECONDS
     return Attestation(
         run_id=run_id,
         verdict=report.verdict,
@@ -202,7 +206,7 @@ def _attested(runtime: Runtime, mission: Mission, run_id: str, ask: Ask, started
         pin_digest=before.pin_digest,
         head=before.head,
         tree_digest=before.tree_digest,
-        is_fresh=not has_moved(before, after, mission),
+        is_fresh=is_worth_knowing and not has_moved(before, take_look(folder, mission), mission),
         started_at=started_at,
         finished_at=runtime.now(),
         exit_status=result.exit_status if result.outcome == "exited" else None,
@@ -318,8 +322,8 @@ def output_tail(runtime: Runtime, mission: Mission, limit: int = 1500) -> str:
 # --- attestations of runs that never came to a verdict
 
 
-def _tampered(mission: Mission, run_id: str, times: tuple[str, str], look: Look) -> Attestation:
-    report = RunReport("tampered", "pins-changed", ", ".join(look.changed_pins[:5]))
+def _tampered(mission: Mission, run_id: str, times: tuple[str, str], paths: tuple[str, ...]) -> Attestation:
+    report = RunReport("tampered", "pins-changed", ", ".join(paths[:5]))
     return _without_run(mission, run_id, times, report)
 
 
