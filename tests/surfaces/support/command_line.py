@@ -189,6 +189,7 @@ def at_terminal(
     *arguments: str,
     answers: tuple[tuple[str, str], ...] = (),
     env: Mapping[str, str] | None = None,
+    is_insisting: bool = False,
 ) -> Shown:
     """Run a command in a pseudo-terminal of its own.
 
@@ -197,6 +198,7 @@ def at_terminal(
         arguments: of the command.
         answers: (text that the screen must show, line to type then), in order.
         env: further variables.
+        is_insisting: the last answer is given again whenever it is asked for again.
     """
     master, slave = pty.openpty()
     process = subprocess.Popen(
@@ -224,10 +226,11 @@ def at_terminal(
             seen += chunk
             while waiting and waiting[0][0].encode() in seen[mark:]:
                 mark = len(seen)
-                os.write(master, waiting.pop(0)[1].encode() + b"\n")
+                answer = waiting[0] if is_insisting and len(waiting) == 1 else waiting.pop(0)
+                os.write(master, answer[1].encode() + b"\n")
     finally:
         os.close(master)
         if process.poll() is None:
             process.wait(SECONDS)
-    assert not waiting, f"never asked: {waiting}\n{seen.decode(errors='replace')}"
+    assert is_insisting or not waiting, f"never asked: {waiting}\n{seen.decode(errors='replace')}"
     return Shown(process.returncode, seen.decode(errors="replace"))

@@ -1,0 +1,229 @@
+"""Every command that a refusal, a blocker, a summary or the status names is legal in that very phase: each is run."""
+
+from __future__ import annotations
+
+import re
+import shutil
+import subprocess
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from tests.surfaces.support.command_line import AGENT, SESSION
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from tests.surfaces.support.command_line import Person
+
+_COMMAND = re.compile(
+    r"(?:next|Next): (omx-autoresearch .*)|act first: (omx-autoresearch .*)|`(omx-autoresearch .*?)`"
+)
+_ALLOWED = {0, 9}
+"""A command that may be typed ends so: done, or a check said no. 2 and 5 mean that it could not be meant."""
+REVIEWER = """\
+#!/bin/sh
+nonce=$(sed -n 's/.*"nonce": "\\([^"]*\\)".*/\\1/p')
+printf '{"nonce": "%s", "verdict": "rejected", "summary": "it is not true"}\\n' "$nonce"
+"""
+
+
+@dataclass
+class Spoken:
+    """What was said to somebody, and the commands in it.
+
+    Attributes:
+        text: the whole text.
+        is_agent: it was said to the agent.
+    """
+
+    text: str
+    is_agent: bool = False
+
+    @property
+    def commands(self) -> list[str]:
+        found = ["".join(groups).strip() for groups in _COMMAND.findall(self.text)]
+        return [command.replace("'...'", "./other.sh") for command in dict.fromkeys(found)]
+
+
+def _refusal(answer: Any) -> Spoken:
+    assert answer["decision"] == "block"
+    return Spoken(answer["reason"], is_agent=True)
+
+
+def _release(answer: Any) -> Spoken:
+    assert "decision" not in answer
+    return Spoken(answer["systemMessage"])
+
+
+def _failed(person: Person) -> list[Spoken]:
+    person.bind(person.start())
+    return [_refusal(person.stop())]
+
+
+def _tampered(person: Person) -> list[Spoken]:
+    person.bind(person.start())
+    person.write("check.sh", "#!/bin/sh\nexit 0\n", mode=0o755)
+    first = _refusal(person.stop())
+    return [first, _release(person.stop())]
+
+
+def _still_running(person: Person) -> list[Spoken]:
+    person.write("check.sh", "#!/bin/sh\nwhile [ ! -e done ]; do sleep 0.05; done\nexit 1\n", mode=0o755)
+    task_id = person.init("answer", "--limit", "idle_refusals=50")
+    person.ok("start", task_id, "--no-baseline")
+    person.bind(task_id)
+    person.run("validate", task_id, "--seconds", "0")
+    answer = person.run("wait", task_id, "--seconds", "0").stdout
+    person.write("done", "")
+    return [Spoken(answer.replace("call again:", "next:"), is_agent=True)]
+
+
+def _no_artifact(person: Person) -> list[Spoken]:
+    person.write("review.sh", REVIEWER, mode=0o755)
+    options = ("--prompt", "Is it true?", "--output", "report.md", "--reviewer", "./review.sh")
+    person.bind(person.start("report", *options))
+    return [_refusal(person.stop())]
+
+
+def _rejected(person: Person) -> list[Spoken]:
+    person.write("report.md", "It is.\n")
+    return _no_artifact(person)
+
+
+def _stalled(person: Person) -> list[Spoken]:
+    person.bind(person.start("answer", "--limit", "idle_refusals=1"))
+    person.stop()
+    return [_release(person.stop(last_assistant_message="done, I say"))]
+
+
+def _refusals_spent(person: Person) -> list[Spoken]:
+    person.bind(person.start("answer", "--limit", "refusals_total=1"))
+    person.stop()
+    person.hook("PostToolUse", tool_name="Bash", tool_input={"command": "true"})
+    return [_release(person.stop())]
+
+
+def _time_spent(person: Person) -> list[Spoken]:
+    person.bind(person.start("answer", "--limit", "wall_clock_hours=1e-9"))
+    return [_release(person.stop())]
+
+
+def _validator_gone(person: Person) -> list[Spoken]:
+    person.write("other.sh", "#!/bin/sh\nexit 1\n", mode=0o755)
+    options = ("--validator", "no-such-program", "--unfrozen", "--reason", "it is elsewhere")
+    person.bind(person.start("answer", *options))
+    return [_release(person.stop())]
+
+
+def _not_approved(person: Person) -> list[Spoken]:
+    person.extra["PATH"] = person.environment()["PATH"]
+    person.bind(person.start())
+    shutil.rmtree(person.home / "approved")
+    return [Spoken(f"next: omx-autoresearch approve {person.json('list')[0]['task_id']}")]
+
+
+def _blocked_by_agent(person: Person) -> list[Spoken]:
+    task_id = person.start()
+    person.ok("block", task_id, "--reason", "no device", "--needs", "a device", env=AGENT)
+    return [Spoken(f"Next: {person.json('status')['next_command']}")]
+
+
+def _in_phase(*verbs: str) -> Callable[[Person], list[Spoken]]:
+    def lead(person: Person) -> list[Spoken]:
+        task_id = person.init()
+        for verb in verbs:
+            person.ok(verb, task_id)
+        command = person.json("status", task_id)["next_command"].replace(
+            "--goal ...", "--goal More --validator ./check.sh"
+        )
+        return [Spoken(f"Next: {command}"), Spoken(person.ok("status", task_id).replace("next  ", "next:"))]
+
+    return lead
+
+
+def _complete(person: Person) -> list[Spoken]:
+    person.bind(person.start())
+    person.write("answer.txt", "42\n")
+    person.stop()
+    (view,) = person.json("list")
+    assert view["phase"] == "complete"
+    return [Spoken(f"Next: {view['next_command']}")]
+
+
+def _summary(person: Person) -> list[Spoken]:
+    task_id = person.start()
+    person.bind(task_id)
+    started = person.hook("SessionStart", source="resume")
+    return [Spoken(started["hookSpecificOutput"]["additionalContext"], is_agent=True)]
+
+
+SITUATIONS = {
+    "a failed validation": _failed,
+    "changed pins": _tampered,
+    "a validation that still runs": _still_running,
+    "no artifact": _no_artifact,
+    "a rejected artifact": _rejected,
+    "a stall": _stalled,
+    "spent refusals": _refusals_spent,
+    "a spent wall clock": _time_spent,
+    "a validator that is gone": _validator_gone,
+    "no approval": _not_approved,
+    "a block by the agent": _blocked_by_agent,
+    "a draft": _in_phase(),
+    "a running mission": _in_phase("start"),
+    "a paused mission": _in_phase("start", "pause"),
+    "a cancelled mission": _in_phase("cancel"),
+    "a complete mission": _complete,
+    "a resumed session": _summary,
+}
+
+
+@pytest.mark.requirement("GATE-19", "CLI-03")
+@pytest.mark.parametrize("situation", SITUATIONS.values(), ids=SITUATIONS)
+def test_every_command_that_is_named_can_be_typed_right_then(
+    person: Person, situation: Callable[[Person], list[Spoken]]
+) -> None:
+    spoken = situation(person)
+    assert any(said.commands for said in spoken), [said.text for said in spoken]
+    said = spoken[-1]  # what was said before belongs to a phase that is over
+    _keep(person)
+    for number, command in enumerate(said.commands):
+        if number:
+            _put_back(person)
+        done = subprocess.run(
+            ["/bin/sh", "-c", command],
+            cwd=person.project,
+            env=person.environment(**(AGENT if said.is_agent else {})),
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+        no_artifact = done.returncode == 6 and "nothing to review" in done.stderr
+        assert done.returncode in _ALLOWED or no_artifact, f"{command}: {done.returncode} {done.stderr}"
+
+
+@pytest.mark.requirement("GATE-08")
+def test_restore_may_be_typed_between_the_refusal_and_the_block(person: Person) -> None:
+    task_id = person.start()
+    person.bind(task_id)
+    person.write("check.sh", "#!/bin/sh\nexit 0\n", mode=0o755)
+    assert person.stop()["reason"].count(f"omx-autoresearch restore {task_id}") == 1
+    person.ok("restore", task_id, env=AGENT)
+    assert "(validation)" in person.stop(last_assistant_message="restored")["reason"]
+
+
+def _keep(person: Person) -> None:
+    for name in ("state", "project"):
+        shutil.copytree(person.root / name, person.root / f"{name}.kept", symlinks=True)
+
+
+def _put_back(person: Person) -> None:
+    for name in ("state", "project"):
+        shutil.rmtree(person.root / name)
+        shutil.copytree(person.root / f"{name}.kept", person.root / name, symlinks=True)
+
+
+def test_the_session_of_the_agent_is_the_one_that_is_bound() -> None:
+    assert AGENT["CLAUDE_CODE_SESSION_ID"] == SESSION
