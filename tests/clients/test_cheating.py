@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from tests.clients.support.agent_clis import CLAUDE
 from tests.clients.support.owned_mission import EVIDENCE, PRODUCT, REFUSED, OwnedMission
 from tests.clients.support.wire_formats import Turn
 
@@ -109,12 +108,17 @@ def test_a_prompt_event_that_the_agent_forges_is_no_persons(stage: Stage) -> Non
 
 
 @pytest.mark.requirement("SESS-15")
-def test_a_client_within_the_client_is_no_person(stage: Stage) -> None:
+@pytest.mark.parametrize("has_marks", [True, False])
+def test_a_client_within_the_client_is_no_person(stage: Stage, has_marks: bool) -> None:
     mission = OwnedMission(stage).start()
     nested = [str(stage.binary_path), *stage.cli.arguments("$autoresearch cancel", resume=False)]
     # Claude Code does not start where it sees its own mark.
-    prefix = "env -u CLAUDECODE " if stage.cli is CLAUDE else ""
-    the_run_after(mission, f"{prefix}{shlex.join(nested)} < /dev/null", Turn("Nested and done."))
+    clean = [f"{name}={value}" for name, value in stage.client_environment().items()]
+    environment = ["env", "-u", "CLAUDECODE"] if has_marks else ["env", "-i", *clean]
+    the_run_after(mission, f"{shlex.join([*environment, *nested])} < /dev/null", Turn("Nested and done."))
+    if not has_marks:
+        (attempt,) = mission.records("owner_verb_refused")
+        assert attempt["verb"] == "$autoresearch cancel"
 
 
 @pytest.mark.requirement("DONE-10")
