@@ -7,13 +7,15 @@ from typing import TYPE_CHECKING
 
 import click
 
-from omx_autoresearch.errors import StepIllegal
+from omx_autoresearch.core.values import replace
 from omx_autoresearch.surfaces.cli.beginning import print_started
 from omx_autoresearch.surfaces.cli.caller import json_option, task_argument, this_caller
 from omx_autoresearch.surfaces.cli.drafting import changed_draft, contract_options
 
 if TYPE_CHECKING:
     from typing import Any
+
+    from omx_autoresearch.core.intake import MissionDraft
 
 
 @click.command("amend")
@@ -22,25 +24,32 @@ if TYPE_CHECKING:
 @click.option("--workspace", default="", metavar="PATH", help="Where the workspace is now.")
 @json_option
 def amend_verb(task: str, workspace: str, as_json: bool, **given: Any) -> None:
-    """Compile a live mission's contract anew, from its files and the options given here.
+    """Change what a mission is held to, from its files and the options given here.
 
-    What was edited in mission.md and sandbox.md since the start counts from now on, too. Files are pinned anew, old
-    verdicts no longer count, and stall allowances begin afresh.
+    What was edited in mission.md and sandbox.md since the start counts from now on, too, and sandbox.md is written as
+    the new contract has it. Files are pinned anew, old verdicts no longer count, and stall allowances begin afresh.
     """
-    from omx_autoresearch.runtime.intake import read_intake
-    from omx_autoresearch.runtime.launch import amend
-    from omx_autoresearch.storage.missions import MissionStore
+    from omx_autoresearch.runtime.amending import amend_mission
 
     caller = this_caller()
     task_id = caller.owned_task("amend", task)
-    mission = MissionStore(caller.runtime.home).load(task_id)
-    specs_path = os.path.join(mission.project_path, mission.specs_path)
-    if mission.phase == "draft":
-        raise StepIllegal(
-            f"mission {task_id} is a draft, which is changed in {specs_path}/sandbox.md",
-            next_step=f"omx-autoresearch start {task_id}",
-        )
-    draft = changed_draft(read_intake(specs_path), given)
     workspace_path = os.path.abspath(workspace) if workspace else ""
-    started = amend(caller.runtime, task_id, draft, reason=given["reason"], workspace_path=workspace_path)
+    started = amend_mission(
+        caller.runtime,
+        task_id,
+        lambda draft: changed_draft(_of_one_mode(draft, given), given),
+        reason=given["reason"],
+        workspace_path=workspace_path,
+    )
     print_started(caller, started, is_agent=False, as_json=as_json)
+
+
+def _of_one_mode(draft: MissionDraft, given: dict[str, Any]) -> MissionDraft:
+    """Drop the other mode's fields when the options choose a new one."""
+    if given["validator"] and not given["prompt"] and draft.validator_prompt:
+        return replace(
+            draft, validation_mode="", validator_prompt="", output_artifact_path="", reviewer_command=""
+        )
+    if given["prompt"] and not given["validator"] and draft.validator_command:
+        return replace(draft, validation_mode="", validator_command="")
+    return draft

@@ -15,6 +15,7 @@ from omx_autoresearch.surfaces.cli.drafting import (
     ask_missing,
     changed_draft,
     contract_options,
+    freezing_options,
     may_ask,
 )
 
@@ -182,10 +183,10 @@ def _warnings_of(found: DryRun) -> tuple[str, ...]:
 @click.option(
     "--unsandboxed", is_flag=True, help="Approve runs outside a sandbox for a sandboxed agent CLI, too."
 )
-@click.option("--reason", default="", help="Why; kept in the journal.")
+@freezing_options
 @json_option
 def start_verb(  # noqa: PLR0913, PLR0917  # one argument an option
-    task: str, session: str, no_baseline: bool, unsandboxed: bool, reason: str, as_json: bool
+    task: str, session: str, no_baseline: bool, unsandboxed: bool, as_json: bool, **given: Any
 ) -> None:
     """Launch a mission: compile its contract, freeze its evaluators, run the validator once as a baseline.
 
@@ -200,8 +201,12 @@ def start_verb(  # noqa: PLR0913, PLR0917  # one argument an option
         from omx_autoresearch.runtime.owners import require_owner
 
         require_owner(caller.runtime, "start", task_id)
+    if given["protect"] or given["unfrozen"] is not None:
+        from omx_autoresearch.runtime.amending import amend_draft
+
+        amend_draft(caller.runtime, task_id, lambda draft: changed_draft(draft, given))
     options = StartOptions(
-        reason=reason,
+        reason=given["reason"],
         session_id=session or (caller.session_id if is_agent else ""),
         client=caller.client if is_agent else "",
         has_baseline=not no_baseline,

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from omx_autoresearch.core.budget import Limits
 from omx_autoresearch.core.evidence import RunReport
-from omx_autoresearch.core.mission import Verdict
 from omx_autoresearch.core.values import dataclass, field
+from omx_autoresearch.core.words import Verdict
 from omx_autoresearch.runtime.hold_proof import Check
 from omx_autoresearch.runtime.status import StatusView
 

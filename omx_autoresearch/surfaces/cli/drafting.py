@@ -19,7 +19,23 @@ if TYPE_CHECKING:
 MODES = ("mission-validator-script", "prompt-architect-artifact")
 _REVIEWERS = ("command", "person", "session")
 
+_FREEZING = (
+    click.option(
+        "--protect", multiple=True, metavar="GLOB", help="Freeze these files, too; `!glob` takes out."
+    ),
+    click.option(
+        "--unfrozen",
+        is_flag=False,
+        flag_value="",
+        default=None,
+        metavar="[WHY]",
+        help="Accept that no file of the validator can be frozen; needs a reason, here or by --reason.",
+    ),
+    click.option("--reason", default="", help="Why; for --unfrozen and for the journal."),
+)
+"""What ``start`` takes, too."""
 _OPTIONS = (
+    *_FREEZING,
     click.option("--validator", help="Shell command that decides: exit status 0 completes the mission."),
     click.option("--prompt", help="What a reviewer is asked (instead of a validator)."),
     click.option("--output", help="The file under review, relative to the workspace."),
@@ -31,23 +47,11 @@ _OPTIONS = (
         help="Who may review; may be repeated.  [default: command, person]",
     ),
     click.option(
-        "--protect", multiple=True, metavar="GLOB", help="Freeze these files, too; `!glob` takes out."
-    ),
-    click.option(
         "--env", multiple=True, metavar="NAME", help="A further variable that the commands may see."
     ),
     click.option("--timeout", type=float, metavar="SECONDS", help="Limit of one run.  [default: 900]"),
     click.option("--score-direction", type=click.Choice(("higher", "lower")), help="Which score is better."),
     click.option("--isolate-home/--no-isolate-home", default=None, help="Run with an empty home folder."),
-    click.option(
-        "--unfrozen",
-        is_flag=False,
-        flag_value="",
-        default=None,
-        metavar="[WHY]",
-        help="Accept that no file of the validator can be frozen; needs a reason, here or by --reason.",
-    ),
-    click.option("--reason", default="", help="Why; for --unfrozen and for the journal."),
     click.option(
         "--limit", multiple=True, metavar="NAME=VALUE", help="An allowance, such as refusals_total=50."
     ),
@@ -77,7 +81,16 @@ _FIELDS = {
 
 def contract_options(function: Callable[..., Any]) -> Callable[..., Any]:
     """Every option that describes how a mission is judged."""
-    for option in reversed(_OPTIONS):
+    return _with(_OPTIONS, function)
+
+
+def freezing_options(function: Callable[..., Any]) -> Callable[..., Any]:
+    """``--protect``, ``--unfrozen`` and ``--reason``."""
+    return _with(_FREEZING, function)
+
+
+def _with(options: tuple[Callable[..., Any], ...], function: Callable[..., Any]) -> Callable[..., Any]:
+    for option in reversed(options):
         function = option(function)
     return function
 

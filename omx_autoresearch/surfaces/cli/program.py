@@ -84,11 +84,11 @@ VERBS: dict[str, Verb] = {verb.name: verb for _, verbs in SECTIONS for verb in v
 class _Verbs(click.Group):
     """A group that knows the verbs' names and imports a verb only when it is used."""
 
-    def list_commands(self, ctx: click.Context) -> list[str]:  # noqa: ARG002  # click's signature
+    def list_commands(self, ctx: click.Context) -> list[str]:  # noqa: ARG002  # click's  # noqa: ARG002
         """Every verb's name."""
         return list(VERBS)
 
-    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:  # noqa: ARG002  # click's signature
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:  # noqa: ARG002  # click's  # noqa: ARG002
         """The click command of a verb, or the guidance of a former one."""
         if cmd_name in VERBS:
             verb = VERBS[cmd_name]
@@ -99,7 +99,11 @@ class _Verbs(click.Group):
 
         return former.command(cmd_name)
 
-    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:  # noqa: ARG002  # click's signature
+    def format_commands(
+        self,
+        ctx: click.Context,
+        formatter: click.HelpFormatter,  # noqa: ARG002
+    ) -> None:
         """The verbs by section, from the table alone."""
         width = max(map(len, VERBS)) + 2
         for title, verbs in SECTIONS:

@@ -13,11 +13,11 @@ import subprocess
 import sys
 import termios
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
+    from pathlib import Path
 
 CLIENT = (sys.executable, "-S", "-c", "import subprocess, sys; sys.exit(subprocess.call(sys.argv[1:]))")
 """A process of its own that starts a hook, as a client does: the bound client is never an ancestor of the owner."""

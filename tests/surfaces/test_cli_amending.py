@@ -1,0 +1,104 @@
+"""amend, and what start may add: sandbox.md and the contract stay one."""
+
+from __future__ import annotations
+
+import shutil
+from typing import TYPE_CHECKING
+
+import pytest
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from tests.surfaces.support.command_line import Person
+
+
+def _sandbox(person: Person, slug: str = "answer") -> Path:
+    return person.project / ".omx" / "specs" / f"autoresearch-{slug}" / "sandbox.md"
+
+
+@pytest.mark.requirement("LIFE-05")
+def test_an_amendment_begins_where_the_last_one_ended(person: Person) -> None:
+    person.write("other.sh", "#!/bin/sh\nexit 1\n", mode=0o755)
+    task_id = person.start()
+    person.ok("block", task_id, "--reason", "stuck", "--needs", "time")
+    person.ok("unblock", task_id, "--add-hours", "3")
+    person.ok("amend", task_id, "--validator", "./other.sh", "--protect", "*.toml")
+    amended = person.json("amend", task_id, "--limit", "refusals_total=7")
+    assert amended["validator_command"] == "./other.sh"
+    assert (amended["limits"]["refusals_total"], amended["limits"]["wall_clock_hours"]) == (7, 27)
+    assert "*.toml" in _sandbox(person).read_text()
+    assert person.json("status", task_id)["notices"] == []
+
+
+@pytest.mark.requirement("LIFE-05")
+def test_an_edit_of_sandbox_md_is_reported_and_counts_only_from_the_next_amendment(person: Person) -> None:
+    person.write("other.sh", "#!/bin/sh\nexit 1\n", mode=0o755)
+    task_id = person.start()
+    sandbox = _sandbox(person)
+    sandbox.write_text(sandbox.read_text().replace("./check.sh", "./other.sh") + "\nA remark of mine.\n")
+    (notice,) = person.json("status", task_id)["notices"]
+    assert "sandbox.md" in notice
+    assert f"omx-autoresearch amend {task_id}" in notice
+    assert "answer.txt must hold 42" in person.run("validate", task_id).stdout
+    assert person.json("amend", task_id, "--reason", "as edited")["validator_command"] == "./other.sh"
+    assert person.json("status", task_id)["notices"] == []
+    assert sandbox.read_text().endswith("\nA remark of mine.\n")
+
+
+@pytest.mark.requirement("LIFE-05")
+def test_a_refused_amendment_changes_nothing(person: Person) -> None:
+    task_id = person.start()
+    before = _sandbox(person).read_bytes()
+    done = person.run("amend", task_id, "--validator", "TODO")
+    assert done.returncode == 3
+    assert "placeholder" in done.stderr
+    assert _sandbox(person).read_bytes() == before
+    assert person.records(task_id, "mission_amended") == []
+
+
+def test_an_amendment_may_choose_the_other_way_of_judging(person: Person) -> None:
+    task_id = person.start()
+    amended = person.json("amend", task_id, "--prompt", "Is it true?", "--output", "report.md")
+    assert amended["validation_mode"] == "prompt-architect-artifact"
+    back = person.json("amend", task_id, "--validator", "./check.sh")
+    assert (back["validation_mode"], back["validator_command"]) == ("mission-validator-script", "./check.sh")
+
+
+@pytest.mark.requirement("STATE-01")
+def test_a_mission_whose_files_were_cleaned_away_can_be_amended(person: Person) -> None:
+    task_id = person.start("answer", "--env", "MY_VARIABLE", "--limit", "idle_refusals=5")
+    shutil.rmtree(person.project / ".omx")
+    amended = person.json("amend", task_id, "--limit", "refusals_total=7")
+    assert amended["validator_command"] == "./check.sh"
+    assert (amended["limits"]["idle_refusals"], amended["limits"]["refusals_total"]) == (5, 7)
+    assert amended["pinned_count"] == 1
+    assert "./check.sh" in _sandbox(person).read_text()
+
+
+def test_an_amendment_of_a_draft_is_in_its_file_when_it_starts(person: Person) -> None:
+    task_id = person.init()
+    person.ok("amend", task_id, "--limit", "refusals_total=7")
+    assert person.json("start", task_id)["limits"]["refusals_total"] == 7
+
+
+@pytest.mark.requirement("DONE-16")
+def test_a_mission_with_nothing_to_freeze_starts_only_with_a_reason(person: Person) -> None:
+    made = person.run("init", "--goal", "Write the answer", "--validator", "false", "--json")
+    assert "could be frozen" in made.stdout
+    refused = person.run("start")
+    assert refused.returncode == 3
+    assert "--unfrozen --reason" in refused.stderr
+    assert person.run("start", "--unfrozen").returncode == 2
+    started = person.json("start", "--unfrozen", "--reason", "it is a command of the system")
+    assert started["pinned_count"] == 0
+    assert "it is a command of the system" in person.ok("status")
+
+
+def test_start_may_freeze_more_files(person: Person) -> None:
+    person.write("limits.toml", "a = 1\n")
+    task_id = person.init()
+    assert person.json("start", task_id, "--protect", "*.toml")["pinned_count"] == 2
+    done = person.run("start", task_id, "--protect", "*.md")
+    assert done.returncode == 5
+    assert f"omx-autoresearch amend {task_id}" in done.stderr
