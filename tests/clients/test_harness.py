@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from tests.clients.support.agent_clis import CLAUDE, CODEX
+from tests.clients.support.agent_clis import AGENT_CLIS, CLAUDE, CODEX, AgentCli
 from tests.clients.support.codex_trust import listed_hooks, trust_hooks
 from tests.clients.support.terminal import ClaudeTerminal
 from tests.clients.support.wire_formats import Json, Turn
@@ -38,6 +38,11 @@ def set_probe(stage: Stage, log_path: Path, refusals: int) -> None:
 def read_log(log_path: Path) -> list[Json]:
     """What the probe saw."""
     return [json.loads(line) for line in log_path.read_text().splitlines()]
+
+
+@pytest.mark.parametrize("cli", AGENT_CLIS, ids=lambda cli: cli.name)
+def test_a_client_that_is_not_installed_says_how_to_get_it(cli: AgentCli, tmp_path: Path) -> None:
+    assert cli.missing(tmp_path).endswith("is not installed; get it with .ci/clients")
 
 
 def test_a_stop_refused_twice_reaches_the_model_twice_and_the_third_ends_the_run(

@@ -39,6 +39,7 @@ def test_an_agent_is_refused_twice_and_let_go_when_the_evidence_is_there(stage: 
 
 @pytest.mark.requirement("HOOK-09")
 @pytest.mark.requirement("GATE-11")
+@pytest.mark.requirement("GATE-20")
 def test_a_validator_that_never_passes_ends_as_blocked_for_an_agent_that_only_talks(stage: Stage) -> None:
     mission = OwnedMission(stage, check="exit 1").start()
     run = stage.run(mission.prompt_line, claims_without_end)
@@ -47,6 +48,7 @@ def test_a_validator_that_never_passes_ends_as_blocked_for_an_agent_that_only_ta
     status = mission.status()
     assert status["status"] == "blocked"
     assert status["blocker"]
+    assert "blocked" in mission.notice().lower()
     assert mission.records("mission_completed") == []
 
 

@@ -68,6 +68,10 @@ class OwnedMission:
         state = self.stage.place.home / ".local/state/omx-autoresearch"
         return state / "missions" / self.task_id / "journal.jsonl"
 
+    def notice(self) -> str:
+        """What a person must read."""
+        return self.journal_path.with_name("NOTICE").read_text()
+
     def records(self, kind: str) -> list[Json]:
         """The data of the journal's records of one kind, oldest first."""
         lines = [json.loads(line) for line in self.journal_path.read_text().splitlines()]
