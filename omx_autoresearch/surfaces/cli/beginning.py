@@ -185,7 +185,7 @@ def _warnings_of(found: DryRun) -> tuple[str, ...]:
 )
 @freezing_options
 @json_option
-def start_verb(  # noqa: PLR0913, PLR0917  # one argument an option
+def start_verb(
     task: str, session: str, no_baseline: bool, unsandboxed: bool, as_json: bool, **given: Any
 ) -> None:
     """Launch a mission: compile its contract, freeze its evaluators, run the validator once as a baseline.

@@ -84,12 +84,14 @@ VERBS: dict[str, Verb] = {verb.name: verb for _, verbs in SECTIONS for verb in v
 class _Verbs(click.Group):
     """A group that knows the verbs' names and imports a verb only when it is used."""
 
-    def list_commands(self, ctx: click.Context) -> list[str]:  # noqa: ARG002  # click's  # noqa: ARG002
+    def list_commands(self, ctx: click.Context) -> list[str]:
         """Every verb's name."""
+        del ctx  # the table knows them all
         return list(VERBS)
 
-    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:  # noqa: ARG002  # click's  # noqa: ARG002
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         """The click command of a verb, or the guidance of a former one."""
+        del ctx
         if cmd_name in VERBS:
             verb = VERBS[cmd_name]
             module = import_module(f"omx_autoresearch.surfaces.cli.{verb.module}")
@@ -99,12 +101,9 @@ class _Verbs(click.Group):
 
         return former.command(cmd_name)
 
-    def format_commands(
-        self,
-        ctx: click.Context,
-        formatter: click.HelpFormatter,  # noqa: ARG002
-    ) -> None:
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """The verbs by section, from the table alone."""
+        del ctx
         width = max(map(len, VERBS)) + 2
         for title, verbs in SECTIONS:
             with formatter.section(title):
