@@ -167,10 +167,9 @@ def install_hook(home: Path) -> None:
 
 def bind_mission(home: Path, repository: Path) -> None:
     """A running, approved mission with the validator ``false`` and limits that outlast the benchmark."""
-    from omx_autoresearch.runtime.contracts import contract_digest
-
-    from omx_autoresearch.storage.pin_check import manifest_digest
     from omx_autoresearch.core.pins import PinManifest
+    from omx_autoresearch.runtime.contracts import contract_digest
+    from omx_autoresearch.storage.pin_check import manifest_digest
     from omx_autoresearch.storage.pins import freeze
 
     runtime = Runtime(home=StateHome(str(home)), environ=dict(os.environ))

@@ -15,8 +15,9 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any, Literal
 
-from pydantic import TypeAdapter
 from transitions.extensions import GraphMachine
+
+from omx_autoresearch.runtime.entering import schema_of
 
 ROOT = Path(__file__).resolve().parent.parent
 if __name__ == "__main__":
@@ -52,7 +53,7 @@ def lifecycle_block() -> str:
 def _schema_of(kind: Any, title: str, *, is_output: bool = False) -> dict[str, Any]:
     """The schema of what is read (defaults may be left out) or of what is printed (everything stands there)."""
     mode: Literal["serialization", "validation"] = "serialization" if is_output else "validation"
-    schema = TypeAdapter(kind).json_schema(ref_template="#/$defs/{model}", mode=mode)
+    schema = schema_of(kind, mode=mode)
     if is_output:
         for part in (schema, *schema.get("$defs", {}).values()):
             _complete(part)
@@ -74,7 +75,7 @@ def journal_schema() -> dict[str, Any]:
     definitions: dict[str, Any] = {}
     alternatives = []
     for kind in sorted(KINDS):
-        data = TypeAdapter(record_class(kind)).json_schema(ref_template="#/$defs/{model}")
+        data = schema_of(record_class(kind))
         definitions.update(data.pop("$defs", {}))
         definitions[kind] = data
         alternatives.append({"properties": {"kind": {"const": kind}, "data": {"$ref": f"#/$defs/{kind}"}}})

@@ -8,19 +8,19 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from omx_autoresearch.agents import marks, payloads, tool_events
 from omx_autoresearch.agents.replies import render_reply
 from omx_autoresearch.core.clients import Client, HookEntry, StopCap
 from omx_autoresearch.core.events import HookEvent
 
+TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Mapping
     from typing import Any
 
-    from omx_autoresearch.core.events import EventKind, Reply
+    from omx_autoresearch.core.events import Reply
     from omx_autoresearch.core.installations import Installation, Scope
+    from omx_autoresearch.core.words import EventKind
 
 CLIENT = Client(
     name="codex",

@@ -6,11 +6,13 @@ import json
 import re
 
 TYPE_CHECKING = False
+TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Mapping
     from typing import Any
 
-    from omx_autoresearch.core.events import HostEnd
+    from omx_autoresearch.core.words import HostEnd
+
 
 MAX_PAYLOAD_BYTES = 16 * 1024 * 1024
 """A larger payload is not read. The largest one seen was 538 KB, a Gemini tool event."""

@@ -25,13 +25,12 @@ Tests: a sample of every event of the client under tests/agents/samples, the com
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from omx_autoresearch.agents import marks, tool_events
 from omx_autoresearch.agents.payloads import PayloadFault, read_object
 from omx_autoresearch.core.events import HookEvent
 from omx_autoresearch.errors import UsageError
 
+TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Mapping
     from typing import Any, Protocol

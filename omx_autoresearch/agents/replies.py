@@ -9,14 +9,15 @@ from __future__ import annotations
 
 import json
 import re
-from typing import TYPE_CHECKING
 
 from omx_autoresearch.agents.payloads import without_surrogates
 
+TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from omx_autoresearch.core.events import EventKind, HookEvent, Reply
+    from omx_autoresearch.core.events import HookEvent, Reply
+    from omx_autoresearch.core.words import EventKind
 
 MAX_REPLY_CHARS = 9_500
 """A text of a reply. Claude Code shows 10,000 characters of a hook's text and puts a longer one into a file."""

@@ -7,8 +7,7 @@ and never phrased as an instruction.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
+TYPE_CHECKING = False
 if TYPE_CHECKING:
     from omx_autoresearch.core.budget import Limits, Usage
     from omx_autoresearch.core.evidence import Missing

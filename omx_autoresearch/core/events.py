@@ -6,25 +6,11 @@ above this module knows a client's field names. Foreign input is one value befor
 
 from __future__ import annotations
 
-from typing import Literal
-
 from omx_autoresearch.core.values import dataclass
 
-EventKind = Literal[
-    "stop",
-    "subagent_stop",
-    "session_start",
-    "prompt",
-    "pre_compact",
-    "tool",
-    "session_end",
-    "stop_failure",
-    "other",
-]
-"""``tool`` is the event *after* a tool ran, success or failure. ``other`` is known to the client and nothing to us."""
-
-HostEnd = Literal["", "user_abort", "context_limit", "rate_limit", "auth_failure", "compaction"]
-"""Why the host itself ended the turn, from typed host signals only, never from prose. Empty: the agent stopped."""
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from omx_autoresearch.core.words import EventKind, HostEnd
 
 
 @dataclass(frozen=True, slots=True)

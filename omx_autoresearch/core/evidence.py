@@ -7,14 +7,16 @@ about itself is a claim and appears nowhere here.
 from __future__ import annotations
 
 from math import isfinite
-from typing import TYPE_CHECKING, Any
 
-from omx_autoresearch.core.mission import Verdict
 from omx_autoresearch.core.runners import RunnerCount, count_tests
 from omx_autoresearch.core.values import dataclass
 
+TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from typing import Any
+
     from omx_autoresearch.core.mission import Attestation, Contract, Mission
+    from omx_autoresearch.core.words import Verdict
 
 
 @dataclass(frozen=True, slots=True)

@@ -23,22 +23,20 @@ Pure: no I/O, no clock.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Literal
-
 from omx_autoresearch.core.budget import Usage, after_tool
 from omx_autoresearch.core.clients import StopCap
-from omx_autoresearch.core.events import HostEnd
 from omx_autoresearch.core.evidence import Missing
-from omx_autoresearch.core.lifecycle import Phase
 from omx_autoresearch.core.mission import Blocker
-from omx_autoresearch.core.stall import Observation, Progress, after_iteration, is_stalled, progress_of
+from omx_autoresearch.core.stall import Observation, after_iteration, is_stalled, progress_of
 from omx_autoresearch.core.values import dataclass, field, replace
 
+TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from omx_autoresearch.core.budget import Limits
+    from typing import Literal
 
-Answer = Literal["allow", "refuse", "release"]
-Scope = Literal["ours", "unbound", "other-session", "subagent", "expired"]
+    from omx_autoresearch.core.budget import Limits
+    from omx_autoresearch.core.words import Answer, HostEnd, Phase, Progress, StopScope
+
 
 NOT_LOOKED = (Missing("look", "a look at the workspace", "nobody looked yet", "omx-autoresearch status"),)
 """What is missing as long as nobody looked: a mission is complete by a look that found nothing, not by omission."""
@@ -86,7 +84,7 @@ class Situation:
         task_id: for commands in texts.
     """
 
-    scope: Scope = "ours"
+    scope: StopScope = "ours"
     fault: str = ""
     phase: Phase = "running"
     host_end: HostEnd = ""

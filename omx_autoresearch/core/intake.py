@@ -6,9 +6,10 @@ import re
 from typing import Any, Literal
 
 from omx_autoresearch.core.budget import Limits, check_limits
-from omx_autoresearch.core.mission import VALIDATION_MODES, Reviewer, ValidationMode
+from omx_autoresearch.core.mission import VALIDATION_MODES
 from omx_autoresearch.core.pins import glob_faults
 from omx_autoresearch.core.values import dataclass, field, fields, replace
+from omx_autoresearch.core.words import Reviewer, ValidationMode
 
 SCRIPT: ValidationMode = "mission-validator-script"
 REVIEW: ValidationMode = "prompt-architect-artifact"

@@ -11,15 +11,14 @@ first and the phase follows from it.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Literal
-
 from omx_autoresearch.errors import StepIllegal
 
+TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
 
-Phase = Literal["draft", "running", "blocked", "paused", "complete", "cancelled"]
-Step = Literal["launch", "complete", "block", "unblock", "pause", "resume", "cancel", "amend"]
+    from omx_autoresearch.core.words import Phase, Step
+
 
 PHASES: tuple[Phase, ...] = ("draft", "running", "blocked", "paused", "complete", "cancelled")
 FINAL_PHASES: tuple[Phase, ...] = ("complete", "cancelled")

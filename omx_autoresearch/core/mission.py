@@ -6,17 +6,16 @@ once, at launch or by ``amend``, from ``mission.md`` and ``sandbox.md``; a later
 
 from __future__ import annotations
 
-from typing import Literal
-
 from omx_autoresearch.core.budget import Limits, Usage
-from omx_autoresearch.core.lifecycle import WIRE_STATUS, Phase
+from omx_autoresearch.core.lifecycle import WIRE_STATUS
 from omx_autoresearch.core.shape import nested
 from omx_autoresearch.core.values import dataclass, field
 
-TaskType = Literal["standard"]
-ValidationMode = Literal["mission-validator-script", "prompt-architect-artifact"]
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from omx_autoresearch.core.words import Phase, Reviewer, ScoreDirection, TaskType, ValidationMode, Verdict
+
 VALIDATION_MODES: tuple[ValidationMode, ...] = ("mission-validator-script", "prompt-architect-artifact")
-Reviewer = Literal["command", "person", "session"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,7 +54,7 @@ class Contract:
     reviewed_by: tuple[Reviewer, ...] = ("command", "person")
     timeout_seconds: float = 900.0
     output_limit_bytes: int = 64 * 1024 * 1024
-    score_direction: Literal["higher", "lower"] = "higher"
+    score_direction: ScoreDirection = "higher"
     environment: dict[str, str] = field(default_factory=dict)
     isolate_home: bool = False
     accept_unattested: bool = False
@@ -68,9 +67,6 @@ class Contract:
     baseline_score: float | None = None
     limits: Limits = nested(Limits, default_factory=Limits)
     intake_digests: dict[str, str] = field(default_factory=dict)
-
-
-Verdict = Literal["passed", "failed", "error", "tampered"]
 
 
 @dataclass(frozen=True, slots=True)

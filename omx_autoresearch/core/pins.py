@@ -8,12 +8,13 @@ added them. New test files are welcome everywhere; only an addition of the last 
 from __future__ import annotations
 
 import re
-from typing import Literal
 
 from omx_autoresearch.core.shape import nested
 from omx_autoresearch.core.values import dataclass
 
-PinKind = Literal["file", "symlink", "absent-guard"]
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from omx_autoresearch.core.words import PinKind
 
 
 @dataclass(frozen=True, slots=True)

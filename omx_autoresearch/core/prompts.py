@@ -6,11 +6,13 @@ Only a prompt that *begins* with the command is one; free text, quotes, code and
 from __future__ import annotations
 
 import re
-from typing import Literal
 
 from omx_autoresearch.core.values import dataclass
 
-PromptVerb = Literal["bind", "pause", "resume", "status", "cancel"]
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from omx_autoresearch.core.words import PromptVerb
+
 
 _COMMAND = re.compile(r"\A\s*[$/]autoresearch(?:[^\S\r\n]+(?P<words>[^\r\n]*))?(?:\r?\n|\Z)")
 _WORD = re.compile(r"(?P<quote>[\"'`])(?P<quoted>.+?)(?P=quote)|(?:\\.|\S)+")

@@ -7,9 +7,11 @@ one without a default means that it is damaged. Both are :class:`ShapeError`, ne
 
 from __future__ import annotations
 
-from typing import Any
-
 from omx_autoresearch.core.values import MISSING, field, fields
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
 
 
 class ShapeError(ValueError):

@@ -8,14 +8,13 @@ adds one. Nothing else moves the count: not a release, not a repeated stop, not 
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING, Literal
 
 from omx_autoresearch.core.values import dataclass, replace
 
+TYPE_CHECKING = False
 if TYPE_CHECKING:
     from omx_autoresearch.core.budget import Limits, Usage
-
-Progress = Literal["strong", "weak", "none"]
+    from omx_autoresearch.core.words import Progress
 
 
 @dataclass(frozen=True, slots=True)

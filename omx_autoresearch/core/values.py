@@ -50,7 +50,9 @@ else:
         for name, put in kind.__light_setters__:
             put(copy, changes.pop(name) if name in changes else getattr(value, name))
         if changes:
-            raise TypeError(f"{kind.__name__} has no field {', '.join(sorted(changes))}; it has {', '.join(names)}")
+            raise TypeError(
+                f"{kind.__name__} has no field {', '.join(sorted(changes))}; it has {', '.join(names)}"
+            )
         return copy
 
     def dataclass(*, frozen, slots):

@@ -6,8 +6,6 @@ take_in    at the next stop or owner command: inbox and hand edits become record
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from omx_autoresearch.core.digests import sha256
 from omx_autoresearch.core.records.claims import ClaimRecorded, ProjectionEdited
 from omx_autoresearch.core.values import dataclass
@@ -17,6 +15,7 @@ from omx_autoresearch.storage.layout import ProjectFolder
 from omx_autoresearch.storage.missions import MissionStore
 from omx_autoresearch.storage.projections import Projections
 
+TYPE_CHECKING = False
 if TYPE_CHECKING:
     from omx_autoresearch.core.mission import Mission
     from omx_autoresearch.core.records import Record

@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import json
 import os
-from typing import TYPE_CHECKING, Any
 
 from omx_autoresearch.core.briefing import completion_path
 from omx_autoresearch.core.shape import to_plain
 from omx_autoresearch.errors import WorkspaceFault
 from omx_autoresearch.storage.omx_folder import OmxFolder
 
+TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from typing import Any
+
     from omx_autoresearch.core.mission import Mission
 
 

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING
 
 from omx_autoresearch.core.values import dataclass, field
 from omx_autoresearch.storage.layout import StateHome, state_home
 from omx_autoresearch.system.clock import Clock, SystemClock, format_time
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
 
 
 def random_id() -> str:

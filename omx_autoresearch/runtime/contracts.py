@@ -22,8 +22,9 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from omx_autoresearch.core.intake import MissionDraft
-    from omx_autoresearch.core.mission import Mission, ValidationMode
+    from omx_autoresearch.core.mission import Mission
     from omx_autoresearch.core.pins import PinManifest
+    from omx_autoresearch.core.words import ValidationMode
     from omx_autoresearch.runtime.context import Runtime
 
 KEPT_NAMES = (

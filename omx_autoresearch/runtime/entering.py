@@ -14,6 +14,7 @@ import types
 from functools import cache
 from typing import TYPE_CHECKING, Any, TypeVar, cast
 
+from omx_autoresearch.core import words
 from omx_autoresearch.core.shape import to_plain
 from omx_autoresearch.errors import AutoresearchError, MissionInvalid
 
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Hashable, Mapping
 
     import pydantic
+    from pydantic.json_schema import JsonSchemaMode
 
 Kind = TypeVar("Kind")
 
@@ -99,9 +101,21 @@ def _adapter(kind: Hashable) -> pydantic.TypeAdapter[Any]:
     """
     import pydantic
 
-    strict = pydantic.ConfigDict(extra="forbid", strict=True, allow_inf_nan=False)
+    strict = pydantic.ConfigDict(extra="forbid", strict=True, allow_inf_nan=False, defer_build=True)
     many: Any = types.GenericAlias(list, (kind,))
-    return pydantic.TypeAdapter(many, config=strict)
+    adapter: pydantic.TypeAdapter[Any] = pydantic.TypeAdapter(many, config=strict)
+    adapter.rebuild(_types_namespace=vars(words))  # the core imports its words for type checkers only
+    return adapter
+
+
+def schema_of(kind: Hashable, *, mode: JsonSchemaMode = "validation") -> dict[str, Any]:
+    """Return the JSON Schema of one ``kind``, as :func:`validated` takes it or as it is printed."""
+    schema = _adapter(kind).json_schema(ref_template="#/$defs/{model}", mode=mode)
+    definitions: dict[str, Any] = schema.pop("$defs", {})
+    item: dict[str, Any] = schema["items"]
+    if "$ref" in item:
+        item = definitions.pop(item["$ref"].rsplit("/", 1)[1])
+    return {**item, "$defs": definitions} if definitions else item
 
 
 def _fault(item: Any, lines: Mapping[tuple[str | int, ...], int]) -> Fault:

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from omx_autoresearch.core.times import seconds_between
 from omx_autoresearch.storage import heartbeat
 
+TYPE_CHECKING = False
 if TYPE_CHECKING:
     from omx_autoresearch.core.mission import Mission
     from omx_autoresearch.runtime.context import Runtime

@@ -99,6 +99,25 @@ def parse(data: bytes, *, where: str) -> Frontmatter:
         MissionInvalid: no UTF-8 (UTF-16 is named), no frontmatter, no YAML mapping, a key given twice, an alias or
             a tag; names the file and the line.
     """
+    inner, _ = _divided(data, where)
+    values, lines = _load(inner, where)
+    if not isinstance(values, dict):
+        raise _invalid(where, "the frontmatter must be a mapping: `key: value` lines", 2)
+    return Frontmatter(values, lines)
+
+
+def replaced(data: bytes, values: dict[str, Any], *, where: str) -> bytes:
+    """Return a file with other frontmatter; the text below it stays as it is.
+
+    Raises:
+        MissionInvalid: as for :func:`parse`.
+    """
+    _, below = _divided(data, where)
+    return f"---\n{dump(values)}---{below}".encode()
+
+
+def _divided(data: bytes, where: str) -> tuple[str, str]:
+    """What stands between the fences, and what stands below them."""
     text = _decoded(data, where)
     opening = _FENCE.match(text)
     closing = _FENCE.search(text, opening.end()) if opening else None
@@ -106,10 +125,7 @@ def parse(data: bytes, *, where: str) -> Frontmatter:
         raise _invalid(
             where, "it has no frontmatter: YAML lines between two lines of `---`, the first one at the top"
         )
-    values, lines = _load(text[opening.end() : closing.start()], where)
-    if not isinstance(values, dict):
-        raise _invalid(where, "the frontmatter must be a mapping: `key: value` lines", 2)
-    return Frontmatter(values, lines)
+    return text[opening.end() : closing.start()], text[closing.end() :]
 
 
 def _load(text: str, where: str) -> tuple[Any, dict[Place, int]]:

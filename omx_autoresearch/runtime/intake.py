@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from omx_autoresearch import templates
 from omx_autoresearch.core.intake import MissionDraft, draft_faults, settled
-from omx_autoresearch.core.mission import Reviewer, TaskType, ValidationMode
 from omx_autoresearch.core.shape import to_plain
 from omx_autoresearch.core.values import dataclass, replace
+from omx_autoresearch.core.words import Reviewer, TaskType, ValidationMode
 from omx_autoresearch.errors import (
     AutoresearchError,
     MissionInvalid,
@@ -141,6 +141,23 @@ def write_intake(runtime: Runtime, project_root: str, draft: MissionDraft) -> In
         _take_back(folder_path)
         raise
     return record
+
+
+def amended_sandbox(specs_path: str, draft: MissionDraft) -> bytes:
+    """Return sandbox.md of a folder as ``draft`` has it; the text below its frontmatter stays. Nothing is written.
+
+    Raises:
+        MissionInvalid: the draft cannot stand, or the file has no frontmatter.
+        StorageFailed: the system refused the read.
+    """
+    if faults := check_draft(draft):
+        raise MissionInvalid("\n".join(faults), next_step="run the command again with these mended")
+    path = os.path.join(specs_path, SANDBOX_NAME)
+    try:
+        data = read_bounded(path, frontmatter.LIMIT_BYTES)
+    except FileNotFoundError:
+        return _pages(settled(draft))[SANDBOX_NAME].encode("utf-8")
+    return frontmatter.replaced(data, _said(_sandbox_page(settled(draft))), where=path)
 
 
 def _pages(draft: MissionDraft) -> dict[str, str]:

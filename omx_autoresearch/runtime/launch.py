@@ -10,9 +10,7 @@ import os
 import shutil
 from typing import TYPE_CHECKING
 
-from omx_autoresearch.core.evidence import RunReport
 from omx_autoresearch.core.lifecycle import next_phase
-from omx_autoresearch.core.mission import Mission
 from omx_autoresearch.core.records.lifecycle import MissionAmended, MissionCreated, MissionLaunched
 from omx_autoresearch.core.records.validations import CommandsApproved
 from omx_autoresearch.core.values import dataclass, replace
@@ -30,8 +28,9 @@ from omx_autoresearch.system.commands import shell_argv
 from omx_autoresearch.system.sandbox import can_isolate
 
 if TYPE_CHECKING:
-    from omx_autoresearch.core.lifecycle import Step
-    from omx_autoresearch.core.mission import Contract
+    from omx_autoresearch.core.evidence import RunReport
+    from omx_autoresearch.core.mission import Contract, Mission
+    from omx_autoresearch.core.words import Step
     from omx_autoresearch.runtime.context import Runtime
     from omx_autoresearch.runtime.intake import IntakeRecord, MissionDraft
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-from typing import TYPE_CHECKING
 
 from omx_autoresearch.core.briefing import completion_path
 from omx_autoresearch.core.evidence import Look, read_artifact
@@ -15,6 +14,7 @@ from omx_autoresearch.storage.inside import digest_inside, open_inside
 from omx_autoresearch.storage.pins import check_pins, load_manifest
 from omx_autoresearch.system.git import tree_state
 
+TYPE_CHECKING = False
 if TYPE_CHECKING:
     from omx_autoresearch.core.mission import Contract, Mission
     from omx_autoresearch.core.pins import PinCheck

@@ -7,7 +7,6 @@ Each is load, check the phase, record, answer. ``start`` and ``amend`` compile a
 from __future__ import annotations
 
 import os
-from typing import TYPE_CHECKING
 
 from omx_autoresearch.core.lifecycle import FINAL_PHASES, next_phase
 from omx_autoresearch.core.mission import Blocker
@@ -30,10 +29,11 @@ from omx_autoresearch.storage.pins import load_manifest, restore_pins
 from omx_autoresearch.storage.registry import ActiveSession, Registry
 from omx_autoresearch.system.git import find_root, main_checkout
 
+TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from omx_autoresearch.core.lifecycle import Step
     from omx_autoresearch.core.mission import Mission
     from omx_autoresearch.core.records import Record
+    from omx_autoresearch.core.words import Step
     from omx_autoresearch.runtime.context import Runtime
 
 

@@ -6,7 +6,6 @@ A fence against the usual, not a wall: an unsandboxed agent has the user's right
 from __future__ import annotations
 
 import os
-from typing import TYPE_CHECKING
 
 from omx_autoresearch.core.records.lifecycle import OwnerVerbRefused
 from omx_autoresearch.errors import AutoresearchError, OwnerOnly
@@ -14,6 +13,7 @@ from omx_autoresearch.runtime.sessions import live_clients
 from omx_autoresearch.storage.missions import MissionStore
 from omx_autoresearch.system.processes import agent_marks, ancestors, command_name
 
+TYPE_CHECKING = False
 if TYPE_CHECKING:
     from omx_autoresearch.runtime.context import Runtime
 

@@ -7,23 +7,23 @@ says that it is no person's); one from a client that runs inside a bound client 
 from __future__ import annotations
 
 import os
-from typing import TYPE_CHECKING
 
 from omx_autoresearch.core import briefing
-from omx_autoresearch.core.clients import Client
 from omx_autoresearch.core.events import HookEvent, Reply
 from omx_autoresearch.core.values import dataclass
 from omx_autoresearch.errors import AutoresearchError, OwnerOnly, StepIllegal
 from omx_autoresearch.runtime import missions, sessions
-from omx_autoresearch.runtime.context import Runtime
 from omx_autoresearch.runtime.owners import refuse_verb
 from omx_autoresearch.storage.missions import MissionStore
 from omx_autoresearch.system.git import common_dir, find_root
 from omx_autoresearch.system.processes import ancestors
 
+TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from omx_autoresearch.core.clients import Client
     from omx_autoresearch.core.mission import Mission
     from omx_autoresearch.core.prompts import PromptCommand
+    from omx_autoresearch.runtime.context import Runtime
 
 
 BASELINE_SECONDS = 60.0

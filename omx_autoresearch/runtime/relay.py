@@ -8,13 +8,13 @@ this session is bound to, only where the command is one simple command that a sh
 from __future__ import annotations
 
 import os.path
-from typing import TYPE_CHECKING
 
 from omx_autoresearch.core.values import dataclass
 from omx_autoresearch.errors import StepIllegal, UsageError
 from omx_autoresearch.runtime.claims import note, relay_line
 from omx_autoresearch.storage.missions import MissionStore
 
+TYPE_CHECKING = False
 if TYPE_CHECKING:
     from omx_autoresearch.core.events import HookEvent
     from omx_autoresearch.core.mission import Mission

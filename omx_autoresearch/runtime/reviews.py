@@ -7,19 +7,19 @@ contract says so. Only the exact word ``approved`` approves.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from omx_autoresearch.core.evidence import RunReport
 from omx_autoresearch.core.lifecycle import FINAL_PHASES
-from omx_autoresearch.core.mission import Attestation, Reviewer
+from omx_autoresearch.core.mission import Attestation
 from omx_autoresearch.core.records.validations import ValidationFinished
 from omx_autoresearch.core.values import dataclass
 from omx_autoresearch.errors import StepIllegal
 from omx_autoresearch.runtime.looks import take_look
 from omx_autoresearch.storage.missions import MissionStore
 
+TYPE_CHECKING = False
 if TYPE_CHECKING:
     from omx_autoresearch.core.mission import Contract, Mission
+    from omx_autoresearch.core.words import Reviewer
     from omx_autoresearch.runtime.context import Runtime
 
 VERDICTS = ("approved", "rejected")

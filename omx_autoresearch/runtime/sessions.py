@@ -13,7 +13,6 @@ from __future__ import annotations
 
 import os
 from datetime import timedelta
-from typing import TYPE_CHECKING, NoReturn
 
 from omx_autoresearch.core.digests import sha256
 from omx_autoresearch.core.lifecycle import FINAL_PHASES
@@ -28,7 +27,10 @@ from omx_autoresearch.system.clock import format_time, parse_time
 from omx_autoresearch.system.processes import ProcessIdentity as _Process
 from omx_autoresearch.system.processes import ancestors, is_alive
 
+TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from typing import NoReturn
+
     from omx_autoresearch.core.mission import Mission
     from omx_autoresearch.runtime.context import Runtime
 

@@ -11,8 +11,6 @@ Any fault of ours lets go and says where; it never completes a mission.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from omx_autoresearch.core import briefing
 from omx_autoresearch.core.events import SILENCE, Reply
 from omx_autoresearch.core.evidence import (
@@ -45,6 +43,7 @@ from omx_autoresearch.storage.missions import MissionStore
 from omx_autoresearch.storage.outputs import masked
 from omx_autoresearch.storage.registry import Registry
 
+TYPE_CHECKING = False
 if TYPE_CHECKING:
     from omx_autoresearch.core.clients import Client, StopCap
     from omx_autoresearch.core.events import HookEvent

@@ -6,8 +6,6 @@ carry out what a person typed, and put the mission before the agent's eyes.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from omx_autoresearch.core import briefing
 from omx_autoresearch.core.events import SILENCE, Reply
 from omx_autoresearch.core.prompts import command_in
@@ -19,6 +17,7 @@ from omx_autoresearch.storage import heartbeat
 from omx_autoresearch.storage.missions import MissionStore
 from omx_autoresearch.storage.registry import TOKEN_WORD, Registry
 
+TYPE_CHECKING = False
 if TYPE_CHECKING:
     from omx_autoresearch.core.clients import Client
     from omx_autoresearch.core.events import HookEvent

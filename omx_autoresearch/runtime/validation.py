@@ -10,7 +10,6 @@ from __future__ import annotations
 import os
 import select
 import time
-from typing import TYPE_CHECKING
 
 from omx_autoresearch.core.digests import sha256
 from omx_autoresearch.core.evidence import Look, RunReport, has_moved
@@ -34,6 +33,7 @@ from omx_autoresearch.system.commands import (
 from omx_autoresearch.system.processes import ProcessIdentity, identify, is_alive
 from omx_autoresearch.system.sandbox import bubblewrap_argv, can_isolate, isolation_of
 
+TYPE_CHECKING = False
 if TYPE_CHECKING:
     from omx_autoresearch.core.mission import Mission
     from omx_autoresearch.runtime.context import Runtime

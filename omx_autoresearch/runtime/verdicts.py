@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-from typing import TYPE_CHECKING
 
 from omx_autoresearch.core.evidence import RunReport, report_of_run
 from omx_autoresearch.storage import strictjson
@@ -11,6 +10,7 @@ from omx_autoresearch.system.commands import explain_shell_status
 from omx_autoresearch.system.sandbox import bubblewrap_fault
 from omx_autoresearch.system.supervisor import shebang
 
+TYPE_CHECKING = False
 if TYPE_CHECKING:
     from omx_autoresearch.core.mission import Contract
     from omx_autoresearch.system.commands import CommandResult

@@ -7,7 +7,6 @@ by its content, not by its name alone.
 from __future__ import annotations
 
 import os
-from typing import TYPE_CHECKING, Any
 
 from omx_autoresearch.core.digests import sha256
 from omx_autoresearch.core.shape import ShapeError, from_plain, to_plain
@@ -16,7 +15,10 @@ from omx_autoresearch.errors import StateUntrusted
 from omx_autoresearch.storage import strictjson
 from omx_autoresearch.storage.atomic import ensure_folder, load_json, replace_file, storage_failed
 
+TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from typing import Any
+
     from omx_autoresearch.storage.layout import StateHome
 
 LIMIT_BYTES = 4096

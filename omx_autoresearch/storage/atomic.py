@@ -8,13 +8,14 @@ import itertools
 import os
 import stat
 import time
-from typing import TYPE_CHECKING, Any
 
 from omx_autoresearch.errors import StateUntrusted, StorageFailed
 from omx_autoresearch.storage import strictjson
 
+TYPE_CHECKING = False
 if TYPE_CHECKING:
     from types import TracebackType
+    from typing import Any
 
 JSON_LIMIT_BYTES = 64 * 1024 * 1024
 LOCK_WAIT_SECONDS = 10.0

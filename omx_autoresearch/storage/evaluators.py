@@ -9,7 +9,6 @@ from __future__ import annotations
 import hashlib
 import os
 import stat
-from typing import TYPE_CHECKING
 
 from omx_autoresearch.core import evaluators
 from omx_autoresearch.core.pins import (
@@ -25,6 +24,7 @@ from omx_autoresearch.errors import WorkspaceFault
 from omx_autoresearch.storage.inside import Place, first_link, open_inside, read_chunks, resolve
 from omx_autoresearch.storage.pin_check import manifest_of
 
+TYPE_CHECKING = False
 if TYPE_CHECKING:
     import re
     from collections.abc import Callable, Iterator, Sequence

@@ -8,7 +8,6 @@ verb in it is ever obeyed.
 from __future__ import annotations
 
 import os
-from typing import TYPE_CHECKING
 
 from omx_autoresearch.core.values import dataclass
 from omx_autoresearch.errors import StorageFailed, WorkspaceFault
@@ -16,6 +15,7 @@ from omx_autoresearch.storage import strictjson
 from omx_autoresearch.storage.atomic import storage_failed
 from omx_autoresearch.storage.omx_folder import OmxFolder
 
+TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterable
 

@@ -9,11 +9,11 @@ had (read-only folder, no room, too many at once), the journal is read through i
 from __future__ import annotations
 
 import os
-from typing import TYPE_CHECKING
 
 from omx_autoresearch.storage.lines import GENESIS, Entry, Fault, Head, scan
 from omx_autoresearch.storage.reader import broken, stands
 
+TYPE_CHECKING = False
 if TYPE_CHECKING:
     import sqlite3
 

@@ -9,11 +9,11 @@ from __future__ import annotations
 import errno
 import os
 import stat
-from typing import TYPE_CHECKING
 
 from omx_autoresearch.core.values import dataclass
 from omx_autoresearch.errors import WorkspaceFault
 
+TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterator
 

@@ -8,7 +8,6 @@ readers ignore and the next writer sets aside: order a batch so that each of its
 from __future__ import annotations
 
 import os
-from typing import TYPE_CHECKING, Any
 
 from omx_autoresearch.core.values import dataclass
 from omx_autoresearch.errors import StateUntrusted, StorageFailed
@@ -27,9 +26,11 @@ from omx_autoresearch.storage.atomic import (
 from omx_autoresearch.storage.lines import GENESIS, Entry, Head
 from omx_autoresearch.storage.reader import JournalReader, head_of, missing, open_journal, read_records
 
+TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
     from types import TracebackType
+    from typing import Any
 
     from omx_autoresearch.storage.index import Index
     from omx_autoresearch.storage.layout import MissionFolder

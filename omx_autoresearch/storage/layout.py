@@ -7,11 +7,11 @@ ids, goals) become file names only through the functions of this module.
 from __future__ import annotations
 
 import os.path
-from typing import TYPE_CHECKING
 
 from omx_autoresearch.core.values import dataclass
 from omx_autoresearch.errors import UsageError
 
+TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Mapping
     from datetime import datetime

@@ -8,15 +8,16 @@ Everything here reads from an open descriptor; :mod:`omx_autoresearch.storage.jo
 from __future__ import annotations
 
 import os
-from typing import TYPE_CHECKING, Any
 
 from omx_autoresearch.core.digests import sha256
 from omx_autoresearch.core.values import dataclass
 from omx_autoresearch.storage import strictjson
 from omx_autoresearch.storage.atomic import read_at
 
+TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterator
+    from typing import Any
 
 GENESIS = "0" * 64
 """``prev`` of the first line."""

@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import os
 from contextlib import contextmanager, suppress
-from typing import TYPE_CHECKING, Any
 
 from omx_autoresearch.core.mission import Mission
 from omx_autoresearch.core.records import draft_of, fold
@@ -38,8 +37,10 @@ from omx_autoresearch.storage.lines import Head
 from omx_autoresearch.storage.projections import Projections
 from omx_autoresearch.storage.strictjson import encode
 
+TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterator
+    from typing import Any
 
     from omx_autoresearch.core.records import Record
     from omx_autoresearch.storage.journal import Tail

@@ -8,12 +8,12 @@ from __future__ import annotations
 
 import os
 import stat
-from typing import TYPE_CHECKING
 
 from omx_autoresearch.errors import WorkspaceFault
 from omx_autoresearch.storage.atomic import write_all
 from omx_autoresearch.storage.inside import open_folder
 
+TYPE_CHECKING = False
 if TYPE_CHECKING:
     from types import TracebackType
 

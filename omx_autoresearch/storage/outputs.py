@@ -19,12 +19,12 @@ A secret of any other shape is not recognised: this narrows a leak, it does not 
 from __future__ import annotations
 
 import os
-from typing import TYPE_CHECKING
 
 from omx_autoresearch.errors import UsageError
 from omx_autoresearch.storage.atomic import ensure_folder, read_bounded, replace_file
 from omx_autoresearch.storage.layout import is_safe_task_id
 
+TYPE_CHECKING = False
 if TYPE_CHECKING:
     import re
 

@@ -9,7 +9,6 @@ from __future__ import annotations
 import os
 import stat
 import time
-from typing import TYPE_CHECKING, Any
 
 from omx_autoresearch.core.digests import sha256
 from omx_autoresearch.core.pins import Pin, PinCheck, PinManifest, is_pruned, loaded_names
@@ -19,8 +18,10 @@ from omx_autoresearch.storage import strictjson
 from omx_autoresearch.storage.atomic import load_json, replace_file
 from omx_autoresearch.storage.inside import open_folder, open_inside, read_chunks
 
+TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterable
+    from typing import Any
 
 RACY_NS = 20_000_000
 """Kernels before 6.13 stamp times in ticks of up to 10 ms: two changes within one have the same time."""

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import os
 import stat
-from typing import TYPE_CHECKING
 
 from omx_autoresearch.core.digests import sha256
 from omx_autoresearch.core.pins import PinManifest
@@ -33,6 +32,7 @@ from omx_autoresearch.storage.inside import (
 )
 from omx_autoresearch.storage.pin_check import check_pins, manifest_digest
 
+TYPE_CHECKING = False
 if TYPE_CHECKING:
     from omx_autoresearch.core.pins import Pin
 

@@ -6,7 +6,6 @@ It stands in the state home. It may be lost at any time: then every projection i
 from __future__ import annotations
 
 import os
-from typing import TYPE_CHECKING, Any
 
 from omx_autoresearch.core.shape import to_plain
 from omx_autoresearch.errors import StateUntrusted
@@ -14,7 +13,10 @@ from omx_autoresearch.storage.atomic import load_json, storage_failed, write_all
 from omx_autoresearch.storage.lines import Head, digest_of
 from omx_autoresearch.storage.strictjson import encode
 
+TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from typing import Any
+
     from omx_autoresearch.storage.omx_folder import Stamp
 
 FORMAT = 2

@@ -14,7 +14,6 @@ from __future__ import annotations
 
 import os
 from contextlib import suppress
-from typing import TYPE_CHECKING, BinaryIO, Protocol
 
 from omx_autoresearch.errors import JournalBroken, StateUntrusted, WorkspaceFault
 from omx_autoresearch.storage import views
@@ -26,28 +25,30 @@ from omx_autoresearch.storage.projected import Projected, projected_path
 from omx_autoresearch.storage.strictjson import decode_document
 from omx_autoresearch.storage.views import LINE_FILES, STATE_FILES
 
+TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterator
+    from typing import BinaryIO, Protocol
 
     from omx_autoresearch.core.mission import Mission
     from omx_autoresearch.storage.layout import MissionFolder
     from omx_autoresearch.storage.lines import Entry, Head
+
+    class Source(Protocol):
+        """The journal under its lock, as far as a projection needs it."""
+
+        head: Head
+
+        def read_from(self, offset: int = 0, *, expect: Head | None = None) -> Iterator[Entry]:
+            """Yield the records from ``offset`` on."""
+            ...
+
 
 NAMES = (*LINE_FILES, *STATE_FILES)
 _HEARTBEAT = "heartbeat.jsonl"
 _COPY_BYTES = 4 * 1024 * 1024
 _SMALL_BYTES = 1024 * 1024
 _MODE_NAME = "autoresearch-state.json"
-
-
-class Source(Protocol):
-    """The journal under its lock, as far as a projection needs it."""
-
-    head: Head
-
-    def read_from(self, offset: int = 0, *, expect: Head | None = None) -> Iterator[Entry]:
-        """Yield the records from ``offset`` on."""
-        ...
 
 
 class Projections:

@@ -7,7 +7,6 @@ file and line, never a shorter history.
 from __future__ import annotations
 
 import os
-from typing import TYPE_CHECKING
 
 from omx_autoresearch.core.values import dataclass
 from omx_autoresearch.errors import JournalBroken
@@ -15,6 +14,7 @@ from omx_autoresearch.storage import lines
 from omx_autoresearch.storage.atomic import read_at, storage_failed
 from omx_autoresearch.storage.lines import GENESIS, Entry, Fault, Head
 
+TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from types import TracebackType

@@ -12,7 +12,6 @@ and ``token`` (a client whose shell has no session id; the token's digest is the
 from __future__ import annotations
 
 import os
-from typing import TYPE_CHECKING, Literal
 
 from omx_autoresearch.core.digests import sha256
 from omx_autoresearch.core.shape import ShapeError, from_plain, to_plain
@@ -28,7 +27,9 @@ from omx_autoresearch.storage.atomic import (
 from omx_autoresearch.storage.layout import HASH_PREFIX
 from omx_autoresearch.storage.strictjson import encode
 
+TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from omx_autoresearch.core.words import SessionState
     from omx_autoresearch.storage.layout import StateHome
 
 STATES = ("bound", "pending", "token")
@@ -53,7 +54,7 @@ class ActiveSession:
         expires_at: of a pending bind or token; empty for a bound session.
     """
 
-    state: Literal["bound", "pending", "token"]
+    state: SessionState
     session_id: str
     task_id: str
     workspace_path: str

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import json
-from typing import Any
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
 
 DEPTH_LIMIT = 100
 """Deeper values are refused when written, so that every reader, however deep its own stack, can read them."""

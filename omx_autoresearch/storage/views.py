@@ -10,12 +10,14 @@ NOTICE                                                         what the owner mu
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING, Any
 
 from omx_autoresearch.core import briefing
 from omx_autoresearch.storage.strictjson import encode, without_surrogates
 
+TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from typing import Any
+
     from omx_autoresearch.core.mission import Mission
     from omx_autoresearch.storage.lines import Entry
 

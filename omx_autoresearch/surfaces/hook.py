@@ -279,4 +279,3 @@ def _let_go(home_path: str, client_name: str, error: BaseException) -> int:
     except Exception:  # noqa: BLE001
         return 1
     return 0
-

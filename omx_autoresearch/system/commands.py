@@ -12,7 +12,6 @@ import os
 import select
 import signal
 import time
-from typing import TYPE_CHECKING, Any, Literal
 
 from omx_autoresearch.core.values import dataclass
 from omx_autoresearch.errors import CommandFault, StorageFailed
@@ -27,10 +26,13 @@ from omx_autoresearch.system.supervisor import (
     supervise,
 )
 
+TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
+    from typing import Any
 
-Outcome = Literal["exited", "timed_out", "not_started"]
+    from omx_autoresearch.core.words import Outcome
+
 
 OUTPUT_LIMIT_BYTES = 64 * 1024 * 1024
 """How much of a command's output is stored where the caller names no limit."""

@@ -136,7 +136,7 @@ def _blob_id(content: bytes, algorithm: str) -> bytes:
 
         hashed = hashlib.new(algorithm, opening, usedforsecurity=False)
     else:
-        hashed = (sha1 if algorithm == "sha1" else sha256)(opening)  # noqa: S324 - git's own names for contents
+        hashed = (sha1 if algorithm == "sha1" else sha256)(opening)  # git's own names for contents
     hashed.update(content)
     return hashed.hexdigest().encode("ascii")
 

@@ -13,13 +13,13 @@ import os
 import select
 import signal
 import time
-from typing import TYPE_CHECKING
 
 from omx_autoresearch.core.values import dataclass
 from omx_autoresearch.errors import WorkspaceFault
 from omx_autoresearch.system.contents import DISPOSABLE_NAMES, Entries, add, describe_file, digest, walk
 from omx_autoresearch.system.supervisor import find_program
 
+TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 

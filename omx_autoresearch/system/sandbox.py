@@ -14,15 +14,16 @@ from __future__ import annotations
 
 import os
 from functools import cache
-from typing import TYPE_CHECKING, Literal
 
 from omx_autoresearch.core.values import dataclass
 from omx_autoresearch.errors import CommandFault
 from omx_autoresearch.system.commands import run_command
 
+TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from omx_autoresearch.core.words import Backend
     from omx_autoresearch.system.commands import CommandResult
 
 READ_ONLY_NAMES = (".git", ".agents", ".aws", ".claude", ".codex", ".gemini")
@@ -42,7 +43,7 @@ class Isolation:
         has_network: whether it could reach the network.
     """
 
-    backend: Literal["none", "bubblewrap"]
+    backend: Backend
     has_network: bool
 
     def describe(self) -> str:

@@ -15,14 +15,16 @@ import select
 import signal
 import sys
 import time
-from typing import TYPE_CHECKING, Any
 
 from omx_autoresearch.core.values import dataclass
-from omx_autoresearch.system.clock import Clock
 from omx_autoresearch.system.processes import command_line, descendant_pids
 
+TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection
+    from typing import Any
+
+    from omx_autoresearch.system.clock import Clock
 
 LEFTOVER_GRACE_SECONDS = 0.5
 """How long what a command left behind may take to end, at most, before it is killed."""

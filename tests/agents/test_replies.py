@@ -7,7 +7,8 @@ import pytest
 
 from omx_autoresearch.agents.registry import CLIENT_NAMES, dialect
 from omx_autoresearch.agents.replies import MAX_REPLY_CHARS, harmless
-from omx_autoresearch.core.events import SILENCE, EventKind, HookEvent, Reply
+from omx_autoresearch.core.events import SILENCE, HookEvent, Reply
+from omx_autoresearch.core.words import EventKind
 
 EVERYTHING = Reply(refusal="[omx-autoresearch] not yet", context="the mission", person_message="held")
 

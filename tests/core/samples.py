@@ -6,10 +6,10 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from omx_autoresearch.core.evidence import Look, Missing
-from omx_autoresearch.core.mission import Attestation, Blocker, Contract, Mission, Verdict
+from omx_autoresearch.core.mission import Attestation, Blocker, Contract, Mission
 
 if TYPE_CHECKING:
-    from omx_autoresearch.core.lifecycle import Phase
+    from omx_autoresearch.core.words import Phase, Verdict
 
 TASK = "20260102-030405-parser"
 SCRIPT = Contract(

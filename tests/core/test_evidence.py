@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from itertools import product
 from math import inf, nan
-from typing import Any, get_args
+from typing import TYPE_CHECKING, Any, get_args
 
 import pytest
 from hypothesis import given
@@ -24,8 +24,11 @@ from omx_autoresearch.core.evidence import (
     report_of_run,
     run_score,
 )
-from omx_autoresearch.core.mission import Contract, Verdict
+from omx_autoresearch.core.words import Verdict
 from tests.core.samples import LOOK, REVIEW, SCRIPT, TASK, a_mission, a_run
+
+if TYPE_CHECKING:
+    from omx_autoresearch.core.mission import Contract
 
 WRONG_PASSED: tuple[Any, ...] = ("false", "true", 1, 0, None, [True], {})
 WRONG_STATUS: tuple[Any, ...] = ("PASSED", "passed ", "not passed", "ok", "", None, True, ["passed"], {})

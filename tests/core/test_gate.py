@@ -13,10 +13,10 @@ import pytest
 import omx_autoresearch
 from omx_autoresearch.core.budget import Limits, Usage, after_person_prompt
 from omx_autoresearch.core.clients import StopCap
-from omx_autoresearch.core.events import HostEnd
-from omx_autoresearch.core.gate import Decision, OwnerNeed, Scope, Situation, decide
-from omx_autoresearch.core.lifecycle import PHASES, Phase
+from omx_autoresearch.core.gate import Decision, OwnerNeed, Situation, decide
+from omx_autoresearch.core.lifecycle import PHASES
 from omx_autoresearch.core.stall import Observation
+from omx_autoresearch.core.words import HostEnd, Phase, StopScope
 from tests.core.samples import NEEDED, TASK
 
 PACKAGE = Path(omx_autoresearch.__file__).parent
@@ -31,7 +31,7 @@ HOUR = OwnerNeed(
     "wall-clock-spent", "24 h are spent", "more hours", f"omx-autoresearch unblock {TASK} --add-hours 8"
 )
 HOST_ENDS: tuple[HostEnd, ...] = tuple(end for end in get_args(HostEnd) if end)
-SCOPES: tuple[Scope, ...] = get_args(Scope)
+SCOPES: tuple[StopScope, ...] = get_args(StopScope)
 STRONG = Observation(has_better_score=True)
 WEAK = Observation(has_tree_change=True)
 NONE = Observation()
@@ -82,7 +82,7 @@ def test_an_earlier_step_answers_before_every_later_one(first: int) -> None:
 @pytest.mark.requirement("GATE-01")
 @pytest.mark.case("SES-01")
 @pytest.mark.parametrize("scope", [scope for scope in SCOPES if scope != "ours"])
-def test_a_stop_that_is_not_ours_is_allowed_in_silence(scope: Scope) -> None:
+def test_a_stop_that_is_not_ours_is_allowed_in_silence(scope: StopScope) -> None:
     usage = Usage(refusals=3, stale=2)
     decision = decide(replace(HOLDING, scope=scope, tampered=("check.sh",)), usage, LIMITS)
     assert decision == Decision("allow", scope, usage, is_recorded=False)

@@ -17,8 +17,6 @@ from omx_autoresearch.core.lifecycle import (
     PHASES,
     TRANSITIONS,
     WIRE_STATUS,
-    Phase,
-    Step,
     is_legal,
     legal_steps,
     machine_options,
@@ -37,6 +35,7 @@ from omx_autoresearch.core.records.lifecycle import (
 )
 from omx_autoresearch.core.records.sessions import SessionBound
 from omx_autoresearch.core.records.validations import ValidationFinished
+from omx_autoresearch.core.words import Phase, Step
 from omx_autoresearch.errors import StepIllegal
 from tests.core.samples import BLOCKER, SCRIPT, TASK, a_mission, a_run, at
 

@@ -6,17 +6,17 @@ import json
 from dataclasses import replace
 from functools import cache
 from types import UnionType
-from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
+from typing import Any, ClassVar, Literal, Union, get_args, get_origin, get_type_hints
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from pydantic import TypeAdapter, ValidationError
 
 from omx_autoresearch.core import mission as mission_module
+from omx_autoresearch.core import words
 from omx_autoresearch.core.budget import Limits, Usage
 from omx_autoresearch.core.mission import Contract, Mission, RunningValidation
-from omx_autoresearch.core.records import KINDS, Record, draft_of, fold, record_class
+from omx_autoresearch.core.records import KINDS, draft_of, fold, record_class
 from omx_autoresearch.core.records.claims import ClaimRecorded
 from omx_autoresearch.core.records.lifecycle import (
     MissionCreated,
@@ -40,7 +40,12 @@ from omx_autoresearch.core.records.validations import (
 )
 from omx_autoresearch.core.shape import ShapeError, from_plain, to_plain
 from omx_autoresearch.core.values import fields
+from omx_autoresearch.errors import MissionInvalid
+from omx_autoresearch.runtime.entering import schema_of, validated
 from tests.core.samples import SCRIPT, TASK, a_mission, a_run, at
+
+Record = Any
+"""A value of any record class."""
 
 CREATED = MissionCreated(TASK, "parser", "goal", "standard", "/p", "/p", ".omx/specs/autoresearch-parser")
 SCALARS: dict[type, st.SearchStrategy[Any]] = {
@@ -69,7 +74,7 @@ def of_hint(hint: Any) -> st.SearchStrategy[Any]:
 @cache
 def values_of(kind: type) -> st.SearchStrategy[Any]:
     """Values of a class, from what it declares."""
-    hints = get_type_hints(kind)
+    hints = get_type_hints(kind, localns={**vars(words), "ClassVar": ClassVar})
     return st.fixed_dictionaries({item.name: of_hint(hints[item.name]) for item in fields(kind)}).map(
         lambda given: kind(**given)
     )
@@ -195,17 +200,16 @@ def test_nothing_folds_to_nothing() -> None:
 )
 def test_every_class_of_the_disk_has_a_schema(kind: str) -> None:
     found = record_class(kind) if kind in KINDS else getattr(mission_module, kind)
-    schema = TypeAdapter(found).json_schema()
+    schema = schema_of(found)
     assert set(schema["properties"]) == {item.name for item in fields(found)}
 
 
 @pytest.mark.requirement("LIFE-08")
 def test_a_schemas_validator_takes_what_we_write_and_refuses_a_wrong_type() -> None:
-    adapter = TypeAdapter(Mission)
     mission = a_mission(attestation=a_run("passed", score=1.5), usage=Usage(refusals=3))
-    assert adapter.validate_python(through_disk(to_plain(mission)), by_name=True) == mission
-    with pytest.raises(ValidationError):
-        adapter.validate_python({**through_disk(to_plain(mission)), "phase": "sleeping"})
+    assert validated(Mission, through_disk(to_plain(mission)), where="a test") == mission
+    with pytest.raises(MissionInvalid, match="phase"):
+        validated(Mission, {**through_disk(to_plain(mission)), "phase": "sleeping"}, where="a test")
 
 
 # --- the fold

@@ -7,23 +7,23 @@ Adding a kind is adding a class to the module of its concept and its name to :da
 from __future__ import annotations
 
 from importlib import import_module
-from typing import TYPE_CHECKING, Any, ClassVar, Protocol
 
 from omx_autoresearch.core.mission import Mission
 from omx_autoresearch.core.shape import NewerShape, ShapeError, from_plain, to_plain
 
+TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterable
+    from typing import Any, ClassVar, Protocol
 
+    class Record(Protocol):
+        """What every record class has."""
 
-class Record(Protocol):
-    """What every record class has."""
+        kind: ClassVar[str]
 
-    kind: ClassVar[str]
-
-    def apply(self, mission: Mission, ts: str) -> Mission:
-        """The mission after this record, written at ``ts``; pure."""
-        ...
+        def apply(self, mission: Mission, ts: str) -> Mission:
+            """The mission after this record, written at ``ts``; pure."""
+            ...
 
 
 KINDS: dict[str, str] = {

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from typing import ClassVar
-
 from omx_autoresearch.core.mission import Mission
 from omx_autoresearch.core.values import dataclass, replace
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import ClassVar
 
 _KEPT_EDITS = 8
 

@@ -6,14 +6,18 @@ does not have changes nothing, so that nothing ever re-opens a mission that ende
 
 from __future__ import annotations
 
-from typing import ClassVar
-
 from omx_autoresearch.core.budget import extended, refreshed
 from omx_autoresearch.core.lifecycle import is_legal
-from omx_autoresearch.core.mission import Blocker, Contract, Mission, TaskType
+from omx_autoresearch.core.mission import Blocker, Contract, Mission
 from omx_autoresearch.core.shape import nested
 from omx_autoresearch.core.times import seconds_between
 from omx_autoresearch.core.values import dataclass, replace
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import ClassVar
+
+    from omx_autoresearch.core.words import TaskType
 
 _KEPT_REFUSED_VERBS = 20
 

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from typing import ClassVar
-
 from omx_autoresearch.core.budget import after_person_prompt
 from omx_autoresearch.core.lifecycle import FINAL_PHASES
 from omx_autoresearch.core.mission import Binding, Mission
 from omx_autoresearch.core.values import dataclass, replace
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import ClassVar
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
-from typing import ClassVar
-
 from omx_autoresearch.core.budget import Usage
 from omx_autoresearch.core.evidence import better_of, run_score
 from omx_autoresearch.core.mission import LastStop, Mission
 from omx_autoresearch.core.shape import nested
-from omx_autoresearch.core.stall import Progress
 from omx_autoresearch.core.values import dataclass, replace
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import ClassVar
+
+    from omx_autoresearch.core.words import Progress
 
 KEPT_OUTPUT_MARKS = 200
 """Masked output digests that are remembered; an older one may count as new again, within ``weak_holds``."""

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import sys
 from typing import TYPE_CHECKING
 
 import click
 
 from omx_autoresearch.core.values import fields
-from omx_autoresearch.errors import AutoresearchError, MissionInvalid, UsageError
+from omx_autoresearch.errors import AutoresearchError, MissionInvalid, StorageFailed, UsageError
 from omx_autoresearch.surfaces.cli.caller import json_option, task_argument, this_caller
 from omx_autoresearch.surfaces.cli.display import harmless, print_json, print_rows, say, tell
 from omx_autoresearch.surfaces.cli.drafting import (
@@ -201,6 +202,11 @@ def start_verb(
         from omx_autoresearch.runtime.owners import require_owner
 
         require_owner(caller.runtime, "start", task_id)
+    if is_agent and not caller.can_write(task_id):
+        raise StorageFailed(
+            "this sandbox lets nothing be written where missions are kept, so no session can be bound from here",
+            next_step=f"ask your person to type: $autoresearch {task_id}",
+        )
     if given["protect"] or given["unfrozen"] is not None:
         from omx_autoresearch.runtime.amending import amend_draft
 
@@ -213,6 +219,8 @@ def start_verb(
         is_agent=is_agent,
         is_unsandboxed=unsandboxed,
     )
+    if options.has_baseline and sys.stderr.isatty() and not as_json:
+        tell("Running the validator once, before any work ...", "dim")
     print_started(caller, start(caller.runtime, task_id, options), is_agent=is_agent, as_json=as_json)
 
 

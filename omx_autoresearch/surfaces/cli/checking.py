@@ -6,7 +6,6 @@ which stands outside, sees that very command and does it (``runtime.relay``).
 
 from __future__ import annotations
 
-import os
 import sys
 from typing import TYPE_CHECKING
 
@@ -261,7 +260,7 @@ def note_verb(words: tuple[str, ...], as_json: bool) -> None:
 
 def _is_relayed(caller: Caller, task_id: str, verb: str, *, as_json: bool) -> bool:
     """Say what the hook will do for a caller inside an agent whose sandbox lets it write no state."""
-    if _can_write(caller.runtime.home.mission(task_id).root_path) or not caller.is_agent():
+    if caller.can_write(task_id) or not caller.is_agent():
         return False
     from omx_autoresearch.runtime.claims import relay_line
 
@@ -273,15 +272,4 @@ def _is_relayed(caller: Caller, task_id: str, verb: str, *, as_json: bool) -> bo
     else:
         say(relay_line(verb))
         say("Nothing can be written from inside this sandbox; the hook of your agent CLI does it now.")
-    return True
-
-
-def _can_write(folder_path: str) -> bool:
-    """Whether a file can be made in a folder; asked by making one, since a sandbox need not show in its mode."""
-    path = os.path.join(folder_path, f".probe-{os.getpid()}")
-    try:
-        os.close(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600))
-        os.unlink(path)
-    except OSError:
-        return False
     return True

@@ -1,0 +1,55 @@
+"""The closed sets of words that stand in records, on the wire and in decisions.
+
+Modules of the hook path import them for type checkers only: ``typing`` costs a process 4 ms. Whoever validates foreign
+data resolves the names here (``runtime/entering.py``).
+"""
+
+from __future__ import annotations
+
+from typing import Literal
+
+PinKind = Literal["file", "symlink", "absent-guard"]
+
+TaskType = Literal["standard"]
+
+ValidationMode = Literal["mission-validator-script", "prompt-architect-artifact"]
+
+Reviewer = Literal["command", "person", "session"]
+
+Verdict = Literal["passed", "failed", "error", "tampered"]
+
+PromptVerb = Literal["bind", "pause", "resume", "status", "cancel"]
+
+Phase = Literal["draft", "running", "blocked", "paused", "complete", "cancelled"]
+
+Step = Literal["launch", "complete", "block", "unblock", "pause", "resume", "cancel", "amend"]
+
+Answer = Literal["allow", "refuse", "release"]
+
+StopScope = Literal["ours", "unbound", "other-session", "subagent", "expired"]
+
+EventKind = Literal[
+    "stop",
+    "subagent_stop",
+    "session_start",
+    "prompt",
+    "pre_compact",
+    "tool",
+    "session_end",
+    "stop_failure",
+    "other",
+]
+"""``tool`` is the event *after* a tool ran, success or failure. ``other`` is known to the client and nothing to us."""
+
+HostEnd = Literal["", "user_abort", "context_limit", "rate_limit", "auth_failure", "compaction"]
+"""Why the host itself ended the turn, from typed host signals only, never from prose. Empty: the agent stopped."""
+
+Progress = Literal["strong", "weak", "none"]
+
+Outcome = Literal["exited", "timed_out", "not_started"]
+
+ScoreDirection = Literal["higher", "lower"]
+
+SessionState = Literal["bound", "pending", "token"]
+
+Backend = Literal["none", "bubblewrap"]
