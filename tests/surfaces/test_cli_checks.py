@@ -156,6 +156,16 @@ def test_where_nothing_can_be_written_the_command_leaves_the_rest_to_the_hook(
     person.run("wait", task_id)
 
 
+@pytest.mark.requirement("SESS-04")
+def test_where_nothing_can_be_written_a_start_asks_for_the_person(person: Person) -> None:
+    task_id = person.init()
+    done = person.run("start", task_id, under=(*SEALED, *_sealed(person)), env=AGENT)
+    if "bwrap:" in done.stderr:
+        pytest.skip("bubblewrap is not available here")
+    assert done.returncode == 4
+    assert f"$autoresearch {task_id}" in done.stderr
+
+
 SEALED = ("/bin/sh", "-c", 'exec bwrap "$@"', "sh")
 
 

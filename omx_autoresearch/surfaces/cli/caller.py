@@ -77,7 +77,7 @@ class Caller:
         return bool(marks_of_agent(self.runtime))
 
     def can_write(self, task_id: str) -> bool:
-        """Whether the mission's state can be written; asked by making a file, since a sandbox need not show in a mode."""
+        """Whether the mission can be written; asked by making a file, since a sandbox need not show in a mode."""
         path = os.path.join(self.runtime.home.mission(task_id).root_path, f".probe-{os.getpid()}")
         try:
             os.close(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600))
