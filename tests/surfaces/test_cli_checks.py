@@ -187,6 +187,15 @@ def test_a_mission_without_a_session_holds_nobody_and_is_shown_as_unbound(person
     assert "unbound" in person.ok("status", task_id)
 
 
+@pytest.mark.requirement("GATE-20")
+def test_status_says_who_is_held_and_how_to_leave(person: Person) -> None:
+    task_id = person.start()
+    person.bind(task_id)
+    page = person.ok("status", task_id)
+    for words in (SESSION, f"omx-autoresearch pause {task_id}", f"cancel {task_id}"):
+        assert words in page
+
+
 @pytest.mark.case("LOOP-04")
 def test_what_holds_a_stop_is_listed_and_what_is_not_listed_holds_nothing(person: Person) -> None:
     for folder in (".omx/state", f".omx/state/sessions/{SESSION}"):

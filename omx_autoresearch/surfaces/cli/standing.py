@@ -54,6 +54,8 @@ def print_status(view: StatusView) -> None:
     ]
     if view.phase:
         rows += _progress(view)
+    if view.phase == "running" and view.session_id:
+        rows.append(("to leave", f"omx-autoresearch pause {view.task_id}  or  cancel {view.task_id}", ""))
     rows += [("notice", harmless(notice), "yellow") for notice in view.notices]
     print_rows(rows)
 
