@@ -40,7 +40,7 @@ CLIENT = Client(
         HookEntry("UserPromptSubmit", "", 120, "always"),
         HookEntry("PostToolUse", "", 30, "active"),
         HookEntry("PreCompact", "", 30, "active"),
-        HookEntry("SessionEnd", "", 10, "active"),
+        HookEntry("SessionEnd", "", 3, "active"),
     ),
 )
 

@@ -18,6 +18,7 @@ from omx_autoresearch.errors import StepIllegal
 from omx_autoresearch.runtime import sessions
 from omx_autoresearch.runtime.contracts import compile_contract, contract_digest
 from omx_autoresearch.runtime.intake import read_intake
+from omx_autoresearch.runtime.owners import missions_around
 from omx_autoresearch.runtime.validation import read_output, run_validator
 from omx_autoresearch.runtime.verdicts import report_of
 from omx_autoresearch.storage.approvals import approval_key, approve
@@ -112,9 +113,12 @@ def start(runtime: Runtime, task_id: str, options: StartOptions) -> Started:
         MissionInvalid: the intake cannot be compiled.
     """
     mission = MissionStore(runtime.home).load(task_id)
-    launched = Started(mission) if mission.phase == "running" else _launch(runtime, mission, options)
     if options.is_agent:
         sessions.check_free(runtime, task_id, options.session_id)
+        for held in missions_around(runtime):
+            sessions.check_not_held(runtime, task_id, held)
+    launched = Started(mission) if mission.phase == "running" else _launch(runtime, mission, options)
+    if options.is_agent:
         token = sessions.pend(
             runtime,
             task_id,
@@ -131,8 +135,6 @@ def start(runtime: Runtime, task_id: str, options: StartOptions) -> Started:
 
 def _launch(runtime: Runtime, mission: Mission, options: StartOptions) -> Started:
     next_phase(mission.phase, "launch", task_id=mission.task_id)
-    if options.is_agent:
-        sessions.check_free(runtime, mission.task_id, options.session_id)
     draft = read_intake(os.path.join(mission.project_path, mission.specs_path))
     workspace_path = options.workspace_path or mission.workspace_path
     contract, manifest = compile_contract(runtime, workspace_path=workspace_path, draft=draft)

@@ -11,7 +11,8 @@ from omx_autoresearch.core.records.lifecycle import OwnerVerbRefused
 from omx_autoresearch.errors import AutoresearchError, OwnerOnly
 from omx_autoresearch.runtime.sessions import live_clients
 from omx_autoresearch.storage.missions import MissionStore
-from omx_autoresearch.system.processes import agent_marks, ancestors, command_name
+from omx_autoresearch.storage.registry import Registry
+from omx_autoresearch.system.processes import ProcessIdentity, agent_marks, ancestors, command_name
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -43,10 +44,27 @@ def require_owner(runtime: Runtime, verb: str, task_id: str = "") -> None:
     marks = marks_of_agent(runtime)
     if not marks:
         return
-    refuse_verb(runtime, verb, task_id, marks)
+    for held in (task_id,) if task_id else missions_around(runtime):
+        refuse_verb(runtime, verb, held, marks)
     raise OwnerOnly(
         f"`{verb}` is the owner's, and this runs inside an agent: {'; '.join(marks)}", next_step=CURE
     )
+
+
+def missions_around(runtime: Runtime) -> tuple[str, ...]:
+    """The missions whose session this process belongs to: by a bound client above it, or by its session id.
+
+    For verbs that name no mission, and for a start that would be a way out of one.
+    """
+    above = set(ancestors(os.getpid()))
+    named = set(runtime.environ.values())
+    found = [
+        entry.task_id
+        for entry in Registry(runtime.home).entries()
+        if entry.state == "bound"
+        and (ProcessIdentity(entry.client_pid, entry.client_started) in above or entry.session_id in named)
+    ]
+    return tuple(dict.fromkeys(found))
 
 
 def refuse_verb(runtime: Runtime, verb: str, task_id: str, marks: tuple[str, ...]) -> None:

@@ -24,8 +24,8 @@ from omx_autoresearch.runtime.expiry import is_expired
 from omx_autoresearch.storage.missions import MissionStore
 from omx_autoresearch.storage.registry import TOKEN_WORD, ActiveSession, Registry
 from omx_autoresearch.system.clock import format_time, parse_time
+from omx_autoresearch.system.processes import SHELLS, ancestors, command_name, is_alive
 from omx_autoresearch.system.processes import ProcessIdentity as _Process
-from omx_autoresearch.system.processes import ancestors, is_alive
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -35,7 +35,6 @@ if TYPE_CHECKING:
     from omx_autoresearch.runtime.context import Runtime
 
 TOKEN_MINUTES = 10
-_SHELLS = ("sh", "ash", "bash", "busybox", "csh", "dash", "fish", "ksh", "ksh93", "mksh", "tcsh", "zsh")
 TASK_VARIABLE = "OMX_AUTORESEARCH_TASK"
 
 
@@ -169,6 +168,19 @@ def check_free(runtime: Runtime, task_id: str, session_id: str) -> None:
         _refuse_start(runtime, task_id, f"mission {task_id} holds another session")
 
 
+def check_not_held(runtime: Runtime, task_id: str, held_task_id: str) -> None:
+    """Refuse an agent's start from inside a session that another unfinished mission holds.
+
+    Raises:
+        OwnerOnly: as said; recorded in the mission that holds the session.
+    """
+    store = MissionStore(runtime.home)
+    if held_task_id == task_id or not store.exists(held_task_id):
+        return
+    if store.load(held_task_id).phase not in FINAL_PHASES:
+        _refuse_start(runtime, held_task_id, f"this session is held by mission {held_task_id}")
+
+
 def _refuse_start(runtime: Runtime, task_id: str, why: str) -> NoReturn:
     with MissionStore(runtime.home).transaction(task_id, runtime.now()) as transaction:
         transaction.record(OwnerVerbRefused("start", (why,)))
@@ -281,11 +293,9 @@ def is_start_command(command: str) -> bool:
 
 def client_process() -> _Process | None:
     """The client that runs this hook: the nearest ancestor that is no shell of the hook line."""
-    from omx_autoresearch.system.processes import command_name
-
     for process in ancestors(os.getpid()):
         if process.pid > 1 and command_name(process.pid) not in (
-            *_SHELLS,
+            *SHELLS,
             "hook",
             "timeout",
         ):

@@ -110,6 +110,9 @@ class _Stop:
 
     def answer(self, mission: Mission) -> Reply:
         """Look, decide, record, answer."""
+        repeated = self._duplicate(mission)
+        if repeated is not None:
+            return repeated
         self._beat(mission)
         take_in_quietly(self._runtime, mission.task_id, mission)
         seen = self._see(mission)

@@ -6,6 +6,8 @@ carry out what a person typed, and put the mission before the agent's eyes.
 
 from __future__ import annotations
 
+import os
+
 from omx_autoresearch.core import briefing
 from omx_autoresearch.core.events import SILENCE, Reply
 from omx_autoresearch.core.prompts import command_in
@@ -13,9 +15,11 @@ from omx_autoresearch.core.records.sessions import PersonPrompted
 from omx_autoresearch.errors import AutoresearchError
 from omx_autoresearch.runtime import sessions
 from omx_autoresearch.runtime.expiry import is_expired
+from omx_autoresearch.runtime.owners import missions_around, refuse_verb
 from omx_autoresearch.storage import heartbeat
 from omx_autoresearch.storage.missions import MissionStore
 from omx_autoresearch.storage.registry import TOKEN_WORD, Registry
+from omx_autoresearch.system.processes import SHELLS, command_name
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -131,6 +135,16 @@ def _tool(runtime: Runtime, client: Client, event: HookEvent) -> Reply:
     return Reply(context=briefing.bound(mission) if bound else "", person_message=warning)
 
 
+def started_by_shell() -> str:
+    """Why this hook was not started by a client itself; empty when it was.
+
+    The hook's shell line ends in ``exec``, so a client's hook has the client for its parent. One that an agent starts
+    from its tool shell has that shell, whatever it did to its environment.
+    """
+    parent = command_name(os.getppid())
+    return f"a shell ({parent}) started this hook, not an agent CLI" if parent in SHELLS else ""
+
+
 class _Prompt:
     """A submitted prompt: a person's word, a command of ours, or neither."""
 
@@ -141,9 +155,13 @@ class _Prompt:
 
     def answer(self) -> Reply:
         """Carry out a command, or note that a person spoke."""
-        if not self._event.is_person:
-            return SILENCE
         command = command_in(self._event.prompt)
+        why = "" if self._event.is_person else "its environment is that of an agent's tool shell"
+        why = why or started_by_shell()
+        if why:
+            if command is not None and command.verb != "status":
+                self._refuse(command, why)
+            return SILENCE
         if command is not None:
             return self._command(command)
         mission = bound_mission(self._runtime, self._event)
@@ -155,6 +173,18 @@ class _Prompt:
         warning = beat(self._runtime, mission, self._event)
         self._note_person(mission.task_id)
         return Reply(person_message=warning)
+
+    def _refuse(self, command: PromptCommand, why: str) -> None:
+        """A prompt event that no person typed: shown to the owner of the mission that it meant."""
+        entry = Registry(self._runtime.home).find(self._event.session_id)
+        meant = [command.task, entry.task_id if entry else "", *missions_around(self._runtime)]
+        store = MissionStore(self._runtime.home)
+        for task_id in meant:
+            if task_id and store.exists(task_id):
+                refuse_verb(
+                    self._runtime, f"$autoresearch {command.verb}", task_id, (f"no person typed it: {why}",)
+                )
+                return
 
     def _note_person(self, task_id: str) -> None:
         path = self._runtime.home.mission(task_id).heartbeat_path

@@ -24,6 +24,9 @@ ON_LINUX = sys.platform == "linux"
 COMM_LENGTH = 15
 """Characters of a process name that the kernel keeps (TASK_COMM_LEN - 1, proc(5))."""
 
+SHELLS = ("sh", "ash", "bash", "busybox", "csh", "dash", "fish", "ksh", "ksh93", "mksh", "tcsh", "zsh")
+"""Programs that run command lines; a hook's own line ends in ``exec`` and leaves none of them behind."""
+
 CLIENT_SANDBOXES = ("bwrap", "codex-linux-sandbox")
 """Names of pid 1 inside the sandboxes of the agent CLIs; other containers are no sandbox of an agent."""
 
