@@ -155,7 +155,8 @@ class _Stop:
         run = None
         is_running = False
         if is_wanted and permit.may_run and not is_reused:
-            ask = validation.Ask(isolation=permit.isolation, look=look)
+            since = "" if is_fresh_run_needed else self._entered_at
+            ask = validation.Ask(isolation=permit.isolation, look=look, since=since)
             is_running = not validation.validate(
                 self._runtime, mission.task_id, ask, wait_seconds=self._wait_seconds
             )

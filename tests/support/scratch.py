@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import atexit
 import hashlib
 import json
 import os
+import shutil
 import stat
 import subprocess
 import sys
+import tempfile
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
+from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -104,13 +108,8 @@ class Scratch:
     @classmethod
     def make(cls, root: Path) -> Scratch:
         environ = {"PATH": os.environ["PATH"], "HOME": os.environ["HOME"]}
-        world = cls(root, root / "project", root / "state", environ)
-        world.project.mkdir()
-        world.git("init", "-q", "-b", "main")
-        world.write("check.sh", CHECK, executable=True)
-        world.write("notes.md", "# notes\n")
-        world.commit("Begin")
-        return world
+        shutil.copytree(_template(), root / "project", symlinks=True)
+        return cls(root, root / "project", root / "state", environ)
 
     # --- the project
 
@@ -263,6 +262,20 @@ class Scratch:
             env={**self.environ, **(env or {})},
             cwd=cwd or self.project,
         )
+
+
+@cache
+def _template() -> str:
+    """A repository to copy, made once a process: starting git costs more than everything else of a small test."""
+    folder = tempfile.TemporaryDirectory(prefix="omx-scratch-")
+    atexit.register(folder.cleanup)
+    world = Scratch(Path(folder.name), Path(folder.name, "project"), Path(folder.name, "state"), {})
+    world.project.mkdir()
+    world.git("init", "-q", "-b", "main")
+    world.write("check.sh", CHECK, executable=True)
+    world.write("notes.md", "# notes\n")
+    world.commit("Begin")
+    return str(world.project)
 
 
 def finish(process: subprocess.Popen[bytes], payload: Json | bytes) -> Answer:
