@@ -7,6 +7,8 @@ once, at launch or by ``amend``, from ``mission.md`` and ``sandbox.md``; a later
 from __future__ import annotations
 
 from omx_autoresearch.core.budget import Limits, Usage
+from omx_autoresearch.core.criteria import Criterion
+from omx_autoresearch.core.directions import Direction, Tried
 from omx_autoresearch.core.lifecycle import WIRE_STATUS
 from omx_autoresearch.core.shape import nested
 from omx_autoresearch.core.values import dataclass, field
@@ -42,6 +44,7 @@ class Contract:
         runner: the known test runner that the validator calls, or empty.
         baseline_tests: tests that it ran at intake, passed or failed; as many must pass in the end.
         baseline_score: its score at intake.
+        criteria: further conditions, each with its own rule.
         limits: the owner's allowances.
         intake_digests: digests of mission.md and sandbox.md as compiled, to report a later edit.
     """
@@ -65,6 +68,7 @@ class Contract:
     runner: str = ""
     baseline_tests: int | None = None
     baseline_score: float | None = None
+    criteria: tuple[Criterion, ...] = nested(Criterion, default=())
     limits: Limits = nested(Limits, default_factory=Limits)
     intake_digests: dict[str, str] = field(default_factory=dict)
 
@@ -236,8 +240,21 @@ class Mission:
         nonce_digest: of the nonce that ``OMX_AUTORESEARCH_TASK=TASK:NONCE`` must carry, until used.
         completed_run_id: the attested run that completed the mission.
         claim_count: claims taken in (notes, hand edits), none of them proof.
+        finding_count: findings recorded, evidence and claims.
+        accepted_count: of them, evidence.
+        evidence_ids: newest finding ids by criterion id.
+        verification_excuse: why verification could not run, accepted by the owner.
+        directions: every direction tried.
+        recent_directions: the newest declarations, newest last, bounded.
+        pivot_count: untried pivots declared.
+        turn_findings: findings since the last stop.
+        turn_evidence: new evidence since the last stop.
+        turn_has_direction: a direction was declared since the last stop.
+        turn_has_pivot: an untried pivot was.
+        turn_repeats_direction: a direction was that had been tried before.
         edited_projections: projections that somebody edited and that were restored, newest last, bounded.
         refused_verbs: owner verbs that were tried from inside an agent.
+        forked_sessions: when a fork of a session in this workspace began, and its id; newest last, bounded.
         host_end_count: stops that the host ended; outside every counter.
         updated_at: time of the newest record.
     """
@@ -273,8 +290,21 @@ class Mission:
     nonce_digest: str = ""
     completed_run_id: str = ""
     claim_count: int = 0
+    finding_count: int = 0
+    accepted_count: int = 0
+    evidence_ids: dict[str, tuple[str, ...]] = field(default_factory=dict)
+    verification_excuse: str = ""
+    directions: tuple[Tried, ...] = nested(Tried, default=())
+    recent_directions: tuple[Direction, ...] = nested(Direction, default=())
+    pivot_count: int = 0
+    turn_findings: int = 0
+    turn_evidence: int = 0
+    turn_has_direction: bool = False
+    turn_has_pivot: bool = False
+    turn_repeats_direction: bool = False
     edited_projections: tuple[str, ...] = ()
     refused_verbs: tuple[str, ...] = ()
+    forked_sessions: tuple[str, ...] = ()
     host_end_count: int = 0
     updated_at: str = ""
 
@@ -291,7 +321,7 @@ class Mission:
     @property
     def current_direction(self) -> str:
         """The declared direction; empty as long as none was declared."""
-        return ""
+        return self.recent_directions[-1].summary if self.recent_directions else ""
 
     @property
     def is_pivot_required(self) -> bool:

@@ -48,6 +48,10 @@ Progress = Literal["strong", "weak", "none"]
 
 Outcome = Literal["exited", "timed_out", "not_started"]
 
+RuleKind = Literal["command", "file", "validator", "review", "person"]
+
+FindingKind = Literal["command", "file", "test", "benchmark", "manual", "review", "verification"]
+
 ScoreDirection = Literal["higher", "lower"]
 
 SessionState = Literal["bound", "pending", "token"]

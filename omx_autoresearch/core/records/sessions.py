@@ -11,6 +11,8 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import ClassVar
 
+_KEPT_FORKS = 5
+
 
 @dataclass(frozen=True, slots=True)
 class SessionBound:
@@ -47,6 +49,20 @@ class SessionUnbound:
         """Nobody is held until the next binding."""
         is_current = mission.binding is not None and mission.binding.session_id == self.session_id
         return replace(mission, binding=None if is_current else mission.binding, updated_at=ts)
+
+
+@dataclass(frozen=True, slots=True)
+class SessionForked:
+    """A fork of some session began in the workspace of the mission, whose session it may be a copy of."""
+
+    kind: ClassVar[str] = "session_forked"
+    session_id: str
+    client: str = ""
+
+    def apply(self, mission: Mission, ts: str) -> Mission:
+        """Shown to the owner; it is not held, and changes nothing else."""
+        kept = (*mission.forked_sessions, f"{ts} {self.session_id}")[-_KEPT_FORKS:]
+        return replace(mission, forked_sessions=kept, updated_at=ts)
 
 
 @dataclass(frozen=True, slots=True)

@@ -101,6 +101,14 @@ def _answered(mission: Mission, ts: str, stop: StopFacts, answer: str, *, is_jud
     known_tree_digest = last.tree_digest if last else ""
     if is_judged:
         mission = _absorbed(mission)
+        mission = replace(
+            mission,
+            turn_findings=0,
+            turn_evidence=0,
+            turn_has_direction=False,
+            turn_has_pivot=False,
+            turn_repeats_direction=False,
+        )
         known_tree_digest = stop.tree_digest or known_tree_digest
     return replace(
         mission,
