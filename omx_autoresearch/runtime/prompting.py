@@ -1,7 +1,6 @@
 """What a person typed to the agent: ``$autoresearch TASK`` and the owner verbs behind it.
 
-A prompt command counts as the owner's. A prompt event that carries a tool shell's marks never gets here (the dialect
-says that it is no person's); one from a client that runs inside a bound client is refused here.
+A prompt command counts as the owner's. One that no person can have typed (``runtime.turns``) never gets here.
 """
 
 from __future__ import annotations
@@ -11,12 +10,10 @@ import os
 from omx_autoresearch.core import briefing
 from omx_autoresearch.core.events import HookEvent, Reply
 from omx_autoresearch.core.values import dataclass
-from omx_autoresearch.errors import AutoresearchError, OwnerOnly, StepIllegal
+from omx_autoresearch.errors import AutoresearchError, StepIllegal
 from omx_autoresearch.runtime import missions, sessions
-from omx_autoresearch.runtime.owners import refuse_verb
 from omx_autoresearch.storage.missions import MissionStore
 from omx_autoresearch.system.git import common_dir, find_root
-from omx_autoresearch.system.processes import ancestors
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -35,24 +32,10 @@ def carry_out(runtime: Runtime, client: Client, event: HookEvent, command: Promp
     task_id = ""
     try:
         task_id = missions.resolve_task(runtime, command.task, session_id=event.session_id, cwd=event.cwd)
-        _refuse_nested(runtime, event, task_id, command.verb)
         text: str = getattr(_Typed(runtime, client, event, task_id), command.verb)()
     except AutoresearchError as error:
         return Reply(context=f"{briefing.MARK} {error}", person_message=f"{briefing.MARK} {error}")
     return Reply(context=text, person_message=text.splitlines()[0])
-
-
-def _refuse_nested(runtime: Runtime, event: HookEvent, task_id: str, verb: str) -> None:
-    """A client that was started inside another session's bound client is not a person's."""
-    me = sessions.client_process()
-    outer = set(ancestors(os.getpid())) - {me}
-    for process in sessions.live_clients(runtime, except_session=event.session_id):
-        if process in outer:
-            why = f"process {process.pid}, a client bound to a mission, started this one"
-            refuse_verb(runtime, f"$autoresearch {verb}", task_id, (why,))
-            raise OwnerOnly(
-                f"`$autoresearch` is a person's word: {why}", next_step="type it in your own session"
-            )
 
 
 @dataclass(frozen=True, slots=True)

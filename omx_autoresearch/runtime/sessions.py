@@ -17,9 +17,9 @@ from datetime import timedelta
 from omx_autoresearch.core.digests import sha256
 from omx_autoresearch.core.lifecycle import FINAL_PHASES
 from omx_autoresearch.core.records.lifecycle import OwnerVerbRefused
-from omx_autoresearch.core.records.sessions import SessionBound, SessionUnbound
+from omx_autoresearch.core.records.sessions import SessionBound, SessionForked, SessionUnbound
 from omx_autoresearch.core.values import dataclass
-from omx_autoresearch.errors import OwnerOnly, StateUntrusted, StepIllegal
+from omx_autoresearch.errors import AutoresearchError, OwnerOnly, StateUntrusted, StepIllegal
 from omx_autoresearch.runtime.expiry import is_expired
 from omx_autoresearch.storage.missions import MissionStore
 from omx_autoresearch.storage.registry import TOKEN_WORD, ActiveSession, Registry
@@ -36,6 +36,7 @@ if TYPE_CHECKING:
 
 TOKEN_MINUTES = 10
 TASK_VARIABLE = "OMX_AUTORESEARCH_TASK"
+_SHOWN_ID = 128
 
 
 @dataclass(frozen=True, slots=True)
@@ -267,6 +268,28 @@ def rebind_cleared(runtime: Runtime, session_id: str, client: str) -> Mission | 
     return bind(runtime, mission.task_id, Act(session_id, client, "clear", process))
 
 
+def note_fork(runtime: Runtime, session_id: str, client: str, cwd: str) -> None:
+    """A fork began where a held session works: shown to the owner, who may bind it (no payload names its parent)."""
+    here, store = os.path.join(os.path.realpath(cwd), ""), MissionStore(runtime.home)
+    for entry in Registry(runtime.home).entries():
+        is_near = here.startswith(os.path.join(os.path.realpath(entry.workspace_path), ""))
+        if entry.state != "bound" or entry.client != client or not is_near:
+            continue
+        try:
+            _record_fork(runtime, store, entry, SessionForked(session_id[:_SHOWN_ID], client))
+        except AutoresearchError:
+            continue  # a session that nobody holds is told nothing of another one's mission
+
+
+def _record_fork(runtime: Runtime, store: MissionStore, entry: ActiveSession, fork: SessionForked) -> None:
+    mission = store.load_bound(entry)
+    if mission is None or mission.phase != "running" or is_expired(runtime, mission, runtime.now()):
+        return
+    with store.transaction(entry.task_id, runtime.now()) as transaction:
+        if not any(known.endswith(f" {fork.session_id}") for known in transaction.mission.forked_sessions):
+            transaction.record(fork)
+
+
 def nonce_digest(nonce: str) -> str:
     """What the journal keeps of a nonce."""
     return sha256(nonce.encode("utf-8", "surrogatepass")).hexdigest()
@@ -303,16 +326,23 @@ def client_process() -> _Process | None:
     return None
 
 
-def live_clients(runtime: Runtime, *, except_session: str = "") -> tuple[_Process, ...]:
-    """The client processes of all bound sessions (but one) that still run."""
+def live_clients(runtime: Runtime) -> tuple[_Process, ...]:
+    """The client processes of all bound sessions that still run."""
     found = []
     for entry in Registry(runtime.home).entries():
-        if except_session and entry.session_id == except_session:
-            continue
         process = _Process(entry.client_pid, entry.client_started)
         if entry.client_pid and is_alive(process):
             found.append(process)
     return tuple(found)
+
+
+def outer_client(runtime: Runtime) -> _Process | None:
+    """The bound client inside which the client of this hook was started; None for one that a person started.
+
+    Whatever session it names: an agent may resume its own session in a client within.
+    """
+    me, bound = client_process(), live_clients(runtime)
+    return next((process for process in ancestors(os.getpid()) if process != me and process in bound), None)
 
 
 def _forget(registry: Registry, session_id: str, task_id: str) -> None:

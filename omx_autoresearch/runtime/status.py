@@ -190,6 +190,15 @@ def _notices(mission: Mission) -> tuple[str, ...]:
     from omx_autoresearch.runtime.contracts import intake_drift
 
     found = [f"an agent tried an owner verb: {item}" for item in mission.refused_verbs[-5:]]
+    if mission.binding is not None and mission.binding.how == "clear":
+        found.append(
+            f"the session was cleared at {mission.binding.at} and goes on under a new id, bound again"
+        )
+    found += [
+        f"a fork of a session began in this workspace, and nobody holds it: {item}. To move the mission there, type "
+        f"$autoresearch {mission.task_id} in it"
+        for item in mission.forked_sessions
+    ]
     found += [
         f"{name} was edited since the contract was compiled; the edit is not obeyed: omx-autoresearch amend "
         f"{mission.task_id}"

@@ -93,6 +93,8 @@ def _session_start(runtime: Runtime, client: Client, event: HookEvent) -> Reply:
     if mission is None and event.source == "clear":
         mission = sessions.rebind_cleared(runtime, event.session_id, client.name)
     if mission is None:
+        if event.source == "fork":
+            sessions.note_fork(runtime, event.session_id, client.name, event.cwd)
         return SILENCE
     if is_expired(runtime, mission, runtime.now()):
         return Reply(context=_expired(mission))
@@ -115,6 +117,8 @@ def _remember_process(runtime: Runtime, client: Client, event: HookEvent, missio
     entry, process = registry.find(event.session_id), sessions.client_process()
     if entry is None or process is None or entry.client_pid == process.pid:
         return
+    if sessions.outer_client(runtime) is not None:
+        return  # an agent resumed its own session in a client within; the person's client stays the known one
     sessions.bind(runtime, mission.task_id, sessions.Act(event.session_id, client.name, "resume", process))
 
 
@@ -145,6 +149,12 @@ def started_by_shell() -> str:
     return f"a shell ({parent}) started this hook, not an agent CLI" if parent in SHELLS else ""
 
 
+def started_within(runtime: Runtime) -> str:
+    """Why the client of this hook was not started by a person but by an agent; empty when it was not."""
+    outer = sessions.outer_client(runtime)
+    return f"process {outer.pid}, a client bound to a mission, started this one" if outer else ""
+
+
 class _Prompt:
     """A submitted prompt: a person's word, a command of ours, or neither."""
 
@@ -157,11 +167,9 @@ class _Prompt:
         """Carry out a command, or note that a person spoke."""
         command = command_in(self._event.prompt)
         why = "" if self._event.is_person else "its environment is that of an agent's tool shell"
-        why = why or started_by_shell()
+        why = why or started_by_shell() or started_within(self._runtime)
         if why:
-            if command is not None and command.verb != "status":
-                self._refuse(command, why)
-            return SILENCE
+            return SILENCE if command is None else self._refuse(command, why)
         if command is not None:
             return self._command(command)
         mission = bound_mission(self._runtime, self._event)
@@ -174,8 +182,11 @@ class _Prompt:
         self._note_person(mission.task_id)
         return Reply(person_message=warning)
 
-    def _refuse(self, command: PromptCommand, why: str) -> None:
+    def _refuse(self, command: PromptCommand, why: str) -> Reply:
         """A prompt event that no person typed: shown to the owner of the mission that it meant."""
+        said = f"{briefing.MARK} `$autoresearch` is a person's word, and no person typed this: {why}"
+        if command.verb == "status":
+            return Reply(context=said)
         entry = Registry(self._runtime.home).find(self._event.session_id)
         meant = [command.task, entry.task_id if entry else "", *missions_around(self._runtime)]
         store = MissionStore(self._runtime.home)
@@ -184,7 +195,8 @@ class _Prompt:
                 refuse_verb(
                     self._runtime, f"$autoresearch {command.verb}", task_id, (f"no person typed it: {why}",)
                 )
-                return
+                break
+        return Reply(context=said)
 
     def _note_person(self, task_id: str) -> None:
         path = self._runtime.home.mission(task_id).heartbeat_path
