@@ -67,4 +67,6 @@ def _thaw(inner: type | None, value: Any) -> Any:
         return tuple(_thaw(inner, item) for item in value)
     if inner is not None and value is not None:
         return from_plain(inner, value)
+    if isinstance(value, dict):
+        return {key: _thaw(None, item) for key, item in value.items()}
     return value
