@@ -154,14 +154,15 @@ def summary(mission: Mission) -> str:
     if mission.blocker is not None:
         lines.append(f"Blocked: {one_line(mission.blocker.what, 200)}")
     if mission.edited_projections:
-        names = one_line(", ".join(mission.edited_projections), 200)
+        names = one_line(", ".join(mission.edited_projections), 120)
         lines.append(
             f"Edited by hand and restored: {names}. The edits are kept as claims, which prove nothing."
         )
-    lines.append(
+    step = (
         f"Next: omx-autoresearch {'validate' if mission.phase == 'running' else 'status'} {mission.task_id}"
     )
-    return "\n".join(line for line in lines if line)[: _SUMMARY_CHARACTERS - 1]
+    body = "\n".join(line for line in lines if line)
+    return f"{body[: _SUMMARY_CHARACTERS - len(step) - 2]}\n{step}"
 
 
 def completion_path(mission: Mission) -> str:
