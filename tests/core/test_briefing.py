@@ -113,6 +113,7 @@ def test_a_refusal_to_wait_says_wait_and_stands_on_its_own_too() -> None:
 @pytest.mark.requirement("GATE-08", "GATE-19")
 def test_changed_pins_are_named_and_restore_is_the_one_next_command() -> None:
     changed = tuple(f"tests/test_{number}.py" for number in range(11))
+    assert " more\n" not in refused(a_mission(), (NEEDED,), tampered=changed[:8])
     text = refused(a_mission(), (NEEDED,), tampered=changed)
     assert "(tampered)" in text.splitlines()[0]
     assert "tests/test_0.py, tests/test_1.py" in text
@@ -209,7 +210,15 @@ def test_a_summary_is_short_whatever_the_mission_says(phase: Phase) -> None:
     ):
         blocker = Blocker("stalled", long, long, "omx-autoresearch unblock", "gate")
         text = briefing.summary(
-            a_mission(contract, phase, goal=long, blocker=blocker, attestation=a_run(), iteration=10**6)
+            a_mission(
+                contract,
+                phase,
+                goal=long,
+                blocker=blocker,
+                attestation=a_run(),
+                iteration=10**6,
+                edited_projections=("state/progress.json",) * 20,
+            )
         )
         assert len(text) < 1_200
         assert text.splitlines()[-1].startswith("Next: omx-autoresearch "), "cut off before its end"
@@ -227,11 +236,25 @@ def test_a_summary_says_what_done_means_where_it_stands_and_what_is_next() -> No
     assert "Done means: a reviewer approves report.md." in briefing.summary(a_mission(REVIEW))
 
 
+@pytest.mark.requirement("STATE-09")
+def test_a_summary_tells_of_edited_projections() -> None:
+    text = briefing.summary(a_mission(edited_projections=("state/findings.jsonl", "state/progress.json")))
+    assert "Edited by hand and restored: state/findings.jsonl, state/progress.json." in text
+    assert "Edited by hand" not in briefing.summary(a_mission())
+
+
 def test_a_mission_that_holds_nobody_does_not_say_that_it_does() -> None:
     text = briefing.summary(a_mission(phase="blocked", blocker=BLOCKER))
     assert "Stops are refused" not in text
     assert "Blocked: no progress" in text
     assert text.endswith(f"Next: omx-autoresearch status {TASK}")
+
+
+@pytest.mark.parametrize(
+    ("text", "line"), [("abcd", "abcd"), ("abcde", "abc…"), (" a\n b ", "a b"), ("", "")]
+)
+def test_a_line_is_cut_only_where_it_is_too_long(text: str, line: str) -> None:
+    assert briefing.one_line(text, 4) == line
 
 
 @given(st.text(), st.integers(2, 50))

@@ -33,6 +33,10 @@ def moved(before: Usage, after: Usage) -> set[str]:
     return {item.name for item in fields(Usage) if getattr(before, item.name) != getattr(after, item.name)}
 
 
+def test_nothing_is_spent_at_first() -> None:
+    assert {getattr(Usage(), item.name) for item in fields(Usage)} == {0}
+
+
 @pytest.mark.requirement("GATE-17")
 def test_the_defaults_are_the_published_ones_and_can_stand() -> None:
     assert Limits() == Limits(3, 2, 3, 4, 40, 200, 8, 6, 24.0, 24.0)
@@ -90,6 +94,7 @@ def test_a_person_begins_the_idle_count_the_row_and_the_repeats_anew_and_nothing
 def test_a_tool_begins_the_idle_count_anew_and_the_row_where_the_client_does(resets_row: bool) -> None:
     after = after_tool(FULL, resets_row=resets_row)
     assert moved(FULL, after) == {"idle_refusals", "repeats"} | ({"refusals_in_row"} if resets_row else set())
+    assert (after.idle_refusals, after.repeats, after.refusals_in_row) == (0, 0, 0 if resets_row else 3)
 
 
 @pytest.mark.requirement("LIFE-04")

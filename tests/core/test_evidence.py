@@ -79,10 +79,14 @@ def test_a_pass_on_another_state_is_said_to_be_one() -> None:
     mission = a_mission(attestation=a_run("passed"))
     (item,) = missing_items(mission, replace(LOOK, head="later"))
     assert (item.code, item.next_command) == ("validation", f"omx-autoresearch validate {TASK}")
-    assert "run r-1 passed, but the workspace, HEAD or a pinned file changed" in item.received
+    assert "run r-1 passed, but the workspace, HEAD or a pinned file changed since it began" in item.received
+    assert "validator `./check.sh`" in item.what
     (item,) = missing_items(replace(mission, contract=REVIEW), replace(LOOK, output_artifact_digest="later"))
     assert (item.code, item.next_command) == ("review", f"omx-autoresearch review {TASK}")
-    assert "run r-1 passed, but the artifact or a pinned file changed" in item.received
+    assert "run r-1 passed, but the artifact or a pinned file changed since it began" in item.received
+    assert "review of report.md" in item.what
+    (item,) = missing_items(a_mission(attestation=a_run("passed", is_fresh=False)), LOOK)
+    assert "changed while it ran" in item.received
 
 
 @pytest.mark.case("VAL-05")

@@ -133,6 +133,7 @@ def test_a_stop_that_the_host_ended_is_allowed_and_spends_nothing(end: HostEnd) 
 def test_the_contract_met_completes_also_while_background_work_runs() -> None:
     decision = decide(replace(HOLDING, missing=(), has_background_work=True), Usage(), LIMITS)
     assert (decision.answer, decision.completes, decision.usage.background_allows) == ("allow", True, 0)
+    assert decision.is_iteration
 
 
 @pytest.mark.requirement("GATE-06")
@@ -192,6 +193,8 @@ def test_changed_pins_earn_one_refusal_and_then_block() -> None:
     seen = replace(HOLDING, tampered=("check.sh",), used_tools=True, observation=WEAK)
     first = decide(seen, Usage(), LIMITS)
     assert (first.answer, first.reason_code, first.usage.refusals) == ("refuse", "tampered", 1)
+    assert first.usage.tamper_refusals == 1
+    assert decide(HOLDING, Usage(), LIMITS).usage.tamper_refusals == 0
     second = decide(seen, first.usage, LIMITS)
     assert (second.answer, second.reason_code) == ("release", "tampered")
     assert second.blocker is not None
@@ -318,6 +321,9 @@ def test_a_turn_that_a_person_began_and_that_used_no_tool_is_no_iteration() -> N
     decision = decide(replace(HOLDING, observation=IDLE_PERSON), Usage(stale=3), LIMITS)
     assert (decision.answer, decision.is_iteration) == ("refuse", False)
     assert (decision.usage.stale, decision.usage.refusals) == (3, 1)
+    released = decide(replace(HOLDING, observation=IDLE_PERSON), Usage(idle_refusals=3), LIMITS)
+    assert (released.answer, released.is_iteration) == ("release", False)
+    assert decide(HOLDING, Usage(idle_refusals=3), LIMITS).is_iteration
 
 
 @pytest.mark.requirement("GATE-17")
@@ -348,7 +354,8 @@ def test_a_client_that_spins_on_a_repeated_answer_is_let_go() -> None:
     seen = replace(HOLDING, repeats_answer=True, lets_go_on_repeat=True)
     decision = decide(seen, Usage(refusals=1, idle_refusals=1, stale=1), LIMITS)
     assert (decision.answer, decision.reason_code) == ("release", "stalled")
-    assert decide(replace(seen, lets_go_on_repeat=False), Usage(), LIMITS).answer == "refuse"
+    tolerated = decide(replace(seen, lets_go_on_repeat=False), Usage(repeats=1), LIMITS)
+    assert (tolerated.answer, tolerated.usage.repeats) == ("refuse", 2)
     assert decide(replace(seen, repeats_answer=False), Usage(repeats=3), LIMITS).answer == "refuse"
 
 

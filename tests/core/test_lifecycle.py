@@ -22,6 +22,7 @@ from omx_autoresearch.core.lifecycle import (
     machine_options,
     next_phase,
 )
+from omx_autoresearch.core.mission import RunningValidation
 from omx_autoresearch.core.records.lifecycle import (
     MissionAmended,
     MissionBlocked,
@@ -174,6 +175,11 @@ def test_a_mission_that_ended_is_bound_to_nobody_and_keeps_the_run_that_ended_it
     assert SessionBound("s-2", "claude", "prompt").apply(ended, at(9)).binding is None
     late = ValidationFinished(a_run("failed", run_id="r-2")).apply(ended, at(9))
     assert late.attestation == ended.attestation
+    for run_id, still in (("r-2", None), ("r-3", RunningValidation("r-3", 1, "mark", at(1), "tree"))):
+        going = RunningValidation("r-3", 1, "mark", at(1), "tree")
+        running = replace(ended, running_validation=going if still else replace(going, run_id=run_id))
+        late = ValidationFinished(a_run("failed", run_id="r-2")).apply(running, at(9))
+        assert late.running_validation == still
 
 
 def test_a_second_creation_in_one_journal_is_ignored() -> None:
@@ -209,6 +215,31 @@ def test_going_on_refreshes_the_short_allowances_keeps_what_was_spent_and_adds()
     assert (mission.usage.stale, mission.usage.idle_refusals, mission.usage.wait_refusals) == (0, 0, 0)
     assert (mission.limits.refusals_total, mission.limits.wall_clock_hours) == (250, 26.0)
     assert (mission.blocker, mission.running_since) == (None, at(9))
+    only_hours = MissionResumed(add_hours=1.0).apply(in_phase("paused"), at(9)).limits
+    assert (only_hours.wall_clock_hours, only_hours.refusals_total) == (25.0, 200)
+    only_refusals = MissionUnblocked(add_refusals=1).apply(in_phase("blocked"), at(9)).limits
+    assert (only_refusals.wall_clock_hours, only_refusals.refusals_total) == (24.0, 201)
+
+
+@pytest.mark.requirement("DONE-08")
+def test_after_the_owner_let_it_go_on_no_old_failure_is_reused() -> None:
+    mission = MissionUnblocked().apply(replace(in_phase("blocked"), attestation=a_run()), at(9))
+    assert (mission.is_recheck_due, mission.prompted_at) == (True, at(9))
+
+
+def test_a_workspace_that_moved_is_taken_and_else_stays() -> None:
+    draft, live = in_phase("draft"), in_phase("running")
+    for moved, kept in (
+        (
+            MissionLaunched(SCRIPT, "c", workspace_path="/w").apply(draft, at(1)),
+            MissionLaunched(SCRIPT).apply(draft, at(1)),
+        ),
+        (
+            MissionAmended(SCRIPT, "c", workspace_path="/w").apply(live, at(1)),
+            MissionAmended(SCRIPT).apply(live, at(1)),
+        ),
+    ):
+        assert (moved.workspace_path, kept.workspace_path) == ("/w", "/project")
 
 
 @pytest.mark.requirement("LIFE-05")

@@ -339,6 +339,8 @@ def test_marks_of_output_are_remembered_newest_last_and_bounded() -> None:
 def test_a_stop_that_the_host_ended_is_counted_by_itself() -> None:
     mission = StopAllowed(facts(reason_code="host-user-abort", is_iteration=False)).apply(a_mission(), at(1))
     assert (mission.host_end_count, mission.iteration) == (1, 0)
+    other = StopAllowed(facts(reason_code="background-work", is_iteration=False)).apply(mission, at(2))
+    assert other.host_end_count == 1
 
 
 # --- persons, sessions, runs
@@ -349,10 +351,11 @@ def test_a_persons_prompt_begins_a_turn_and_makes_the_validator_due() -> None:
     mission = PersonPrompted("s-1", 42).apply(a_mission(usage=Usage(idle_refusals=3, refusals=3)), at(5))
     assert (mission.usage.idle_refusals, mission.usage.refusals) == (0, 3)
     assert (mission.is_person_turn, mission.is_recheck_due, mission.turn_heartbeat_bytes) == (True, True, 42)
+    assert PersonPrompted("s-1").apply(mission, at(6)).turn_heartbeat_bytes == 0
 
 
 @pytest.mark.requirement("DONE-08")
-@pytest.mark.parametrize(("started", "is_due"), [(4, True), (6, False)])
+@pytest.mark.parametrize(("started", "is_due"), [(4, True), (5, False), (6, False)])
 def test_a_run_that_began_before_the_person_spoke_is_still_due(started: int, is_due: bool) -> None:
     mission = PersonPrompted("s-1").apply(a_mission(), at(5))
     mission = ValidationFinished(a_run(started_at=at(started), finished_at=at(9))).apply(mission, at(9))
