@@ -28,6 +28,7 @@ from omx_autoresearch.runtime.turns import answer_event
 from omx_autoresearch.storage.layout import StateHome
 from omx_autoresearch.storage.missions import MissionStore
 from omx_autoresearch.system.clock import Clock, SystemClock
+from omx_autoresearch.system.processes import identify
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -162,12 +163,16 @@ class Scratch:
         return launch.create_draft(self.runtime(), str(self.project), record, draft)
 
     def mission(self, *, session: str = SESSION, client: str = "claude", **fields: Any) -> Mission:
-        """A mission that was started by the owner and bound to ``session`` by a prompt; an empty one binds nobody."""
+        """A mission that was started by the owner and bound to ``session`` by a prompt; an empty one binds nobody.
+
+        The test's own process is the client: it starts the hooks.
+        """
         options = launch.StartOptions(has_baseline=fields.pop("has_baseline", False))
         task_id = self.draft(**fields).task_id
         mission = launch.start(self.runtime(), task_id, options).mission
         if session:
-            mission = sessions.bind(self.runtime(), task_id, sessions.Act(session, client, "prompt"))
+            act = sessions.Act(session, client, "prompt", client_process=identify(os.getpid()))
+            mission = sessions.bind(self.runtime(), task_id, act)
         return mission
 
     def load(self, mission: Mission | str) -> Mission:
