@@ -5,11 +5,10 @@
   starts the count anew, and ``CLAUDE_CODE_STOP_HOOK_BLOCK_CAP`` (also from ``env`` of settings.json) raises it.
 - A failed tool fires ``PostToolUseFailure`` instead of ``PostToolUse``.
 - A settings file with a comment in it is ignored as a whole, silently.
+- ``sandbox.enabled`` in any of its settings puts its shell into a sandbox; the hooks stand outside.
 """
 
 from __future__ import annotations
-
-import re
 
 from omx_autoresearch.agents import marks, payloads, tool_events
 from omx_autoresearch.agents.replies import render_reply
@@ -52,6 +51,11 @@ CLIENT = Client(
 RAISED_CAP = 250
 """Written by the installer: finite, and above every allowance of a mission's default limits together (200 + 6 + 8)."""
 
+_MANAGED_SETTINGS = (
+    "/etc/claude-code/managed-settings.json",
+    "/Library/Application Support/ClaudeCode/managed-settings.json",
+)
+_MAX_SETTINGS_BYTES = 4 * 1024 * 1024
 _KINDS: dict[str, EventKind] = {
     "Stop": "stop",
     "SubagentStop": "subagent_stop",
@@ -63,7 +67,7 @@ _KINDS: dict[str, EventKind] = {
     "PreCompact": "pre_compact",
     "SessionEnd": "session_end",
 }
-_PLUGIN_PREFIX = re.compile(r"\A(\s*/)omx(?:-autoresearch)?:(?=autoresearch(?:\s|\Z))")
+_PLUGIN_PREFIX = r"\A(\s*/)omx(?:-autoresearch)?:(?=autoresearch(?:\s|\Z))"
 
 
 def parse(payload: dict[str, Any], digest: str, environ: Mapping[str, str]) -> HookEvent:
@@ -76,7 +80,7 @@ def parse(payload: dict[str, Any], digest: str, environ: Mapping[str, str]) -> H
     agent_id = payloads.text_of(payload, "agent_id")
     if kind == "stop" and agent_id:
         kind = "subagent_stop"
-    prompt = _PLUGIN_PREFIX.sub(r"\1", payloads.text_of(payload, "prompt")) if kind == "prompt" else ""
+    prompt = _without_prefix(payloads.text_of(payload, "prompt")) if kind == "prompt" else ""
     is_end = kind in ("stop", "subagent_stop", "stop_failure")
     is_tool = kind == "tool"
     return HookEvent(
@@ -96,8 +100,53 @@ def parse(payload: dict[str, Any], digest: str, environ: Mapping[str, str]) -> H
         tool_command=payloads.tool_command_of(payload) if is_tool else "",
         tool_output=tool_events.tool_output_of("claude", payload) if is_tool else "",
         tool_failed=is_tool and tool_events.has_failed("claude", payload),
+        transcript_path=payloads.text_of(payload, "transcript_path"),
         payload_digest=digest,
     )
+
+
+def is_sandboxed(event: HookEvent, environ: Mapping[str, str]) -> bool:
+    """True where any settings of the session switch the sandbox on, whichever of them Claude Code lets win."""
+    import os
+
+    from omx_autoresearch.agents.folders import home_path
+    from omx_autoresearch.system.processes import command_line
+
+    started_as = command_line(os.getppid())
+    project_path = environ.get("CLAUDE_PROJECT_DIR") or event.cwd
+    user_path = environ.get("CLAUDE_CONFIG_DIR") or os.path.join(home_path(environ), ".claude")
+    paths = [
+        *_MANAGED_SETTINGS,
+        os.path.join(user_path, "settings.json"),
+        os.path.join(project_path, ".claude", "settings.json"),
+        os.path.join(project_path, ".claude", "settings.local.json"),
+        *(
+            os.path.join(event.cwd, option[1:].split(" ", 1)[0])
+            for option in started_as.split("--settings")[1:]
+        ),
+    ]
+    return '"sandbox"' in started_as or any(map(_has_sandbox, paths))
+
+
+def _has_sandbox(settings_path: str) -> bool:
+    """True for a settings file that switches the sandbox on; one that Claude Code cannot read switches nothing."""
+    from omx_autoresearch.core import light_json
+
+    try:
+        with open(settings_path, "rb") as stream:
+            text = stream.read(_MAX_SETTINGS_BYTES)
+        if b"sandbox" not in text:
+            return False
+        settings = light_json.decoder(dict)(text.decode("utf-8-sig"))
+        return bool(settings["sandbox"]["enabled"])
+    except (OSError, ValueError, KeyError, TypeError, RecursionError):
+        return False
+
+
+def _without_prefix(prompt: str) -> str:
+    import re
+
+    return re.sub(_PLUGIN_PREFIX, r"\1", prompt)
 
 
 def render(event: HookEvent, reply: Reply) -> bytes:

@@ -4,6 +4,9 @@
 - A hook runs as ``$SHELL -lc LINE``, so the line must be good for zsh and fish too.
 - A hook that is not trusted is skipped without a word; any edit of its definition voids the trust.
 - The hooks' environment carries no mark of the client at all; a tool shell's does.
+- Its tools run in a sandbox unless the turn's policy is ``danger-full-access``; the hooks stand outside. The payload's
+  ``permission_mode`` tells who is asked, not where tools run. The rollout, which no sandboxed tool can write, has the
+  policy of each turn.
 """
 
 from __future__ import annotations
@@ -44,6 +47,7 @@ CLIENT = Client(
     ),
 )
 
+_NO_SANDBOX = "danger-full-access"
 _KINDS: dict[str, EventKind] = {
     "Stop": "stop",
     "SubagentStop": "subagent_stop",
@@ -81,8 +85,25 @@ def parse(payload: dict[str, Any], digest: str, environ: Mapping[str, str]) -> H
         tool_name=payloads.text_of(payload, "tool_name") if is_tool else "",
         tool_command=payloads.tool_command_of(payload) if is_tool else "",
         tool_output=tool_events.tool_output_of("codex", payload) if is_tool else "",
+        transcript_path=payloads.text_of(payload, "transcript_path"),
         payload_digest=digest,
     )
+
+
+def is_sandboxed(event: HookEvent, environ: Mapping[str, str]) -> bool:
+    """False only where the newest turn in the session's own rollout names the policy without a sandbox."""
+    from omx_autoresearch.agents.transcripts import newest_lines
+    from omx_autoresearch.core import light_json
+
+    del environ  # a hook's tells nothing
+    try:
+        for line in newest_lines(event.transcript_path, b'"turn_context"'):
+            record = light_json.decoder(dict)(line.decode("utf-8", "replace"))
+            if record.get("type") == "turn_context":
+                return bool(record["payload"]["sandbox_policy"]["type"] != _NO_SANDBOX)
+    except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError):
+        return True
+    return True
 
 
 def render(event: HookEvent, reply: Reply) -> bytes:

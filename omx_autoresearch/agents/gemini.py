@@ -8,11 +8,10 @@
 - ``$NAME`` in settings.json is replaced when the file is read, so no hook line may hold one.
 - ``PreCompress`` fires before every model call (``trigger`` auto), so it is no sign of compaction and not registered.
 - A sub-agent's tool event looks like the session's own.
+- ``--sandbox`` starts the whole client anew inside the sandbox, its hooks too: they have the rights of its tools.
 """
 
 from __future__ import annotations
-
-import re
 
 from omx_autoresearch.agents import marks, payloads, tool_events
 from omx_autoresearch.agents.replies import render_reply
@@ -57,7 +56,7 @@ _KINDS: dict[str, EventKind] = {
     "PreCompress": "pre_compact",
     "SessionEnd": "session_end",
 }
-_CONTEXT_PREFIX = re.compile(r"\A\s*<hook_context>.*?</hook_context>\s*", re.DOTALL)
+_CONTEXT_PREFIX = r"(?s)\A\s*<hook_context>.*?</hook_context>\s*"
 
 
 def parse(payload: dict[str, Any], digest: str, environ: Mapping[str, str]) -> HookEvent:
@@ -69,7 +68,7 @@ def parse(payload: dict[str, Any], digest: str, environ: Mapping[str, str]) -> H
     kind = _KINDS.get(payloads.text_of(payload, "hook_event_name"), "other")
     if kind == "pre_compact" and payload.get("trigger") != "manual":
         kind = "other"
-    prompt = _CONTEXT_PREFIX.sub("", payloads.text_of(payload, "prompt")) if kind == "prompt" else ""
+    prompt = _without_prefix(payloads.text_of(payload, "prompt")) if kind == "prompt" else ""
     is_tool = kind == "tool"
     return HookEvent(
         client="gemini",
@@ -85,8 +84,21 @@ def parse(payload: dict[str, Any], digest: str, environ: Mapping[str, str]) -> H
         tool_command=payloads.tool_command_of(payload) if is_tool else "",
         tool_output=tool_events.tool_output_of("gemini", payload) if is_tool else "",
         tool_failed=is_tool and tool_events.has_failed("gemini", payload),
+        transcript_path=payloads.text_of(payload, "transcript_path"),
         payload_digest=digest,
     )
+
+
+def is_sandboxed(event: HookEvent, environ: Mapping[str, str]) -> bool:
+    """Never: a hook runs where the tools run, so a command that it starts has no wider rights."""
+    del event, environ
+    return False
+
+
+def _without_prefix(prompt: str) -> str:
+    import re
+
+    return re.sub(_CONTEXT_PREFIX, "", prompt)
 
 
 def render(event: HookEvent, reply: Reply) -> bytes:

@@ -10,6 +10,9 @@ A dialect is one module. Only the one that is asked for is imported, because the
     lone surrogates, the client's own prefixes are taken off a prompt. A sub-agent's stop is ``subagent_stop``
     whatever the client calls it. ``host_end`` comes from typed fields of the host and never from a model's text.
     ``is_person`` is false where there is any doubt.
+``is_sandboxed(event, environ) -> bool``
+    whether the client's tools have fewer rights than its hooks; asked where a hook may run a command of the contract,
+    and true where there is any doubt. It may read the client's own files, never one that a tool in a sandbox can write.
 ``render(event, reply) -> bytes``
     pure: one JSON object with keys that this client takes for this event, or ``b""``. Allowing prints nothing, because
     some clients call any other answer a failure. A refusal stands on a stop only, never on a sub-agent's stop, a
@@ -46,6 +49,9 @@ if TYPE_CHECKING:
 
         def parse(self, payload: dict[str, Any], digest: str, environ: Mapping[str, str]) -> HookEvent:
             """Translate one event."""
+
+        def is_sandboxed(self, event: HookEvent, environ: Mapping[str, str]) -> bool:
+            """Say whether the client's tools run in a sandbox that its hooks stand outside of."""
 
         def render(self, event: HookEvent, reply: Reply) -> bytes:
             """Render one reply."""

@@ -28,7 +28,8 @@ class HookEvent:
         source: of a session start: ``startup``, ``resume``, ``clear``, ``compact`` or ``fork``.
         host_end: why the host ended the turn; empty for an ordinary stop.
         has_background_work: the client says that work of its own is still running.
-        is_sandboxed: the client runs its tools in a sandbox, as far as the payload tells.
+        transcript_path: the client's own record of the session; looked at by its dialect alone, for its sandbox.
+        is_sandboxed: the client's tools have fewer rights than this hook; no payload says so, the dialect finds out.
         last_message: the agent's last text where the client sends it (compared, never believed).
         tool_name: the tool that ran.
         tool_command: the shell command of a shell tool; empty for others.
@@ -48,6 +49,7 @@ class HookEvent:
     source: str = ""
     host_end: HostEnd = ""
     has_background_work: bool = False
+    transcript_path: str = ""
     is_sandboxed: bool = False
     last_message: str = ""
     tool_name: str = ""

@@ -21,7 +21,7 @@ from omx_autoresearch.runtime.intake import read_intake
 from omx_autoresearch.runtime.owners import missions_around
 from omx_autoresearch.runtime.validation import read_output, run_validator
 from omx_autoresearch.runtime.verdicts import report_of
-from omx_autoresearch.storage.approvals import approval_key, approve
+from omx_autoresearch.storage.approvals import approval_key, approve, is_approved
 from omx_autoresearch.storage.layout import task_id as make_task_id
 from omx_autoresearch.storage.missions import MissionStore
 from omx_autoresearch.storage.pins import freeze
@@ -199,8 +199,20 @@ def amend(
         )
     freeze(runtime.home.mission(task_id).frozen_path, manifest, path)
     record = MissionAmended(contract, contract_digest(contract), reason, path)
-    mission = _record(runtime, task_id, record, is_owner=True, options=StartOptions())
+    options = StartOptions(is_unsandboxed=_is_unsandboxed(runtime, mission))
+    mission = _record(runtime, task_id, record, is_owner=True, options=options)
     return Started(mission, notes=manifest.notes)
+
+
+def _is_unsandboxed(runtime: Runtime, mission: Mission) -> bool:
+    """The owner's word on runs beside a sandboxed client, which a changed contract does not take back."""
+    if mission.contract is None:
+        return False
+    key = approval_key(
+        mission.project_path, mission.task_id, mission.contract_digest, mission.contract.pin_digest
+    )
+    approval = is_approved(runtime.home, key)
+    return approval is not None and approval.is_unsandboxed
 
 
 # --- the baseline

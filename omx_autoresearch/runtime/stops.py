@@ -337,9 +337,7 @@ def _unrunnable(
     """Why the contract's command cannot run: not allowed, or a run of this very stop could not be started."""
     task_id = mission.task_id
     if permit is not None and not permit.may_run:
-        return OwnerNeed(
-            "approval-missing", permit.why, "the owner's approval", f"omx-autoresearch approve {task_id}"
-        )
+        return OwnerNeed("approval-missing", permit.why, "the owner's approval", permit.command)
     if run is not None and run.cause == "not-started" and run.contract_digest == mission.contract_digest:
         return OwnerNeed(
             "validator-gone",

@@ -52,11 +52,13 @@ class Permission:
         may_run: False when only the owner can let them.
         isolation: ``none`` or ``bubblewrap``.
         why: for people, when they may not.
+        command: what the owner types then.
     """
 
     may_run: bool
     isolation: str
     why: str = ""
+    command: str = ""
 
 
 def permission(runtime: Runtime, mission: Mission, *, is_sandboxed: bool = False) -> Permission:
@@ -79,7 +81,10 @@ def permission(runtime: Runtime, mission: Mission, *, is_sandboxed: bool = False
         else "the client is sandboxed"
     )
     return Permission(
-        False, "none", f"{why}, and bubblewrap is not available to run them with the agent's rights"
+        False,
+        "none",
+        f"{why}, and bubblewrap is not available to run them with the agent's rights",
+        f"omx-autoresearch approve {mission.task_id}{' --unsandboxed' if is_sandboxed else ''}",
     )
 
 

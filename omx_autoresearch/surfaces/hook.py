@@ -179,6 +179,7 @@ def answer(raw: bytes, client_name: str, home_path: str) -> bytes:
 def evaluate(raw: bytes, client_name: str, home_path: str) -> bytes:
     """The use cases: translate, decide, render."""
     from omx_autoresearch.agents.registry import dialect, parse_bytes
+    from omx_autoresearch.core.values import replace
     from omx_autoresearch.runtime.context import Runtime
 
     sys.meta_path.append(_Packages())
@@ -188,6 +189,10 @@ def evaluate(raw: bytes, client_name: str, home_path: str) -> bytes:
         log(home_path, f"{client_name}: {event.fault}")
         return b""
     runtime = Runtime.of_process(home_path=home_path)
+    if (
+        event.kind == "stop" or _OURS[1].decode() in event.tool_command
+    ):  # what may run a command of the contract
+        event = replace(event, is_sandboxed=spoken.is_sandboxed(event, os.environ))
     if event.kind == "stop":
         from omx_autoresearch.runtime.stops import answer_stop
 

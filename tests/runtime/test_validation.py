@@ -452,6 +452,7 @@ def test_a_client_in_a_sandbox_needs_an_approval_that_says_so(
     permit = validation.permission(runtime, mission, is_sandboxed=True)
     assert not permit.may_run
     assert permit.why.startswith("the client is sandboxed")
+    assert permit.command == f"omx-autoresearch approve {mission.task_id} --unsandboxed"
 
 
 @needs_bubblewrap

@@ -128,7 +128,7 @@ def _run(caller: Caller, mission: Mission, seconds: float | None, *, as_json: bo
     look = take_look(caller.runtime.home.mission(task_id), mission)
     permit = validation.permission(caller.runtime, mission)
     if not permit.may_run and not look.changed_pins:
-        raise CommandFault(permit.why, next_step=f"the owner types: omx-autoresearch approve {task_id}")
+        raise CommandFault(permit.why, next_step=f"the owner types: {permit.command}")
     if look.artifact_fault:
         path = mission.contract.output_artifact_path if mission.contract else ""
         raise WorkspaceFault(f"there is nothing to review: {look.artifact_fault}", next_step=f"write {path}")

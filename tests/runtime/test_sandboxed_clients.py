@@ -1,0 +1,75 @@
+"""A client whose tools run in a sandbox: its hook gives a validation no wider rights, unless the owner said so."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+from omx_autoresearch.core.values import replace
+from omx_autoresearch.runtime import missions
+from omx_autoresearch.runtime.amending import amend_mission
+from omx_autoresearch.system.sandbox import can_isolate
+
+if TYPE_CHECKING:
+    from omx_autoresearch.core.mission import Mission
+    from tests.support.scratch import Scratch
+
+pytestmark = pytest.mark.skipif(
+    not can_isolate(), reason="bubblewrap is missing: install the package bubblewrap"
+)
+
+
+def sandboxed(world: Scratch) -> None:
+    settings = Path(world.environ["HOME"], ".claude", "settings.json")
+    settings.parent.mkdir()
+    settings.write_text(json.dumps({"sandbox": {"enabled": True}}))
+
+
+def isolation_after_a_stop(world: Scratch, mission: Mission) -> str:
+    assert world.hook(world.payload()).reason
+    attestation = world.load(mission).attestation
+    assert attestation is not None
+    return attestation.isolation
+
+
+@pytest.mark.requirement("DONE-17")
+def test_a_stop_of_a_client_with_its_sandbox_on_is_judged_in_bubblewrap_whoever_approved(
+    world: Scratch,
+) -> None:
+    mission = world.mission()
+    assert isolation_after_a_stop(world, mission) == "none"
+    sandboxed(world)
+    assert isolation_after_a_stop(world, mission) == "bubblewrap"
+
+
+@pytest.mark.requirement("DONE-17")
+def test_the_owners_word_on_sandboxed_clients_outlives_an_amended_contract(world: Scratch) -> None:
+    sandboxed(world)
+    mission = world.mission()
+    missions.approve(world.runtime(), mission.task_id, is_unsandboxed=True)
+    amend_mission(
+        world.runtime(), mission.task_id, lambda draft: replace(draft, validator_command="sh check.sh")
+    )
+    assert isolation_after_a_stop(world, mission) == "none"
+
+
+@pytest.mark.requirement("DONE-17")
+def test_an_amended_contract_widens_no_approval(world: Scratch) -> None:
+    sandboxed(world)
+    mission = world.mission()
+    amend_mission(
+        world.runtime(), mission.task_id, lambda draft: replace(draft, validator_command="sh check.sh")
+    )
+    assert isolation_after_a_stop(world, mission) == "bubblewrap"
+
+
+@pytest.mark.requirement("DONE-17")
+def test_a_codex_session_without_a_word_of_its_policy_is_judged_in_bubblewrap(world: Scratch) -> None:
+    mission = world.mission(client="codex")
+    assert world.hook(world.payload(), "codex").reason
+    attestation = world.load(mission).attestation
+    assert attestation is not None
+    assert attestation.isolation == "bubblewrap"
