@@ -11,6 +11,10 @@ import tempfile
 from pathlib import Path
 
 import pytest
+from hypothesis import HealthCheck, settings
+
+settings.register_profile("any machine", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.load_profile("any machine")  # how long an example takes says how busy the machine is, and nothing else
 
 CLIENT_PREFIXES = (
     "AI_AGENT",
