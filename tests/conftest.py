@@ -13,8 +13,9 @@ from pathlib import Path
 import pytest
 from hypothesis import HealthCheck, settings
 
+# How long an example takes says how busy the machine is, and nothing else.
 settings.register_profile("any machine", deadline=None, suppress_health_check=[HealthCheck.too_slow])
-settings.load_profile("any machine")  # how long an example takes says how busy the machine is, and nothing else
+settings.load_profile("any machine")
 
 CLIENT_PREFIXES = (
     "AI_AGENT",
