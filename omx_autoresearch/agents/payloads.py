@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import json
-import re
+from omx_autoresearch.core import light_json
 
-TYPE_CHECKING = False
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -51,7 +49,7 @@ def read_object(raw: bytes) -> dict[str, Any]:
         return found
 
     try:
-        value = json.loads(raw.decode("utf-8-sig", "replace"), object_pairs_hook=pairs)
+        value = light_json.decoder(pairs)(raw.decode("utf-8-sig", "replace"))
     except RecursionError:
         raise PayloadFault("the payload is nested too deeply") from None
     except ValueError as error:
@@ -216,6 +214,8 @@ def host_end_of(payload: Mapping[str, Any]) -> HostEnd:
 
 
 def _named_end(value: str) -> HostEnd:
+    import re  # only where a host says why it ended: loading it costs more than the rest of an event
+
     words = re.sub(r"(?<=[a-z0-9])(?=[A-Z])", " ", value).lower()
     words = " ".join(re.findall(r"[a-z0-9]+", words))
     if words in _EXACT_ENDS:

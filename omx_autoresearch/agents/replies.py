@@ -7,10 +7,8 @@ list: ``decision`` and ``reason`` on a stop, ``hookSpecificOutput.additionalCont
 
 from __future__ import annotations
 
-import json
-import re
-
 from omx_autoresearch.agents.payloads import without_surrogates
+from omx_autoresearch.core import light_json
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -22,8 +20,9 @@ if TYPE_CHECKING:
 MAX_REPLY_CHARS = 9_500
 """A text of a reply. Claude Code shows 10,000 characters of a hook's text and puts a longer one into a file."""
 
-_ESCAPE_SEQUENCE = re.compile(r"\x1b(?:\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b]*(?:\x07|\x1b\\))")
-_CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]")
+_ESCAPE_SEQUENCE = r"\x1b(?:\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b]*(?:\x07|\x1b\\))"
+_CONTROL = r"[\x00-\x08\x0b-\x1f\x7f-\x9f]"
+_encode = light_json.encoder(is_ascii=True, separators=(", ", ": "))
 
 
 def harmless(text: str) -> str:
@@ -32,8 +31,12 @@ def harmless(text: str) -> str:
     Terminal escape sequences are dropped, other control characters and lone surrogates become U+FFFD, tabs and line
     ends stay, and a text over :data:`MAX_REPLY_CHARS` loses its middle, which is said.
     """
-    text = _ESCAPE_SEQUENCE.sub("", without_surrogates(text).replace("\r\n", "\n"))
-    text = _CONTROL.sub("\ufffd", text).strip()
+    text = without_surrogates(text).replace("\r\n", "\n")
+    if not text.replace("\n", "").replace("\t", "").isprintable():
+        import re
+
+        text = re.sub(_CONTROL, "\ufffd", re.sub(_ESCAPE_SEQUENCE, "", text))
+    text = text.strip()
     if len(text) <= MAX_REPLY_CHARS:
         return text
     half = (MAX_REPLY_CHARS - 100) // 2
@@ -64,4 +67,4 @@ def render_reply(
     native_event = context_events.get(event.kind, "")
     if native_event and (context := harmless(reply.context)):
         answer["hookSpecificOutput"] = {"hookEventName": native_event, "additionalContext": context}
-    return json.dumps(answer).encode("ascii") + b"\n" if answer else b""
+    return _encode(answer).encode("ascii") + b"\n" if answer else b""

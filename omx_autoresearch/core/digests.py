@@ -7,8 +7,7 @@ under private names that change between versions, so ``hashlib`` is the fallback
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
+TYPE_CHECKING = False
 if TYPE_CHECKING:
     from hashlib import sha1, sha256
 else:

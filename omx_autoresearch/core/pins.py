@@ -7,13 +7,13 @@ added them. New test files are welcome everywhere; only an addition of the last 
 
 from __future__ import annotations
 
-import re
-
 from omx_autoresearch.core.shape import nested
 from omx_autoresearch.core.values import dataclass
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    import re
+
     from omx_autoresearch.core.words import PinKind
 
 
@@ -194,6 +194,8 @@ def glob_pattern(glob: str) -> re.Pattern[str]:
     As in a .gitignore: ``*`` and ``?`` stay within a name, ``**`` crosses folders, a glob without ``/`` means a name
     in any folder, and a folder's name means everything below it.
     """
+    import re
+
     text = glob.strip("/")
     parts = [] if "/" in glob.rstrip("/") else ["(?:.*/)?"]
     at = 0

@@ -26,45 +26,39 @@ class RunnerCount:
 
 
 _Count = tuple[int, int]
-_COLOUR = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]")
-_NUMBERED_WORD = re.compile(r"(\d{1,9}) ([a-z]+)")
+# Texts, compiled where they are used: a hook needs those of one runner, and mostly none.
+_COLOUR = r"\x1b\[[0-9;?]*[A-Za-z]"
+_NUMBERED_WORD = r"(\d{1,9}) ([a-z]+)"
 
-_PYTEST = re.compile(
-    r"^(?:=+ )?((?:\d{1,9} [a-z]+(?: [a-z]+)?(?:, )?)+|no tests ran)"
-    r" in [\d.]+ ?s(?:ec\w*)?(?: \([^)\n]*\))?(?: =+)?[ \t]*$",
-    re.MULTILINE,
+_PYTEST = (
+    r"(?m)^(?:=+ )?((?:\d{1,9} [a-z]+(?: [a-z]+)?(?:, )?)+|no tests ran)"
+    r" in [\d.]+ ?s(?:ec\w*)?(?: \([^)\n]*\))?(?: =+)?[ \t]*$"
 )
-_UNITTEST = re.compile(
-    r"^Ran (\d{1,9}) tests? in .*\n\n?(?:(?:OK|FAILED|NO TESTS RAN)(?: \((.*)\))?)?", re.MULTILINE
-)
-_CARGO = re.compile(r"^test result: \w+\. (\d{1,9}) passed; (\d{1,9}) failed;", re.MULTILINE)
-_NEXTEST = re.compile(r"\] +(\d{1,9})(?:/(\d{1,9}))? tests? run: (\d{1,9}) passed")
-_GO_TEST = re.compile(r"^[ \t]*--- (PASS|FAIL): ", re.MULTILINE)
-_GO_PACKAGE = re.compile(
-    r"^(ok|FAIL)[ \t]+\S+[ \t]+(?:[\d.]+s|\(cached\)|\[build failed\])(.*)$", re.MULTILINE
-)
-_JEST = re.compile(r"^[ \t]*Tests:?[ \t]+(\d.*)$", re.MULTILINE)
-_SPECS = re.compile(
-    r"^[ \t]*(\d{1,9}) (?:tests? )?(pass|fail)(?:ed|ing)?(?: \([^)\n]*\))?[ \t]*$", re.MULTILINE
-)
-_TAP = re.compile(r"^(?:#|ℹ) (pass|fail)[ \t]+(\d{1,9})[ \t]*$", re.MULTILINE)  # noqa: RUF001 - node prints it
-_AUTOMAKE = re.compile(r"^# (PASS|FAIL|XPASS|ERROR):[ \t]+(\d{1,9})[ \t]*$", re.MULTILINE)
-_CTEST = re.compile(r"^\d+% tests passed, (\d{1,9}) tests? failed out of (\d{1,9})", re.MULTILINE)
+_UNITTEST = r"(?m)^Ran (\d{1,9}) tests? in .*\n\n?(?:(?:OK|FAILED|NO TESTS RAN)(?: \((.*)\))?)?"
+_CARGO = r"(?m)^test result: \w+\. (\d{1,9}) passed; (\d{1,9}) failed;"
+_NEXTEST = r"\] +(\d{1,9})(?:/(\d{1,9}))? tests? run: (\d{1,9}) passed"
+_GO_TEST = r"(?m)^[ \t]*--- (PASS|FAIL): "
+_GO_PACKAGE = r"(?m)^(ok|FAIL)[ \t]+\S+[ \t]+(?:[\d.]+s|\(cached\)|\[build failed\])(.*)$"
+_JEST = r"(?m)^[ \t]*Tests:?[ \t]+(\d.*)$"
+_SPECS = r"(?m)^[ \t]*(\d{1,9}) (?:tests? )?(pass|fail)(?:ed|ing)?(?: \([^)\n]*\))?[ \t]*$"
+_TAP = r"(?m)^(?:#|ℹ) (pass|fail)[ \t]+(\d{1,9})[ \t]*$"  # noqa: RUF001 - node prints it
+_AUTOMAKE = r"(?m)^# (PASS|FAIL|XPASS|ERROR):[ \t]+(\d{1,9})[ \t]*$"
+_CTEST = r"(?m)^\d+% tests passed, (\d{1,9}) tests? failed out of (\d{1,9})"
 
 
 def _by_words(text: str) -> _Count:
-    words = {word: int(number) for number, word in _NUMBERED_WORD.findall(text)}
+    words = {word: int(number) for number, word in re.findall(_NUMBERED_WORD, text)}
     passed = words.get("passed", 0)
     return passed + words.get("failed", 0), passed
 
 
 def _pytest(text: str) -> list[_Count]:
-    return [_by_words(found[1]) for found in _PYTEST.finditer(text)]
+    return [_by_words(found[1]) for found in re.finditer(_PYTEST, text)]
 
 
 def _unittest(text: str) -> list[_Count]:
     counts = []
-    for found in _UNITTEST.finditer(text):
+    for found in re.finditer(_UNITTEST, text):
         said = {word: int(number) for word, number in re.findall(r"([a-z ]+)=(\d{1,9})", found[2] or "")}
         said = {word.strip(): number for word, number in said.items()}
         ran = int(found[1]) - said.get("skipped", 0) - said.get("expected failures", 0)
@@ -74,30 +68,30 @@ def _unittest(text: str) -> list[_Count]:
 
 
 def _cargo(text: str) -> list[_Count]:
-    counts = [(int(found[1]) + int(found[2]), int(found[1])) for found in _CARGO.finditer(text)]
-    return counts + [(int(found[2] or found[1]), int(found[3])) for found in _NEXTEST.finditer(text)]
+    counts = [(int(found[1]) + int(found[2]), int(found[1])) for found in re.finditer(_CARGO, text)]
+    return counts + [(int(found[2] or found[1]), int(found[3])) for found in re.finditer(_NEXTEST, text)]
 
 
 def _go(text: str) -> list[_Count]:
     """Tests where they are listed (``-v``), else packages, which is all that go says."""
-    if re.search(r"^=== RUN ", text, re.MULTILINE):
-        return [(1, 1 if word == "PASS" else 0) for word in _GO_TEST.findall(text)]
-    packages = [found for found in _GO_PACKAGE.finditer(text) if "[no tests to run]" not in found[2]]
+    if re.search(r"(?m)^=== RUN ", text):
+        return [(1, 1 if word == "PASS" else 0) for word in re.findall(_GO_TEST, text)]
+    packages = [found for found in re.finditer(_GO_PACKAGE, text) if "[no tests to run]" not in found[2]]
     return [(1, 1 if found[1] == "ok" else 0) for found in packages]
 
 
 def _javascript(text: str) -> list[_Count]:
-    counts = [_by_words(found[1]) for found in _JEST.finditer(text)]
-    said = [(int(found[1]), found[2]) for found in _SPECS.finditer(text)]
-    said += [(int(found[2]), found[1]) for found in _TAP.finditer(text)]
+    counts = [_by_words(found[1]) for found in re.finditer(_JEST, text)]
+    said = [(int(found[1]), found[2]) for found in re.finditer(_SPECS, text)]
+    said += [(int(found[2]), found[1]) for found in re.finditer(_TAP, text)]
     return counts + [(number, number if word == "pass" else 0) for number, word in said]
 
 
 def _make(text: str) -> list[_Count]:
     counts = [
-        (int(found[2]), int(found[2]) if found[1] == "PASS" else 0) for found in _AUTOMAKE.finditer(text)
+        (int(found[2]), int(found[2]) if found[1] == "PASS" else 0) for found in re.finditer(_AUTOMAKE, text)
     ]
-    return counts + [(int(found[2]), int(found[2]) - int(found[1])) for found in _CTEST.finditer(text)]
+    return counts + [(int(found[2]), int(found[2]) - int(found[1])) for found in re.finditer(_CTEST, text)]
 
 
 _ANY: tuple[Callable[[str], list[_Count]], ...] = (_pytest, _unittest, _cargo, _go, _javascript, _make)
@@ -125,7 +119,7 @@ def count_tests(output: str, runner: str) -> RunnerCount | None:
     """What the runner said about all its runs in ``output``; None when it said nothing, or nobody knows the runner."""
     if runner not in RUNNERS:
         return None
-    text = _COLOUR.sub("", output).replace("\r\n", "\n")
+    text = re.sub(_COLOUR, "", output).replace("\r\n", "\n")
     counts = [count for read in RUNNERS[runner][1] for count in read(text)]
     if not counts:
         return None

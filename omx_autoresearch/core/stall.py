@@ -7,8 +7,6 @@ adds one. Nothing else moves the count: not a release, not a repeated stop, not 
 
 from __future__ import annotations
 
-import re
-
 from omx_autoresearch.core.values import dataclass, replace
 
 TYPE_CHECKING = False
@@ -74,18 +72,20 @@ def is_stalled(usage: Usage, limits: Limits) -> bool:
 
 
 _MASKS = (
-    re.compile(r"\x1b\[[0-9;?]*[A-Za-z]"),
-    re.compile(r"(?:/[\w.@+-]+){2,}"),
-    re.compile(
-        r"\b[0-9a-fA-F]{8}(?:-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}\b|0x[0-9a-fA-F]+|\b[0-9a-f]{7,128}\b"
-    ),
-    re.compile(r"\d+"),
-    re.compile(r"\s+"),
+    r"\x1b\[[0-9;?]*[A-Za-z]",
+    r"(?:/[\w.@+-]+){2,}",
+    r"\b[0-9a-fA-F]{8}(?:-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}\b|0x[0-9a-fA-F]+|\b[0-9a-f]{7,128}\b",
+    r"\d+",
+    r"\s+",
 )
 
 
 def masked(output: str) -> str:
     """Validator output without what changes by itself: digits, times, paths, digests, colours, spacing."""
+    if not output:
+        return ""
+    import re
+
     for mask in _MASKS:
-        output = mask.sub(" ", output)
+        output = re.sub(mask, " ", output)
     return output.strip()

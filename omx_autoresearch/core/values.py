@@ -12,8 +12,7 @@ Type checkers see the stdlib's own names.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
+TYPE_CHECKING = False
 if TYPE_CHECKING:
     from dataclasses import MISSING, dataclass, field, fields, replace
 else:

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import os
-from typing import TYPE_CHECKING
 
 from omx_autoresearch.core.values import dataclass, field
 from omx_autoresearch.storage.layout import StateHome, state_home
 from omx_autoresearch.system.clock import Clock, SystemClock, format_time
 
+TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 

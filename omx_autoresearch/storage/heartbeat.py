@@ -7,12 +7,11 @@ the same form by itself, without this module (``surfaces/hook.py``).
 
 from __future__ import annotations
 
-import json
 import os
 
 from omx_autoresearch.core.values import dataclass
 from omx_autoresearch.storage.atomic import write_all
-from omx_autoresearch.storage.strictjson import encode
+from omx_autoresearch.storage.strictjson import decode, encode
 
 TOOL_MARK = b'"status":"tool"'
 """How a tool event looks in the file, byte for byte."""
@@ -77,7 +76,7 @@ def last_beat(path: str) -> Beat | None:
         return None
     for line in reversed(lines[:-1]):
         try:
-            value = json.loads(line)
+            value = decode(line)
             return Beat(str(value["ts"]), str(value["status"]), str(value["session"]))
         except (ValueError, KeyError, TypeError):
             continue

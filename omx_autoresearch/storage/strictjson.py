@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import json
+from omx_autoresearch.core import light_json
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -22,12 +22,16 @@ def decode(data: bytes) -> Any:
             nested too deeply; the message is the cause, without the file.
     """
     try:
-        return _DECODER.decode(data.decode("utf-8"))
+        return _decode(data.decode("utf-8"))
     except UnicodeDecodeError as error:
         raise ValueError(f"byte {error.start} is not UTF-8") from None
     except RecursionError:
         raise ValueError("it is nested too deeply") from None
-    except json.JSONDecodeError as error:
+    except ValueError as error:
+        import json
+
+        if not isinstance(error, json.JSONDecodeError):
+            raise
         if b"\0" in data:
             raise ValueError(f"it holds NUL bytes, the first at byte {data.index(0)}") from None
         raise ValueError(f"it is not JSON ({error})") from None
@@ -68,7 +72,7 @@ def encode(value: Any) -> bytes:
 def encode_unchecked(value: Any) -> bytes:
     """Do as :func:`encode`, for a caller who reads the result back himself and so finds equal keys."""
     try:
-        text = _ENCODER.encode(value)
+        text = _encode(value)
     except RecursionError:
         raise ValueError("the value is nested too deeply") from None
     try:
@@ -120,5 +124,5 @@ def _depth(value: Any) -> int:
     return deepest
 
 
-_DECODER = json.JSONDecoder(object_pairs_hook=_unique, parse_float=_finite, parse_constant=_no_constant)
-_ENCODER = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"), allow_nan=False)
+_decode = light_json.decoder(_unique, parse_float=_finite, parse_constant=_no_constant)
+_encode = light_json.encoder()

@@ -9,9 +9,7 @@ NOTICE                                                         what the owner mu
 
 from __future__ import annotations
 
-import json
-
-from omx_autoresearch.core import briefing
+from omx_autoresearch.core import briefing, light_json
 from omx_autoresearch.storage.strictjson import encode, without_surrogates
 
 TYPE_CHECKING = False
@@ -191,5 +189,8 @@ _LINE_OF = {FINDINGS: _finding, ITERATIONS: _iteration, WORK: _work, ORCHESTRATO
 
 def pretty(value: Any) -> bytes:
     """JSON that people read and edit, in strict UTF-8."""
-    text = json.dumps(value, ensure_ascii=False, indent=2)
-    return without_surrogates(text).encode("utf-8") + b"\n"
+    text = light_json.pretty(value) + "\n"
+    try:
+        return text.encode("utf-8")
+    except UnicodeEncodeError:
+        return without_surrogates(text).encode("utf-8")
