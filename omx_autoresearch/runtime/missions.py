@@ -21,9 +21,11 @@ from omx_autoresearch.core.records.validations import CommandsApproved, PinsRest
 from omx_autoresearch.core.values import dataclass
 from omx_autoresearch.errors import AutoresearchError, StateUntrusted, StepIllegal, UsageError
 from omx_autoresearch.runtime import sessions
+from omx_autoresearch.runtime.claims import take_in_quietly
 from omx_autoresearch.runtime.completion import write_completion
 from omx_autoresearch.storage.approvals import approval_key
 from omx_autoresearch.storage.approvals import approve as write_approval
+from omx_autoresearch.storage.atomic import sweep_temporary
 from omx_autoresearch.storage.missions import MissionStore
 from omx_autoresearch.storage.pins import load_manifest, restore_pins
 from omx_autoresearch.storage.registry import ActiveSession, Registry
@@ -135,9 +137,17 @@ def approve(runtime: Runtime, task_id: str, *, is_unsandboxed: bool = False) -> 
 def repair(runtime: Runtime, task_id: str, *, accept_loss: bool = False) -> Mission:
     """Rebuild everything derived from the journal: snapshot, projections, completion artifact, registry.
 
+    What somebody wrote into a projection is taken in as claims; what killed writers left behind is removed.
+
     ``accept_loss``: the owner goes on with the records that are there although more were acknowledged.
     """
-    mission = MissionStore(runtime.home).rebuild(task_id, accept_loss=accept_loss)
+    store = MissionStore(runtime.home)
+    store.rebuild(task_id, accept_loss=accept_loss)
+    take_in_quietly(runtime, task_id)  # what stood in an edited projection waits in the inbox now
+    mission = store.load(task_id)
+    folder = runtime.home.mission(task_id)
+    for path in (folder.root_path, folder.frozen_path, folder.outputs_path):
+        sweep_temporary(path)
     if mission.phase == "complete":
         write_completion(mission, mission.updated_at)
     registry = Registry(runtime.home)

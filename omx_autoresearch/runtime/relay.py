@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 PROGRAM = "omx-autoresearch"
 VERBS = ("block", "validate", "note")
 COMMAND_LIMIT = 64 * 1024
-_OPTIONS = {"block": ("--reason", "--needs"), "validate": (), "note": ()}
+_OPTIONS = {"block": ("--reason", "--needs"), "validate": ("--seconds",), "note": ()}
 _FLAGS = ("--json",)
 _NEVER_BARE = frozenset(";&|<>()`$\n\r\\*?[]{}~!#")
 """What a shell acts on, or may change, outside quotes."""

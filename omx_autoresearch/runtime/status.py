@@ -97,9 +97,8 @@ def view(runtime: Runtime, task_id: str) -> StatusView:
             if task_id not in known_ids(runtime):
                 raise
             return _missing(runtime, task_id)
-        return StatusView(
-            task_id, "", "invalid", blocker=error.message, next_command=f"omx-autoresearch repair {task_id}"
-        )
+        cure = error.next_step or f"omx-autoresearch repair {task_id}"
+        return StatusView(task_id, "", "invalid", blocker=error.message, next_command=cure)
     return _view_of(runtime, mission)
 
 

@@ -60,6 +60,33 @@ def _temporary_name() -> str:
     return f".{os.getpid()}-{next(_serials)}-{os.urandom(4).hex()}.tmp"
 
 
+def sweep_temporary(folder_path: str) -> tuple[str, ...]:
+    """Remove the temporary files that killed writers left in a folder; returns their names.
+
+    One whose process still lives stays; so does everything that :func:`replace_file` did not name.
+    """
+    try:
+        found = [name for name in os.listdir(folder_path) if _is_abandoned(name)]
+    except OSError:
+        return ()
+    for name in found:
+        _remove_quietly(os.path.join(folder_path, name))
+    return tuple(sorted(found))
+
+
+def _is_abandoned(name: str) -> bool:
+    parts = name[1:].removesuffix(".tmp").split("-")
+    if name[:1] != "." or not name.endswith(".tmp") or len(parts) != 3 or not parts[0].isdecimal():
+        return False
+    try:
+        os.kill(int(parts[0]), 0)
+    except ProcessLookupError:
+        return True
+    except (OSError, OverflowError):
+        return False
+    return False
+
+
 def write_all(descriptor: int, data: bytes) -> None:
     """Write all of ``data``: one call, more only where the system took less."""
     written = os.write(descriptor, data)

@@ -142,7 +142,7 @@ def load_manifest(frozen_path: str, digest: str = "") -> PinManifest:
         StateUntrusted: it is missing, or is not what its digest says.
     """
     path = os.path.join(frozen_path, f"manifest-{digest}.json" if digest else CURRENT)
-    cure = "omx-autoresearch amend TASK --reason 'pin anew' (or cancel)"
+    cure = f"omx-autoresearch amend {_task_of(frozen_path)} --reason 'pin anew' (or cancel)"
     try:
         manifest: PinManifest = from_plain(PinManifest, load_json(path))
     except FileNotFoundError:
@@ -192,9 +192,14 @@ def restore_pins(manifest: PinManifest, workspace_path: str, *, frozen_path: str
     if not check_pins(manifest, workspace_path).is_intact:
         raise WorkspaceFault(
             f"the pinned files of {workspace_path} changed again while they were put back",
-            next_step="stop what writes there, then: omx-autoresearch restore",
+            next_step=f"stop what writes there, then: omx-autoresearch restore {_task_of(frozen_path)}",
         )
     return tuple(sorted((*check.changed, *check.added)))
+
+
+def _task_of(frozen_path: str) -> str:
+    """The mission whose folder holds these copies."""
+    return os.path.basename(os.path.dirname(os.path.abspath(frozen_path)))
 
 
 def _frozen(frozen_path: str, pin: Pin) -> bytes:
@@ -206,7 +211,8 @@ def _frozen(frozen_path: str, pin: Pin) -> bytes:
     if sha256(data).hexdigest() != pin.sha256:
         raise StateUntrusted(
             f"the frozen copy {path} of {pin.path} is missing or was changed",
-            next_step="put the file back by hand, then: omx-autoresearch amend TASK --reason 'pin anew'",
+            next_step="put the file back by hand, then: "
+            f"omx-autoresearch amend {_task_of(frozen_path)} --reason 'pin anew'",
         )
     return data
 

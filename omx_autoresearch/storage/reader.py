@@ -198,14 +198,18 @@ def open_journal(path: str, flags: int = os.O_RDONLY) -> int:
 
 def missing(path: str) -> JournalBroken:
     """Return the error for a journal that is not there; it never passes for an empty one."""
-    return JournalBroken(f"{path} is missing.", next_step="omx-autoresearch repair")
+    return JournalBroken(f"{path} is missing.", next_step=_cure(path))
 
 
 def broken(path: str, line: int, cause: str) -> JournalBroken:
     """Return the error for a line that cannot be believed."""
-    return JournalBroken(
-        f"{path} line {line} cannot be believed: {cause}.", next_step="omx-autoresearch repair"
-    )
+    return JournalBroken(f"{path} line {line} cannot be believed: {cause}.", next_step=_cure(path))
+
+
+def _cure(path: str) -> str:
+    """What the owner of the mission does, in whose folder a journal stands: no rule could tell what was in a line."""
+    task_id = os.path.basename(os.path.dirname(path))
+    return f"put the file back from a copy, then: omx-autoresearch repair {task_id}"
 
 
 def genesis(descriptor: int) -> Head:

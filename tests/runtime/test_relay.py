@@ -63,6 +63,14 @@ def test_a_block_is_carried_out_in_the_agents_own_words(place: Place, command: s
     assert (blocker.what, blocker.needs) == ("no key; none in reach", "an API key")
 
 
+@pytest.mark.requirement("SESS-16")
+@pytest.mark.parametrize("option", ["", " --seconds 30", " --seconds=30 --json"])
+def test_a_validation_is_asked_for_with_the_options_of_the_command(option: str) -> None:
+    relayed = relayed_verb(f"omx-autoresearch validate{option}", relay_line("validate"))
+    assert relayed is not None
+    assert relayed.verb == "validate"
+
+
 def test_a_duplicate_event_changes_nothing_more(place: Place) -> None:
     for command in (BLOCK, "omx-autoresearch note 'the corpus is incomplete'"):
         relay(place, tool(command))

@@ -12,7 +12,14 @@ from pathlib import Path
 import pytest
 
 from omx_autoresearch.errors import StateUntrusted, StorageFailed
-from omx_autoresearch.storage.atomic import ensure_folder, load_json, lock, read_bounded, replace_file
+from omx_autoresearch.storage.atomic import (
+    ensure_folder,
+    load_json,
+    lock,
+    read_bounded,
+    replace_file,
+    sweep_temporary,
+)
 
 
 def test_a_replaced_file_holds_the_new_content_with_its_mode(tmp_path: Path) -> None:
@@ -77,6 +84,30 @@ def test_a_file_size_limit_leaves_the_old_content_whole_and_the_next_write_works
     assert ran.stdout.endswith("old\n")
     assert Path(path).read_bytes() == b"n" * 5000
     assert os.listdir(tmp_path) == ["progress.json"]
+
+
+@pytest.mark.case("STA-05")
+def test_what_killed_writers_left_is_swept_and_nothing_else(tmp_path: Path) -> None:
+    program = (
+        "import os, sys; from omx_autoresearch.storage import atomic;"
+        "atomic.write_all = lambda *_: os.kill(os.getpid(), 9); atomic.replace_file(sys.argv[1], b'x')"
+    )
+    killed = subprocess.run([sys.executable, "-c", program, str(tmp_path / "status.json")], check=False)
+    assert killed.returncode == -9
+    (left,) = os.listdir(tmp_path)
+    kept = [
+        f".{os.getpid()}-1-abcd.tmp",
+        "status.json",
+        ".tmp",
+        ".x-1-2.tmp",
+        ".1-2.tmp",
+        f".{'9' * 30}-1-2.tmp",
+    ]
+    for name in kept:
+        (tmp_path / name).touch()
+    assert sweep_temporary(str(tmp_path)) == (left,)
+    assert sorted(os.listdir(tmp_path)) == sorted(kept)
+    assert sweep_temporary(str(tmp_path / "missing")) == ()
 
 
 def test_a_link_in_the_place_of_a_file_is_replaced_and_not_followed(tmp_path: Path) -> None:

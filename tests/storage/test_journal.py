@@ -352,6 +352,7 @@ def test_a_broken_line_in_the_middle_is_named_and_hides_nothing_after_it(
     with pytest.raises(JournalBroken) as caught:
         list(journal.read())
     assert f"{journal.path} line 4 cannot be believed" in caught.value.message
+    assert f"omx-autoresearch repair {Path(journal.path).parent.name}" in caught.value.next_step
     assert cause in caught.value.message
     found = list(journal.scan())
     assert [item.data["id"] for item in found if isinstance(item, Entry)] == list("abcdef")

@@ -441,8 +441,9 @@ def test_the_manifest_comes_back_as_it_was_by_its_digest_and_as_the_newest(work:
 
 def test_a_changed_or_missing_manifest_is_not_believed(work: Path, frozen: str) -> None:
     manifest = take(work)
-    with pytest.raises(StateUntrusted, match="is missing"):
+    with pytest.raises(StateUntrusted, match="is missing") as caught:
         load_manifest(frozen)
+    assert f"omx-autoresearch amend {Path(frozen).parent.name} " in caught.value.next_step
     freeze(frozen, manifest, str(work))
     path = Path(frozen, "manifest.json")
     path.write_text(path.read_text().replace("check.sh", "other.sh"))
@@ -476,8 +477,9 @@ def test_a_changed_frozen_copy_restores_nothing(work: Path, frozen: str) -> None
     write(work, "check.sh", "exit 0")
     pin = next(pin for pin in manifest.pins if pin.path == "check.sh")
     Path(frozen, pin.sha256).write_text("exit 0")
-    with pytest.raises(StateUntrusted, match="frozen copy"):
+    with pytest.raises(StateUntrusted, match="frozen copy") as caught:
         restore_pins(manifest, str(work), frozen_path=frozen)
+    assert f"omx-autoresearch amend {Path(frozen).parent.name} " in caught.value.next_step
     assert (work / "check.sh").read_text() == "exit 0"
 
 
