@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
 from omx_autoresearch.agents.registry import CLIENT_NAMES, parse_bytes
@@ -387,7 +387,7 @@ def events(draw: st.DrawFn) -> bytes:
 
 def escaped(draw: st.DrawFn, text: str) -> str:
     """A JSON value with one of its letters written as an escape, now and then."""
-    if draw(st.integers(0, 7)) or not text.startswith('"'):
+    if draw(st.integers(0, 3)) or not text.startswith('"'):
         return text
     places = [
         at for at, char in enumerate(text) if char.isascii() and char.isalnum() and text[at - 1] != "\\"
@@ -426,7 +426,15 @@ actives = st.lists(
 )
 
 
+DECEPTIVE = (
+    f'{{"tool_input":{{"session_id":"{OTHER}"}},"session_\\u0069d":"{SESSION}","hook_event_name":"Stop"}}',
+    f'{{"session\\u005Fid":"{SESSION}","a":[{{"session_id":"{OTHER}"}}],"hook_event_name":"Stop"}}',
+)
+
+
 @pytest.mark.requirement("SPEED-02", "HOOK-03")
+@example(raw=DECEPTIVE[0].encode(), active=[SESSION], client="claude", has_task=False)
+@example(raw=DECEPTIVE[1].encode(), active=[SESSION], client="codex", has_task=False)
 @given(raw=events(), active=actives, client=st.sampled_from(CLIENT_NAMES), has_task=st.booleans())
 @settings(max_examples=400, deadline=None)
 def test_step_two_says_absent_only_where_the_full_reading_agrees(
