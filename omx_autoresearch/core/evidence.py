@@ -6,7 +6,7 @@ about itself is a claim and appears nowhere here.
 
 from __future__ import annotations
 
-from omx_autoresearch.core.values import dataclass
+from omx_autoresearch.core.values import dataclass, field
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -26,12 +26,14 @@ class Missing:
         what: what is missing, one sentence.
         received: what was there instead.
         next_command: the one command or act that helps, legal in the mission's phase.
+        is_owners: only the owner can bring it.
     """
 
     code: str
     what: str
     received: str
     next_command: str
+    is_owners: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,6 +49,10 @@ class Look:
         artifact_fault: why the artifact cannot be taken (outside the workspace, no regular file, ...).
         artifact_report: what a hand-written completion artifact says (see :func:`read_artifact`).
         artifact_claim: ``passed`` when that document is well formed and says so; a claim all the same.
+        file_digests: of the files that criteria name, by path; those that can be taken.
+        file_faults: why the others cannot, by path.
+        changed_code: paths of code that differ from the launch, where the contract does not run the code anyway.
+        state_fault: why the state files cannot be believed; looked at only when nothing else is missing.
     """
 
     head: str
@@ -57,6 +63,10 @@ class Look:
     artifact_fault: str = ""
     artifact_report: str = ""
     artifact_claim: str = ""
+    file_digests: dict[str, str] = field(default_factory=dict)
+    file_faults: dict[str, str] = field(default_factory=dict)
+    changed_code: tuple[str, ...] = ()
+    state_fault: str = ""
 
 
 def is_fresh(run: Attestation | None, mission: Mission, look: Look) -> bool:

@@ -1,7 +1,8 @@
 """Findings: what was observed. One accepted by its criterion's own rule is evidence; every other one is a claim.
 
 Acceptance is by rule, not by a flag: the runtime itself ran the command, read the file, or heard the owner. The same
-evidence twice is not new. Pure.
+evidence twice is not new. A :class:`Check` says what the runtime last saw of a criterion, and of which workspace: it is
+what a completing stop relies on, never the finding alone. Pure.
 """
 
 from __future__ import annotations
@@ -24,7 +25,10 @@ FINDING_KINDS: tuple[FindingKind, ...] = (
     "verification",
 )
 SUMMARY_LIMIT_BYTES = 256 * 1024
+COMMAND_LIMIT_BYTES = 16 * 1024
 PATHS_LIMIT = 1000
+PATH_LIMIT_BYTES = 4096
+_ID = r"[A-Za-z0-9][A-Za-z0-9._-]{0,79}\Z"
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,6 +43,10 @@ class Evidence:
         size_bytes: of that output or file.
         run_id: of the run whose output stands in ``outputs/``; empty for others.
         is_new: False when the mission had this very evidence before.
+        contract_digest: of the contract whose rule accepted it.
+        head: the commit that it was seen on; empty outside git.
+        tree_digest: of the workspace's content at that moment.
+        isolation: what isolated the command: ``none`` or ``bubblewrap``.
     """
 
     criterion_id: str
@@ -48,6 +56,43 @@ class Evidence:
     size_bytes: int = 0
     run_id: str = ""
     is_new: bool = True
+    contract_digest: str = ""
+    head: str = ""
+    tree_digest: str = ""
+    isolation: str = "none"
+
+
+@dataclass(frozen=True, slots=True)
+class Check:
+    """What the runtime saw of one criterion when it last looked, bound to everything that this depends on.
+
+    Attributes:
+        criterion_id: of the criterion.
+        is_met: its rule accepted what was there.
+        finding_id: the evidence that it rests on; empty when it is not met.
+        received: what was there instead, one line; empty when it is met.
+        at: when, ISO 8601 UTC.
+        contract_digest: of the contract that it was judged under.
+        pin_digest: of the pinned files at that moment.
+        head: the commit.
+        tree_digest: of the workspace's content.
+        content_digest: of the file that a file rule names.
+        run_id: of the command's run; its output stands under it.
+        is_reusable: an unmet one need not be looked at again while nothing moved (it took long).
+    """
+
+    criterion_id: str
+    is_met: bool
+    finding_id: str = ""
+    received: str = ""
+    at: str = ""
+    contract_digest: str = ""
+    pin_digest: str = ""
+    head: str = ""
+    tree_digest: str = ""
+    content_digest: str = ""
+    run_id: str = ""
+    is_reusable: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,18 +138,47 @@ def evidence_digest(*parts: str) -> str:
 
 def finding_faults(finding: Finding) -> list[str]:
     """Why a finding cannot be recorded at all, a sentence a fault: field, what was received, what counts."""
-    faults = []
-    if finding.kind not in FINDING_KINDS:
-        faults.append(f"kind is one of {', '.join(FINDING_KINDS)}, received {finding.kind!r}")
+    faults = _name_faults(finding)
+    faults += _text_faults("summary", finding.summary, SUMMARY_LIMIT_BYTES)
     if not finding.summary.strip():
         faults.append("summary is empty; say in a sentence what was observed")
-    size = len(finding.summary.encode("utf-8", "surrogatepass"))
-    if size > SUMMARY_LIMIT_BYTES:
-        faults.append(
-            f"summary has {size} bytes, {SUMMARY_LIMIT_BYTES} at most; put the whole into a file and name it in paths"
-        )
-    if "\0" in finding.summary or any("\0" in path for path in finding.paths):
-        faults.append("summary and paths hold no NUL characters")
+    faults += _text_faults("command", finding.command, COMMAND_LIMIT_BYTES)
     if len(finding.paths) > PATHS_LIMIT:
         faults.append(f"paths has {len(finding.paths)} entries, {PATHS_LIMIT} at most")
+    for path in finding.paths[:PATHS_LIMIT]:
+        faults += _text_faults("paths", path, PATH_LIMIT_BYTES)
+        if not path.strip():
+            faults.append("paths holds an empty path; leave it out")
+    return list(dict.fromkeys(faults))
+
+
+def _name_faults(finding: Finding) -> list[str]:
+    import re
+
+    faults = []
+    if finding.kind not in FINDING_KINDS:
+        faults.append(f"kind is one of {', '.join(FINDING_KINDS)}, received {_shown(finding.kind)}")
+    if not re.match(_ID, finding.id):
+        faults.append(
+            f"id is at most 80 of A-Z, a-z, 0-9, `.`, `_`, `-` and begins with a letter or digit, "
+            f"received {_shown(finding.id)}"
+        )
     return faults
+
+
+def _text_faults(name: str, text: str, limit_bytes: int) -> list[str]:
+    faults = []
+    size = len(text.encode("utf-8", "surrogatepass"))
+    if size > limit_bytes:
+        faults.append(
+            f"{name} has {size} bytes, {limit_bytes} at most; put the whole into a file and name it in paths"
+        )
+    if "\0" in text:
+        faults.append(f"{name} holds a NUL character; leave it out")
+    if any("\ud800" <= char <= "\udfff" for char in text):
+        faults.append(f"{name} holds half of a surrogate pair, which UTF-8 cannot carry; send it in UTF-8")
+    return faults
+
+
+def _shown(text: str) -> str:
+    return repr(text[:80]) + ("..." if len(text) > 80 else "")

@@ -9,6 +9,7 @@ from __future__ import annotations
 from omx_autoresearch.core.budget import Limits, Usage
 from omx_autoresearch.core.criteria import Criterion
 from omx_autoresearch.core.directions import Direction, Tried
+from omx_autoresearch.core.findings import Check
 from omx_autoresearch.core.lifecycle import WIRE_STATUS
 from omx_autoresearch.core.shape import nested
 from omx_autoresearch.core.values import dataclass, field
@@ -242,13 +243,17 @@ class Mission:
         claim_count: claims taken in (notes, hand edits), none of them proof.
         finding_count: findings recorded, evidence and claims.
         accepted_count: of them, evidence.
-        evidence_ids: newest finding ids by criterion id.
+        evidence_ids: newest ids of accepted findings by criterion id.
+        checks: what the runtime saw of each criterion when it last looked.
         verification_excuse: why verification could not run, accepted by the owner.
+        launch_head: the commit at launch; empty outside git.
+        launch_tree_digest: of the workspace's content at launch; empty when it was not seen.
         directions: every direction tried.
         recent_directions: the newest declarations, newest last, bounded.
         pivot_count: untried pivots declared.
         turn_findings: findings since the last stop.
-        turn_evidence: new evidence since the last stop.
+        turn_evidence: criteria that had their first evidence since the last stop.
+        turn_evidence_ids: ids of the evidence since the last stop, newest last, bounded.
         turn_has_direction: a direction was declared since the last stop.
         turn_has_pivot: an untried pivot was.
         turn_repeats_direction: a direction was that had been tried before.
@@ -293,12 +298,16 @@ class Mission:
     finding_count: int = 0
     accepted_count: int = 0
     evidence_ids: dict[str, tuple[str, ...]] = field(default_factory=dict)
+    checks: tuple[Check, ...] = nested(Check, default=())
     verification_excuse: str = ""
+    launch_head: str = ""
+    launch_tree_digest: str = ""
     directions: tuple[Tried, ...] = nested(Tried, default=())
     recent_directions: tuple[Direction, ...] = nested(Direction, default=())
     pivot_count: int = 0
     turn_findings: int = 0
     turn_evidence: int = 0
+    turn_evidence_ids: tuple[str, ...] = ()
     turn_has_direction: bool = False
     turn_has_pivot: bool = False
     turn_repeats_direction: bool = False

@@ -51,6 +51,8 @@ KINDS: dict[str, str] = {
     "pins_restored": "validations.PinsRestored",
     "finding_recorded": "findings.FindingRecorded",
     "verification_excused": "findings.VerificationExcused",
+    "criteria_checked": "findings.CriteriaChecked",
+    "readiness_blocked": "findings.ReadinessBlocked",
     "direction_declared": "directions.DirectionDeclared",
     "pivot_required": "directions.PivotRequired",
     "claim_recorded": "claims.ClaimRecorded",

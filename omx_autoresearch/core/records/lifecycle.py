@@ -74,6 +74,8 @@ class MissionLaunched:
     nonce_digest: str = ""
     reason: str = ""
     workspace_path: str = ""
+    head: str = ""
+    tree_digest: str = ""
 
     def apply(self, mission: Mission, ts: str) -> Mission:
         """Running, with the clock started."""
@@ -88,6 +90,8 @@ class MissionLaunched:
             workspace_path=self.workspace_path or mission.workspace_path,
             best_score=self.contract.baseline_score,
             last_score=self.contract.baseline_score,
+            launch_head=self.head,
+            launch_tree_digest=self.tree_digest,
             running_since=ts,
             updated_at=ts,
         )
@@ -104,15 +108,22 @@ class MissionAmended:
     workspace_path: str = ""
 
     def apply(self, mission: Mission, ts: str) -> Mission:
-        """The new contract; old verdicts belong to the old digest and no longer count."""
+        """The new contract; old verdicts and checks belong to the old digest and no longer count.
+
+        Evidence stays with the criteria whose rule stayed as it was.
+        """
         if not is_legal(mission.phase, "amend"):
             return replace(mission, updated_at=ts)
+        before = {item.id: item.rule for item in mission.contract.criteria} if mission.contract else {}
+        kept = {item.id for item in self.contract.criteria if before.get(item.id) == item.rule}
         return replace(
             mission,
             contract=self.contract,
             contract_digest=self.contract_digest,
             workspace_path=self.workspace_path or mission.workspace_path,
             usage=refreshed(mission.usage),
+            evidence_ids={key: ids for key, ids in mission.evidence_ids.items() if key in kept},
+            verification_excuse="",
             best_score=self.contract.baseline_score,
             last_score=self.contract.baseline_score,
             updated_at=ts,

@@ -32,6 +32,13 @@ class StopFacts:
         tree_digest: of the workspace; empty where it was not looked at. Only a judged iteration moves the mission's.
         heartbeat_bytes: size of the heartbeat file; tools of the next turn lie beyond.
         last_message_digest: of the agent's last text.
+        iteration: number of the iteration that it ended, from 1; 0 when it ended none.
+        began_at: when that iteration began, ISO 8601 UTC.
+        tool_count: tools that ran in it.
+        direction: declared when it ended.
+        evidence_ids: accepted in it, newest last, bounded.
+        verdict: of the newest run under the contract; empty when there was none.
+        run_id: of that run.
     """
 
     session_id: str
@@ -43,6 +50,13 @@ class StopFacts:
     tree_digest: str = ""
     heartbeat_bytes: int = 0
     last_message_digest: str = ""
+    iteration: int = 0
+    began_at: str = ""
+    tool_count: int = 0
+    direction: str = ""
+    evidence_ids: tuple[str, ...] = ()
+    verdict: str = ""
+    run_id: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,6 +119,7 @@ def _answered(mission: Mission, ts: str, stop: StopFacts, answer: str, *, is_jud
             mission,
             turn_findings=0,
             turn_evidence=0,
+            turn_evidence_ids=(),
             turn_has_direction=False,
             turn_has_pivot=False,
             turn_repeats_direction=False,
