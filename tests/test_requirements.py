@@ -23,10 +23,11 @@ PAGES = {
     "HOOK": "hooks.md",
     "INST": "installation.md",
     "CLI": "command-line.md",
+    "DIR": "directions.md",
     "SPEED": "hook-speed.md",
 }
 SOURCES = {"protocol", "client", "field", "design"}
-AREAS = {"hook-io", "session-scope", "loop-control", "validator", "artifact", "state-jsonl", "process"}
+AREAS = {"hook-io", "session-scope", "loop-control", "validator", "artifact", "state-jsonl", "process"} | {"budget-stall"}
 
 
 @cache

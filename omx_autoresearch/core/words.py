@@ -50,6 +50,8 @@ Outcome = Literal["exited", "timed_out", "not_started"]
 
 RuleKind = Literal["command", "file", "validator", "review", "person"]
 
+DirectionBy = Literal["agent", "owner", "claim"]
+
 FindingKind = Literal["command", "file", "test", "benchmark", "manual", "review", "verification"]
 
 ScoreDirection = Literal["higher", "lower"]
