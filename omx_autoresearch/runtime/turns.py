@@ -91,6 +91,11 @@ def _session_start(runtime: Runtime, client: Client, event: HookEvent) -> Reply:
     if mission is None and runtime.environ.get(sessions.TASK_VARIABLE):
         mission = sessions.consume_environment(runtime, event.session_id, client.name)
     if mission is None and event.source == "clear":
+        why = started_by_shell()
+        if why:  # an agent that forges the event would bind a session that nobody works in
+            for task_id in missions_around(runtime):
+                refuse_verb(runtime, "clear", task_id, (why,))
+            return SILENCE
         mission = sessions.rebind_cleared(runtime, event.session_id, client.name)
     if mission is None:
         if event.source == "fork":
