@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
     from omx_autoresearch.storage.reader import JournalReader
 
-FORMAT = 1
+FORMAT = 2
 BATCH_ENTRIES = 20_000
 BUSY_SECONDS = 2.0
 _ATTEMPTS = 5
@@ -29,6 +29,8 @@ _SCHEMA = f"""
 BEGIN IMMEDIATE;
 CREATE TABLE IF NOT EXISTS place (seq INTEGER PRIMARY KEY, offset INTEGER NOT NULL, length INTEGER NOT NULL);
 CREATE TABLE IF NOT EXISTS name (id TEXT PRIMARY KEY, seq INTEGER NOT NULL) WITHOUT ROWID;
+CREATE TABLE IF NOT EXISTS finding (is_accepted INTEGER NOT NULL, seq INTEGER NOT NULL, PRIMARY KEY (is_accepted, seq))
+    WITHOUT ROWID;
 CREATE TABLE IF NOT EXISTS covered (one INTEGER PRIMARY KEY CHECK (one = 1), seq INTEGER NOT NULL,
     digest TEXT NOT NULL, size_bytes INTEGER NOT NULL, inode INTEGER NOT NULL);
 PRAGMA user_version = {FORMAT};
@@ -39,6 +41,11 @@ _FIND = {
     "seq": "SELECT offset, length FROM place WHERE seq = ?",
     "id": "SELECT offset, length FROM name JOIN place USING (seq) WHERE id = ?",
 }
+_NEWEST = (
+    "SELECT offset, length FROM finding JOIN place USING (seq) WHERE is_accepted = ? AND seq < ? "
+    "ORDER BY seq DESC LIMIT ?"
+)
+_BEYOND = 2**62
 
 
 class Index:
@@ -58,7 +65,7 @@ class Index:
         Args:
             journal: the journal that this index is of.
             key: ``seq`` or ``id``.
-            value: what to look for.
+            value: what to look for; an id is also ``finding:ID``, ``evidence:DIGEST`` or ``claim:ID``.
 
         Raises:
             JournalBroken: a line that is not covered yet is broken.
@@ -78,6 +85,41 @@ class Index:
         except (sqlite3.Error, OverflowError, UnicodeEncodeError):
             self.close()
         return next((entry for entry in journal.read() if _matches(entry, key, value)), None)
+
+    def newest_findings(
+        self, journal: JournalReader, *, is_accepted: bool, limit: int, before: int = 0
+    ) -> list[Entry]:
+        """Return the newest findings, newest first, in a time that depends on ``limit`` alone.
+
+        Args:
+            journal: the journal that this index is of.
+            is_accepted: evidence; otherwise claims, those of notes and hand edits among them.
+            limit: at most this many.
+            before: only those with a smaller ``seq``; 0 for all.
+
+        Raises:
+            JournalBroken: a line that is not covered yet is broken.
+        """
+        import sqlite3
+
+        bounds = (int(is_accepted), before or _BEYOND, limit)
+        try:
+            for _ in range(2):
+                self.catch_up(journal)
+                rows = self._open().execute(_NEWEST, bounds).fetchall()
+                entries = [journal.entry_at(*row) for row in rows]
+                found = [entry for entry in entries if entry and acceptance_of(entry) is is_accepted]
+                if len(found) == len(rows):
+                    return found
+                self._clear(self._row())
+        except (sqlite3.Error, OverflowError):
+            self.close()
+        kept = [
+            entry
+            for entry in journal.read()
+            if acceptance_of(entry) is is_accepted and entry.seq < (before or _BEYOND)
+        ]
+        return kept[: -limit - 1 : -1]
 
     def catch_up(self, journal: JournalReader) -> int:
         """Cover what the journal has gained, or all of it where what is covered cannot be believed.
@@ -158,8 +200,12 @@ class Index:
                 return None
             places = ((entry.seq, entry.offset, entry.length) for entry in batch)
             connection.executemany("INSERT OR REPLACE INTO place VALUES (?, ?, ?)", places)
-            names = ((_id_of(entry), entry.seq) for entry in batch if _id_of(entry))
+            names = ((name, entry.seq) for entry in batch for name in names_of(entry))
             connection.executemany("INSERT OR IGNORE INTO name VALUES (?, ?)", names)
+            findings = ((acceptance_of(entry), entry.seq) for entry in batch)
+            connection.executemany(
+                "INSERT OR IGNORE INTO finding VALUES (?, ?)", (row for row in findings if row[0] is not None)
+            )
             last = batch[-1]
             head = Head(last.seq, last.digest, last.end, covered.inode)
             values = (head.seq, head.digest, head.size_bytes, head.inode)
@@ -172,7 +218,7 @@ class Index:
         with connection:
             connection.execute("BEGIN IMMEDIATE")
             if self._row() == judged:
-                for table in ("place", "name", "covered"):
+                for table in ("place", "name", "finding", "covered"):
                     connection.execute(f"DELETE FROM {table}")  # noqa: S608 - our own table names
 
     def _open(self) -> sqlite3.Connection:
@@ -187,12 +233,33 @@ class Index:
 
 
 def _matches(entry: Entry, key: str, value: int | str) -> bool:
-    return entry.seq == value if key == "seq" else _id_of(entry) == value
+    return entry.seq == value if key == "seq" else value in names_of(entry)
 
 
-def _id_of(entry: Entry) -> str:
-    value = entry.data.get("id")
-    return value if isinstance(value, str) else ""
+def names_of(entry: Entry) -> tuple[str, ...]:
+    """The names under which a record is found: its own ``id``, and those of the finding or claim in it."""
+    data = entry.data
+    names = [data.get("id")]
+    if entry.kind == "finding_recorded":
+        finding = data.get("finding")
+        if isinstance(finding, dict):
+            names.append(f"finding:{finding.get('id')}")
+            evidence = finding.get("evidence")
+            if isinstance(evidence, dict):
+                names.append(f"evidence:{evidence.get('digest')}")
+    elif entry.kind == "claim_recorded":
+        names.append(f"claim:{data.get('claim_id')}")
+    return tuple(name for name in names if isinstance(name, str) and name)
+
+
+def acceptance_of(entry: Entry) -> bool | None:
+    """Whether a record is an accepted finding (True) or a claim (False); None for every other record."""
+    if entry.kind == "claim_recorded":
+        return False
+    if entry.kind != "finding_recorded":
+        return None
+    finding = entry.data.get("finding")
+    return isinstance(finding, dict) and isinstance(finding.get("evidence"), dict)
 
 
 def _connect(path: str) -> sqlite3.Connection:

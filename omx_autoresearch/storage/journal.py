@@ -250,8 +250,15 @@ class Journal(JournalReader):
         return self.index.find(self, "seq", seq)
 
     def by_id(self, record_id: str) -> Entry | None:
-        """Return the first record whose data has this ``id``, None where there is none."""
+        """Return the first record of this name, None where there is none.
+
+        A name is the ``id`` of its data, or ``finding:ID``, ``evidence:DIGEST``, ``claim:ID``.
+        """
         return self.index.find(self, "id", record_id)
+
+    def newest_findings(self, *, is_accepted: bool, limit: int, before: int = 0) -> list[Entry]:
+        """Return the newest findings (evidence, or claims), newest first; see :meth:`Index.newest_findings`."""
+        return self.index.newest_findings(self, is_accepted=is_accepted, limit=limit, before=before)
 
     @property
     def index(self) -> Index:
