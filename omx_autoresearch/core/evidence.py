@@ -17,6 +17,10 @@ if TYPE_CHECKING:
     from omx_autoresearch.core.words import Verdict
 
 
+REJECTED_BY_PERSON = "rejected-by-person"
+"""The cause of a person's rejection, as an attestation has it."""
+
+
 @dataclass(frozen=True, slots=True)
 class Missing:
     """One thing that the contract still lacks.
@@ -106,6 +110,17 @@ def is_reusable_failure(mission: Mission, look: Look) -> bool:
         and run.verdict == "failed"
         and not mission.is_recheck_due
         and is_fresh(run, mission, look)
+    )
+
+
+def is_rejected_by_person(mission: Mission, look: Look) -> bool:
+    """True when a person rejected the very artifact that stands there now; no command overrules that."""
+    run = mission.attestation
+    return (
+        run is not None
+        and run.cause == REJECTED_BY_PERSON
+        and run.contract_digest == mission.contract_digest
+        and is_same_artifact(run, look)
     )
 
 

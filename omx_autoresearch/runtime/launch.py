@@ -7,7 +7,6 @@ the client itself confirms it. ``amend`` compiles anew for a live mission.
 from __future__ import annotations
 
 import os
-import shutil
 from typing import TYPE_CHECKING
 
 from omx_autoresearch.core.lifecycle import next_phase
@@ -19,13 +18,11 @@ from omx_autoresearch.runtime import sessions
 from omx_autoresearch.runtime.contracts import compile_contract, contract_digest
 from omx_autoresearch.runtime.intake import read_intake
 from omx_autoresearch.runtime.owners import missions_around
-from omx_autoresearch.runtime.validation import read_output, run_validator
-from omx_autoresearch.runtime.verdicts import report_of
+from omx_autoresearch.runtime.tryouts import try_validator
 from omx_autoresearch.storage.approvals import approval_key, approve, is_approved
 from omx_autoresearch.storage.layout import task_id as make_task_id
 from omx_autoresearch.storage.missions import MissionStore
 from omx_autoresearch.storage.pins import freeze
-from omx_autoresearch.system.commands import shell_argv
 from omx_autoresearch.system.sandbox import can_isolate
 
 if TYPE_CHECKING:
@@ -138,7 +135,7 @@ def _launch(runtime: Runtime, mission: Mission, options: StartOptions) -> Starte
     draft = read_intake(os.path.join(mission.project_path, mission.specs_path))
     workspace_path = options.workspace_path or mission.workspace_path
     contract, manifest = compile_contract(runtime, workspace_path=workspace_path, draft=draft)
-    baseline = _baseline(runtime, mission, contract, options) if options.has_baseline else None
+    baseline = _baseline(mission, contract, options) if options.has_baseline else None
     if baseline is not None:
         # the score alone: where there is none, progress is measured by the tests that pass
         contract = replace(contract, baseline_tests=baseline.tests, baseline_score=baseline.score)
@@ -153,7 +150,10 @@ def _launch(runtime: Runtime, mission: Mission, options: StartOptions) -> Starte
         options.workspace_path,
     )
     mission = _record(runtime, mission.task_id, record, is_owner=not options.is_agent, options=options)
-    return Started(mission, nonce=nonce, baseline=baseline, notes=manifest.notes)
+    notes = manifest.notes
+    if baseline is not None and baseline.cause == "timed-out":
+        notes += (f"no baseline: the validator {baseline.summary}; tests are not counted against one",)
+    return Started(mission, nonce=nonce, baseline=baseline, notes=notes)
 
 
 def _record(
@@ -218,9 +218,7 @@ def _is_unsandboxed(runtime: Runtime, mission: Mission) -> bool:
 # --- the baseline
 
 
-def _baseline(
-    runtime: Runtime, mission: Mission, contract: Contract, options: StartOptions
-) -> RunReport | None:
+def _baseline(mission: Mission, contract: Contract, options: StartOptions) -> RunReport | None:
     """Run the validator once before any work; a reviewer has nothing to review yet.
 
     Raises:
@@ -233,25 +231,11 @@ def _baseline(
         return None
     seconds = min(options.baseline_seconds or contract.timeout_seconds, contract.timeout_seconds)
     limited = replace(contract, timeout_seconds=seconds)
-    report = measure(runtime, limited, options.workspace_path or mission.workspace_path, isolation=isolation)
+    path = options.workspace_path or mission.workspace_path
+    report = try_validator(limited, path, isolation=isolation).report
     if report.verdict == "passed":
         raise StepIllegal(
             f"the validator passes already: {report.summary}",
             next_step="make it check what is missing, or start with --no-baseline",
         )
     return report
-
-
-def measure(
-    runtime: Runtime, contract: Contract, workspace_path: str, *, isolation: str = "none"
-) -> RunReport:
-    """Run a contract's validator once, outside any mission, exactly as validation runs it."""
-    scratch_path = os.path.join(runtime.home.root_path, "scratch", runtime.new_id())
-    os.makedirs(os.path.join(scratch_path, "tmp"), mode=0o700)
-    try:
-        output_path = os.path.join(scratch_path, "output.txt")
-        argv = shell_argv(contract.validator_command)
-        result = run_validator(argv, contract, workspace_path, output_path, scratch_path, isolation=isolation)
-        return report_of(contract, workspace_path, result, read_output(result), "")
-    finally:
-        shutil.rmtree(scratch_path, ignore_errors=True)

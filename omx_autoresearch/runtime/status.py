@@ -166,12 +166,24 @@ def hold_of(runtime: Runtime, mission: Mission, last: heartbeat.Beat | None) -> 
     binding = mission.binding
     if binding is None:
         return "unbound"
+    if not _is_registered(runtime, mission):
+        return f"unproven (the registry does not know the session: omx-autoresearch repair {mission.task_id})"
     if is_expired(runtime, mission, runtime.now()):
         return f"stale (last event {last.at if last else binding.at}; type $autoresearch {mission.task_id} to go on)"
     is_bound_by_hook = binding.how in ("prompt", "environment", "agent-start", "clear", "resume")
     if last is not None and last.session_id == binding.session_id and last.at >= binding.at:
         return f"proven (last event {last.at})"
     return f"proven (last event {binding.at})" if is_bound_by_hook else "unproven"
+
+
+def _is_registered(runtime: Runtime, mission: Mission) -> bool:
+    """True when the hook, which asks the registry, finds the mission by its session."""
+    session_id = mission.binding.session_id if mission.binding else ""
+    try:
+        entry = Registry(runtime.home).find(session_id)
+    except AutoresearchError:
+        return False
+    return entry is not None and entry.state == "bound" and entry.task_id == mission.task_id
 
 
 def _open(mission: Mission) -> tuple[str, ...]:

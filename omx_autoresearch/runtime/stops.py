@@ -17,6 +17,7 @@ from omx_autoresearch.core.evidence import (
     Look,
     is_better,
     is_passing,
+    is_rejected_by_person,
     is_reusable_failure,
     missing_items,
     run_score,
@@ -31,13 +32,13 @@ from omx_autoresearch.errors import (
     AutoresearchError,
     JournalBroken,
     StateUntrusted,
-    StorageFailed,
     WorkspaceFault,
 )
 from omx_autoresearch.runtime import validation
 from omx_autoresearch.runtime.claims import take_in_quietly
 from omx_autoresearch.runtime.expiry import is_expired
 from omx_autoresearch.runtime.looks import take_look
+from omx_autoresearch.runtime.owner_needs import unreviewed, unrunnable, unseen
 from omx_autoresearch.storage import heartbeat
 from omx_autoresearch.storage.missions import MissionStore
 from omx_autoresearch.storage.outputs import masked
@@ -47,7 +48,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from omx_autoresearch.core.clients import Client, StopCap
     from omx_autoresearch.core.events import HookEvent
-    from omx_autoresearch.core.mission import Attestation, Mission
+    from omx_autoresearch.core.mission import Mission
     from omx_autoresearch.runtime.context import Runtime
     from omx_autoresearch.storage.missions import Transaction
 
@@ -148,7 +149,7 @@ class _Stop:
         try:
             look = take_look(folder, mission)
         except (WorkspaceFault, StateUntrusted) as error:
-            return Seen(replace(situation, owner_need=_unseen(error, mission.task_id)))
+            return Seen(replace(situation, owner_need=unseen(error, mission.task_id)))
         permit = validation.permission(self._runtime, mission, is_sandboxed=self._event.is_sandboxed)
         is_reused = not is_fresh_run_needed and is_reusable_failure(mission, look)
         is_wanted = not look.changed_pins and self._needs_run(mission, look)
@@ -165,7 +166,11 @@ class _Stop:
             if run is not None and run.verdict in ("passed", "tampered"):
                 look = take_look(folder, mission)  # a pass counts only for the workspace of now
         situation = self._situated(situation, mission, look, is_running=is_running)
-        need = self._spent_time(mission) or _unrunnable(mission, permit if is_wanted else None, run)
+        need = (
+            self._spent_time(mission)
+            or unrunnable(mission, permit if is_wanted else None, run)
+            or unreviewed(mission, look)
+        )
         return Seen(replace(situation, owner_need=need), look, is_reused)
 
     def _needs_run(self, mission: Mission, look: Look) -> bool:
@@ -173,7 +178,8 @@ class _Stop:
         if contract is None or not missing_items(mission, look):
             return False
         if contract.validation_mode == "prompt-architect-artifact":
-            return bool(contract.reviewer_command) and bool(look.output_artifact_digest)
+            is_ready = bool(contract.reviewer_command) and bool(look.output_artifact_digest)
+            return is_ready and not is_rejected_by_person(mission, look)
         return True
 
     def _situated(self, situation: Situation, mission: Mission, look: Look, *, is_running: bool) -> Situation:
@@ -245,6 +251,8 @@ class _Stop:
         last = mission.last_stop
         if last is None or last.at <= self._entered_at or last.payload_digest != self._event.payload_digest:
             return None
+        if mission.phase != "running" and last.answer == "refuse":
+            return None  # paused or cancelled since: nobody is held
         if last.answer == "refuse":
             return Reply(refusal=last.text, person_message=briefing.refusal_for_person(mission))
         return SILENCE
@@ -313,39 +321,6 @@ class _Stop:
             heartbeat_bytes=heartbeat.size_of(path),
             last_message_digest=digest_of_text(self._event.last_message),
         )
-
-
-def _unseen(error: AutoresearchError, task_id: str) -> OwnerNeed:
-    """The workspace cannot be looked at, or the contract's own files are damaged."""
-    if isinstance(error, (JournalBroken, StorageFailed)):
-        raise error  # no state of the mission but a fault of ours, or of the machine
-    if isinstance(error, WorkspaceFault):
-        code, needs = "workspace-fault", "a workspace that can be read"
-    else:
-        code, needs = "contract-broken", "a contract whose files are whole"
-    return OwnerNeed(
-        code,
-        error.message,
-        f"{needs} ({error.next_step.replace('TASK', task_id)})" if error.next_step else needs,
-        f"omx-autoresearch unblock {task_id}",
-    )
-
-
-def _unrunnable(
-    mission: Mission, permit: validation.Permission | None, run: Attestation | None
-) -> OwnerNeed | None:
-    """Why the contract's command cannot run: not allowed, or a run of this very stop could not be started."""
-    task_id = mission.task_id
-    if permit is not None and not permit.may_run:
-        return OwnerNeed("approval-missing", permit.why, "the owner's approval", permit.command)
-    if run is not None and run.cause == "not-started" and run.contract_digest == mission.contract_digest:
-        return OwnerNeed(
-            "validator-gone",
-            f"the validator cannot be started: {run.summary}",
-            "a validator that runs",
-            f"omx-autoresearch amend {task_id} --validator '...'",
-        )
-    return None
 
 
 def observe(mission: Mission, *, has_tree_change: bool, is_idle_person_turn: bool) -> Observation:
