@@ -12,7 +12,7 @@ from omx_autoresearch.storage import strictjson
 from omx_autoresearch.storage.atomic import read_at
 from omx_autoresearch.storage.inside import digest_inside, open_inside
 from omx_autoresearch.storage.pins import check_pins, load_manifest
-from omx_autoresearch.system.git import tree_state
+from omx_autoresearch.system.tree import tree_state
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

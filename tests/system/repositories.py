@@ -1,0 +1,36 @@
+"""Real repositories for the tests, made as a person makes them."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+from typing import TYPE_CHECKING
+
+from omx_autoresearch.system.git import git_dir
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+OLD_NS = 1_700_000_000 * 10**9
+
+
+def git(path: Path, *args: str) -> str:
+    """Run git the way a person does, as somebody, with nothing of the surrounding configuration."""
+    env = {"PATH": os.environ["PATH"], "HOME": "/nonexistent", "GIT_CONFIG_NOSYSTEM": "1"}
+    for role in ("AUTHOR", "COMMITTER"):
+        env |= {f"GIT_{role}_NAME": "A", f"GIT_{role}_EMAIL": "a@example.org"}
+    words = ["git", "-c", "protocol.file.allow=always", "-C", str(path), *args]
+    return subprocess.run(words, env=env, check=True, capture_output=True, text=True).stdout.strip()
+
+
+def settle(repository: Path) -> None:
+    """Make every file older than the index, as in a repository at rest, so that the index is believed."""
+    for folder, folders, names in os.walk(repository):
+        if ".git" in folders:
+            folders.remove(".git")
+        for name in names:
+            os.utime(os.path.join(folder, name), ns=(OLD_NS, OLD_NS), follow_symlinks=False)
+    git(repository, "update-index", "-q", "--really-refresh")
+    index = os.path.join(git_dir(str(repository)) or "", "index")
+    later = os.stat(index).st_mtime_ns + 10**9
+    os.utime(index, ns=(later, later))
