@@ -4,44 +4,19 @@ from __future__ import annotations
 
 import os
 import shutil
-import tempfile
-from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from omx_autoresearch.core.evaluators import SHELL_WORDS
-from omx_autoresearch.core.evidence import RunReport
 from omx_autoresearch.core.intake import SCRIPT, settled
 from omx_autoresearch.core.mission import Contract
 from omx_autoresearch.core.values import dataclass
 from omx_autoresearch.runtime.contracts import compile_contract, undeclared_names
+from omx_autoresearch.runtime.tryouts import Tryout, try_validator
 from omx_autoresearch.storage.pins import check_pins
 
 if TYPE_CHECKING:
     from omx_autoresearch.core.intake import MissionDraft
     from omx_autoresearch.runtime.context import Runtime
-
-OUTPUT_CHARACTERS = 4000
-
-
-@dataclass(frozen=True, slots=True)
-class Trial:
-    """What one run of the validator said.
-
-    Attributes:
-        report: the verdict that the runtime would take from it.
-        exit_status: None where a signal or the clock ended it, or it was never started.
-        output: its output, trimmed and made harmless.
-        duration_seconds: wall time.
-    """
-
-    report: RunReport
-    exit_status: int | None
-    output: str
-    duration_seconds: float
-
-
-TryValidator = Callable[[str, Contract, str], Trial]
-"""Runs a contract's validator once: workspace, contract, scratch folder."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,7 +29,7 @@ class DryRun:
         guarded_paths: paths at which nothing may appear.
         notes: what was named but is not pinned, and why.
         warnings: what will hardly work: a script that is missing or cannot be executed, an undeclared variable.
-        trial: of the validator; None in review mode.
+        tryout: of the validator; None in review mode.
         changed_by_run: pinned paths that the validator itself changes, so that it could never pass.
     """
 
@@ -63,13 +38,11 @@ class DryRun:
     guarded_paths: tuple[str, ...]
     notes: tuple[str, ...]
     warnings: tuple[str, ...]
-    trial: Trial | None
+    tryout: Tryout | None
     changed_by_run: tuple[str, ...] = ()
 
 
-def dry_run(
-    runtime: Runtime, workspace_path: str, draft: MissionDraft, *, try_validator: TryValidator | None = None
-) -> DryRun:
+def dry_run(runtime: Runtime, workspace_path: str, draft: MissionDraft) -> DryRun:
     """Compile a draft and run its validator once, in the environment of every later validation.
 
     Raises:
@@ -78,14 +51,10 @@ def dry_run(
     """
     draft = settled(draft)
     contract, manifest = compile_contract(runtime, workspace_path=workspace_path, draft=draft)
-    trial = None
+    tryout = None
     changed: tuple[str, ...] = ()
     if contract.validation_mode == SCRIPT:
-        scratch_path = tempfile.mkdtemp(prefix="omx-dry-run-")
-        try:
-            trial = (try_validator or _try_validator)(workspace_path, contract, scratch_path)
-        finally:
-            shutil.rmtree(scratch_path, ignore_errors=True)
+        tryout = try_validator(contract, workspace_path)
         check = check_pins(manifest, workspace_path)
         changed = (*check.changed, *check.added)
     return DryRun(
@@ -94,31 +63,8 @@ def dry_run(
         guarded_paths=tuple(pin.path for pin in manifest.pins if pin.kind == "absent-guard"),
         notes=manifest.notes,
         warnings=draft_warnings(runtime, workspace_path, draft),
-        trial=trial,
+        tryout=tryout,
         changed_by_run=changed,
-    )
-
-
-def _try_validator(workspace_path: str, contract: Contract, scratch_path: str) -> Trial:
-    from omx_autoresearch.runtime.validation import read_output, run_validator
-    from omx_autoresearch.runtime.verdicts import report_of
-    from omx_autoresearch.storage.outputs import trim_for_person
-    from omx_autoresearch.system.commands import shell_argv
-
-    os.mkdir(os.path.join(scratch_path, "tmp"), 0o700)
-    result = run_validator(
-        shell_argv(contract.validator_command),
-        contract,
-        workspace_path,
-        os.path.join(scratch_path, "output"),
-        scratch_path,
-    )
-    output = read_output(result)
-    return Trial(
-        report=report_of(contract, workspace_path, result, output, ""),
-        exit_status=result.exit_status if result.outcome == "exited" else None,
-        output=trim_for_person(output, OUTPUT_CHARACTERS),
-        duration_seconds=result.duration_seconds,
     )
 
 

@@ -54,14 +54,14 @@ def test_the_validator_runs_once_in_the_workspace_and_nothing_of_ours_stays(
     found = dry_run(runtime, str(project), replace(DRAFT, environment_names=("DATA",), protect=("lib.sh",)))
     assert files(project) == before
     assert not Path(runtime.home.root_path).exists()
-    assert found.trial is not None
-    assert (found.trial.report.verdict, found.trial.report.score, found.trial.exit_status) == (
+    assert found.tryout is not None
+    assert (found.tryout.report.verdict, found.tryout.report.score, found.tryout.exit_status) == (
         "failed",
         3.0,
         1,
     )
-    assert str(project) in found.trial.output
-    assert "mark= data=seen lc=C.UTF-8" in found.trial.output
+    assert str(project) in found.tryout.output
+    assert "mark= data=seen lc=C.UTF-8" in found.tryout.output
     assert found.pinned_paths == ("check.sh", "lib.sh")
     assert (found.warnings, found.changed_by_run) == ((), ())
 
@@ -77,7 +77,7 @@ def test_a_validator_that_changes_what_judges_is_told_before_the_mission_starts(
 
 def test_a_review_is_not_tried(runtime: Runtime, project: Path) -> None:
     draft = MissionDraft(goal="write it", validator_prompt="Is it sound?", output_artifact_path="report.md")
-    assert dry_run(runtime, str(project), draft).trial is None
+    assert dry_run(runtime, str(project), draft).tryout is None
 
 
 @pytest.mark.case("VAL-01")

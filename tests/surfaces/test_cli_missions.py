@@ -341,3 +341,26 @@ def test_repair_writes_projections_again_byte_for_byte(person: Person) -> None:
         path.unlink()
     person.ok("repair", task_id)
     assert {path.name: path.read_bytes() for path in folder.iterdir()} == before
+
+
+# --- what a step leaves to be done
+
+
+@pytest.mark.requirement("CLI-03")
+@pytest.mark.parametrize("verb", [("approve",), ("amend", "--limit", "refusals_total=7"), ("restore",)])
+def test_a_step_that_mends_a_blocked_mission_says_what_lets_it_go_on(
+    person: Person, verb: tuple[str, ...]
+) -> None:
+    task_id = person.start()
+    next_line = f"next: omx-autoresearch unblock {task_id}"
+    assert next_line not in person.ok(verb[0], task_id, *verb[1:])
+    person.ok("block", task_id, "--reason", "no corpus", "--needs", "a corpus")
+    assert next_line in person.ok(verb[0], task_id, *verb[1:])
+
+
+@pytest.mark.requirement("DONE-14")
+def test_start_says_what_is_named_by_the_check_and_not_pinned(person: Person) -> None:
+    person.write("judge.sh", "#!/bin/sh\npython3 parser.py < answer.txt\n", mode=0o755)
+    person.write("parser.py", "import sys\nsys.exit(1)\n")
+    person.ok("init", "--goal", "Write the answer", "--validator", "./judge.sh")
+    assert "parser.py is named in judge.sh" in person.ok("start")

@@ -82,22 +82,43 @@ def test_an_error_has_its_exit_status_and_names_what_comes_next(
     assert error["next"]
 
 
-@pytest.mark.requirement("CLI-03")
-def test_a_fault_of_ours_is_no_bare_traceback_but_a_log_file(person: Person) -> None:
-    (person.home / "missions").mkdir(parents=True)
+def with_a_fault_of_ours(person: Person, **environ: str) -> subprocess.CompletedProcess[str]:
     program = (
         "import sys\nfrom omx_autoresearch.surfaces.cli import boundary, caller\n"
         "def broken(): raise ZeroDivisionError('token=secret')\ncaller.this_caller = broken\n"
         "sys.exit(boundary.run(['list', '--json']))"
     )
-    done = subprocess.run(
+    return subprocess.run(
         [sys.executable, "-c", program],
         cwd=person.project,
-        env=person.environment(PYTHONPATH=str(Path(__file__).resolve().parents[2])),
+        env=person.environment(PYTHONPATH=str(Path(__file__).resolve().parents[2]), **environ),
         capture_output=True,
         text=True,
         check=False,
     )
+
+
+@pytest.mark.requirement("CLI-03")
+@pytest.mark.parametrize("temporary", ["project", "project/scratch", "elsewhere"])
+def test_a_log_that_fits_nowhere_else_is_not_left_in_the_project(person: Person, temporary: str) -> None:
+    folder = person.root / temporary
+    folder.mkdir(exist_ok=True)
+    before = sorted(person.project.rglob("*"))
+    done = with_a_fault_of_ours(person, OMX_AUTORESEARCH_HOME=f"{os.devnull}/state", TMPDIR=str(folder))
+    assert done.returncode == 1
+    assert sorted(person.project.rglob("*")) == before
+    said = json.loads(done.stdout)["error"]["next"]
+    if temporary == "elsewhere":
+        (log,) = folder.iterdir()
+        assert str(log) in said
+    else:
+        assert "no report was written" in said
+
+
+@pytest.mark.requirement("CLI-03")
+def test_a_fault_of_ours_is_no_bare_traceback_but_a_log_file(person: Person) -> None:
+    (person.home / "missions").mkdir(parents=True)
+    done = with_a_fault_of_ours(person)
     assert done.returncode == 1
     assert "Traceback" not in done.stdout + done.stderr
     error = json.loads(done.stdout)["error"]

@@ -11,6 +11,7 @@ from omx_autoresearch.core.values import replace
 from omx_autoresearch.surfaces.cli.beginning import print_started
 from omx_autoresearch.surfaces.cli.caller import json_option, task_argument, this_caller
 from omx_autoresearch.surfaces.cli.drafting import changed_draft, contract_options
+from omx_autoresearch.surfaces.cli.standing import say_unblock
 
 if TYPE_CHECKING:
     from typing import Any
@@ -42,6 +43,8 @@ def amend_verb(task: str, workspace: str, as_json: bool, **given: Any) -> None:
         workspace_path=workspace_path,
     )
     print_started(caller, started, is_agent=False, as_json=as_json)
+    if not as_json:
+        say_unblock(caller, task_id)
 
 
 def _of_one_mode(draft: MissionDraft, given: dict[str, Any]) -> MissionDraft:

@@ -138,8 +138,8 @@ def _try_out(caller: Caller, project_path: str, draft: MissionDraft, *, as_json:
         mission_path="",
         sandbox_path="",
         dry_run=True,
-        baseline=found.trial.report if found.trial else None,
-        output_tail=found.trial.output if found.trial else "",
+        baseline=found.tryout.report if found.tryout else None,
+        output_tail=found.tryout.output if found.tryout else "",
         pinned=found.pinned_paths,
         warnings=_warnings_of(found),
         next="the same command without --dry-run",
@@ -147,9 +147,9 @@ def _try_out(caller: Caller, project_path: str, draft: MissionDraft, *, as_json:
     if as_json:
         print_json(document)
         return 0
-    if found.trial is not None:
-        report = found.trial.report
-        say("\n".join(f"| {line}" for line in harmless(found.trial.output).splitlines()) or "| (no output)")
+    if found.tryout is not None:
+        report = found.tryout.report
+        say("\n".join(f"| {line}" for line in harmless(found.tryout.output).splitlines()) or "| (no output)")
         say(f"The validator says: {report.verdict} ({report.cause}): {harmless(report.summary)}")
     say(f"A start would freeze {len(found.pinned_paths)} files" + (":" if found.pinned_paths else "."))
     for path in found.pinned_paths:
@@ -166,7 +166,7 @@ def _warnings_of(found: DryRun) -> tuple[str, ...]:
     ]
     passing = (
         ["the validator passes already, so start will refuse it: make it check what is missing"]
-        if found.trial is not None and found.trial.report.verdict == "passed"
+        if found.tryout is not None and found.tryout.report.verdict == "passed"
         else []
     )
     return (*found.warnings, *found.notes, *changed, *passing)

@@ -121,7 +121,9 @@ def _unexpected(error: Exception, arguments: Sequence[str]) -> AutoresearchError
     text = " ".join(str(error).split())[:300]
     return AutoresearchError(
         f"unexpected {type(error).__name__}: {text}" if text else f"unexpected {type(error).__name__}",
-        next_step=f"run it again; if it stays, report {where}" if where else "run omx-autoresearch doctor",
+        next_step=f"run it again; if it stays, report {where}"
+        if where
+        else "make the state home or TMPDIR writable and run it again; no report was written, as neither takes a file",
     )
 
 
@@ -131,12 +133,10 @@ def _write_log(error: Exception, arguments: Sequence[str]) -> str:
     The arguments are left out: they may hold secrets.
     """
     import platform
-    import tempfile
     import time
     import traceback
 
     from omx_autoresearch import __version__
-    from omx_autoresearch.storage.layout import state_home
 
     lines = [
         f"omx-autoresearch {__version__}, click {click.__version__ if hasattr(click, '__version__') else '?'}",
@@ -145,11 +145,7 @@ def _write_log(error: Exception, arguments: Sequence[str]) -> str:
         "".join(traceback.format_exception(error)),
     ]
     name = f"fault-{time.strftime('%Y%m%d-%H%M%S', time.gmtime())}-{os.getpid()}.log"
-    try:
-        home_path = state_home(os.environ)
-    except AutoresearchError:
-        home_path = tempfile.gettempdir()
-    for folder_path in (os.path.join(home_path, "faults"), tempfile.gettempdir()):
+    for folder_path in _log_folders():
         try:
             os.makedirs(folder_path, mode=0o700, exist_ok=True)
             path = os.path.join(folder_path, name)
@@ -161,3 +157,29 @@ def _write_log(error: Exception, arguments: Sequence[str]) -> str:
         except OSError:
             continue
     return ""
+
+
+def _log_folders() -> list[str]:
+    """Where a log may stand, best first; never in the project that somebody happens to stand in."""
+    import contextlib
+    import tempfile
+
+    from omx_autoresearch.runtime.missions import project_root
+    from omx_autoresearch.storage.layout import state_home
+
+    folders = []
+    with contextlib.suppress(AutoresearchError):
+        folders.append(os.path.join(state_home(os.environ), "faults"))
+    with contextlib.suppress(
+        AutoresearchError, OSError
+    ):  # no temporary folder at all, or the current one is gone
+        temporary_path = os.path.realpath(
+            tempfile.gettempdir()
+        )  # the current folder where no other can be written
+        here = os.path.realpath(os.getcwd())
+        root = project_root(here)
+        is_project = any(os.path.lexists(os.path.join(root, name)) for name in (".git", ".omx"))
+        is_inside = is_project and os.path.join(temporary_path, "").startswith(os.path.join(root, ""))
+        if temporary_path != here and not is_inside:
+            folders.append(temporary_path)
+    return folders

@@ -23,6 +23,7 @@ from omx_autoresearch.surfaces.cli.boundary import CHECK_SAID_NO
 from omx_autoresearch.surfaces.cli.caller import json_option, reason_option, task_argument, this_caller
 from omx_autoresearch.surfaces.cli.display import print_json, say, tell
 from omx_autoresearch.surfaces.cli.looking import WAIT_SECONDS
+from omx_autoresearch.surfaces.cli.standing import say_unblock
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -206,6 +207,8 @@ def restore_verb(task: str, as_json: bool) -> None:
         say(f"Put back {len(paths)} pinned files:")
         for path in paths:
             say(f"  {path}")
+    if not as_json:
+        say_unblock(caller, task_id)
 
 
 @click.command("block")

@@ -8,7 +8,7 @@ import click
 
 from omx_autoresearch.surfaces.cli.caller import json_option, reason_option, task_argument, this_caller
 from omx_autoresearch.surfaces.cli.display import print_json, say
-from omx_autoresearch.surfaces.cli.standing import print_step
+from omx_autoresearch.surfaces.cli.standing import print_step, say_unblock
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -50,6 +50,7 @@ def approve_verb(task: str, unsandboxed: bool, as_json: bool) -> None:
     else:
         where = "outside any sandbox" if unsandboxed else "with your rights, in a client without a sandbox"
         say(f"The commands of {task_id} may run {where}, until contract or pinned files change.")
+        say_unblock(caller, task_id)
 
 
 @click.command("pause")

@@ -42,6 +42,14 @@ def print_step(caller: Caller, task_id: str, what: str, *, as_json: bool) -> Non
         say(f"  next: {_next(view)}", "dim")
 
 
+def say_unblock(caller: Caller, task_id: str) -> None:
+    """After a step that mends what blocked a mission, and leaves it blocked: what lets it go on."""
+    from omx_autoresearch.storage.missions import MissionStore
+
+    if MissionStore(caller.runtime.home).load(task_id).phase == "blocked":
+        say(f"  next: omx-autoresearch unblock {task_id}", "dim")
+
+
 def print_status(view: StatusView) -> None:
     """The page of one mission, for people."""
     word = word_of(view)
