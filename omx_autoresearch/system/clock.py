@@ -7,7 +7,8 @@ test can pass its own. No environment variable moves it: an agent that shifts th
 from __future__ import annotations
 
 import time
-from datetime import UTC, datetime
+
+from omx_autoresearch.core.times import UTC, datetime
 
 
 class Clock:

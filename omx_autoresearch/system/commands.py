@@ -6,15 +6,14 @@ exception means that we cannot tell.
 
 from __future__ import annotations
 
-import contextlib
 import errno
 import os
 import select
-import signal
 import time
 
 from omx_autoresearch.core.values import dataclass
 from omx_autoresearch.errors import CommandFault, StorageFailed
+from omx_autoresearch.system import signals
 from omx_autoresearch.system.clock import Clock, SystemClock
 from omx_autoresearch.system.processes import session_pids
 from omx_autoresearch.system.supervisor import (
@@ -162,8 +161,7 @@ class DetachedChild:
         if not poll.poll(max(0, int(timeout_seconds * 1000))):
             return False
         self.leave()
-        with contextlib.suppress(ChildProcessError):
-            os.waitpid(self.pid, 0)
+        _collect(self.pid)
         return True
 
     def leave(self) -> None:
@@ -227,8 +225,7 @@ def _supervise_apart(order: Order) -> dict[str, Any]:
     finally:
         os.close(hold_fd)
         os.close(report_fd)
-        with contextlib.suppress(ChildProcessError):
-            os.waitpid(pid, 0)
+        _collect(pid)
     if not answer:
         _end_session(pid)
         raise CommandFault(
@@ -245,6 +242,14 @@ def _read_all(descriptor: int) -> bytes:
     return b"".join(chunks)
 
 
+def _collect(pid: int) -> None:
+    """Wait for a child of ours; somebody else may have collected it."""
+    try:
+        os.waitpid(pid, 0)
+    except ChildProcessError:
+        return
+
+
 def _end_session(session: int) -> None:
     """Kill what is left in the session of a supervisor that was killed itself, and see it gone."""
     give_up_at = time.monotonic() + KILL_LIMIT_SECONDS
@@ -253,8 +258,10 @@ def _end_session(session: int) -> None:
         if not members:
             return
         for pid in members:
-            with contextlib.suppress(OSError):
-                os.kill(pid, signal.SIGKILL)
+            try:
+                os.kill(pid, signals.SIGKILL)
+            except OSError:
+                continue
         time.sleep(_KILL_PASS_SECONDS)
 
 

@@ -6,7 +6,6 @@ committed. Special files are never opened, links never followed.
 
 from __future__ import annotations
 
-import contextlib
 import os
 import stat
 
@@ -103,8 +102,11 @@ def walk(root: bytes, entries: Entries, *, prefix: bytes = b"", exclude: tuple[b
             if child.is_dir(follow_symlinks=False):
                 waiting.append(name + b"/")
                 continue
-            with contextlib.suppress(FileNotFoundError):
-                add(entries, prefix + name, describe_file(child.path, child.stat(follow_symlinks=False)))
+            try:
+                status = child.stat(follow_symlinks=False)
+            except FileNotFoundError:
+                continue
+            add(entries, prefix + name, describe_file(child.path, status))
 
 
 def add(entries: Entries, name: bytes, described: bytes | None) -> None:

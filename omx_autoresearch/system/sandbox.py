@@ -13,7 +13,6 @@ can be reached; what the user may read can be read; memory and processor are not
 from __future__ import annotations
 
 import os
-from functools import cache
 
 from omx_autoresearch.core.values import dataclass
 from omx_autoresearch.errors import CommandFault
@@ -103,9 +102,17 @@ def bubblewrap_argv(
     return tuple(words)
 
 
-@cache
+_tried: list[bool] = []
+
+
 def can_isolate() -> bool:
     """Whether bubblewrap is there and the kernel lets it work; tried once a process."""
+    if not _tried:
+        _tried.append(_isolates())
+    return _tried[0]
+
+
+def _isolates() -> bool:
     if bubblewrap_path() is None:
         return False
     result = run_command(

@@ -8,15 +8,14 @@ exits. When the process that asked is killed, the lifeline pipe closes and the s
 
 from __future__ import annotations
 
-import contextlib
 import errno
 import os
 import select
-import signal
 import sys
 import time
 
 from omx_autoresearch.core.values import dataclass
+from omx_autoresearch.system import signals
 from omx_autoresearch.system.processes import command_line, descendant_pids
 
 TYPE_CHECKING = False
@@ -39,13 +38,13 @@ _READ_BYTES = 65536
 _READS_AT_ONCE = 64  # a command that never pauses must not keep us from the clock
 _KILL_PASS_SECONDS = 0.01
 _RESET_SIGNALS = (
-    signal.SIGPIPE,
-    signal.SIGXFSZ,
-    signal.SIGINT,
-    signal.SIGQUIT,
-    signal.SIGTERM,
-    signal.SIGHUP,
-    signal.SIGCHLD,
+    signals.SIGPIPE,
+    signals.SIGXFSZ,
+    signals.SIGINT,
+    signals.SIGQUIT,
+    signals.SIGTERM,
+    signals.SIGHUP,
+    signals.SIGCHLD,
 )
 
 
@@ -76,9 +75,9 @@ def fork_alone(work: Callable[[], None], keep: Collection[int] = (), *, ignore_s
     status = 1
     try:
         os.setsid()
-        signal.set_wakeup_fd(-1)
-        for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
-            signal.signal(number, signal.SIG_IGN if ignore_signals else signal.SIG_DFL)
+        signals.set_wakeup_fd(-1)
+        for number in (signals.SIGTERM, signals.SIGINT, signals.SIGHUP):
+            signals.signal(number, signals.SIG_IGN if ignore_signals else signals.SIG_DFL)
         _close_descriptors(keep)
         work()
         status = 0
@@ -219,8 +218,8 @@ class _Watch:
         if not self._has_children:
             return
         kill_at = time.monotonic() + grace_seconds
-        self._signal_tree(signal.SIGTERM)
-        self._signal_tree(signal.SIGCONT)
+        self._signal_tree(signals.SIGTERM)
+        self._signal_tree(signals.SIGCONT)
         while self._has_children:
             now = time.monotonic()
             if now > kill_at + KILL_LIMIT_SECONDS:
@@ -228,7 +227,7 @@ class _Watch:
                 self.error = f"processes {left} could not be killed"
                 return
             if now >= kill_at:
-                self._signal_tree(signal.SIGKILL)
+                self._signal_tree(signals.SIGKILL)
             self._wait(_KILL_PASS_SECONDS if now >= kill_at else kill_at - now)
             self._reap()
 
@@ -240,13 +239,18 @@ class _Watch:
             except BlockingIOError:
                 return
             if not chunk:
-                with contextlib.suppress(KeyError):
-                    self._poll.unregister(self._output_fd)
+                self._forget(self._output_fd)
                 return
             self.output_size_bytes += len(chunk)
             room = self._order.output_limit_bytes - self.stored_bytes
             if room > 0 and not self.error:
                 self._store(chunk[:room])
+
+    def _forget(self, descriptor: int) -> None:
+        try:
+            self._poll.unregister(descriptor)
+        except KeyError:
+            return  # forgotten before
 
     def _store(self, chunk: bytes) -> None:
         view = memoryview(chunk)
@@ -266,7 +270,7 @@ class _Watch:
         if self._wake_fd in ready:
             os.read(self._wake_fd, _READ_BYTES)
         if self._lifeline_fd in ready:
-            self._poll.unregister(self._lifeline_fd)
+            self._forget(self._lifeline_fd)
         return ready
 
     def _reap(self) -> None:
@@ -285,15 +289,22 @@ class _Watch:
 
     def _signal_tree(self, number: int) -> None:
         own_session = os.getsid(0)
-        with contextlib.suppress(OSError):
-            os.killpg(self._pid, number)
+        self._signal_group(number)
         for pid in descendant_pids(os.getpid()):
-            with contextlib.suppress(OSError):
+            try:
                 if os.getsid(pid) != own_session and pid not in self.leaked:
                     line = command_line(pid)
                     if line:
                         self.leaked[pid] = line[:SHOWN_COMMAND_LENGTH]
                 os.kill(pid, number)
+            except OSError:
+                continue  # it has ended
+
+    def _signal_group(self, number: int) -> None:
+        try:
+            os.killpg(self._pid, number)
+        except OSError:
+            return  # it has ended
 
 
 def _spawn(program: str, order: Order, output_fd: int) -> int:
@@ -338,7 +349,15 @@ def _why_not_started(fault: OSError | ValueError, place: str, cwd: str, *, is_cw
 
 
 def _adopt_orphans() -> None:
-    if sys.platform == "linux":
+    if sys.platform != "linux":
+        return
+    try:
+        import _ctypes  # what ctypes calls C with; loading the package around it costs a run 2.5 ms
+
+        itself: Any = None  # the process, as CDLL(None) opens it
+        prctl = _ctypes.dlsym(_ctypes.dlopen(itself, 0), "prctl")
+        _ctypes.call_function(prctl, (_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0))
+    except (ImportError, AttributeError, TypeError):
         import ctypes
 
         ctypes.CDLL(None).prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
@@ -349,8 +368,8 @@ def _wake_on_child_end() -> int:
     read_end, write_end = os.pipe()
     os.set_blocking(read_end, False)
     os.set_blocking(write_end, False)
-    signal.signal(signal.SIGCHLD, lambda _number, _frame: None)
-    signal.set_wakeup_fd(write_end, warn_on_full_buffer=False)
+    signals.signal(signals.SIGCHLD, lambda _number, _frame: None)
+    signals.set_wakeup_fd(write_end, warn_on_full_buffer=False)
     return read_end
 
 

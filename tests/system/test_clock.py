@@ -54,7 +54,7 @@ def test_an_offset_is_read_into_utc() -> None:
     ["", "today", "2026-01-02", "2026-01-02T03:04:05", "2026-13-02T03:04:05Z", "0001-01-01T00:00:00+05:00"],
 )
 def test_what_is_no_aware_time_is_a_value_error(text: str) -> None:
-    with pytest.raises(ValueError, match="isoformat|no time zone|month|outside"):
+    with pytest.raises(ValueError, match=r"isoformat|no time zone|month|outside"):
         parse_time(text)
 
 
