@@ -128,6 +128,7 @@ def test_imports_keep_the_contracts_of_the_floors(capfd: pytest.CaptureFixture[s
     assert kept, capfd.readouterr().out
 
 
+@pytest.mark.requirement("STATE-02")
 def test_each_contract_of_the_floors_can_be_broken(tmp_path: Path) -> None:
     copy = tmp_path / "omx_autoresearch"
     shutil.copytree(PACKAGE, copy, ignore=shutil.ignore_patterns("__pycache__"))

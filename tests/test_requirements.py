@@ -27,7 +27,17 @@ PAGES = {
     "SPEED": "hook-speed.md",
 }
 SOURCES = {"protocol", "client", "field", "design"}
-AREAS = {"hook-io", "session-scope", "loop-control", "validator", "artifact", "state-jsonl", "process"} | {"budget-stall"}
+AREAS = {
+    "artifact",
+    "budget-stall",
+    "git-worktree",
+    "hook-io",
+    "loop-control",
+    "process",
+    "session-scope",
+    "state-jsonl",
+    "validator",
+}
 
 
 @cache

@@ -8,6 +8,7 @@ import os
 import signal
 import subprocess
 import sys
+import tracemalloc
 from pathlib import Path
 from typing import Any
 
@@ -69,6 +70,7 @@ def test_a_record_comes_back_as_it_was_written(journal: Journal) -> None:
     assert journal.head() == Head(2, second.digest, second.end, os.stat(journal.path).st_ino)
 
 
+@pytest.mark.requirement("STATE-02")
 def test_a_line_is_compact_and_its_prev_is_the_sha256_of_the_line_before(journal: Journal) -> None:
     _add(journal, "a")
     _add(journal, "b")
@@ -181,6 +183,7 @@ def test_data_that_json_cannot_hold_is_refused_and_nothing_is_written(journal: J
     assert _names(journal) == ["a", "b"]
 
 
+@pytest.mark.requirement("STATE-13")
 @pytest.mark.parametrize("size", [4095, 4096, 200 * 1024, 256 * 1024, 50_000_000])
 def test_lines_of_any_length_are_read_from_both_ends(journal: Journal, size: int) -> None:
     _add(journal, "a")
@@ -190,6 +193,18 @@ def test_lines_of_any_length_are_read_from_both_ends(journal: Journal, size: int
     assert _names(journal) == ["a", "long", "b"]
     assert [entry.seq for entry in journal.last(2)] == [2, 3]
     assert journal.last(2)[0].length > size
+
+
+@pytest.mark.requirement("STATE-13")
+def test_a_reader_holds_no_more_than_a_few_records_at_once(journal: Journal) -> None:
+    for count in range(32):
+        _add(journal, str(count), text="x" * 1_000_000)
+    tracemalloc.start()
+    try:
+        assert sum(1 for _ in journal.read()) == 32
+        assert tracemalloc.get_traced_memory()[1] < 16_000_000
+    finally:
+        tracemalloc.stop()
 
 
 def test_reading_goes_on_from_a_head_and_proves_that_the_record_before_is_still_there(
