@@ -6,8 +6,6 @@ a whole one where it counts, and :func:`check_limits` refuses anything else with
 
 from __future__ import annotations
 
-from math import isfinite
-
 from omx_autoresearch.core.values import dataclass, fields, replace
 
 
@@ -87,6 +85,8 @@ def _is_positive(value: object) -> bool:
     """True for a finite number above zero that a float can hold; True and False are no numbers."""
     if isinstance(value, bool) or not isinstance(value, (int, float)):
         return False
+    from math import isfinite
+
     try:
         return isfinite(value) and value > 0
     except OverflowError:

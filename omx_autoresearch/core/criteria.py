@@ -13,8 +13,6 @@ A rule is declared at launch and nothing else accepts evidence. ``id: descriptio
 
 from __future__ import annotations
 
-import re
-
 from omx_autoresearch.core.shape import nested
 from omx_autoresearch.core.values import dataclass
 
@@ -85,6 +83,8 @@ def criterion_of(text: str) -> Criterion:
     Raises:
         CriterionFault: a part is missing or wrong.
     """
+    import re  # read at launch only, while every hook loads these classes
+
     head, found, rule = text.partition("::")
     name, colon, description = head.partition(":")
     words = name.split()
@@ -137,6 +137,8 @@ def _file_rule(path: str, pattern: str) -> Rule:
         raise CriterionFault(
             f"the file of a rule is relative and inside the workspace, received {path[:200]!r}"
         )
+    import re
+
     try:
         re.compile(pattern, re.MULTILINE)
     except re.error as error:
