@@ -56,6 +56,11 @@ def take_look(folder: MissionFolder, mission: Mission) -> Look:
     artifact = Artifact()
     if contract.output_artifact_path:
         artifact = look_at_artifact(mission.workspace_path, contract.output_artifact_path)
+    files = {
+        path: look_at_artifact(mission.workspace_path, path)
+        for path in dict.fromkeys(item.rule.path for item in contract.criteria)
+        if path
+    }
     return Look(
         head=tree.head,
         tree_digest=tree.digest,
@@ -63,8 +68,23 @@ def take_look(folder: MissionFolder, mission: Mission) -> Look:
         changed_pins=(*pins.changed, *pins.added),
         output_artifact_digest=artifact.digest,
         artifact_fault=artifact.fault,
+        file_digests={path: file.digest for path, file in files.items() if file.digest},
+        file_faults={path: file.fault for path, file in files.items() if file.fault},
+        changed_code=_changed_code(folder, mission, contract, tree.digest),
         **_hand_written(mission),
     )
+
+
+def _changed_code(
+    folder: MissionFolder, mission: Mission, contract: Contract, tree_digest: str
+) -> tuple[str, ...]:
+    """Code that differs from the launch, where the contract's own verdict does not come from running it."""
+    if contract.validation_mode == "mission-validator-script" or tree_digest == mission.launch_tree_digest:
+        return ()
+    from omx_autoresearch.runtime.launch_tree import changed_code
+
+    exempt = (contract.output_artifact_path, *(item.rule.path for item in contract.criteria))
+    return changed_code(folder, mission, exempt)
 
 
 def look_at_pins(folder: MissionFolder, mission: Mission, contract: Contract) -> PinCheck:

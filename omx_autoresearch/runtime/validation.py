@@ -17,26 +17,24 @@ from omx_autoresearch.core.lifecycle import FINAL_PHASES
 from omx_autoresearch.core.mission import Attestation, Contract, RunningValidation
 from omx_autoresearch.core.records.validations import ValidationFinished, ValidationLost, ValidationStarted
 from omx_autoresearch.core.stall import masked
-from omx_autoresearch.core.values import dataclass
+from omx_autoresearch.core.values import dataclass, replace
 from omx_autoresearch.errors import AutoresearchError, CommandFault, StateUntrusted
 from omx_autoresearch.runtime.looks import look_at_pins, take_look
 from omx_autoresearch.runtime.verdicts import report_of
 from omx_autoresearch.storage.approvals import approval_key, is_approved
 from omx_autoresearch.storage.missions import MissionStore
 from omx_autoresearch.storage.outputs import output_path, trim_for_person
-from omx_autoresearch.system.commands import (
-    CommandResult,
-    fork_detached,
-    run_command,
-    shell_argv,
-)
+from omx_autoresearch.system.commands import CommandResult, fork_detached, run_command, shell_argv
 from omx_autoresearch.system.processes import ProcessIdentity, identify, is_alive
 from omx_autoresearch.system.sandbox import bubblewrap_argv, can_isolate, isolation_of
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from omx_autoresearch.core.mission import Mission
     from omx_autoresearch.runtime.context import Runtime
+    from omx_autoresearch.storage.missions import Transaction
 
 REUSED_FROM_SECONDS = 1.0
 """A failure of a run that took at least this long is reused while nothing moved; a shorter one is run anew."""
@@ -97,11 +95,15 @@ class Ask:
         look: taken a moment ago by the caller; None: the run looks itself.
         since: when the caller began, ISO 8601 UTC; a run of that workspace that began later is taken instead of
             a new one. Empty: always run.
+        runs_command: run the contract's command; False where only what follows is wanted.
+        then: what follows a pass, without a lock (the criteria's own checks); what it returns records the outcome.
     """
 
     isolation: str
     look: Look | None = None
     since: str = ""
+    runs_command: bool = True
+    then: Callable[[Mission, str], Callable[[Transaction], None]] | None = None
 
 
 def validate(runtime: Runtime, task_id: str, ask: Ask, *, wait_seconds: float) -> bool:
@@ -162,7 +164,7 @@ def wait_for(process: ProcessIdentity, wait_seconds: float) -> bool:
 
 
 def conduct(runtime: Runtime, task_id: str, ask: Ask) -> None:
-    """Conduct one run from start to record; what goes wrong on our side becomes an ``error`` verdict."""
+    """Conduct one run from start to record; a fault on our side becomes an ``error`` verdict."""
     store = MissionStore(runtime.home)
     run_id = f"r-{runtime.new_id()}"
     started_at = runtime.now()
@@ -181,13 +183,24 @@ def conduct(runtime: Runtime, task_id: str, ask: Ask) -> None:
         transaction.record(
             ValidationStarted(RunningValidation(run_id, os.getpid(), started, started_at, tree_digest))
         )
-    try:
-        attestation = _attested(runtime, mission, run_id, ask, started_at)
-    except (AutoresearchError, OSError) as error:
-        report = RunReport("error", "runtime-fault", str(error))
-        attestation = _without_run(mission, run_id, (started_at, runtime.now()), report)
+    run = None
+    if ask.runs_command:
+        try:
+            run = _attested(runtime, mission, run_id, ask, started_at)
+        except (AutoresearchError, OSError) as error:
+            report = RunReport("error", "runtime-fault", str(error))
+            run = _without_run(mission, run_id, (started_at, runtime.now()), report)
+    record_rest = None
+    if ask.then is not None and (run is None or run.verdict == "passed"):
+        try:
+            record_rest = ask.then(replace(mission, attestation=run or mission.attestation), run_id)
+        except (AutoresearchError, OSError):
+            record_rest = None  # what was asked for stays open
     with store.transaction(task_id, runtime.now()) as transaction:
-        transaction.record(ValidationFinished(attestation))
+        if run is not None or record_rest is None:
+            transaction.record(ValidationFinished(run) if run else ValidationLost(run_id))
+        if record_rest is not None:
+            record_rest(transaction)
 
 
 def _is_answered(mission: Mission, ask: Ask) -> bool:

@@ -69,6 +69,17 @@ def tree_state(workspace_path: str, *, exclude: tuple[str, ...] = (".omx",)) -> 
         WorkspaceFault: no such folder; git refuses (dubious ownership, corrupt index) with git's message; too
             many files.
     """
+    head, entries, is_git = _read(workspace_path, exclude)
+    return TreeState(head, digest(entries), is_git=is_git, file_count=len(entries))
+
+
+def tree_files(workspace_path: str, *, exclude: tuple[str, ...] = (".omx",)) -> Entries:
+    """The files that `tree_state` covers: from the name to mode and id. Raises what that does."""
+    return _read(workspace_path, exclude)[1]
+
+
+def _read(workspace_path: str, exclude: tuple[str, ...]) -> tuple[str, Entries, bool]:
+    """Head, files, and whether there is a repository."""
     workspace = os.path.realpath(workspace_path)
     if not os.path.isdir(workspace):
         raise WorkspaceFault(f"the workspace {workspace_path} is no folder")
@@ -77,11 +88,11 @@ def tree_state(workspace_path: str, *, exclude: tuple[str, ...] = (".omx",)) -> 
     names = tuple(os.fsencode(name) for name in exclude)
     if root is None:
         walk(os.fsencode(workspace), entries, exclude=names)
-        return TreeState("", digest(entries), is_git=False, file_count=len(entries))
+        return "", entries, False
     below = os.fsencode(os.path.relpath(workspace, root))
     names += tuple(os.path.join(below, name) for name in names if below != b".")
     _read_repository(_Repository(root, b"", names, 0), entries)
-    return TreeState(head_commit(root), digest(entries), is_git=True, file_count=len(entries))
+    return head_commit(root), entries, True
 
 
 def _read_repository(repository: _Repository, entries: Entries) -> None:

@@ -1,0 +1,283 @@
+"""Checks: the runtime looks whether criteria are met, and records what it saw.
+
+checking      what follows a passing validator at a stop
+check         the same at once, for ``criterion check`` and ``finding add``
+accept        the owner's word
+Settlement    what one pass saw, recorded under the mission's lock: new evidence, and a check of each criterion
+"""
+
+from __future__ import annotations
+
+from omx_autoresearch.core.findings import Check, Finding
+from omx_autoresearch.core.lifecycle import FINAL_PHASES
+from omx_autoresearch.core.readiness import unsettled_criteria
+from omx_autoresearch.core.records.findings import CriteriaChecked, FindingRecorded
+from omx_autoresearch.core.values import dataclass, field, replace
+from omx_autoresearch.errors import CommandFault, StepIllegal, UsageError
+from omx_autoresearch.runtime import validation
+from omx_autoresearch.runtime.criteria import Outcome, evidence_of, look_at
+from omx_autoresearch.runtime.looks import take_look
+from omx_autoresearch.storage.missions import MissionStore
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from typing import Any
+
+    from omx_autoresearch.core.criteria import Criterion
+    from omx_autoresearch.core.mission import Mission
+    from omx_autoresearch.core.words import FindingKind
+    from omx_autoresearch.runtime.context import Runtime
+    from omx_autoresearch.storage.missions import Transaction
+
+_ATTEMPTS = 5
+_KIND_OF: dict[str, FindingKind] = {
+    "command": "command",
+    "file": "file",
+    "validator": "verification",
+    "review": "review",
+    "person": "manual",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Settlement:
+    """What one pass over some criteria saw.
+
+    Attributes:
+        runtime: the world.
+        outcomes: one a criterion.
+        run_id: of the run that made them; empty where none was needed.
+        submission: the finding that somebody offers for the (only) criterion; empty id for none.
+    """
+
+    runtime: Runtime
+    outcomes: tuple[Outcome, ...]
+    run_id: str = ""
+    submission: Finding | None = field(default=None)
+
+    def record(self, transaction: Transaction) -> None:
+        """Record new evidence, the submission as evidence or claim, and a check of every criterion, in one write."""
+        mission = transaction.mission
+        journal = MissionStore(self.runtime.home).journal(mission.task_id)
+        findings, checks = [], []
+        try:
+            for outcome in self.outcomes:
+                finding, check = self._settled(mission, outcome, journal, transaction.ts)
+                findings += [FindingRecorded(finding)] if finding is not None else []
+                checks.append(check)
+        finally:
+            journal.close()
+        transaction.record(*findings, CriteriaChecked(tuple(checks), self.run_id))
+
+    def _settled(
+        self, mission: Mission, outcome: Outcome, journal: Any, ts: str
+    ) -> tuple[Finding | None, Check]:
+        criterion, look = outcome.criterion, outcome.look
+        check = Check(
+            criterion_id=criterion.id,
+            is_met=outcome.evidence is not None,
+            received=outcome.received,
+            at=ts,
+            contract_digest=mission.contract_digest,
+            pin_digest=look.pin_digest,
+            head=look.head,
+            tree_digest=look.tree_digest,
+            content_digest=outcome.content_digest,
+            run_id=outcome.run_id,
+            is_reusable=outcome.is_reusable,
+        )
+        if outcome.evidence is None:
+            return self._claim(mission, outcome), check
+        known = journal.by_id(f"evidence:{outcome.evidence.digest}")
+        known_id = known.data["finding"]["id"] if known is not None else ""
+        if self.submission is None and known_id in mission.evidence_ids.get(criterion.id, ()):
+            return None, replace(check, finding_id=known_id)
+        finding = self.submission or self._own_finding(mission, criterion)
+        evidence = replace(outcome.evidence, is_new=known is None)
+        return replace(finding, evidence=evidence, claim_reason=""), replace(check, finding_id=finding.id)
+
+    def _claim(self, mission: Mission, outcome: Outcome) -> Finding | None:
+        if self.submission is None:
+            return None
+        reason = claim_reason(mission, outcome.criterion, outcome.received)
+        return replace(self.submission, claim_reason=reason)
+
+    def _own_finding(self, mission: Mission, criterion: Criterion) -> Finding:
+        rule = criterion.rule
+        return Finding(
+            id=f"f-{self.runtime.new_id()}",
+            kind=_KIND_OF[rule.kind],
+            summary=f"{criterion.description}: seen by the runtime",
+            source="runtime",
+            command=str(rule).removeprefix("command: ") if rule.kind == "command" else "",
+            paths=(rule.path,) if rule.path else (),
+            criterion_id=criterion.id,
+            iteration=mission.iteration + 1,
+            direction=mission.recent_directions[-1].fingerprint if mission.recent_directions else "",
+        )
+
+
+def claim_reason(mission: Mission, criterion: Criterion, received: str) -> str:
+    """Why a finding is kept as a claim: the field, what was received, what would count, how to send it."""
+    how = {
+        "person": f'the owner types: omx-autoresearch criterion accept {mission.task_id} {criterion.id} --reason "..."',
+        "validator": f"let the validator pass: omx-autoresearch validate {mission.task_id}",
+        "review": f"let it be approved: omx-autoresearch review {mission.task_id}",
+    }.get(criterion.rule.kind, f"then: omx-autoresearch criterion check {mission.task_id} {criterion.id}")
+    return (
+        f"criterion: {criterion.id} accepts only {_WHAT_COUNTS[criterion.rule.kind].format(rule=criterion.rule)}; "
+        f"received: {received}; {how}"
+    )
+
+
+_WHAT_COUNTS = {
+    "command": "`{rule}`, run by the runtime, exit status 0",
+    "file": "`{rule}`, a non-empty regular file of the workspace",
+    "validator": "an attested pass of the validator on the workspace as it is",
+    "review": "an attested approval of the artifact as it is",
+    "person": "the owner's word",
+}
+
+
+# --- use
+
+
+def checking(
+    runtime: Runtime, isolation: str, *, names: tuple[str, ...] = (), submission: Finding | None = None
+) -> Callable[[Mission, str], Callable[[Transaction], None]]:
+    """What :class:`validation.Ask` calls: look at these criteria (all that a look can settle, without names)."""
+
+    def then(mission: Mission, run_id: str) -> Callable[[Transaction], None]:
+        look = take_look(runtime.home.mission(mission.task_id), mission)
+        criteria = named(mission, names) if names else unsettled_criteria(mission, look)
+        outcomes = look_at(runtime, mission, criteria, isolation=isolation, look=look)
+        return Settlement(runtime, outcomes, run_id, submission).record
+
+    return then
+
+
+def check(
+    runtime: Runtime,
+    task_id: str,
+    names: tuple[str, ...],
+    *,
+    wait_seconds: float,
+    submission: Finding | None = None,
+) -> bool:
+    """Look at criteria now, whatever the validator says; their commands run as the owner approved them.
+
+    Returns:
+        True when every one was looked at within ``wait_seconds``; False: it goes on by itself.
+
+    Raises:
+        UsageError: the contract has no such criterion.
+        StepIllegal: the mission is a draft or has ended.
+        CommandFault: a command may not run without the owner's approval, or no result came.
+    """
+    store = MissionStore(runtime.home)
+    mission = store.load(task_id)
+    criteria = named(mission, names)
+    permit = validation.permission(runtime, mission)
+    if not permit.may_run and any(item.rule.kind == "command" for item in criteria):
+        raise CommandFault(permit.why, next_step=f"the owner types: {permit.command}")
+    deadline = runtime.clock.monotonic() + wait_seconds
+    began_at = runtime.now()
+    then = checking(
+        runtime, permit.isolation, names=tuple(item.id for item in criteria), submission=submission
+    )
+    ask = validation.Ask(isolation=permit.isolation, runs_command=False, then=then)
+    for _ in range(_ATTEMPTS):  # another run may have been under way, and was waited for
+        ended = validation.validate(
+            runtime, task_id, ask, wait_seconds=max(0.0, deadline - runtime.clock.monotonic())
+        )
+        newest = {item.criterion_id: item.at for item in store.load(task_id).checks}
+        if all(newest.get(item.id, "") >= began_at for item in criteria):
+            return True
+        if not ended or runtime.clock.monotonic() >= deadline:
+            return False
+    raise CommandFault(
+        "the check left no result", next_step=f"omx-autoresearch criterion check {task_id} {' '.join(names)}"
+    )
+
+
+def criterion_named(mission: Mission, name: str) -> Criterion:
+    """The criterion of this id.
+
+    Raises:
+        StepIllegal: the mission has no contract, or has ended.
+        UsageError: there is none.
+    """
+    contract = mission.contract
+    if contract is None or mission.phase in FINAL_PHASES:
+        raise StepIllegal(
+            f"mission {mission.task_id} is {mission.phase}; no criterion is judged",
+            next_step=f"omx-autoresearch status {mission.task_id}",
+        )
+    for criterion in contract.criteria:
+        if criterion.id == name:
+            return criterion
+    known = ", ".join(criterion.id for criterion in contract.criteria)
+    raise UsageError(
+        f"criterion: {name[:80]!r} is none of this contract; "
+        + (f"it has {known}" if known else "it has none"),
+        next_step=f"omx-autoresearch criterion list {mission.task_id}",
+    )
+
+
+def named(mission: Mission, names: tuple[str, ...]) -> tuple[Criterion, ...]:
+    """The criteria of these ids; without a name all that a look can settle.
+
+    Raises:
+        StepIllegal: the mission has no contract, or has ended; or a named one accepts a person's word alone.
+        UsageError: one of the names is no criterion of the contract.
+    """
+    if not names:
+        criteria = mission.contract.criteria if mission.contract else ()
+        return tuple(item for item in criteria if item.rule.kind != "person")
+    found = tuple(criterion_named(mission, name) for name in dict.fromkeys(names))
+    for criterion in found:
+        if criterion.rule.kind == "person":
+            raise StepIllegal(
+                f"criterion {criterion.id} accepts only the owner's word, which no look can give",
+                next_step="the owner types: "
+                f'omx-autoresearch criterion accept {mission.task_id} {criterion.id} --reason "..."',
+            )
+    return found
+
+
+def accept(runtime: Runtime, task_id: str, name: str, reason: str) -> Mission:
+    """The owner's word for a criterion that accepts a person's.
+
+    Raises:
+        StepIllegal: the criterion accepts something else, or the mission is over.
+        UsageError: no such criterion, or no reason.
+    """
+    store = MissionStore(runtime.home)
+    mission = store.load(task_id)
+    criterion = criterion_named(mission, name)
+    if criterion.rule.kind != "person":
+        raise StepIllegal(
+            f"criterion {name} accepts only `{criterion.rule}`; a person's word is none",
+            next_step=f"omx-autoresearch criterion check {task_id} {name}",
+        )
+    if not reason.strip():
+        raise UsageError(
+            "an acceptance says what was seen",
+            next_step=f'omx-autoresearch criterion accept {task_id} {name} --reason "..."',
+        )
+    look = take_look(runtime.home.mission(task_id), mission)
+    evidence = evidence_of(mission, criterion, look, (mission.contract_digest, reason))
+    finding = Finding(
+        id=f"f-{runtime.new_id()}",
+        kind="manual",
+        summary=reason,
+        source="owner",
+        criterion_id=name,
+        iteration=mission.iteration,
+    )
+    with store.transaction(task_id, runtime.now()) as transaction:
+        Settlement(runtime, (Outcome(criterion, look, evidence=evidence),), submission=finding).record(
+            transaction
+        )
+        return transaction.mission
