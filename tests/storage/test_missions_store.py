@@ -78,6 +78,22 @@ def test_a_lost_or_corrupt_snapshot_costs_nothing_but_time(place: Place, content
     assert json.loads(snapshot.read_bytes())["head"]["seq"] == 4
 
 
+@pytest.mark.requirement("STATE-07")
+@pytest.mark.skipif(sys.platform != "linux", reason="only Linux counts the bytes that a process read")
+def test_the_state_of_a_long_mission_is_read_in_as_many_bytes_as_that_of_a_short_one(place: Place) -> None:
+    def bytes_read() -> int:
+        before = Path("/proc/thread-self/io").read_text()
+        place.store.load(TASK)
+        after = Path("/proc/thread-self/io").read_text()
+        counts = [int(text.split()[1]) for text in (before, after)]
+        return counts[1] - counts[0]
+
+    short = bytes_read()
+    place.record(*(ClaimRecorded(f"{count} {'x' * 900}", "cli", f"c-{count}") for count in range(3000)))
+    assert os.path.getsize(place.folder.journal_path) > 3_000_000
+    assert bytes_read() < short + 16 * 1024
+
+
 def test_a_snapshot_of_another_mission_is_not_believed(place: Place, tmp_path: Path) -> None:
     other = Place(tmp_path, task_id="20260102-030406-other")
     other.claim("theirs")
