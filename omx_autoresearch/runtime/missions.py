@@ -105,9 +105,17 @@ def _checked(extension: Extension) -> Extension:
 
 
 def restore(runtime: Runtime, task_id: str) -> tuple[str, ...]:
-    """Copy the pinned files back from ``frozen/``; returns the paths that were put back."""
+    """Copy the pinned files back from ``frozen/``; returns the paths that were put back.
+
+    Raises:
+        StepIllegal: the mission is a draft, or has ended: its files are nobody's evaluator any more.
+    """
     store = MissionStore(runtime.home)
     mission = store.load(task_id)
+    if mission.phase in FINAL_PHASES:
+        raise StepIllegal(
+            f"mission {task_id} is {mission.phase}; it pins nothing any more", next_step="omx-autoresearch list"
+        )
     folder = runtime.home.mission(task_id)
     if mission.contract is None:
         raise StepIllegal(f"mission {task_id} is a draft", next_step=f"omx-autoresearch start {task_id}")
@@ -238,6 +246,11 @@ def _open_missions(store: MissionStore) -> list[Mission]:
         if mission.phase not in FINAL_PHASES:
             found.append(mission)
     return found
+
+
+def workspace_root(cwd: str) -> str:
+    """Where a mission that is begun in a folder works: the work tree that holds it, linked or not, else its project."""
+    return find_root(os.path.realpath(cwd)) or project_root(cwd)
 
 
 def project_root(cwd: str) -> str:
