@@ -54,6 +54,8 @@ if TYPE_CHECKING:
 
 WAIT_SECONDS = 60.0
 """The longest that a stop waits for a validation of ours."""
+DUPLICATE_SECONDS = 120.0
+"""How far two hooks for one stop may be apart: no known client lets one run longer."""
 DEADLINE_MARGIN_SECONDS = 15.0
 """What is left of the client's time-out for looking, recording and answering."""
 
@@ -107,7 +109,6 @@ class _Stop:
         self._event = event
         self._entered_at = entered_at
         self._store = MissionStore(runtime.home)
-        self._wait_seconds = min(WAIT_SECONDS, client.hook_timeout_seconds - DEADLINE_MARGIN_SECONDS)
 
     def answer(self, mission: Mission) -> Reply:
         """Look, decide, record, answer."""
@@ -158,9 +159,8 @@ class _Stop:
         if is_wanted and permit.may_run and not is_reused:
             since = "" if is_fresh_run_needed else self._entered_at
             ask = validation.Ask(isolation=permit.isolation, look=look, since=since)
-            is_running = not validation.validate(
-                self._runtime, mission.task_id, ask, wait_seconds=self._wait_seconds
-            )
+            seconds = wait_seconds(self._runtime, self._entered_at, self._client.hook_timeout_seconds)
+            is_running = not validation.validate(self._runtime, mission.task_id, ask, wait_seconds=seconds)
             mission = self._store.load(mission.task_id)
             run = None if is_running else mission.attestation
             if run is not None and run.verdict in ("passed", "tampered"):
@@ -249,8 +249,10 @@ class _Stop:
     def _duplicate(self, mission: Mission) -> Reply | None:
         """The same hook registered twice sends the same bytes at once: the second gets the answer of the first."""
         last = mission.last_stop
-        if last is None or last.at <= self._entered_at or last.payload_digest != self._event.payload_digest:
+        if last is None or last.payload_digest != self._event.payload_digest:
             return None
+        if not 0 < seconds_between(self._entered_at, last.at) <= DUPLICATE_SECONDS:
+            return None  # an earlier stop; or the clock was set back, which must make no refusal free
         if mission.phase != "running" and last.answer == "refuse":
             return None  # paused or cancelled since: nobody is held
         if last.answer == "refuse":
@@ -338,6 +340,12 @@ def observe(mission: Mission, *, has_tree_change: bool, is_idle_person_turn: boo
         has_metric_drop=is_better(score, mission.last_score, direction),
         is_person_turn_without_tools=is_idle_person_turn,
     )
+
+
+def wait_seconds(runtime: Runtime, entered_at: str, hook_timeout_seconds: float) -> float:
+    """How long this stop may still wait: a hook that its client gives up holds nobody."""
+    spent = max(0.0, seconds_between(entered_at, runtime.now()))
+    return min(WAIT_SECONDS, max(0.0, hook_timeout_seconds - DEADLINE_MARGIN_SECONDS - spent))
 
 
 def seconds_running(mission: Mission, now: str) -> float:

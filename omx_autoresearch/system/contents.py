@@ -18,6 +18,10 @@ FILE_LIMIT = 200_000
 LARGE_FILE_BYTES = 64 * 1024 * 1024
 """From this size on, size and times stand for the content of a file that git does not know."""
 
+READ_LIMIT_BYTES = 1024 * 1024 * 1024
+"""What one look reads; from then on size and times stand for content. Sparse files cost nothing to make, and a hook
+that reads for minutes is given up by its client, which lets the agent go."""
+
 DISPOSABLE_NAMES = frozenset(
     {
         b"__pycache__",
@@ -36,11 +40,20 @@ DEPENDENCY_NAMES = frozenset({b".git", b".hg", b".svn", b"node_modules", b".venv
 _LARGE_BYTES = 1024 * 1024
 _READ_BYTES = 1 << 20
 
-Entries = dict[bytes, bytes]
-"""From the name, relative to the root, to mode and id."""
+
+class Entries(dict[bytes, bytes]):
+    """From the name, relative to the root, to mode and id; ``left_bytes`` may still be read for them."""
+
+    __slots__ = ("left_bytes",)
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.left_bytes = READ_LIMIT_BYTES
 
 
-def describe_file(path: bytes, status: os.stat_result, *, algorithm: str = "sha1") -> bytes | None:
+def describe_file(
+    path: bytes, status: os.stat_result, entries: Entries, *, algorithm: str = "sha1"
+) -> bytes | None:
     """Mode and id of the file at a path; None where there is none (any more).
 
     The id is the one that git gives to these bytes without any conversion (line ends, LFS).
@@ -57,8 +70,9 @@ def describe_file(path: bytes, status: os.stat_result, *, algorithm: str = "sha1
     if kind != stat.S_IFREG:
         return b"%06o special" % kind
     mode = b"100755 " if status.st_mode & stat.S_IXUSR else b"100644 "
-    if status.st_size >= LARGE_FILE_BYTES:
-        return mode + b"large:%d:%d:%d" % (status.st_size, status.st_mtime_ns, status.st_ctime_ns)
+    large = mode + b"large:%d:%d:%d" % (status.st_size, status.st_mtime_ns, status.st_ctime_ns)
+    if status.st_size >= LARGE_FILE_BYTES or status.st_size > entries.left_bytes:
+        return large
     try:
         descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
     except FileNotFoundError:
@@ -66,7 +80,9 @@ def describe_file(path: bytes, status: os.stat_result, *, algorithm: str = "sha1
     except OSError:
         return mode + b"unreadable:%d:%d" % (status.st_size, status.st_ctime_ns)
     try:
-        return mode + _blob_id(_read_whole(descriptor), algorithm)
+        content = _read_whole(descriptor)
+        entries.left_bytes -= len(content)
+        return large if len(content) > LARGE_FILE_BYTES else mode + _blob_id(content, algorithm)
     except OSError:
         return mode + b"unreadable:%d:%d" % (status.st_size, status.st_ctime_ns)
     finally:
@@ -106,7 +122,22 @@ def walk(root: bytes, entries: Entries, *, prefix: bytes = b"", exclude: tuple[b
                 status = child.stat(follow_symlinks=False)
             except FileNotFoundError:
                 continue
-            add(entries, prefix + name, describe_file(child.path, status))
+            add(entries, prefix + name, describe_file(child.path, status, entries))
+
+
+def first_line(path: str, limit_bytes: int) -> bytes:
+    """The first line of a regular file, without its end; empty for anything else: a pipe is not waited for."""
+    try:
+        descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC)
+    except OSError:
+        return b""
+    try:
+        is_file = stat.S_ISREG(os.fstat(descriptor).st_mode)
+        return os.read(descriptor, limit_bytes).split(b"\n", 1)[0] if is_file else b""
+    except OSError:
+        return b""
+    finally:
+        os.close(descriptor)
 
 
 def add(entries: Entries, name: bytes, described: bytes | None) -> None:
@@ -144,7 +175,9 @@ def _blob_id(content: bytes, algorithm: str) -> bytes:
 
 
 def _read_whole(descriptor: int) -> bytes:
-    chunks = []
-    while chunk := os.read(descriptor, _READ_BYTES):
+    """A file's content; of one without an end (some of /proc) a little more than counts as large."""
+    chunks, size = [], 0
+    while size <= LARGE_FILE_BYTES and (chunk := os.read(descriptor, _READ_BYTES)):
         chunks.append(chunk)
+        size += len(chunk)
     return b"".join(chunks)

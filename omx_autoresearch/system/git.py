@@ -2,7 +2,9 @@
 
 The workspace and its ``.git`` may belong to an agent in a sandbox, while we run outside it with the rights of the
 user. So no variable ``GIT_*`` of the environment counts, no hook and no file system monitor runs, and no transport is
-allowed. (The content of files is read in ``system/tree.py``.)
+allowed. (The content of files is read in ``system/tree.py``.) Git itself is never taken from a folder of the work
+tree, though a virtual environment there may stand first on PATH; and nothing there makes us wait: pipes are not opened,
+and git has a limit of its own, far below what a client gives its hook.
 """
 
 from __future__ import annotations
@@ -14,6 +16,7 @@ import time
 from omx_autoresearch.core.values import dataclass
 from omx_autoresearch.errors import WorkspaceFault
 from omx_autoresearch.system import signals
+from omx_autoresearch.system.contents import first_line
 from omx_autoresearch.system.supervisor import find_program
 
 TYPE_CHECKING = False
@@ -28,6 +31,8 @@ _SETTINGS = (
     "gc.auto=0",
 )
 _READ_BYTES = 1 << 20
+TIMEOUT_SECONDS = 20.0
+"""For one git command: a stop may need three of them, and a hook that is late holds nobody."""
 _OBJECT_ID_LENGTHS = (40, 64)  # sha1, sha256
 
 
@@ -57,7 +62,11 @@ def git_environment(environ: Mapping[str, str]) -> dict[str, str]:
 
 
 def run_git(
-    args: Sequence[str], *, cwd: str, environ: Mapping[str, str] | None = None, timeout_seconds: float = 60.0
+    args: Sequence[str],
+    *,
+    cwd: str,
+    environ: Mapping[str, str] | None = None,
+    timeout_seconds: float = TIMEOUT_SECONDS,
 ) -> GitResult:
     """Run one git command to its end, with stdin empty. What git refuses is a value.
 
@@ -72,6 +81,7 @@ def run_git(
     """
     env = git_environment(os.environ if environ is None else environ)
     root = find_root(cwd)
+    program = _git_outside(root or cwd, env.get("PATH", os.defpath))
     if root is not None:  # a repository that broke must not make git answer for one further up
         env["GIT_CEILING_DIRECTORIES"] = os.path.dirname(os.path.realpath(root))
     settings = [word for setting in _SETTINGS for word in ("-c", setting)]
@@ -79,7 +89,7 @@ def run_git(
     out_fd, out_write = os.pipe()
     error_fd, error_write = os.pipe()
     try:
-        pid = _spawn(argv, env, out_write, error_write)
+        pid = _spawn(program, argv, env, out_write, error_write)
         os.close(out_write)
         os.close(error_write)
         out_write = error_write = -1
@@ -181,22 +191,42 @@ def _is_repository(entry: str) -> bool:
 
 
 def _first_line(path: str) -> str:
-    """The first line of a small file; empty where it cannot be read."""
-    try:
-        with open(path, "rb", buffering=0) as stream:
-            return os.fsdecode((stream.read(4096) or b"").split(b"\n", 1)[0]).strip()
-    except OSError:
-        return ""
+    """The first line of a small file; empty where it cannot be read, or is a pipe that nobody may ever write to."""
+    return os.fsdecode(first_line(path, 4096)).strip()
 
 
 def _is_object_id(text: str) -> bool:
     return len(text) in _OBJECT_ID_LENGTHS and not text.strip("0123456789abcdef")
 
 
-def _spawn(argv: list[str], env: dict[str, str], out_write: int, error_write: int) -> int:
+def _git_outside(root_path: str, search_path: str) -> str:
+    """The git of this PATH that no agent wrote: folders of the work tree, and relative ones, are left out.
+
+    The hook stands outside the agent's sandbox, and an activated virtual environment puts the workspace on its PATH.
+    """
+    root = os.path.join(os.path.realpath(root_path), "")
+    folders = [
+        folder
+        for folder in search_path.split(os.pathsep)
+        if os.path.isabs(folder) and not os.path.join(os.path.realpath(folder), "").startswith(root)
+    ]
+    try:
+        program = find_program("git", os.pathsep.join(folders)) if folders else ""
+    except OSError as fault:
+        raise _unstarted(fault.strerror) from fault
+    if not program or os.path.realpath(program).startswith(root):
+        raise _unstarted("PATH names no folder outside the workspace that has it")
+    return program
+
+
+def _unstarted(why: str | None) -> WorkspaceFault:
+    return WorkspaceFault(f"git could not be started: {why}", next_step="install git, then try again")
+
+
+def _spawn(program: str, argv: list[str], env: dict[str, str], out_write: int, error_write: int) -> int:
     try:
         return os.posix_spawn(
-            find_program("git", env.get("PATH", os.defpath)),
+            program,
             argv,
             env,
             file_actions=[
@@ -208,9 +238,7 @@ def _spawn(argv: list[str], env: dict[str, str], out_write: int, error_write: in
             setsigdef=(signals.SIGPIPE, signals.SIGXFSZ),
         )
     except OSError as fault:
-        raise WorkspaceFault(
-            f"git could not be started: {fault.strerror}", next_step="install git, then try again"
-        ) from fault
+        raise _unstarted(fault.strerror) from fault
 
 
 def _collect(pid: int, descriptors: tuple[int, int], timeout_seconds: float) -> tuple[bytes, bytes] | None:

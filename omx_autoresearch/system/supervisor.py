@@ -16,6 +16,7 @@ import time
 
 from omx_autoresearch.core.values import dataclass
 from omx_autoresearch.system import signals
+from omx_autoresearch.system.contents import first_line
 from omx_autoresearch.system.processes import command_line, descendant_pids
 
 TYPE_CHECKING = False
@@ -167,16 +168,12 @@ def explain_start(number: int, path: str, cwd: str) -> str:
 
 def shebang(path: str) -> str:
     """The interpreter that the first line of a script names; empty where there is none or it cannot be read."""
-    try:
-        with open(path, "rb") as stream:
-            line = stream.readline(256)
-    except OSError:
-        return ""
+    line = first_line(path, 256)
     if not line.startswith(b"#!"):
         return ""
-    words = line[2:].rstrip(b"\n").strip(b" \t").split(None, 1)
+    words = line[2:].strip(b" \t").split(None, 1)
     interpreter = os.fsdecode(words[0]) if words else ""
-    return interpreter + "\r" if line.endswith(b"\r\n") and len(words) == 1 else interpreter
+    return interpreter + "\r" if line.endswith(b"\r") and len(words) == 1 else interpreter
 
 
 class _Watch:

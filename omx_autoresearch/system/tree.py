@@ -56,7 +56,7 @@ def tree_state(workspace_path: str, *, exclude: tuple[str, ...] = (".omx",)) -> 
     repositories, as they are on disk. The index only spares reading: a file whose inode, size, mtime and ctime
     stand in it, older than the index itself, has the content recorded there. So flags that tell git not to look
     (``assume-unchanged``, ``skip-worktree``), clean filters and a restored mtime hide nothing. Whoever writes the
-    index file byte by byte, or ignores a file by ``.git/info/exclude``, can hide an edit.
+    index file byte by byte, or ignores a file (``.gitignore``, ``.git/info/exclude``), can hide an edit.
 
     Where git converts (line ends, LFS), a file that is edited and then committed counts as changed twice.
     Without a repository the folder is walked (see `contents.walk` for what is left out).
@@ -83,7 +83,7 @@ def _read(workspace_path: str, exclude: tuple[str, ...]) -> tuple[str, Entries, 
     workspace = os.path.realpath(workspace_path)
     if not os.path.isdir(workspace):
         raise WorkspaceFault(f"the workspace {workspace_path} is no folder")
-    entries: Entries = {}
+    entries = Entries()
     root = find_root(workspace)
     names = tuple(os.fsencode(name) for name in exclude)
     if root is None:
@@ -113,7 +113,7 @@ def _read_repository(repository: _Repository, entries: Entries) -> None:
                 _read_below(repository, name, entries)
             elif not _is_excluded(name, repository.exclude):
                 vouched = recorded if stage == b" 0" else b""  # of a conflict, nothing is
-                described = _describe_tracked(folder + name, vouched, stamps, index, algorithm)
+                described = _describe_tracked(folder + name, vouched, stamps, index, entries, algorithm)
                 add(entries, repository.prefix + name, described)
         pending = b""
         if rest.startswith(b"? "):
@@ -168,8 +168,8 @@ class _Index:
         return True
 
 
-def _describe_tracked(
-    path: bytes, recorded: bytes, stamps: bytes, index: _Index, algorithm: str
+def _describe_tracked(  # noqa: PLR0913, PLR0917  # asked for every file: no object is made for it
+    path: bytes, recorded: bytes, stamps: bytes, index: _Index, entries: Entries, algorithm: str
 ) -> bytes | None:
     """Mode and id of a tracked file: as recorded where the index proves that nothing changed, else read anew."""
     try:
@@ -178,7 +178,7 @@ def _describe_tracked(
         return None
     if recorded and index.vouches(status, recorded, stamps):
         return recorded
-    return describe_file(path, status, algorithm=algorithm)
+    return describe_file(path, status, entries, algorithm=algorithm)
 
 
 def _read_untracked(repository: _Repository, name: bytes, entries: Entries, algorithm: str) -> None:
@@ -196,7 +196,7 @@ def _add_as_it_is(path: bytes, name: bytes, entries: Entries, algorithm: str) ->
         status = os.lstat(path)
     except OSError:
         return
-    add(entries, name, describe_file(path, status, algorithm=algorithm))
+    add(entries, name, describe_file(path, status, entries, algorithm=algorithm))
 
 
 def _read_below(repository: _Repository, name: bytes, entries: Entries) -> None:
