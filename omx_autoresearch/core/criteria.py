@@ -150,6 +150,12 @@ def _forms() -> str:
     return "`command: ARGV`, `file: PATH [~ REGEX]`, `validator`, `review`, `person`"
 
 
+def criterion_text(criterion: Criterion) -> str:
+    """A criterion as people write it; :func:`criterion_of` reads it back."""
+    optional = "" if criterion.is_required else "optional "
+    return f"{optional}{criterion.id}: {criterion.description} :: {criterion.rule}"
+
+
 def criteria_faults(criteria: tuple[Criterion, ...], validation_mode: str) -> list[str]:
     """Why these criteria cannot stand together, a sentence a fault."""
     faults = []
@@ -160,10 +166,29 @@ def criteria_faults(criteria: tuple[Criterion, ...], validation_mode: str) -> li
         if criterion.id in seen:
             faults.append(f"two criteria are called {criterion.id!r}")
         seen.add(criterion.id)
-        if len(criterion.description) > TEXT_LIMIT:
-            faults.append(f"criterion {criterion.id}: its description is longer than {TEXT_LIMIT} characters")
+        faults += _own_faults(criterion)
         if _NEEDED_MODE.get(criterion.rule.kind, validation_mode) != validation_mode:
             faults.append(
                 f"criterion {criterion.id} accepts a {criterion.rule.kind}, which a {validation_mode} mission has not"
             )
+    return faults
+
+
+def _own_faults(criterion: Criterion) -> list[str]:
+    faults = []
+    text = criterion_text(criterion)
+    if len(text) > TEXT_LIMIT:
+        faults.append(f"criterion {criterion.id} has {len(text)} characters, {TEXT_LIMIT} at most")
+    if any(char == "\0" or "\ud800" <= char <= "\udfff" for char in text):
+        faults.append(f"criterion {criterion.id} holds NUL or half of a surrogate pair")
+        return faults
+    try:
+        is_same = criterion_of(text) == criterion
+    except CriterionFault as error:
+        return [*faults, str(error)]
+    if not is_same:
+        faults.append(
+            f"criterion {criterion.id} cannot be written down so that it is read back: no `::` in the description,"
+            " no ` ~ ` in the path"
+        )
     return faults

@@ -6,6 +6,7 @@ import re
 from typing import Any, Literal
 
 from omx_autoresearch.core.budget import Limits, check_limits
+from omx_autoresearch.core.criteria import Criterion, criteria_faults
 from omx_autoresearch.core.mission import VALIDATION_MODES
 from omx_autoresearch.core.pins import glob_faults
 from omx_autoresearch.core.values import dataclass, field, fields, replace
@@ -41,6 +42,7 @@ class MissionDraft:
         accept_unattested: a completion artifact that somebody wrote by hand counts.
         unfrozen_reason: why no file needs to be frozen.
         score_direction: whether higher or lower scores are better.
+        criteria: further conditions, each with its own rule.
         intake_digests: of mission.md and sandbox.md as read; empty for a draft that was not read from files.
     """
 
@@ -63,6 +65,7 @@ class MissionDraft:
     accept_unattested: bool = False
     unfrozen_reason: str = ""
     score_direction: Literal["higher", "lower"] = "higher"
+    criteria: tuple[Criterion, ...] = ()
     intake_digests: dict[str, str] = field(default_factory=dict)
 
 
@@ -135,6 +138,7 @@ def draft_faults(draft: MissionDraft) -> list[str]:
         *_limit_faults(draft),
         *(fault for glob in draft.protect for fault in glob_faults(glob)),
         *_environment_faults(draft.environment_names),
+        *_criteria_faults(draft),
     ]
 
 
@@ -208,6 +212,12 @@ def _limit_faults(draft: MissionDraft) -> list[str]:
 
 
 _VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*\Z")
+
+
+def _criteria_faults(draft: MissionDraft) -> list[str]:
+    found = [f"criteria: {fault}" for fault in criteria_faults(draft.criteria, draft.validation_mode)]
+    reasons = ((item.id, placeholder_reason(item.description)) for item in draft.criteria)
+    return found + [f"criteria: {name}: {reason}" for name, reason in reasons if reason]
 
 
 def _environment_faults(names: tuple[str, ...]) -> list[str]:

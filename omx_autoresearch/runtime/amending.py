@@ -139,4 +139,5 @@ def _draft_of_contract(runtime: Runtime, mission: Mission) -> MissionDraft:
         accept_unattested=contract.accept_unattested,
         unfrozen_reason=contract.unfrozen_reason,
         score_direction=contract.score_direction,
+        criteria=contract.criteria,
     )

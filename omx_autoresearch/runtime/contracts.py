@@ -7,6 +7,7 @@ that somebody edited the files it came from.
 from __future__ import annotations
 
 import os
+import shlex
 from typing import TYPE_CHECKING, cast
 
 from omx_autoresearch.core.digests import sha256
@@ -14,6 +15,7 @@ from omx_autoresearch.core.intake import SCRIPT, limits_of, settled
 from omx_autoresearch.core.mission import Contract
 from omx_autoresearch.core.runners import runner_of
 from omx_autoresearch.core.shape import to_plain
+from omx_autoresearch.core.values import replace
 from omx_autoresearch.errors import AutoresearchError, MissionInvalid
 from omx_autoresearch.storage import strictjson
 from omx_autoresearch.storage.atomic import read_bounded
@@ -55,15 +57,17 @@ def compile_contract(
     draft = settled(draft)
     _refuse_faults(draft)
     commands = [command for command in (draft.validator_command, draft.reviewer_command) if command]
+    rules = [criterion.rule for criterion in draft.criteria]
     runner = _runner(workspace_path, draft.validator_command)
     manifest = take_pins(
         workspace_path,
-        commands=commands,
+        commands=[*commands, *(shlex.join(rule.argv) for rule in rules if rule.argv)],
         protect=draft.protect,
         runner=runner,
-        exempt=(draft.output_artifact_path,),
+        exempt=(draft.output_artifact_path, *(rule.path for rule in rules)),
     )
-    _refuse_unfrozen(draft, manifest)
+    _refuse_unfrozen(workspace_path, draft, manifest)
+    manifest = replace(manifest, notes=(*manifest.notes, *_unfrozen_criteria(workspace_path, draft)))
     contract = Contract(
         validation_mode=cast("ValidationMode", draft.validation_mode),
         validator_command=draft.validator_command,
@@ -80,6 +84,7 @@ def compile_contract(
         pinned_count=manifest.frozen_count,
         unfrozen_reason=draft.unfrozen_reason,
         runner=runner,
+        criteria=draft.criteria,
         limits=limits_of(draft),
         intake_digests=dict(draft.intake_digests),
     )
@@ -93,9 +98,16 @@ def _refuse_faults(draft: MissionDraft) -> None:
         raise MissionInvalid("\n".join(faults), next_step="mend sandbox.md or mission.md, or run init again")
 
 
-def _refuse_unfrozen(draft: MissionDraft, manifest: PinManifest) -> None:
-    """A reviewer reads an artifact; a validator without a single pinned file judges what the agent may rewrite."""
-    if draft.validation_mode != SCRIPT or manifest.judging_count or draft.unfrozen_reason:
+def _refuse_unfrozen(workspace_path: str, draft: MissionDraft, manifest: PinManifest) -> None:
+    """A reviewer reads an artifact; a validator without a single pinned file judges what the agent may rewrite.
+
+    What only a criterion's command names freezes nothing of the validator.
+    """
+    if draft.validation_mode != SCRIPT or draft.unfrozen_reason:
+        return
+    is_shared = any(criterion.rule.argv for criterion in draft.criteria)
+    own = _pins_of(workspace_path, draft, draft.validator_command) if is_shared else manifest
+    if own.judging_count:
         return
     told = "".join(f"\n  - {note}" for note in manifest.notes)
     raise MissionInvalid(
@@ -103,6 +115,24 @@ def _refuse_unfrozen(draft: MissionDraft, manifest: PinManifest) -> None:
         f" so an agent could change what judges it{told}",
         next_step="name the check's files with --protect GLOB, or accept that: --unfrozen --reason 'WHY'",
     )
+
+
+def _unfrozen_criteria(workspace_path: str, draft: MissionDraft) -> list[str]:
+    """What the owner should know: commands of criteria that nothing frozen judges."""
+    return [
+        f"criterion {criterion.id}: nothing of `{criterion.rule}` could be frozen, so an agent could change what"
+        " judges it (--protect GLOB)"
+        for criterion in draft.criteria
+        if criterion.rule.argv
+        and not _pins_of(workspace_path, draft, shlex.join(criterion.rule.argv)).judging_count
+    ]
+
+
+def _pins_of(workspace_path: str, draft: MissionDraft, command: str) -> PinManifest:
+    from omx_autoresearch.storage.evaluators import take_pins
+
+    runner = _runner(workspace_path, command)
+    return take_pins(workspace_path, commands=[command], protect=draft.protect, runner=runner)
 
 
 def _runner(workspace_path: str, command: str) -> str:

@@ -11,6 +11,7 @@ import os
 from typing import TYPE_CHECKING, Any, Literal
 
 from omx_autoresearch import templates
+from omx_autoresearch.core.criteria import Criterion, CriterionFault, criterion_of, criterion_text
 from omx_autoresearch.core.intake import MissionDraft, draft_faults, settled
 from omx_autoresearch.core.shape import to_plain
 from omx_autoresearch.core.values import dataclass, replace
@@ -54,6 +55,16 @@ class MissionPage:
 
 
 @dataclass(frozen=True, slots=True)
+class CriterionPage:
+    """One criterion of sandbox.md as a mapping; most people write ``id: description :: rule`` instead."""
+
+    id: str
+    description: str
+    rule: str
+    required: bool = True
+
+
+@dataclass(frozen=True, slots=True)
 class SandboxPage:
     """The frontmatter of sandbox.md; the names are those of :class:`MissionDraft`, but for ``env``."""
 
@@ -70,6 +81,7 @@ class SandboxPage:
     accept_unattested: bool = False
     unfrozen_reason: str = ""
     score_direction: Literal["higher", "lower"] = "higher"
+    criteria: tuple[str | CriterionPage, ...] = ()
     limits: dict[str, int | float] | None = None
 
 
@@ -177,6 +189,7 @@ def _sandbox_page(draft: MissionDraft) -> dict[str, Any]:
     """The fields of sandbox.md that say something; what equals its default is left to the default."""
     values = {name: getattr(draft, name) for name in SandboxPage.__dataclass_fields__ if hasattr(draft, name)}
     values["env"] = draft.environment_names
+    values["criteria"] = tuple(criterion_text(criterion) for criterion in draft.criteria)
     if draft.validation_mode == "mission-validator-script":
         del values["reviewed_by"]
     return values
@@ -303,14 +316,16 @@ def read_intake(specs_path: str) -> MissionDraft:
     shared = {
         name: getattr(sandbox, name)
         for name in SandboxPage.__dataclass_fields__
-        if name not in ("env", "limits")
+        if name not in ("env", "limits", "criteria")
     }
+    sandbox_path = os.path.join(specs_path, SANDBOX_NAME)
     draft = MissionDraft(
         goal=mission.goal,
         slug=mission.slug,
         scope=mission.scope,
         non_goals=mission.non_goals,
         environment_names=sandbox.env,
+        criteria=_criteria(sandbox, sandbox_path),
         limits=dict(sandbox.limits or {}),
         intake_digests={MISSION_NAME: mission_digest, SANDBOX_NAME: sandbox_digest},
         **shared,
@@ -321,6 +336,28 @@ def read_intake(specs_path: str) -> MissionDraft:
             next_step=f"mend {os.path.join(specs_path, SANDBOX_NAME)} or {MISSION_NAME} beside it",
         )
     return draft
+
+
+def _criteria(page: SandboxPage, path: str) -> tuple[Criterion, ...]:
+    """The criteria of sandbox.md.
+
+    Raises:
+        MissionInvalid: one of them cannot stand; every fault is named by its place in the list.
+    """
+    found, faults = [], []
+    for number, item in enumerate(page.criteria):
+        try:
+            found.append(criterion_of(item) if isinstance(item, str) else _of_mapping(item))
+        except CriterionFault as error:
+            faults.append(Fault(f"criteria.{number}", "", str(error)))
+    if faults:
+        raise MissionInvalid(refusal(path, faults), next_step=f"mend {path}, then run the same command again")
+    return tuple(found)
+
+
+def _of_mapping(item: CriterionPage) -> Criterion:
+    optional = "" if item.required else "optional "
+    return criterion_of(f"{optional}{item.id}: {item.description} :: {item.rule}")
 
 
 def _read_page(kind: type[Any], path: str) -> tuple[Any, str]:

@@ -17,6 +17,7 @@ from omx_autoresearch.errors import StepIllegal
 from omx_autoresearch.runtime import sessions
 from omx_autoresearch.runtime.contracts import compile_contract, contract_digest
 from omx_autoresearch.runtime.intake import read_intake
+from omx_autoresearch.runtime.launch_tree import keep_launch_tree
 from omx_autoresearch.runtime.owners import missions_around
 from omx_autoresearch.runtime.tryouts import try_validator
 from omx_autoresearch.storage.approvals import approval_key, approve, is_approved
@@ -24,6 +25,7 @@ from omx_autoresearch.storage.layout import task_id as make_task_id
 from omx_autoresearch.storage.missions import MissionStore
 from omx_autoresearch.storage.pins import freeze
 from omx_autoresearch.system.sandbox import can_isolate
+from omx_autoresearch.system.tree import tree_state
 
 if TYPE_CHECKING:
     from omx_autoresearch.core.evidence import RunReport
@@ -148,12 +150,23 @@ def _launch(runtime: Runtime, mission: Mission, options: StartOptions) -> Starte
         sessions.nonce_digest(nonce) if nonce else "",
         options.reason,
         options.workspace_path,
+        *_tree_at_launch(runtime, mission, contract, workspace_path),
     )
     mission = _record(runtime, mission.task_id, record, is_owner=not options.is_agent, options=options)
     notes = manifest.notes
     if baseline is not None and baseline.cause == "timed-out":
         notes += (f"no baseline: the validator {baseline.summary}; tests are not counted against one",)
     return Started(mission, nonce=nonce, baseline=baseline, notes=notes)
+
+
+def _tree_at_launch(
+    runtime: Runtime, mission: Mission, contract: Contract, workspace_path: str
+) -> tuple[str, str]:
+    """HEAD and content digest at launch; the list of the files, too, where code could change that no verdict runs."""
+    state = tree_state(workspace_path)
+    if contract.validation_mode == "mission-validator-script":
+        return state.head, state.digest
+    return state.head, keep_launch_tree(runtime.home.mission(mission.task_id), workspace_path)
 
 
 def _record(

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from omx_autoresearch.core.criteria import criterion_text
 from omx_autoresearch.core.values import fields
 from omx_autoresearch.errors import AutoresearchError, MissionInvalid, StorageFailed, UsageError
 from omx_autoresearch.surfaces.cli.caller import json_option, task_argument, this_caller
@@ -273,6 +274,7 @@ def _document(caller: Caller, started: Started) -> StartDocument:
         baseline=started.baseline,
         limits=mission.limits,
         notes=started.notes,
+        criteria=tuple(map(criterion_text, contract.criteria)) if contract else (),
     )
 
 
@@ -294,6 +296,7 @@ def _print_to_owner(document: StartDocument) -> None:
     print_rows(
         [
             ("  judged by", f"{harmless(judged)} ({document.pinned_count} files frozen)", ""),
+            ("  criteria", harmless("\n".join(document.criteria)), ""),
             ("  baseline", harmless(said), ""),
             ("  limits", limits_line(document.limits), ""),
             ("  hold", _hold(document), "green" if document.hold.startswith("proven") else "yellow"),

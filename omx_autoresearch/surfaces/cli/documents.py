@@ -61,6 +61,7 @@ class StartDocument:
         baseline: what the validator said before any work; null without one.
         limits: every allowance.
         notes: what the owner should know.
+        criteria: further conditions, as they are written.
     """
 
     task_id: str
@@ -76,6 +77,7 @@ class StartDocument:
     baseline: RunReport | None
     limits: Limits
     notes: tuple[str, ...]
+    criteria: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from typing import Any
 
+    from omx_autoresearch.core.criteria import Criterion
     from omx_autoresearch.core.intake import MissionDraft
 
 MODES = ("mission-validator-script", "prompt-architect-artifact")
@@ -52,6 +53,15 @@ _OPTIONS = (
     click.option("--timeout", type=float, metavar="SECONDS", help="Limit of one run.  [default: 900]"),
     click.option("--score-direction", type=click.Choice(("higher", "lower")), help="Which score is better."),
     click.option("--isolate-home/--no-isolate-home", default=None, help="Run with an empty home folder."),
+    click.option(
+        "--criterion",
+        "criteria",
+        multiple=True,
+        metavar="'[optional] ID: TEXT :: RULE'",
+        help="A further condition; RULE is `command: ARGV`, `file: PATH [~ REGEX]`, `validator`, `review` or `person`. "
+        "May be repeated; one of the same id is replaced.",
+    ),
+    click.option("--drop-criterion", multiple=True, metavar="ID", help="Take a criterion out again."),
     click.option(
         "--limit", multiple=True, metavar="NAME=VALUE", help="An allowance, such as refusals_total=50."
     ),
@@ -114,11 +124,39 @@ def changed_draft(draft: MissionDraft, given: dict[str, Any]) -> MissionDraft:
         values["isolate_home"] = False
     if given.get("limit"):
         values["limits"] = {**draft.limits, **dict(map(_limit, given["limit"]))}
+    if given.get("criteria") or given.get("drop_criterion"):
+        values["criteria"] = _criteria(draft, given["criteria"], given["drop_criterion"])
     if given.get("unfrozen") is not None:
         values["unfrozen_reason"] = given["unfrozen"] or given.get("reason") or ""
         if not values["unfrozen_reason"]:
             raise UsageError("--unfrozen needs a reason", next_step="--unfrozen --reason 'WHY'")
     return replace(draft, **values)
+
+
+def _criteria(draft: MissionDraft, texts: tuple[str, ...], dropped: tuple[str, ...]) -> tuple[Criterion, ...]:
+    from omx_autoresearch.core.criteria import CriterionFault, criterion_of
+
+    known = {criterion.id: criterion for criterion in draft.criteria}
+    new = []
+    for text in texts:
+        try:
+            new.append(criterion_of(text))
+        except CriterionFault as error:
+            raise UsageError(
+                f"--criterion: {error}",
+                next_step="--criterion 'tests: the corpus passes :: command: pytest -q tests'",
+            ) from None
+    for name in dropped:
+        if known.pop(name, None) is None:
+            raise UsageError(
+                f"--drop-criterion: there is no {name[:80]!r}; there is {', '.join(known) or 'none'}",
+                next_step="omx-autoresearch criterion list",
+            )
+    replaced = {criterion.id: criterion for criterion in new}
+    kept = [replaced.pop(criterion.id, criterion) for criterion in known.values()]
+    if len(new) != len({criterion.id for criterion in new}):
+        return (*known.values(), *new)  # one id twice: told with every other fault of the draft
+    return (*kept, *(criterion for criterion in new if criterion.id in replaced))
 
 
 def _limit(text: str) -> tuple[str, int | float]:
