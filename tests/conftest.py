@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 import tempfile
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import HealthCheck, settings
@@ -62,6 +63,9 @@ CLIENTS_PATH = Path(os.environ.get("OMX_CLIENTS_DIR") or _real_cache_path() / "o
 """Where `.ci/clients` installs the real agent CLIs; looked up before the home is exchanged."""
 
 
+CLIENTS_KEY = "clients_path"
+
+
 def is_foreign(name: str) -> bool:
     """The variable is one that a test must set itself if it wants it."""
     return name.startswith(CLIENT_PREFIXES) or name in GIT_REDIRECTS or name in DISPLAY
@@ -105,7 +109,13 @@ def home(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPat
     return path
 
 
+@pytest.hookimpl(optionalhook=True)
+def pytest_configure_node(node: Any) -> None:
+    """Tell a worker of pytest-xdist where the clients are: it begins in the scratch home of the process above it."""
+    node.workerinput[CLIENTS_KEY] = str(CLIENTS_PATH)
+
+
 @pytest.fixture(scope="session")
-def clients_path() -> Path:
+def clients_path(request: pytest.FixtureRequest) -> Path:
     """The folder with one sub-folder for each installed agent CLI; it need not exist."""
-    return CLIENTS_PATH
+    return Path(getattr(request.config, "workerinput", {}).get(CLIENTS_KEY, CLIENTS_PATH))

@@ -36,3 +36,30 @@ def test_git_can_commit_in_the_scratch_home_and_knows_no_real_person(tmp_path: P
         ["git", "log", "--format=%ae"], cwd=tmp_path, check=True, capture_output=True, text=True
     )
     assert shown.stdout.strip() == "person@example.invalid"
+
+
+def test_a_worker_finds_the_clients_where_the_process_above_it_does(tmp_path: Path) -> None:
+    (tmp_path / "test_it.py").write_text("def test_it(clients_path): print(f'<{clients_path}>')\n")
+    outer = Path(pwd.getpwuid(os.getuid()).pw_dir)
+    for workers, environ, expected in (
+        ("1", {"OMX_CLIENTS_DIR": "/some/clients"}, "/some/clients"),
+        ("1", {"HOME": str(outer)}, str(outer / ".cache" / "omx-autoresearch" / "clients")),
+    ):
+        options = ["-p", "tests.conftest", "-p", "no:cacheprovider", "-c", os.devnull, "-n", workers, "-rP"]
+        said = subprocess.run(
+            [
+                sys.executable,
+                "-m",
+                "pytest",
+                *options,
+                "--rootdir",
+                str(tmp_path),
+                str(tmp_path / "test_it.py"),
+            ],
+            cwd=Path(__file__).resolve().parent.parent,
+            env={"PATH": os.environ["PATH"], **environ},
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+        assert f"<{expected}>" in said.stdout, said.stdout + said.stderr
