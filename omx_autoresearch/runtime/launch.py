@@ -123,7 +123,7 @@ def start(runtime: Runtime, task_id: str, options: StartOptions) -> Started:
             task_id,
             session_id=options.session_id,
             client=options.client,
-            workspace_path=mission.workspace_path,
+            workspace_path=launched.mission.workspace_path,
         )
         return replace(launched, token=token)
     if options.session_id:

@@ -52,7 +52,11 @@ class _Typed:
         if mission.phase == "draft":
             from omx_autoresearch.runtime.launch import StartOptions, start
 
-            options = StartOptions(reason="prompt command", baseline_seconds=BASELINE_SECONDS)
+            options = StartOptions(
+                reason="prompt command",
+                baseline_seconds=BASELINE_SECONDS,
+                workspace_path=worktree_of(mission, self.event.cwd),
+            )
             mission = start(self.runtime, self.task_id, options).mission
         if mission.phase in ("paused", "blocked"):
             verb = "resume" if mission.phase == "paused" else "unblock"

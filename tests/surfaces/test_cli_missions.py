@@ -290,6 +290,33 @@ def test_task_is_the_bound_mission_inside_a_session_and_the_only_one_outside(per
     assert person.json("status", "two")["task_id"] == second
 
 
+@pytest.mark.requirement("SESS-06")
+def test_a_mission_begun_in_a_linked_work_tree_is_judged_there(person: Person) -> None:
+    tree = person.root / "my tree é"
+    person.git("worktree", "add", "--quiet", "-b", "work", str(tree))
+    person.write("answer.txt", "42\n")
+    words = ("--goal", "Write the answer", "--validator", "./check.sh")
+    tried = person.run("init", *words, "--dry-run", cwd=tree)
+    assert "failed (exit-nonzero)" in tried.stdout
+    assert person.run("init", *words, cwd=tree).returncode == 0
+    started = person.run("start", cwd=tree)
+    assert f"judged in the work tree {tree}" in started.stdout
+    (tree / "answer.txt").write_text("42\n")
+    (person.project / "answer.txt").unlink()
+    assert person.run("validate").returncode == 0
+    assert person.json("status")["task_path"].startswith(str(person.project)), "the mission is the project's"
+
+
+@pytest.mark.requirement("SESS-06")
+def test_a_draft_that_is_launched_from_a_linked_work_tree_is_frozen_and_judged_there(person: Person) -> None:
+    task_id = person.init()
+    tree = person.root / "tree"
+    person.git("worktree", "add", "--quiet", "-b", "work", str(tree))
+    (tree / "check.sh").write_text("#!/bin/sh\ntest -e other.txt\n")
+    person.hook("UserPromptSubmit", prompt=f"$autoresearch {task_id}", cwd=str(tree))
+    assert "(validation)" in person.stop()["reason"], "what is frozen is the work tree's own check"
+
+
 # --- what cannot be read
 
 

@@ -64,7 +64,7 @@ def init_verb(dry_run: bool, as_json: bool, **given: Any) -> int:
         draft = ask_missing(draft)
     _check(draft)
     if dry_run:
-        return _try_out(caller, project_path, draft, as_json=as_json)
+        return _try_out(caller, draft, as_json=as_json)
     return _write_down(caller, project_path, draft, as_json=as_json)
 
 
@@ -100,7 +100,7 @@ def _write_down(caller: Caller, project_path: str, draft: MissionDraft, *, as_js
         baseline=None,
         output_tail="",
         pinned=(),
-        warnings=_warnings(caller, project_path, draft),
+        warnings=_warnings(caller, draft),
         next=f"{START} {mission.task_id}",
     )
     if as_json:
@@ -114,25 +114,26 @@ def _write_down(caller: Caller, project_path: str, draft: MissionDraft, *, as_js
     return 0
 
 
-def _warnings(caller: Caller, project_path: str, draft: MissionDraft) -> tuple[str, ...]:
+def _warnings(caller: Caller, draft: MissionDraft) -> tuple[str, ...]:
     """What the owner should mend before the start, which would refuse it or hardly work."""
     from omx_autoresearch.runtime.contracts import compile_contract
     from omx_autoresearch.runtime.dry_runs import draft_warnings
 
-    found = list(draft_warnings(caller.runtime, project_path, draft))
+    workspace_path = caller.workspace_path()
+    found = list(draft_warnings(caller.runtime, workspace_path, draft))
     try:
-        _, manifest = compile_contract(caller.runtime, workspace_path=project_path, draft=draft)
+        _, manifest = compile_contract(caller.runtime, workspace_path=workspace_path, draft=draft)
         found += manifest.notes
     except AutoresearchError as error:
         found.append(f"start will refuse this as it stands: {error.message}. {error.next_step}")
     return tuple(dict.fromkeys(found))
 
 
-def _try_out(caller: Caller, project_path: str, draft: MissionDraft, *, as_json: bool) -> int:
+def _try_out(caller: Caller, draft: MissionDraft, *, as_json: bool) -> int:
     from omx_autoresearch.runtime.dry_runs import dry_run
     from omx_autoresearch.surfaces.cli.documents import DraftDocument
 
-    found = dry_run(caller.runtime, project_path, draft)
+    found = dry_run(caller.runtime, caller.workspace_path(), draft)
     document = DraftDocument(
         task_id="",
         slug=draft.slug,
@@ -219,10 +220,21 @@ def start_verb(
         has_baseline=not no_baseline,
         is_agent=is_agent,
         is_unsandboxed=unsandboxed,
+        workspace_path=_worktree(caller, task_id),
     )
     if options.has_baseline and sys.stderr.isatty() and not as_json:
         tell("Running the validator once, before any work ...", "dim")
     print_started(caller, start(caller.runtime, task_id, options), is_agent=is_agent, as_json=as_json)
+
+
+def _worktree(caller: Caller, task_id: str) -> str:
+    """The linked work tree of the mission's project that ``start`` is typed in; empty elsewhere."""
+    from omx_autoresearch.runtime.prompting import worktree_of
+    from omx_autoresearch.storage.missions import MissionStore
+
+    mission = MissionStore(caller.runtime.home).load(task_id)
+    found = worktree_of(mission, caller.cwd)
+    return "" if found == mission.workspace_path else found
 
 
 def _startable(caller: Caller, named: str) -> str:
@@ -260,6 +272,8 @@ def _document(caller: Caller, started: Started) -> StartDocument:
     mission = started.mission
     view = status.view(caller.runtime, mission.task_id)
     contract = mission.contract
+    is_elsewhere = mission.workspace_path != mission.project_path
+    where = (f"it is judged in the work tree {mission.workspace_path}",) if is_elsewhere else ()
     return StartDocument(
         task_id=mission.task_id,
         phase=mission.phase,
@@ -273,7 +287,7 @@ def _document(caller: Caller, started: Started) -> StartDocument:
         pinned_count=contract.pinned_count if contract else 0,
         baseline=started.baseline,
         limits=mission.limits,
-        notes=started.notes,
+        notes=(*where, *started.notes),
         criteria=tuple(map(criterion_text, contract.criteria)) if contract else (),
     )
 

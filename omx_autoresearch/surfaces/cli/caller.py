@@ -70,6 +70,17 @@ class Caller:
             raise UsageError("the current folder is gone", next_step="cd into the project")
         return project_root(self.cwd)
 
+    def workspace_path(self) -> str:
+        """The folder whose state is judged when a mission is begun here: a linked work tree rather than its project.
+
+        Raises:
+            UsageError: its folder is gone.
+        """
+        from omx_autoresearch.runtime.missions import workspace_root
+
+        self.project_path()
+        return workspace_root(self.cwd)
+
     def is_agent(self) -> bool:
         """True inside an agent's process tree."""
         from omx_autoresearch.runtime.owners import marks_of_agent
