@@ -24,6 +24,8 @@ PAGES = {
     "INST": "installation.md",
     "CLI": "command-line.md",
     "DIR": "directions.md",
+    "STALL": "directions.md",
+    "BRIEF": "directions.md",
     "SPEED": "hook-speed.md",
 }
 SOURCES = {"protocol", "client", "field", "design"}

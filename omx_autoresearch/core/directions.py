@@ -114,6 +114,20 @@ def kept(direction: Direction) -> Direction:
     )
 
 
+def claim_text(direction: Direction) -> str:
+    """A direction as a claim in the inbox says it: the summary, then an axis a line."""
+    return "\n".join([direction.summary, *(f"{axis}: {value}" for axis, value in direction.axes.items())])
+
+
+def claimed_direction(text: str) -> Direction:
+    """The direction that a claim says; the inverse of :func:`claim_text`, and anybody's word."""
+    summary, *lines = text.strip().split("\n")
+    named = (line.partition(":") for line in lines)
+    return direction_of(
+        summary, {name.strip(): value for name, _, value in named if name.strip()}, by="claim"
+    )
+
+
 # --- the same, and nearly the same
 
 
@@ -130,7 +144,7 @@ def words_of(text: str) -> tuple[str, ...]:
         kind = category(char)
         if kind in _IGNORED or _is_selector(char):
             continue
-        if kind[0] in "ZP" or kind in _SEPARATING:
+        if kind[0] in "ZP" or kind in _SEPARATING or char == "\ufffd":
             spaced.append(" ")
         elif kind[0] == "S" or any(first <= char <= last for first, last in _UNSPACED):
             spaced.append(f" {char} ")
@@ -155,7 +169,7 @@ def fingerprint_of(summary: str) -> str:
 
 
 def near_key(summary: str) -> str:
-    """What near duplicates share: a digest of the words without order, plural and (unless nothing else stands) symbols."""
+    """What near duplicates share: a digest of the words without order, plural and, where others stand, symbols."""
     words = words_of(summary)
     spoken = [word for word in words if not _is_symbol(word)] or words
     return _digest_of(sorted(map(_stem, spoken)))

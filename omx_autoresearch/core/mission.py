@@ -11,6 +11,7 @@ from omx_autoresearch.core.criteria import Criterion
 from omx_autoresearch.core.directions import Direction, Tried
 from omx_autoresearch.core.findings import Check
 from omx_autoresearch.core.lifecycle import WIRE_STATUS
+from omx_autoresearch.core.notices import Notice
 from omx_autoresearch.core.shape import nested
 from omx_autoresearch.core.values import dataclass, field
 
@@ -250,17 +251,22 @@ class Mission:
         launch_tree_digest: of the workspace's content at launch; empty when it was not seen.
         directions: every direction tried.
         recent_directions: the newest declarations, newest last, bounded.
+        open_directions: what the owner injected and the agent has not taken up, oldest first, bounded.
         pivot_count: untried pivots declared.
+        has_stalled: the mission was blocked as stalled, and nothing was strong progress since.
         turn_findings: findings since the last stop.
         turn_evidence: criteria that had their first evidence since the last stop.
         turn_evidence_ids: ids of the evidence since the last stop, newest last, bounded.
-        turn_has_direction: a direction was declared since the last stop.
+        turn_has_direction: a direction was declared since the last stop, by the agent or the owner.
         turn_has_pivot: an untried pivot was.
         turn_repeats_direction: a direction was that had been tried before.
         edited_projections: projections that somebody edited and that were restored, newest last, bounded.
         refused_verbs: owner verbs that were tried from inside an agent.
         forked_sessions: when a fork of a session in this workspace began, and its id; newest last, bounded.
         host_end_count: stops that the host ended; outside every counter.
+        notices: of the lifecycle, newest last, bounded.
+        told_digest: of the summary that was last given at a prompt.
+        turn_heartbeat_failed: a heartbeat of this turn could not be written.
         updated_at: time of the newest record.
     """
 
@@ -304,7 +310,9 @@ class Mission:
     launch_tree_digest: str = ""
     directions: tuple[Tried, ...] = nested(Tried, default=())
     recent_directions: tuple[Direction, ...] = nested(Direction, default=())
+    open_directions: tuple[Direction, ...] = nested(Direction, default=())
     pivot_count: int = 0
+    has_stalled: bool = False
     turn_findings: int = 0
     turn_evidence: int = 0
     turn_evidence_ids: tuple[str, ...] = ()
@@ -315,6 +323,9 @@ class Mission:
     refused_verbs: tuple[str, ...] = ()
     forked_sessions: tuple[str, ...] = ()
     host_end_count: int = 0
+    notices: tuple[Notice, ...] = nested(Notice, default=())
+    told_digest: str = ""
+    turn_heartbeat_failed: bool = False
     updated_at: str = ""
 
     @property
@@ -331,6 +342,16 @@ class Mission:
     def current_direction(self) -> str:
         """The declared direction; empty as long as none was declared."""
         return self.recent_directions[-1].summary if self.recent_directions else ""
+
+    @property
+    def has_declared_direction(self) -> bool:
+        """A direction stands that is more than a claim."""
+        return any(item.by != "claim" for item in self.recent_directions)
+
+    @property
+    def is_after_stall(self) -> bool:
+        """What was tried is worn out: only an untried direction may be declared."""
+        return self.has_stalled or self.is_pivot_required
 
     @property
     def is_pivot_required(self) -> bool:

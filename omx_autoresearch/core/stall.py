@@ -1,8 +1,9 @@
 """Progress and its absence: what resets the stale count, what only holds it, what adds to it.
 
 Strong progress (accepted evidence, a better score, an accepted trial, a publication) resets. Weak progress (the tree
-changed, the validator said something new) holds, a finite number of times between two strong ones. Everything else
-adds one. Nothing else moves the count: not a release, not a repeated stop, not the same evidence again.
+changed, the validator said something new, a pivot that was never tried, reading that found something) holds, a finite
+number of times between two strong ones. Everything else adds one, and so does a repeated direction or a drop of the
+metric. Nothing else moves the count: not a release, not a repeated stop, not the same evidence again.
 """
 
 from __future__ import annotations
@@ -26,6 +27,8 @@ class Observation:
         has_publication: research was published.
         has_tree_change: the tree digest differs from the one at the last stop.
         has_new_output: the validator's output, masked, was never seen in this mission.
+        has_pivot: a pivot with an untried fingerprint was declared.
+        has_reading: tools ran, the tree stayed, and under a declared direction something was found.
         has_metric_drop: the score is below the last one.
         repeats_direction: the declared direction was tried before.
         is_person_turn_without_tools: a person began the turn and no tool ran; such a turn is no iteration.
@@ -37,6 +40,8 @@ class Observation:
     has_publication: bool = False
     has_tree_change: bool = False
     has_new_output: bool = False
+    has_pivot: bool = False
+    has_reading: bool = False
     has_metric_drop: bool = False
     repeats_direction: bool = False
     is_person_turn_without_tools: bool = False
@@ -46,7 +51,7 @@ def progress_of(seen: Observation) -> Progress:
     """The kind of progress that an iteration made."""
     if seen.has_new_evidence or seen.has_better_score or seen.has_accepted_trial or seen.has_publication:
         return "strong"
-    if seen.has_tree_change or seen.has_new_output:
+    if seen.has_tree_change or seen.has_new_output or seen.has_pivot or seen.has_reading:
         return "weak"
     return "none"
 

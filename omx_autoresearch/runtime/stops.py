@@ -15,17 +15,14 @@ from omx_autoresearch.core import briefing
 from omx_autoresearch.core.events import SILENCE, Reply
 from omx_autoresearch.core.evidence import (
     Look,
-    is_better,
     is_passing,
     is_rejected_by_person,
     is_reusable_failure,
     missing_items,
-    run_score,
 )
 from omx_autoresearch.core.gate import Decision, OwnerNeed, Situation, decide
 from omx_autoresearch.core.records.lifecycle import MissionBlocked, MissionCompleted
 from omx_autoresearch.core.records.stops import StopAllowed, StopFacts, StopRefused, StopReleased
-from omx_autoresearch.core.stall import Observation
 from omx_autoresearch.core.times import seconds_between
 from omx_autoresearch.core.values import dataclass, replace
 from omx_autoresearch.errors import (
@@ -37,8 +34,10 @@ from omx_autoresearch.errors import (
 from omx_autoresearch.runtime import validation
 from omx_autoresearch.runtime.claims import take_in_quietly
 from omx_autoresearch.runtime.expiry import is_expired
+from omx_autoresearch.runtime.heartbeats import note_failed_heartbeat
 from omx_autoresearch.runtime.looks import take_look
 from omx_autoresearch.runtime.owner_needs import unreviewed, unrunnable, unseen
+from omx_autoresearch.runtime.stall import observe, pivot_demanded, with_records
 from omx_autoresearch.storage import heartbeat
 from omx_autoresearch.storage.missions import MissionStore
 from omx_autoresearch.storage.outputs import masked
@@ -130,8 +129,8 @@ class _Stop:
         path = self._runtime.home.mission(mission.task_id).heartbeat_path
         try:
             heartbeat.beat(path, at=self._entered_at, status="turn_done", session_id=self._event.session_id)
-        except OSError:
-            return  # a failed heartbeat is no reason to hold or to release anybody
+        except OSError as error:  # no reason to hold or to release anybody
+            note_failed_heartbeat(self._runtime, mission, "turn_done", error)
 
     # --- look
 
@@ -194,11 +193,7 @@ class _Stop:
             missing=missing_items(mission, look),
             tampered=look.changed_pins,
             is_validation_running=is_running,
-            observation=observe(
-                mission,
-                has_tree_change=has_tree_change,
-                is_idle_person_turn=mission.is_person_turn and not used_tools,
-            ),
+            observation=observe(mission, has_tree_change=has_tree_change, used_tools=used_tools),
             used_tools=used_tools,
             repeats_answer=bool(
                 last and not used_tools and message_digest and last.last_message_digest == message_digest
@@ -233,7 +228,11 @@ class _Stop:
         # Everything is decided on the newest state: another process may have paused, cancelled or counted meanwhile.
         situation = replace(seen.situation, phase=mission.phase)
         if situation.phase == "running" and not situation.host_end and seen.look is not None:
-            situation = replace(situation, missing=missing_items(mission, seen.look))
+            situation = replace(
+                situation,
+                missing=missing_items(mission, seen.look),
+                observation=with_records(situation.observation, mission, used_tools=situation.used_tools),
+            )
         decision = decide(situation, mission.usage, mission.limits)
         if not decision.is_recorded:
             return SILENCE
@@ -300,14 +299,13 @@ class _Stop:
                 output_tail=validation.output_tail(self._runtime, mission),
             )
         )
-        transaction.record(
-            StopRefused(
-                self._facts(decision, seen, text),
-                missing=tuple(item.code for item in seen.situation.missing),
-                progress=decision.progress,
-                override_expected=decision.override_expected,
-            )
+        refused = StopRefused(
+            self._facts(decision, seen, text),
+            missing=tuple(item.code for item in seen.situation.missing),
+            progress=decision.progress,
+            override_expected=decision.override_expected,
         )
+        transaction.record(refused, *pivot_demanded(mission, decision.usage))
         return Reply(refusal=text, person_message=briefing.refusal_for_person(mission))
 
     def _facts(self, decision: Decision, seen: Seen, text: str = "") -> StopFacts:
@@ -323,23 +321,6 @@ class _Stop:
             heartbeat_bytes=heartbeat.size_of(path),
             last_message_digest=digest_of_text(self._event.last_message),
         )
-
-
-def observe(mission: Mission, *, has_tree_change: bool, is_idle_person_turn: bool) -> Observation:
-    """What the iteration that ends now achieved, from attested runs and the tree alone."""
-    run = mission.attestation
-    is_current = run is not None and run.contract_digest == mission.contract_digest
-    score = run_score(run, mission.contract) if run is not None and is_current else None
-    direction = mission.contract.score_direction if mission.contract else "higher"
-    return Observation(
-        has_better_score=is_better(mission.best_score, score, direction),
-        has_tree_change=has_tree_change,
-        has_new_output=bool(
-            run and is_current and run.output_mark and run.output_mark not in mission.output_marks
-        ),
-        has_metric_drop=is_better(score, mission.last_score, direction),
-        is_person_turn_without_tools=is_idle_person_turn,
-    )
 
 
 def wait_seconds(runtime: Runtime, entered_at: str, hook_timeout_seconds: float) -> float:

@@ -15,6 +15,7 @@ from omx_autoresearch.core.records.sessions import PersonPrompted
 from omx_autoresearch.errors import AutoresearchError
 from omx_autoresearch.runtime import sessions
 from omx_autoresearch.runtime.expiry import is_expired
+from omx_autoresearch.runtime.heartbeats import note_failed_heartbeat
 from omx_autoresearch.runtime.owners import missions_around, refuse_verb
 from omx_autoresearch.storage import heartbeat
 from omx_autoresearch.storage.missions import MissionStore
@@ -82,6 +83,7 @@ def beat(runtime: Runtime, mission: Mission, event: HookEvent) -> str:
             session_id=event.session_id,
         )
     except OSError as error:
+        note_failed_heartbeat(runtime, mission, BEATS[event.kind], error)
         return f"{briefing.MARK} the heartbeat of {mission.task_id} could not be written ({error.strerror}); going on."
     return ""
 

@@ -17,7 +17,7 @@ from tests.core.samples import NEEDED, a_mission
 
 LIMITS = Limits()
 STRONG_FIELDS = ("has_new_evidence", "has_better_score", "has_accepted_trial", "has_publication")
-WEAK_FIELDS = ("has_tree_change", "has_new_output")
+WEAK_FIELDS = ("has_tree_change", "has_new_output", "has_pivot", "has_reading")
 NAMES = [item.name for item in fields(Observation)]
 EVERY_OBSERVATION = [
     Observation(**dict(zip(NAMES, values, strict=True)))
@@ -46,7 +46,7 @@ def test_strong_progress_sets_the_stale_count_and_the_allowances_back(name: str)
     assert after == Usage(refusals=9, idle_refusals=2)
 
 
-@pytest.mark.requirement("GATE-15")
+@pytest.mark.requirement("GATE-15", "STALL-01")
 @pytest.mark.parametrize("name", WEAK_FIELDS)
 def test_weak_progress_holds_the_stale_count_a_finite_number_of_times(name: str) -> None:
     usage = Usage(stale=2)
@@ -74,6 +74,12 @@ def test_a_drop_or_a_repeated_direction_adds_exactly_one_although_the_tree_chang
     after = after_iteration(Usage(stale=1), seen("has_tree_change", *lost), LIMITS)
     assert (after.stale, after.weak_holds) == (2, 1)
     assert after_iteration(Usage(stale=1), seen(*lost), LIMITS).stale == 2
+
+
+@pytest.mark.requirement("STALL-01")
+@pytest.mark.parametrize("name", WEAK_FIELDS)
+def test_a_repeated_direction_adds_one_whatever_weak_progress_came_with_it(name: str) -> None:
+    assert after_iteration(Usage(stale=1), seen(name, "repeats_direction"), LIMITS).stale == 2
 
 
 def test_a_persons_turn_without_tools_moves_nothing_unless_there_was_strong_progress() -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from omx_autoresearch.core.criteria import CRITERIA_LIMIT
 from omx_autoresearch.core.findings import Check, Finding
+from omx_autoresearch.core.notices import noticed
 from omx_autoresearch.core.shape import nested
 from omx_autoresearch.core.values import dataclass, replace
 
@@ -98,4 +99,5 @@ class ReadinessBlocked:
 
     def apply(self, mission: Mission, ts: str) -> Mission:
         """A notice; the refusal beside it counts."""
-        return replace(mission, updated_at=ts)
+        text = f"completion waits for {', '.join(self.missing)}"
+        return replace(noticed(mission, ts, self.kind, text), updated_at=ts)

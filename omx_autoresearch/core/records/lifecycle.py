@@ -9,6 +9,7 @@ from __future__ import annotations
 from omx_autoresearch.core.budget import extended, refreshed
 from omx_autoresearch.core.lifecycle import is_legal
 from omx_autoresearch.core.mission import Blocker, Contract, Mission
+from omx_autoresearch.core.notices import Notice, noticed
 from omx_autoresearch.core.shape import nested
 from omx_autoresearch.core.times import seconds_between
 from omx_autoresearch.core.values import dataclass, replace
@@ -50,6 +51,7 @@ class MissionCreated:
         if mission is not None:
             return mission
         return Mission(
+            notices=(Notice(ts, self.kind, f"mission {self.task_id} was written down"),),
             task_id=self.task_id,
             slug=self.slug,
             goal=self.goal,
@@ -141,7 +143,14 @@ class MissionBlocked:
         """Blocked, clock stopped."""
         if not is_legal(mission.phase, "block"):
             return replace(mission, updated_at=ts)
-        return replace(_stopped_clock(mission, ts), phase="blocked", blocker=self.blocker, updated_at=ts)
+        mission = noticed(mission, ts, self.kind, f"{self.blocker.reason_code}: {self.blocker.what}")
+        return replace(
+            _stopped_clock(mission, ts),
+            phase="blocked",
+            blocker=self.blocker,
+            has_stalled=mission.has_stalled or self.blocker.reason_code == "stalled",
+            updated_at=ts,
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -157,6 +166,7 @@ class MissionUnblocked:
         """Running with fresh stall allowances; used budget stays used."""
         if not is_legal(mission.phase, "unblock"):
             return replace(mission, updated_at=ts)
+        mission = noticed(mission, ts, self.kind, _because("let go on after a block", self.reason))
         return _going_on(mission, ts, self.add_hours, self.add_refusals)
 
 
@@ -187,7 +197,12 @@ class MissionResumed:
         """Running with fresh stall allowances; used budget stays used."""
         if not is_legal(mission.phase, "resume"):
             return replace(mission, updated_at=ts)
+        mission = noticed(mission, ts, self.kind, _because("resumed", self.reason))
         return _going_on(mission, ts, self.add_hours, self.add_refusals)
+
+
+def _because(what: str, reason: str) -> str:
+    return f"{what}: {reason}" if reason else what
 
 
 def _going_on(mission: Mission, ts: str, add_hours: float, add_refusals: int) -> Mission:
@@ -234,6 +249,7 @@ class MissionCompleted:
         """Final; nothing re-opens it."""
         if not is_legal(mission.phase, "complete"):
             return replace(mission, updated_at=ts)
+        mission = noticed(mission, ts, self.kind, _because("the contract is met", self.run_id))
         return replace(
             _stopped_clock(mission, ts),
             phase="complete",

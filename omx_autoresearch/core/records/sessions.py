@@ -5,6 +5,7 @@ from __future__ import annotations
 from omx_autoresearch.core.budget import after_person_prompt
 from omx_autoresearch.core.lifecycle import FINAL_PHASES
 from omx_autoresearch.core.mission import Binding, Mission
+from omx_autoresearch.core.notices import noticed
 from omx_autoresearch.core.values import dataclass, replace
 
 TYPE_CHECKING = False
@@ -72,6 +73,7 @@ class PersonPrompted:
     kind: ClassVar[str] = "person_prompted"
     session_id: str
     heartbeat_bytes: int = 0
+    told_digest: str = ""
 
     def apply(self, mission: Mission, ts: str) -> Mission:
         """Refusals in a row begin anew and no old failure is reused."""
@@ -82,5 +84,26 @@ class PersonPrompted:
             is_person_turn=True,
             prompted_at=ts,
             turn_heartbeat_bytes=self.heartbeat_bytes,
+            told_digest=self.told_digest or mission.told_digest,
             updated_at=ts,
         )
+
+
+@dataclass(frozen=True, slots=True)
+class HeartbeatFailed:
+    """A heartbeat could not be written; recorded once a turn, where the journal can be.
+
+    Attributes:
+        status: of the heartbeat.
+        cause: of the operating system.
+    """
+
+    kind: ClassVar[str] = "heartbeat_failed"
+    status: str
+    cause: str
+
+    def apply(self, mission: Mission, ts: str) -> Mission:
+        """A notice; a heartbeat is no evidence."""
+        text = f"the heartbeat {self.status} was not written: {self.cause}"
+        mission = noticed(mission, ts, self.kind, text)
+        return replace(mission, turn_heartbeat_failed=True, updated_at=ts)

@@ -78,7 +78,7 @@ class StopRefused:
 
     def apply(self, mission: Mission, ts: str) -> Mission:
         """Counters move, and a new turn begins."""
-        return _answered(mission, ts, self.stop, "refuse", is_judged=bool(self.progress))
+        return _answered(mission, ts, self.stop, "refuse", progress=self.progress)
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,7 +92,8 @@ class StopAllowed:
         """Counters as given; a host's end is counted by itself."""
         is_host_end = self.stop.reason_code.startswith("host-")
         count = mission.host_end_count + (1 if is_host_end else 0)
-        answered = _answered(mission, ts, self.stop, "allow", is_judged=self.stop.is_iteration)
+        progress = "strong" if self.stop.is_iteration else ""  # only completion ends an allowed one
+        answered = _answered(mission, ts, self.stop, "allow", progress=progress)
         return replace(answered, host_end_count=count)
 
 
@@ -106,17 +107,19 @@ class StopReleased:
 
     def apply(self, mission: Mission, ts: str) -> Mission:
         """Counters as given; the phase changes by its own record."""
-        return _answered(mission, ts, self.stop, "release", is_judged=True)
+        return _answered(mission, ts, self.stop, "release", progress=self.progress or "none")
 
 
-def _answered(mission: Mission, ts: str, stop: StopFacts, answer: str, *, is_judged: bool) -> Mission:
-    """The mission after an answer; what was achieved stays to be judged where this stop did not judge it."""
+def _answered(mission: Mission, ts: str, stop: StopFacts, answer: str, *, progress: str) -> Mission:
+    """The mission after an answer; without ``progress`` this stop judged nothing, and what was achieved stays."""
     last = mission.last_stop
     known_tree_digest = last.tree_digest if last else ""
-    if is_judged:
+    mission = replace(mission, turn_heartbeat_failed=False)
+    if progress:
         mission = _absorbed(mission)
         mission = replace(
             mission,
+            has_stalled=mission.has_stalled and progress != "strong",
             turn_findings=0,
             turn_evidence=0,
             turn_evidence_ids=(),
