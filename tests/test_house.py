@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import re
 import shutil
 import subprocess
 import sys
@@ -192,8 +193,22 @@ def test_every_module_fits_a_page() -> None:
     assert {str(path): lines for path, lines in long.items() if lines > 400} == {}
 
 
-def test_the_project_never_refers_to_the_machine_it_was_written_on() -> None:
-    marks = ("/wo" + "rk/", "/ro" + "ot/", "/opt/py" + "pi")
+FOREIGN = {
+    "a path of the machine": re.compile(r"/wor[k]/|/roo[t]/|/opt/pyp[i]"),
+    "a package registry": re.compile(r"registry\.np[m]js|pyp[i]\.org|pythonhoste[d]|index-ur[l]"),
+    "the number of an issue": re.compile(r"(?i)\b(issue|ticket|pull request|closes|fixes)s? #?[0-9]+\b"),
+}
+"""What no tracked file may hold: it means something in one place and at one time only."""
+
+
+def test_foreign_references_would_be_found() -> None:
+    for text in ("cd /wor" + "k/main", "https://pyp" + "i.org/simple", "see issu" + "e 12", "Fixe" + "s #3"):
+        assert any(pattern.search(text) for pattern in FOREIGN.values()), text
+    for text in ("workspace/", "--root", "the issue is 2 files", "npm", "#3 of them"):
+        assert not any(pattern.search(text) for pattern in FOREIGN.values()), text
+
+
+def test_the_project_never_refers_to_a_machine_a_registry_or_an_issue() -> None:
     tracked = subprocess.run(["git", "ls-files"], cwd=ROOT, capture_output=True, text=True, check=False)
     if tracked.returncode != 0:
         pytest.skip("not a git checkout: the list of tracked files is git's")
@@ -201,5 +216,5 @@ def test_the_project_never_refers_to_the_machine_it_was_written_on() -> None:
     for name in tracked.stdout.splitlines():
         path = ROOT / name
         text = path.read_text("utf-8", errors="replace") if path.is_file() else ""
-        wrong += [f"{name}: {mark}" for mark in marks if mark in text]
+        wrong += [f"{name}: {what}" for what, pattern in FOREIGN.items() if pattern.search(text)]
     assert wrong == []

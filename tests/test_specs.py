@@ -82,3 +82,25 @@ def test_a_decision_says_problem_decision_alternatives_and_consequences() -> Non
         assert re.match(r"# \d{4} ", text), page.name
         for part in ("Problem", "Decision", "Alternatives", "Consequences"):
             assert f"**{part}.**" in text, f"{page.name}: {part}"
+
+
+def test_decisions_are_numbered_without_a_gap() -> None:
+    numbers = [int(page.name[:4]) for page in sorted((SPECS / "decisions").glob("*.md"))]
+    assert numbers == list(range(1, len(numbers) + 1))
+
+
+def test_what_the_readme_tells_to_read_is_there() -> None:
+    order = (ROOT / "README.md").read_text(encoding="utf-8").partition("## Read the code")[2]
+    named = re.findall(r"`([a-z_/.]+(?:\.py|/))`", order)
+    assert len(named) >= 8
+    gone = [
+        name for name in named if not any((at / name).exists() for at in (ROOT, ROOT / "omx_autoresearch"))
+    ]
+    assert gone == []
+
+
+def test_every_page_is_in_the_order_of_reading() -> None:
+    index = (SPECS / "README.md").read_text(encoding="utf-8")
+    assert [
+        page.name for page in SPECS.glob("*.md") if page.name != "README.md" and page.name not in index
+    ] == []
