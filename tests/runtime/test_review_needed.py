@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from omx_autoresearch.runtime import missions
 from omx_autoresearch.runtime.reviews import Review, record_review
 from tests.support.scratch import Scratch
 
-REVIEWED = {
+REVIEWED: dict[str, Any] = {
     "validator_command": "",
     "validator_prompt": "Is the report sound?",
     "output_artifact_path": "report.md",
@@ -16,7 +18,7 @@ REVIEWED = {
 }
 
 
-@pytest.mark.requirement("GATE-14")
+@pytest.mark.requirement("GATE-07")
 def test_an_artifact_that_waits_for_a_person_blocks_at_once_and_names_the_review(world: Scratch) -> None:
     mission = world.mission(**REVIEWED)
     assert "report.md" in world.stop().refusal
@@ -30,7 +32,7 @@ def test_an_artifact_that_waits_for_a_person_blocks_at_once_and_names_the_review
     assert f"omx-autoresearch review {mission.task_id} --approve" in reply.person_message
 
 
-@pytest.mark.requirement("GATE-14")
+@pytest.mark.requirement("GATE-07")
 def test_after_the_approval_and_unblock_the_next_stop_completes(world: Scratch) -> None:
     mission = world.mission(**REVIEWED)
     world.write("report.md", "# Report\n")
@@ -41,7 +43,7 @@ def test_after_the_approval_and_unblock_the_next_stop_completes(world: Scratch) 
     assert world.load(mission).phase == "complete"
 
 
-@pytest.mark.requirement("GATE-14")
+@pytest.mark.requirement("GATE-07")
 def test_a_rejected_artifact_is_the_agents_work_again(world: Scratch) -> None:
     mission = world.mission(**REVIEWED)
     world.write("report.md", "# Report\n")
