@@ -2,11 +2,7 @@
 
 from __future__ import annotations
 
-from omx_autoresearch.core.values import dataclass, replace
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from omx_autoresearch.core.mission import Mission
+from omx_autoresearch.core.values import dataclass
 
 KEPT_NOTICES = 12
 
@@ -24,8 +20,3 @@ class Notice:
     at: str
     kind: str
     text: str
-
-
-def noticed(mission: Mission, ts: str, kind: str, text: str) -> Mission:
-    """The mission with one more notice; the oldest ones make room."""
-    return replace(mission, notices=(*mission.notices, Notice(ts, kind, text))[-KEPT_NOTICES:])

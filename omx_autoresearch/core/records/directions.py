@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from omx_autoresearch.core.directions import OPEN_LIMIT, Direction, Tried, kept, near_key
-from omx_autoresearch.core.notices import noticed
+from omx_autoresearch.core.records.notices import noticed
 from omx_autoresearch.core.shape import nested
 from omx_autoresearch.core.values import dataclass, replace
 

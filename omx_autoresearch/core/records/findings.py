@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from omx_autoresearch.core.criteria import CRITERIA_LIMIT
 from omx_autoresearch.core.findings import Check, Finding
-from omx_autoresearch.core.notices import noticed
+from omx_autoresearch.core.records.notices import noticed
 from omx_autoresearch.core.shape import nested
 from omx_autoresearch.core.values import dataclass, replace
 

@@ -9,7 +9,8 @@ from __future__ import annotations
 from omx_autoresearch.core.budget import extended, refreshed
 from omx_autoresearch.core.lifecycle import is_legal
 from omx_autoresearch.core.mission import Blocker, Contract, Mission
-from omx_autoresearch.core.notices import Notice, noticed
+from omx_autoresearch.core.notices import Notice
+from omx_autoresearch.core.records.notices import noticed
 from omx_autoresearch.core.shape import nested
 from omx_autoresearch.core.times import seconds_between
 from omx_autoresearch.core.values import dataclass, replace

@@ -5,7 +5,7 @@ from __future__ import annotations
 from omx_autoresearch.core.budget import after_person_prompt
 from omx_autoresearch.core.lifecycle import FINAL_PHASES
 from omx_autoresearch.core.mission import Binding, Mission
-from omx_autoresearch.core.notices import noticed
+from omx_autoresearch.core.records.notices import noticed
 from omx_autoresearch.core.values import dataclass, replace
 
 TYPE_CHECKING = False
