@@ -74,7 +74,8 @@ def _missing_lines(missing: tuple[Missing, ...], tampered: tuple[str, ...], *, h
         lines.append(f"- {one_line(item.what, _ITEM_CHARACTERS)}")
         lines.append(f"  received: {one_line(item.received, _ITEM_CHARACTERS)}")
         if has_next:
-            lines.append(f"  next: {one_line(item.next_command, _ITEM_CHARACTERS)}")
+            who = "the owner types: " if item.is_owners else ""
+            lines.append(f"  next: {who}{one_line(item.next_command, _ITEM_CHARACTERS)}")
     return lines
 
 

@@ -8,7 +8,7 @@ from omx_autoresearch.errors import JournalBroken, StorageFailed, WorkspaceFault
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from omx_autoresearch.core.evidence import Look
+    from omx_autoresearch.core.evidence import Look, Missing
     from omx_autoresearch.core.mission import Attestation, Mission
     from omx_autoresearch.errors import AutoresearchError
     from omx_autoresearch.runtime.validation import Permission
@@ -65,4 +65,17 @@ def unreviewed(mission: Mission, look: Look) -> OwnerNeed | None:
         f"{contract.output_artifact_path} waits for a review by a {' or a '.join(contract.reviewed_by)}",
         "a verdict on the artifact",
         f"omx-autoresearch review {task_id} --approve && omx-autoresearch unblock {task_id}",
+    )
+
+
+def left_to_owner(mission: Mission, missing: tuple[Missing, ...]) -> OwnerNeed | None:
+    """Everything that is still missing is the owner's to bring: the agent can do nothing more."""
+    if not missing or not all(item.is_owners for item in missing):
+        return None
+    commands = " && ".join(item.next_command for item in missing)
+    return OwnerNeed(
+        missing[0].code,
+        "; ".join(f"{item.what} (received: {item.received})" for item in missing),
+        "the owner's word",
+        f"{commands} && omx-autoresearch unblock {mission.task_id}",
     )

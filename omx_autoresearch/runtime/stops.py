@@ -21,6 +21,7 @@ from omx_autoresearch.core.evidence import (
     missing_items,
 )
 from omx_autoresearch.core.gate import Decision, OwnerNeed, Situation, decide
+from omx_autoresearch.core.readiness import completion_items, is_reusable_miss, unsettled_criteria
 from omx_autoresearch.core.records.lifecycle import MissionBlocked, MissionCompleted
 from omx_autoresearch.core.records.stops import StopAllowed, StopFacts, StopRefused, StopReleased
 from omx_autoresearch.core.times import seconds_between
@@ -35,8 +36,9 @@ from omx_autoresearch.runtime import validation
 from omx_autoresearch.runtime.claims import take_in_quietly
 from omx_autoresearch.runtime.expiry import is_expired
 from omx_autoresearch.runtime.heartbeats import note_failed_heartbeat
+from omx_autoresearch.runtime.iterations import iteration_facts, readiness_blocked
 from omx_autoresearch.runtime.looks import take_look
-from omx_autoresearch.runtime.owner_needs import unreviewed, unrunnable, unseen
+from omx_autoresearch.runtime.owner_needs import left_to_owner, unreviewed, unrunnable, unseen
 from omx_autoresearch.runtime.stall import observe, pivot_demanded, with_records
 from omx_autoresearch.storage import heartbeat
 from omx_autoresearch.storage.missions import MissionStore
@@ -151,31 +153,51 @@ class _Stop:
         except (WorkspaceFault, StateUntrusted) as error:
             return Seen(replace(situation, owner_need=unseen(error, mission.task_id)))
         permit = validation.permission(self._runtime, mission, is_sandboxed=self._event.is_sandboxed)
-        is_reused = not is_fresh_run_needed and is_reusable_failure(mission, look)
         is_wanted = not look.changed_pins and self._needs_run(mission, look)
+        is_reused = is_wanted and not is_fresh_run_needed and _is_known_to_miss(mission, look)
         run = None
         is_running = False
         if is_wanted and permit.may_run and not is_reused:
-            since = "" if is_fresh_run_needed else self._entered_at
-            ask = validation.Ask(isolation=permit.isolation, look=look, since=since)
+            ask = self._ask(
+                mission, look, permit.isolation, since="" if is_fresh_run_needed else self._entered_at
+            )
             seconds = wait_seconds(self._runtime, self._entered_at, self._client.hook_timeout_seconds)
             is_running = not validation.validate(self._runtime, mission.task_id, ask, wait_seconds=seconds)
             mission = self._store.load(mission.task_id)
             run = None if is_running else mission.attestation
-            if run is not None and run.verdict in ("passed", "tampered"):
+            if not is_running and (run is None or run.verdict in ("passed", "tampered")):
                 look = take_look(folder, mission)  # a pass counts only for the workspace of now
+        if not look.changed_pins and not completion_items(mission, look):
+            from omx_autoresearch.runtime.readiness import state_fault
+
+            look = replace(look, state_fault=state_fault(self._runtime, mission))
         situation = self._situated(situation, mission, look, is_running=is_running)
         need = (
             self._spent_time(mission)
             or unrunnable(mission, permit if is_wanted else None, run)
             or unreviewed(mission, look)
+            or left_to_owner(mission, situation.missing)
         )
         return Seen(replace(situation, owner_need=need), look, is_reused)
 
+    def _ask(self, mission: Mission, look: Look, isolation: str, *, since: str) -> validation.Ask:
+        """The contract's own command, unless it passed already; after a pass, the criteria that are open."""
+        then = None
+        if mission.contract is not None and mission.contract.criteria:
+            from omx_autoresearch.runtime.checks import checking
+
+            then = checking(self._runtime, isolation)
+        runs_command = bool(missing_items(mission, look))
+        return validation.Ask(
+            isolation=isolation, look=look, since=since, runs_command=runs_command, then=then
+        )
+
     def _needs_run(self, mission: Mission, look: Look) -> bool:
         contract = mission.contract
-        if contract is None or not missing_items(mission, look):
+        if contract is None:
             return False
+        if not missing_items(mission, look):
+            return bool(unsettled_criteria(mission, look))
         if contract.validation_mode == "prompt-architect-artifact":
             is_ready = bool(contract.reviewer_command) and bool(look.output_artifact_digest)
             return is_ready and not is_rejected_by_person(mission, look)
@@ -190,7 +212,7 @@ class _Stop:
         message_digest = digest_of_text(self._event.last_message)
         return replace(
             situation,
-            missing=missing_items(mission, look),
+            missing=completion_items(mission, look),
             tampered=look.changed_pins,
             is_validation_running=is_running,
             observation=observe(mission, has_tree_change=has_tree_change, used_tools=used_tools),
@@ -230,7 +252,7 @@ class _Stop:
         if situation.phase == "running" and not situation.host_end and seen.look is not None:
             situation = replace(
                 situation,
-                missing=missing_items(mission, seen.look),
+                missing=completion_items(mission, seen.look),
                 observation=with_records(situation.observation, mission, used_tools=situation.used_tools),
             )
         decision = decide(situation, mission.usage, mission.limits)
@@ -239,10 +261,10 @@ class _Stop:
         if decision.completes:
             return self._complete(transaction, decision, seen)
         if decision.answer == "allow":
-            transaction.record(StopAllowed(self._facts(decision, seen)))
+            transaction.record(StopAllowed(self._facts(mission, decision, seen)))
             return SILENCE
         if decision.answer == "release":
-            return self._release(transaction, decision, seen)
+            return self._release(transaction, decision, replace(seen, situation=situation))
         return self._refuse(transaction, decision, replace(seen, situation=situation))
 
     def _duplicate(self, mission: Mission) -> Reply | None:
@@ -267,10 +289,14 @@ class _Stop:
                 f"{checked.file}, line {checked.line}: {checked.cause}",
                 next_step=f"omx-autoresearch repair {transaction.mission.task_id}",
             )
+        if transaction.mission.checks:
+            from omx_autoresearch.runtime.readiness import refuse_unresolved
+
+            refuse_unresolved(self._runtime, transaction.mission)
         run = transaction.mission.attestation
         is_attested = run is not None and seen.look is not None and is_passing(transaction.mission, seen.look)
         mission = transaction.record(
-            StopAllowed(self._facts(decision, seen)),
+            StopAllowed(self._facts(transaction.mission, decision, seen)),
             MissionCompleted(run_id=run.run_id if run and is_attested else ""),
         )
         problem = write_completion(mission, transaction.ts)
@@ -281,11 +307,14 @@ class _Stop:
 
     def _release(self, transaction: Transaction, decision: Decision, seen: Seen) -> Reply:
         text = masked(briefing.release_for_person(transaction.mission, decision))
-        released = StopReleased(self._facts(decision, seen, text), decision.progress)
+        released = StopReleased(self._facts(transaction.mission, decision, seen, text), decision.progress)
         if decision.blocker is None:
             transaction.record(released)
         else:
-            transaction.record(released, MissionBlocked(decision.blocker))
+            records = readiness_blocked(
+                transaction.mission, seen.look, seen.situation.missing, decision.reason_code
+            )
+            transaction.record(*records, released, MissionBlocked(decision.blocker))
         return Reply(person_message=text)
 
     def _refuse(self, transaction: Transaction, decision: Decision, seen: Seen) -> Reply:
@@ -300,15 +329,16 @@ class _Stop:
             )
         )
         refused = StopRefused(
-            self._facts(decision, seen, text),
+            self._facts(mission, decision, seen, text),
             missing=tuple(item.code for item in seen.situation.missing),
             progress=decision.progress,
             override_expected=decision.override_expected,
         )
-        transaction.record(refused, *pivot_demanded(mission, decision.usage))
+        blocked = readiness_blocked(mission, seen.look, seen.situation.missing, decision.reason_code)
+        transaction.record(*blocked, refused, *pivot_demanded(mission, decision.usage))
         return Reply(refusal=text, person_message=briefing.refusal_for_person(mission))
 
-    def _facts(self, decision: Decision, seen: Seen, text: str = "") -> StopFacts:
+    def _facts(self, mission: Mission, decision: Decision, seen: Seen, text: str = "") -> StopFacts:
         path = self._runtime.home.mission(seen.situation.task_id).heartbeat_path
         return StopFacts(
             session_id=self._event.session_id,
@@ -320,7 +350,15 @@ class _Stop:
             tree_digest=seen.look.tree_digest if seen.look else "",
             heartbeat_bytes=heartbeat.size_of(path),
             last_message_digest=digest_of_text(self._event.last_message),
+            **iteration_facts(mission, path, is_iteration=decision.is_iteration),
         )
+
+
+def _is_known_to_miss(mission: Mission, look: Look) -> bool:
+    """What would be run missed on exactly this workspace, and took long enough to be remembered."""
+    if missing_items(mission, look):
+        return is_reusable_failure(mission, look)
+    return all(is_reusable_miss(mission, item, look) for item in unsettled_criteria(mission, look))
 
 
 def wait_seconds(runtime: Runtime, entered_at: str, hook_timeout_seconds: float) -> float:

@@ -66,6 +66,16 @@ def has_tool_after(path: str, offset: int) -> bool:
         return False
 
 
+def tools_after(path: str, offset: int) -> int:
+    """How many tool events stand in the file behind ``offset``; 0 when it cannot be read."""
+    try:
+        with open(path, "rb") as stream:
+            stream.seek(offset)
+            return stream.read(_SCAN_BYTES).count(TOOL_MARK)
+    except OSError:
+        return 0
+
+
 def last_beat(path: str) -> Beat | None:
     """The newest whole line; None when nothing was heard yet."""
     try:
