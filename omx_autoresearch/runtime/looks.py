@@ -11,6 +11,7 @@ from omx_autoresearch.errors import StateUntrusted, WorkspaceFault
 from omx_autoresearch.storage import strictjson
 from omx_autoresearch.storage.atomic import read_at
 from omx_autoresearch.storage.inside import digest_inside, open_inside
+from omx_autoresearch.storage.pin_check import pin_stamps, touched
 from omx_autoresearch.storage.pins import check_pins, load_manifest
 from omx_autoresearch.system.tree import tree_state
 
@@ -19,6 +20,7 @@ if TYPE_CHECKING:
     from omx_autoresearch.core.mission import Contract, Mission
     from omx_autoresearch.core.pins import PinCheck
     from omx_autoresearch.storage.layout import MissionFolder
+    from omx_autoresearch.storage.pin_check import Stamps
 
 _ARTIFACT_BYTES = 1024 * 1024 * 1024
 _COMPLETION_BYTES = 4 * 1024 * 1024
@@ -94,6 +96,25 @@ def look_at_pins(folder: MissionFolder, mission: Mission, contract: Contract) ->
         mission.workspace_path,
         cache_path=os.path.join(folder.root_path, "pins.cache"),
     )
+
+
+def stamps_of_pins(folder: MissionFolder, mission: Mission, contract: Contract) -> Stamps:
+    """The stamps of the pinned files before a run, for :func:`changes_since`."""
+    return pin_stamps(load_manifest(folder.frozen_path, contract.pin_digest), mission.workspace_path)
+
+
+def changes_since(
+    stamps: Stamps, folder: MissionFolder, mission: Mission, contract: Contract
+) -> tuple[str, ...]:
+    """Pinned paths that are not what they were when the stamps were taken, also where they were put back since."""
+    pins = look_at_pins(folder, mission, contract)
+    if not pins.is_intact:
+        return (*pins.changed, *pins.added)
+    put_back = touched(stamps, stamps_of_pins(folder, mission, contract))
+    if not put_back:
+        return ()
+    *others, last = put_back[:5]
+    return (*others, f"{last}: written or moved while it ran (what a check writes itself: --protect '!PATH')")
 
 
 def look_at_artifact(workspace_path: str, relative_path: str) -> Artifact:

@@ -220,6 +220,45 @@ class _Look:
         return entry
 
 
+Stamps = dict[str, list[int]]
+"""By path: device, inode, mode, size, mtime and ctime of pinned files, links and the folders that they stand in."""
+
+
+def pin_stamps(manifest: PinManifest, workspace_path: str) -> Stamps:
+    """How the pinned paths stand at this moment, for :func:`touched`; no content is read."""
+    files = [pin.path for pin in manifest.pins if pin.kind != "absent-guard"]
+    folders = {folder for path in files for folder in _folders_of(path)}
+    stamps: Stamps = {}
+    root = open_folder(workspace_path)
+    try:
+        for path in (*files, *(f"{folder}/" for folder in folders)):
+            try:
+                stamps[path] = _marks(os.stat(path.rstrip("/"), dir_fd=root, follow_symlinks=False))
+            except OSError:
+                stamps[path] = []
+    finally:
+        os.close(root)
+    return stamps
+
+
+def touched(before: Stamps, after: Stamps) -> tuple[str, ...]:
+    """Pinned paths that were written, replaced or moved in between, whatever stands there again now.
+
+    A folder counts where it was moved: a new ctime without a new mtime. One that gained an entry has both, and a check
+    may write beside its files.
+    """
+    found = []
+    for path, marks in before.items():
+        now = after.get(path, [])
+        if not marks or not now or not path.endswith("/"):
+            is_touched = marks != now
+        else:
+            is_touched = marks[:2] != now[:2] or (marks[-1] != now[-1] and marks[-2] == now[-2])
+        if is_touched:
+            found.append(path)
+    return tuple(sorted(found))
+
+
 def _list_folder(folder_path: str, runners: tuple[str, ...]) -> list[list[str]]:
     names = loaded_names(runners)
     folders: list[str] = []

@@ -66,7 +66,7 @@ def run_git(
     *,
     cwd: str,
     environ: Mapping[str, str] | None = None,
-    timeout_seconds: float = TIMEOUT_SECONDS,
+    timeout_seconds: float = 0.0,
 ) -> GitResult:
     """Run one git command to its end, with stdin empty. What git refuses is a value.
 
@@ -74,11 +74,12 @@ def run_git(
         args: the command and its arguments, without ``git``.
         cwd: the folder it runs in.
         environ: what the environment is made from (`git_environment`); ours where none is given.
-        timeout_seconds: after this, git is killed.
+        timeout_seconds: after this, git is killed; 0 for `TIMEOUT_SECONDS`.
 
     Raises:
         WorkspaceFault: git is not installed, or did not end in time.
     """
+    timeout_seconds = timeout_seconds or TIMEOUT_SECONDS
     env = git_environment(os.environ if environ is None else environ)
     root = find_root(cwd)
     program = _git_outside(root or cwd, env.get("PATH", os.defpath))

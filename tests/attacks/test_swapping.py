@@ -1,0 +1,88 @@
+"""A process in the background that swaps the check while it runs, and puts it back before anybody looks."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+
+from tests.support.scratch import Scratch
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+# The validator itself lets the swap happen at the right moment: it waits for the swapper, which waits for it.
+CHECK = """#!/bin/sh
+echo started > "$SIGNALS/started"
+read -r _ < "$SIGNALS/go"
+. ./tests/lib.sh
+"""
+SWAP = """#!/bin/sh
+read -r _ < "$SIGNALS/started"
+{swap}
+echo go > "$SIGNALS/go"
+read -r _ < "$SIGNALS/judged"
+{back}
+echo back > "$SIGNALS/back"
+"""
+HONEST = 'echo judged > "$SIGNALS/judged"; read -r _ < "$SIGNALS/back"; exit 1\n'
+LENIENT = 'echo judged > "$SIGNALS/judged"; read -r _ < "$SIGNALS/back"; exit 0\n'
+WAYS = {
+    "by content": ("cat lenient.sh > tests/lib.sh", "cat honest.sh > tests/lib.sh"),
+    "by renaming": ("mv tests/lib.sh kept.sh; cp lenient.sh tests/lib.sh", "mv kept.sh tests/lib.sh"),
+    "by its folder": (
+        "mv tests kept; mkdir tests; cp lenient.sh tests/lib.sh",
+        "mv tests gone; mv kept tests; rm -r gone",
+    ),
+}
+
+
+@pytest.fixture
+def world(tmp_path: Path) -> Scratch:
+    world = Scratch.make(tmp_path)
+    signals = tmp_path / "signals"
+    signals.mkdir()
+    import os
+
+    for name in ("started", "go", "judged", "back"):
+        os.mkfifo(signals / name)
+    world.environ["SIGNALS"] = str(signals)
+    world.write("check.sh", CHECK, executable=True)
+    world.write("tests/lib.sh", HONEST)
+    world.write("honest.sh", HONEST)
+    world.write("lenient.sh", LENIENT)
+    world.commit("Check by a library")
+    return world
+
+
+@pytest.mark.requirement("DONE-14")
+@pytest.mark.parametrize("way", WAYS)
+def test_a_check_that_was_swapped_while_it_ran_and_put_back_proves_nothing(world: Scratch, way: str) -> None:
+    import subprocess
+
+    mission = world.mission(environment_names=("SIGNALS",))
+    swap, back = WAYS[way]
+    with subprocess.Popen(
+        ["/bin/sh", "-c", SWAP.format(swap=swap, back=back)], cwd=world.project, env=world.environ
+    ) as swapper:
+        refusal = world.stop().refusal
+    assert swapper.returncode == 0
+    assert world.read("tests/lib.sh") == HONEST
+    run = world.load(mission).attestation
+    assert run is not None
+    assert (run.verdict, run.is_fresh) == ("tampered", False)
+    assert "tests/" in run.summary
+    assert "while it ran" in refusal
+    assert world.load(mission).phase == "running"
+
+
+@pytest.mark.requirement("DONE-14")
+def test_a_check_may_write_beside_its_pinned_files(world: Scratch) -> None:
+    world.write("check.sh", "#!/bin/sh\n. ./tests/lib.sh\n", executable=True)
+    world.write("tests/lib.sh", "echo seen > tests/last-output\nexit 0\n")
+    world.write(".gitignore", "tests/last-output\n")
+    world.commit("Write beside")
+    mission = world.mission()
+    world.stop()
+    assert (world.project / "tests" / "last-output").exists()
+    assert world.load(mission).phase == "complete"
