@@ -37,6 +37,7 @@ def completion_document(mission: Mission, ts: str) -> dict[str, Any]:
         document["architect_review"] = {"verdict": "approved"}
         document["output_artifact_path"] = contract.output_artifact_path
     if run is not None and is_attested:
+        document["sandboxed"] = run.isolation != "none"
         document["attestation"] = to_plain(run)
     return document
 

@@ -104,7 +104,7 @@ def _checked(extension: Extension) -> Extension:
     return extension
 
 
-def restore(runtime: Runtime, task_id: str) -> tuple[str, ...]:
+def restore(runtime: Runtime, task_id: str, *, reason: str = "") -> tuple[str, ...]:
     """Copy the pinned files back from ``frozen/``; returns the paths that were put back.
 
     Raises:
@@ -122,7 +122,7 @@ def restore(runtime: Runtime, task_id: str) -> tuple[str, ...]:
     manifest = load_manifest(folder.frozen_path, mission.contract.pin_digest)
     paths = restore_pins(manifest, mission.workspace_path, frozen_path=folder.frozen_path)
     with store.transaction(task_id, runtime.now()) as transaction:
-        transaction.record(PinsRestored(paths))
+        transaction.record(PinsRestored(paths, reason))
     return paths
 
 

@@ -84,6 +84,7 @@ class PinsRestored:
 
     kind: ClassVar[str] = "pins_restored"
     paths: tuple[str, ...] = ()
+    reason: str = ""
 
     def apply(self, mission: Mission, ts: str) -> Mission:
         """One refusal that names ``restore`` is available again."""

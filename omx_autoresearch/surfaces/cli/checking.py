@@ -190,15 +190,16 @@ def _require_person(caller: Caller, task_id: str) -> None:
 
 @click.command("restore")
 @task_argument
+@reason_option
 @json_option
-def restore_verb(task: str, as_json: bool) -> None:
+def restore_verb(task: str, reason: str, as_json: bool) -> None:
     """Put the pinned files back as they were frozen."""
     from omx_autoresearch.runtime import missions
     from omx_autoresearch.surfaces.cli.documents import RestoreDocument
 
     caller = this_caller()
     task_id = caller.task(task)
-    paths = missions.restore(caller.runtime, task_id)
+    paths = missions.restore(caller.runtime, task_id, reason=reason)
     if as_json:
         print_json(RestoreDocument(task_id, paths))
     elif not paths:

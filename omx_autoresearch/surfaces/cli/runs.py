@@ -88,7 +88,8 @@ def _print(document: RunDocument) -> None:
             ("leaked", "\n".join(map(harmless, document.leaked)), "yellow"),
             (
                 "run",
-                f"{document.run_id}, {document.duration_seconds:.1f} s, isolation {document.isolation}",
+                f"{document.run_id}, {document.duration_seconds:.1f} s, "
+                + ("not sandboxed" if document.isolation == "none" else f"sandboxed in {document.isolation}"),
                 "",
             ),
             ("output", document.output_path, "dim"),
