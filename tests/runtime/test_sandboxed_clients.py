@@ -73,3 +73,15 @@ def test_a_codex_session_without_a_word_of_its_policy_is_judged_in_bubblewrap(wo
     attestation = world.load(mission).attestation
     assert attestation is not None
     assert attestation.isolation == "bubblewrap"
+
+
+@pytest.mark.requirement("DONE-17", "DONE-09")
+@pytest.mark.parametrize("is_sandboxed", [True, False])
+def test_a_mission_that_a_sandboxed_run_completed_says_so(world: Scratch, is_sandboxed: bool) -> None:
+    if is_sandboxed:
+        sandboxed(world)
+    mission = world.mission()
+    world.write("answer.txt", "42\n")
+    world.hook(world.payload())
+    assert world.load(mission).phase == "complete"
+    assert world.completion(mission)["sandboxed"] is is_sandboxed

@@ -385,6 +385,25 @@ def test_a_step_that_mends_a_blocked_mission_says_what_lets_it_go_on(
     assert next_line in person.ok(verb[0], task_id, *verb[1:])
 
 
+@pytest.mark.requirement("LIFE-05")
+@pytest.mark.parametrize(
+    ("verb", "kind"),
+    [
+        (("pause",), "mission_paused"),
+        (("cancel",), "mission_cancelled"),
+        (("unbind",), "session_unbound"),
+        (("restore",), "pins_restored"),
+        (("block", "--needs", "a corpus"), "mission_blocked"),
+        (("amend", "--limit", "refusals_total=7"), "mission_amended"),
+    ],
+)
+def test_the_reason_of_a_step_is_kept(person: Person, verb: tuple[str, ...], kind: str) -> None:
+    task_id = person.start()
+    person.bind(task_id)
+    person.ok(verb[0], task_id, *verb[1:], "--reason", "for a good reason")
+    assert "for a good reason" in str(person.records(task_id, kind)[-1])
+
+
 @pytest.mark.requirement("DONE-14")
 def test_start_says_what_is_named_by_the_check_and_not_pinned(person: Person) -> None:
     person.write("judge.sh", "#!/bin/sh\npython3 parser.py < answer.txt\n", mode=0o755)
