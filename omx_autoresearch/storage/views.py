@@ -16,6 +16,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
 
+    from omx_autoresearch.core.criteria import Criterion
     from omx_autoresearch.core.mission import Mission
     from omx_autoresearch.storage.lines import Entry
 
@@ -30,7 +31,7 @@ PROGRESS = "state/progress.json"
 DIRECTIONS = "state/directions_tried.json"
 STATE_FILES = (TASK_SPEC, PROGRESS, DIRECTIONS)
 """Files that are replaced."""
-_ITERATION_KINDS = ("stop_refused", "stop_released")
+_ITERATION_KINDS = {"stop_refused": "refuse", "stop_released": "release", "stop_allowed": "allow"}
 _QUIET_KINDS = ("validation_started", "person_prompted")
 _WARNING_KINDS = (
     "stop_released",
@@ -38,6 +39,7 @@ _WARNING_KINDS = (
     "owner_verb_refused",
     "projection_edited",
     "validation_lost",
+    "readiness_blocked",
 )
 
 
@@ -58,13 +60,24 @@ def line_of(name: str, entry: Entry) -> bytes:
 
 def task_spec(mission: Mission) -> dict[str, Any]:
     """``task_spec.json``: what was asked, in the typed mission's own fields."""
+    criteria = mission.contract.criteria if mission.contract is not None else ()
     return {
         "task_id": mission.task_id,
         "goal": mission.goal,
         "scope": list(mission.scope),
         "non_goals": list(mission.non_goals),
         "task_type": mission.task_type,
-        "success_criteria": [],
+        "success_criteria": [_criterion(mission, criterion) for criterion in criteria],
+    }
+
+
+def _criterion(mission: Mission, criterion: Criterion) -> dict[str, Any]:
+    return {
+        "id": criterion.id,
+        "description": criterion.description,
+        "required": criterion.is_required,
+        "evidence_ids": list(mission.evidence_ids.get(criterion.id, ())),
+        "accepts": str(criterion.rule),
     }
 
 
@@ -77,7 +90,7 @@ def progress(mission: Mission) -> dict[str, Any]:
         "current_direction": mission.current_direction,
         "stale_count": mission.usage.stale,
         "pivot_count": 0,
-        "total_findings": mission.claim_count,
+        "total_findings": mission.finding_count + mission.claim_count,
         "blocked_reason": mission.blocker.what if mission.blocker else "",
         "updated_at": mission.updated_at,
     }
@@ -129,6 +142,8 @@ def notice(mission: Mission) -> str:
 
 
 def _finding(entry: Entry) -> dict[str, Any] | None:
+    if entry.kind == "finding_recorded":
+        return finding_line(entry.data["finding"], entry.ts)
     if entry.kind != "claim_recorded":
         return None
     return {
@@ -142,6 +157,26 @@ def _finding(entry: Entry) -> dict[str, Any] | None:
     }
 
 
+def finding_line(finding: dict[str, Any], at: str) -> dict[str, Any]:
+    """A recorded finding as ``findings.jsonl`` has it: the agreed fields, then what is ours."""
+    evidence = finding.get("evidence")
+    return {
+        "id": finding["id"],
+        "kind": finding["kind"],
+        "summary": finding["summary"],
+        "source": finding["source"],
+        "command": finding["command"],
+        "paths": list(finding["paths"]),
+        "accepted": evidence is not None,
+        "created_at": at,
+        "criterion_id": finding["criterion_id"],
+        "evidence": evidence,
+        "claim_reason": finding["claim_reason"],
+        "iteration": finding["iteration"],
+        "direction": finding["direction"],
+    }
+
+
 def _iteration(entry: Entry) -> dict[str, Any] | None:
     if entry.kind not in _ITERATION_KINDS or not entry.data["stop"]["is_iteration"]:
         return None
@@ -149,22 +184,36 @@ def _iteration(entry: Entry) -> dict[str, Any] | None:
     return {
         "at": entry.ts,
         "session_id": stop["session_id"],
-        "answer": "refuse" if entry.kind == "stop_refused" else "release",
+        "answer": _ITERATION_KINDS[entry.kind],
         "reason_code": stop["reason_code"],
-        "progress": entry.data["progress"],
+        "progress": entry.data.get("progress", ""),
         "stale_count": stop["usage"]["stale"],
         "tree_digest": stop["tree_digest"],
+        "iteration": stop.get("iteration", 0),
+        "began_at": stop.get("began_at", ""),
+        "tools_used": stop.get("tool_count", 0),
+        "direction": stop.get("direction", ""),
+        "evidence_ids": list(stop.get("evidence_ids", ())),
+        "verdict": stop.get("verdict", ""),
+        "run_id": stop.get("run_id", ""),
     }
 
 
 def _work(entry: Entry) -> dict[str, Any] | None:
+    if entry.kind == "finding_recorded":
+        finding = entry.data["finding"]
+        word = "claim" if finding["evidence"] is None else "evidence"
+        source = "runtime" if finding["source"] in ("runtime", "owner") else "agent"
+        return _log_line(
+            entry, source, "info", word, f"{finding['id']}: {briefing.one_line(finding['summary'], 300)}"
+        )
     if entry.kind != "claim_recorded":
         return None
     return _log_line(entry, "agent", "info", "note", entry.data["text"])
 
 
 def _orchestrated(entry: Entry) -> dict[str, Any] | None:
-    if entry.kind == "claim_recorded" or entry.kind in _QUIET_KINDS:
+    if entry.kind in ("claim_recorded", "finding_recorded") or entry.kind in _QUIET_KINDS:
         return None
     level = (
         "warn" if entry.kind in _WARNING_KINDS else "decision" if entry.kind.startswith("stop_") else "info"
