@@ -219,7 +219,10 @@ def resolve_task(runtime: Runtime, named: str, *, session_id: str = "", cwd: str
             "no mission is under way", next_step="omx-autoresearch init --goal ... --validator ..."
         )
     names = ", ".join(mission.task_id for mission in found[:8])
-    raise UsageError(f"which mission? {len(found)} are under way: {names}", next_step="name one: ... TASK")
+    raise UsageError(
+        f"which mission? {len(found)} are under way: {names}",
+        next_step=f"the same with one of them behind the verb, such as {found[0].task_id}",
+    )
 
 
 def _named(store: MissionStore, named: str) -> str:

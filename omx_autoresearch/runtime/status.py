@@ -14,7 +14,7 @@ from omx_autoresearch.storage.missions import MissionStore
 from omx_autoresearch.storage.registry import Registry
 
 if TYPE_CHECKING:
-    from omx_autoresearch.core.mission import Mission
+    from omx_autoresearch.core.mission import Contract, Mission
     from omx_autoresearch.runtime.context import Runtime
 
 Status = Literal["running", "blocked", "complete", "stopped", "invalid", "missing"]
@@ -48,6 +48,7 @@ class StatusView:
         last_heartbeat_at: when the client was last heard of; empty for never.
         task_path: the projections' folder.
         validation_mode: of the contract; empty while draft.
+        judged_by: the validator's command, or which file is reviewed; empty while draft.
         session_id: bound session; empty when unbound.
         client: its agent CLI.
         hold: ``proven (last event ...)``, ``unproven``, ``stale (...)``, ``unbound``.
@@ -77,6 +78,7 @@ class StatusView:
     last_heartbeat_at: str = ""
     task_path: str = ""
     validation_mode: str = ""
+    judged_by: str = ""
     session_id: str = ""
     client: str = ""
     hold: str = "unbound"
@@ -154,6 +156,7 @@ def _view_of(runtime: Runtime, mission: Mission) -> StatusView:
         last_heartbeat_at=last.at if last else "",
         task_path=ProjectFolder(mission.project_path).task_path(mission.task_id),
         validation_mode=contract.validation_mode if contract else "",
+        judged_by=_judged_by(contract) if contract else "",
         session_id=mission.binding.session_id if mission.binding else "",
         client=mission.binding.client if mission.binding else "",
         hold=hold_of(runtime, mission, last),
@@ -186,6 +189,10 @@ def _is_registered(runtime: Runtime, mission: Mission) -> bool:
     return entry is not None and entry.state == "bound" and entry.task_id == mission.task_id
 
 
+def _judged_by(contract: Contract) -> str:
+    return contract.validator_command or f"a review of {contract.output_artifact_path}"
+
+
 def _open(mission: Mission) -> tuple[str, ...]:
     if mission.phase in ("complete", "cancelled") or mission.contract is None:
         return ()
@@ -211,8 +218,8 @@ def _notices(mission: Mission) -> tuple[str, ...]:
         for item in mission.forked_sessions
     ]
     found += [
-        f"{name} was edited since the contract was compiled; the edit is not obeyed: omx-autoresearch amend "
-        f"{mission.task_id}"
+        f"{name} was edited or removed since the contract was compiled, which changes nothing until: omx-autoresearch "
+        f"amend {mission.task_id}"
         for name in intake_drift(mission)
     ]
     if mission.contract is not None and mission.contract.unfrozen_reason:

@@ -290,6 +290,44 @@ def test_task_is_the_bound_mission_inside_a_session_and_the_only_one_outside(per
     assert person.json("status", "two")["task_id"] == second
 
 
+@pytest.mark.requirement("CLI-01")
+def test_status_shows_the_newest_mission_that_ended_here_where_none_is_under_way(person: Person) -> None:
+    person.ok("cancel", person.start("one"))
+    task_id = person.start("two")
+    person.bind(task_id)
+    person.write("answer.txt", "42\n")
+    person.stop()
+    assert (person.json("status")["task_id"], person.json("status")["phase"]) == (task_id, "complete")
+    assert person.run("pause").returncode == 2
+    assert person.run("status", cwd=person.root).returncode == 2, "another folder has no mission that ended"
+    under_way = person.init("three")
+    assert person.json("status")["task_id"] == under_way
+
+
+@pytest.mark.requirement("CLI-01")
+def test_the_question_which_mission_names_an_answer_that_can_be_typed(person: Person) -> None:
+    person.start("one")
+    person.start("two")
+    named = person.run("pause").stderr.rpartition("such as ")[2].strip()
+    assert person.json("pause", named)["phase"] == "paused"
+
+
+def test_the_status_says_in_words_what_judges_and_what_is_missing(person: Person) -> None:
+    person.init()
+    draft = person.ok("status")
+    assert "draft" in draft
+    assert "running" not in draft
+    person.ok("start")
+    text = person.ok("status")
+    assert "judged by   ./check.sh\n" in text
+    assert "missing     a passing run of what judges it\n" in text
+    person.write("answer.txt", "42\n")
+    assert "complete at the agent's next stop" in person.ok("validate")
+    assert "missing     the agent's next stop" in person.ok("status")
+    person.write("check.sh", "#!/bin/sh\nexit 0\n", mode=0o755)
+    assert "next     omx-autoresearch restore" in person.run("validate").stdout
+
+
 @pytest.mark.requirement("SESS-06")
 def test_a_mission_begun_in_a_linked_work_tree_is_judged_there(person: Person) -> None:
     tree = person.root / "my tree é"

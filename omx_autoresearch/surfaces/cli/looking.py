@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import os
 from typing import TYPE_CHECKING
 
 import click
 
+from omx_autoresearch.core.lifecycle import FINAL_PHASES
 from omx_autoresearch.errors import UsageError
 from omx_autoresearch.surfaces.cli.caller import json_option, task_argument, this_caller
 from omx_autoresearch.surfaces.cli.display import harmless, print_json, print_table, say
@@ -33,7 +35,7 @@ def status_verb(task: str, as_json: bool) -> None:
 
 
 def _view(caller: Caller, task: str) -> StatusView:
-    """The mission that is meant; where none is under way, the one that cannot be read, if there is one."""
+    """The mission that is meant; where none is under way, the one that cannot be read, else the last one here."""
     from omx_autoresearch.runtime import status
 
     if task in status.known_ids(caller.runtime):
@@ -43,10 +45,19 @@ def _view(caller: Caller, task: str) -> StatusView:
     except UsageError:
         if task:
             raise
-        broken = [view for view in status.list_views(caller.runtime) if not view.phase]
-        if len(broken) != 1:
+        views = status.list_views(caller.runtime)
+        if any(view.phase not in ("", *FINAL_PHASES) for view in views):
             raise
-        return broken[0]
+        broken = [view for view in views if not view.phase]
+        ended = [view for view in views if view.phase and _is_of_project(caller, view)]
+        found = broken if len(broken) == 1 else ended[:1]
+        if not found:
+            raise
+        return found[0]
+
+
+def _is_of_project(caller: Caller, view: StatusView) -> bool:
+    return bool(caller.cwd) and view.task_path.startswith(os.path.join(caller.project_path(), ".omx", ""))
 
 
 @click.command("list")

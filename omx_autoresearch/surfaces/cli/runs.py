@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from omx_autoresearch.core.lifecycle import FINAL_PHASES
 from omx_autoresearch.surfaces.cli.display import harmless, print_json, print_rows, say
 
 if TYPE_CHECKING:
     from omx_autoresearch.core.mission import Mission
+    from omx_autoresearch.core.words import Phase
     from omx_autoresearch.runtime.context import Runtime
     from omx_autoresearch.surfaces.cli.documents import RunDocument
 
@@ -24,7 +26,7 @@ def print_run(runtime: Runtime, task_id: str, *, is_running: bool, as_json: bool
     if as_json:
         print_json(document)
     else:
-        _print(document)
+        _print(document, mission.phase)
     return mission
 
 
@@ -67,7 +69,7 @@ def _next(mission: Mission, *, is_running: bool) -> str:
     return f"omx-autoresearch status {mission.task_id}"
 
 
-def _print(document: RunDocument) -> None:
+def _print(document: RunDocument, phase: Phase) -> None:
     if document.is_running:
         say(f"Still running; call again: {document.next}", "yellow")
         return
@@ -78,13 +80,12 @@ def _print(document: RunDocument) -> None:
         say("\n".join(f"| {line}" for line in harmless(document.output_tail).splitlines()))
     numbers = [f"score {document.score:g}"] if document.score is not None else []
     numbers += [f"{document.tests} tests"] if document.tests is not None else []
-    moved = document.verdict == "passed" and not document.is_fresh
     print_rows(
         [
             ("verdict", f"{document.verdict} ({document.cause})", _STYLES[document.verdict]),
             ("summary", harmless(document.summary), ""),
             ("measured", ", ".join(numbers), ""),
-            ("note", "the workspace moved while it ran, so it completes nothing" if moved else "", "yellow"),
+            ("note", *_note(document, phase)),
             ("leaked", "\n".join(map(harmless, document.leaked)), "yellow"),
             (
                 "run",
@@ -93,5 +94,15 @@ def _print(document: RunDocument) -> None:
                 "",
             ),
             ("output", document.output_path, "dim"),
+            ("next", "" if document.next.startswith("omx-autoresearch status") else document.next, ""),
         ]
     )
+
+
+def _note(document: RunDocument, phase: Phase) -> tuple[str, str]:
+    """What follows from a run that passed, and the colour of that."""
+    if document.verdict != "passed" or phase in FINAL_PHASES:
+        return "", ""
+    if not document.is_fresh:
+        return "the workspace moved while it ran, so it completes nothing", "yellow"
+    return "the mission is complete at the agent's next stop, unless something changes before", ""

@@ -24,6 +24,11 @@ STYLES = {
 """Colour of each phase, or of a status that has none."""
 
 
+_CONFIRMED_LATER = "(passed; confirmed at the next stop)"
+_MISSING = {"validation": "a passing run of what judges it", "review": "an approving review"}
+"""What an open criterion asks for, in words."""
+
+
 def word_of(view: StatusView) -> str:
     """The one word that says how a mission stands: its phase, or ``invalid``, ``missing``."""
     return view.phase or view.status
@@ -56,7 +61,7 @@ def print_status(view: StatusView) -> None:
     rows: list[Row] = [
         ("mission", view.task_id, "bold"),
         ("goal", harmless(view.goal), ""),
-        ("phase", word if word == view.status else f"{word} ({view.status})", STYLES.get(word, "")),
+        ("phase", word, STYLES.get(word, "")),
         ("problem" if view.status in ("invalid", "missing") else "blocked", harmless(view.blocker), "red"),
         ("next", _next(view), "bold" if view.blocker else ""),
     ]
@@ -79,18 +84,26 @@ def _next(view: StatusView) -> str:
 
 def _progress(view: StatusView) -> list[Row]:
     pressure = "; a change of structure is due" if view.pivot_required else ""
-    run = f"{view.last_run_id}: {view.last_verdict}" if view.last_run_id else "none yet"
+    none = "none yet" if view.phase == "draft" else "none since the start"
+    run = f"{view.last_run_id}: {view.last_verdict}" if view.last_run_id else none
     session = f"{view.session_id} ({view.client or 'client unknown'})" if view.session_id else "unbound"
     return [
         ("iteration", f"{view.iteration}, {view.stale_count} without progress{pressure}", ""),
         ("refusals", f"{view.refusals} of {view.max_refusals}", ""),
         ("hours", f"{view.hours_used:.2f} of {view.max_hours:g}", ""),
-        ("decided by", view.validation_mode, ""),
+        ("judged by", harmless(view.judged_by), ""),
         ("newest run", run, ""),
-        ("missing", "\n".join(map(harmless, view.open_criteria)), ""),
-        ("notes", str(view.finding_count) if view.finding_count else "", ""),
+        ("missing", "\n".join(map(_missing, view.open_criteria)), ""),
+        ("notes", f"{view.finding_count}, in state/findings.jsonl" if view.finding_count else "", ""),
         ("session", session, ""),
         ("hold", view.hold, "green" if view.hold.startswith("proven") else "yellow"),
         ("heard of", view.last_heartbeat_at or "never", ""),
         ("files", view.task_path, "dim"),
     ]
+
+
+def _missing(criterion: str) -> str:
+    """One open criterion, for people."""
+    if criterion.endswith(_CONFIRMED_LATER):
+        return "the agent's next stop, which confirms the run that passed"
+    return _MISSING.get(criterion, harmless(criterion))
