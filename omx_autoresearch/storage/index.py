@@ -29,8 +29,7 @@ _SCHEMA = f"""
 BEGIN IMMEDIATE;
 CREATE TABLE IF NOT EXISTS place (seq INTEGER PRIMARY KEY, offset INTEGER NOT NULL, length INTEGER NOT NULL);
 CREATE TABLE IF NOT EXISTS name (id TEXT PRIMARY KEY, seq INTEGER NOT NULL) WITHOUT ROWID;
-CREATE TABLE IF NOT EXISTS finding (is_accepted INTEGER NOT NULL, seq INTEGER NOT NULL, PRIMARY KEY (is_accepted, seq))
-    WITHOUT ROWID;
+CREATE TABLE IF NOT EXISTS listed (list TEXT NOT NULL, seq INTEGER NOT NULL, PRIMARY KEY (list, seq)) WITHOUT ROWID;
 CREATE TABLE IF NOT EXISTS covered (one INTEGER PRIMARY KEY CHECK (one = 1), seq INTEGER NOT NULL,
     digest TEXT NOT NULL, size_bytes INTEGER NOT NULL, inode INTEGER NOT NULL);
 PRAGMA user_version = {FORMAT};
@@ -42,7 +41,7 @@ _FIND = {
     "id": "SELECT offset, length FROM name JOIN place USING (seq) WHERE id = ?",
 }
 _NEWEST = (
-    "SELECT offset, length FROM finding JOIN place USING (seq) WHERE is_accepted = ? AND seq < ? "
+    "SELECT offset, length FROM listed JOIN place USING (seq) WHERE list = ? AND seq < ? "
     "ORDER BY seq DESC LIMIT ?"
 )
 _BEYOND = 2**62
@@ -86,14 +85,34 @@ class Index:
             self.close()
         return next((entry for entry in journal.read() if _matches(entry, key, value)), None)
 
-    def newest_findings(
-        self, journal: JournalReader, *, is_accepted: bool, limit: int, before: int = 0
-    ) -> list[Entry]:
-        """Return the newest findings, newest first, in a time that depends on ``limit`` alone.
+    def find_all(self, journal: JournalReader, names: list[str]) -> dict[str, Entry]:
+        """Return the first record of each of these names that has one; the index is caught up once for all.
+
+        Raises:
+            JournalBroken: a line that is not covered yet is broken.
+        """
+        import sqlite3
+
+        try:
+            self.catch_up(journal)
+            connection = self._open()
+            known = [name for name in names if connection.execute(_FIND["id"], (name,)).fetchone()]
+        except (sqlite3.Error, UnicodeEncodeError):
+            self.close()
+            wanted, found = set(names), dict[str, Entry]()
+            for entry in journal.read():
+                for name in wanted.intersection(names_of(entry)):
+                    found.setdefault(name, entry)
+            return found
+        entries = {name: self.find(journal, "id", name) for name in known}
+        return {name: entry for name, entry in entries.items() if entry is not None}
+
+    def newest(self, journal: JournalReader, listed: str, *, limit: int, before: int = 0) -> list[Entry]:
+        """Return the newest records of a list, newest first, in a time that depends on ``limit`` alone.
 
         Args:
             journal: the journal that this index is of.
-            is_accepted: evidence; otherwise claims, those of notes and hand edits among them.
+            listed: ``accepted`` (findings), ``claims`` (findings, notes and hand edits) or ``iterations``.
             limit: at most this many.
             before: only those with a smaller ``seq``; 0 for all.
 
@@ -102,23 +121,20 @@ class Index:
         """
         import sqlite3
 
-        bounds = (int(is_accepted), before or _BEYOND, limit)
+        bounds = (listed, before or _BEYOND, limit)
         try:
             for _ in range(2):
                 self.catch_up(journal)
                 rows = self._open().execute(_NEWEST, bounds).fetchall()
                 entries = [journal.entry_at(*row) for row in rows]
-                found = [entry for entry in entries if entry and acceptance_of(entry) is is_accepted]
+                found = [entry for entry in entries if entry and list_of(entry) == listed]
                 if len(found) == len(rows):
                     return found
                 self._clear(self._row())
         except (sqlite3.Error, OverflowError):
             self.close()
-        kept = [
-            entry
-            for entry in journal.read()
-            if acceptance_of(entry) is is_accepted and entry.seq < (before or _BEYOND)
-        ]
+        last = before or _BEYOND
+        kept = [entry for entry in journal.read() if entry.seq < last and list_of(entry) == listed]
         return kept[: -limit - 1 : -1]
 
     def catch_up(self, journal: JournalReader) -> int:
@@ -202,9 +218,9 @@ class Index:
             connection.executemany("INSERT OR REPLACE INTO place VALUES (?, ?, ?)", places)
             names = ((name, entry.seq) for entry in batch for name in names_of(entry))
             connection.executemany("INSERT OR IGNORE INTO name VALUES (?, ?)", names)
-            findings = ((acceptance_of(entry), entry.seq) for entry in batch)
+            listed = ((list_of(entry), entry.seq) for entry in batch)
             connection.executemany(
-                "INSERT OR IGNORE INTO finding VALUES (?, ?)", (row for row in findings if row[0] is not None)
+                "INSERT OR IGNORE INTO listed VALUES (?, ?)", (row for row in listed if row[0])
             )
             last = batch[-1]
             head = Head(last.seq, last.digest, last.end, covered.inode)
@@ -218,7 +234,7 @@ class Index:
         with connection:
             connection.execute("BEGIN IMMEDIATE")
             if self._row() == judged:
-                for table in ("place", "name", "finding", "covered"):
+                for table in ("place", "name", "listed", "covered"):
                     connection.execute(f"DELETE FROM {table}")  # noqa: S608 - our own table names
 
     def _open(self) -> sqlite3.Connection:
@@ -252,14 +268,16 @@ def names_of(entry: Entry) -> tuple[str, ...]:
     return tuple(name for name in names if isinstance(name, str) and name)
 
 
-def acceptance_of(entry: Entry) -> bool | None:
-    """Whether a record is an accepted finding (True) or a claim (False); None for every other record."""
+def list_of(entry: Entry) -> str:
+    """The list that a record belongs to: ``accepted``, ``claims``, ``iterations``; empty for none."""
     if entry.kind == "claim_recorded":
-        return False
-    if entry.kind != "finding_recorded":
-        return None
-    finding = entry.data.get("finding")
-    return isinstance(finding, dict) and isinstance(finding.get("evidence"), dict)
+        return "claims"
+    if entry.kind == "finding_recorded":
+        finding = entry.data.get("finding")
+        is_accepted = isinstance(finding, dict) and isinstance(finding.get("evidence"), dict)
+        return "accepted" if is_accepted else "claims"
+    stop = entry.data.get("stop")
+    return "iterations" if isinstance(stop, dict) and stop.get("is_iteration") is True else ""
 
 
 def _connect(path: str) -> sqlite3.Connection:

@@ -256,9 +256,13 @@ class Journal(JournalReader):
         """
         return self.index.find(self, "id", record_id)
 
-    def newest_findings(self, *, is_accepted: bool, limit: int, before: int = 0) -> list[Entry]:
-        """Return the newest findings (evidence, or claims), newest first; see :meth:`Index.newest_findings`."""
-        return self.index.newest_findings(self, is_accepted=is_accepted, limit=limit, before=before)
+    def by_ids(self, names: list[str]) -> dict[str, Entry]:
+        """Return the first record of each of these names that has one; see :meth:`by_id`."""
+        return self.index.find_all(self, names)
+
+    def newest(self, listed: str, *, limit: int, before: int = 0) -> list[Entry]:
+        """Return the newest records of a list, newest first; see :meth:`Index.newest`."""
+        return self.index.newest(self, listed, limit=limit, before=before)
 
     @property
     def index(self) -> Index:

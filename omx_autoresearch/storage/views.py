@@ -48,7 +48,7 @@ def states(mission: Mission) -> dict[str, bytes]:
     return {
         TASK_SPEC: pretty(task_spec(mission)),
         PROGRESS: pretty(progress(mission)),
-        DIRECTIONS: pretty([]),
+        DIRECTIONS: directions_tried(mission),
     }
 
 
@@ -89,11 +89,29 @@ def progress(mission: Mission) -> dict[str, Any]:
         "iteration": mission.iteration,
         "current_direction": mission.current_direction,
         "stale_count": mission.usage.stale,
-        "pivot_count": 0,
+        "pivot_count": mission.pivot_count,
+        "pivot_required": mission.is_pivot_required,
         "total_findings": mission.finding_count + mission.claim_count,
         "blocked_reason": mission.blocker.what if mission.blocker else "",
         "updated_at": mission.updated_at,
     }
+
+
+def directions_tried(mission: Mission) -> bytes:
+    """``directions_tried.json``: every direction, an entry a line, so that a line that somebody adds is one."""
+    entries = [
+        encode(
+            {
+                "fingerprint": item.fingerprint,
+                "summary": item.summary,
+                "first_seen_iteration": item.first_seen_iteration,
+                "last_seen_iteration": item.last_seen_iteration,
+                "count": item.count,
+            }
+        )
+        for item in mission.directions
+    ]
+    return b"[\n" + b",\n".join(entries) + b"\n]\n" if entries else b"[]\n"
 
 
 def mode_state(mission: Mission, session_id: str) -> dict[str, Any]:
@@ -141,7 +159,8 @@ def notice(mission: Mission) -> str:
     return "\n".join(lines) + "\n"
 
 
-def _finding(entry: Entry) -> dict[str, Any] | None:
+def finding_of(entry: Entry) -> dict[str, Any] | None:
+    """A record as a line of ``findings.jsonl``; None when it is neither finding nor claim."""
     if entry.kind == "finding_recorded":
         return finding_line(entry.data["finding"], entry.ts)
     if entry.kind != "claim_recorded":
@@ -177,7 +196,8 @@ def finding_line(finding: dict[str, Any], at: str) -> dict[str, Any]:
     }
 
 
-def _iteration(entry: Entry) -> dict[str, Any] | None:
+def iteration_of(entry: Entry) -> dict[str, Any] | None:
+    """A record as a line of ``iteration_log.jsonl``; None when it ended no iteration."""
     if entry.kind not in _ITERATION_KINDS or not entry.data["stop"]["is_iteration"]:
         return None
     stop = entry.data["stop"]
@@ -233,7 +253,7 @@ def _log_line(entry: Entry, source: str, level: str, event: str, detail: str) ->
     return {"ts": entry.ts, "source": source, "level": level, "event": event, "detail": detail}
 
 
-_LINE_OF = {FINDINGS: _finding, ITERATIONS: _iteration, WORK: _work, ORCHESTRATOR: _orchestrated}
+_LINE_OF = {FINDINGS: finding_of, ITERATIONS: iteration_of, WORK: _work, ORCHESTRATOR: _orchestrated}
 
 
 def pretty(value: Any) -> bytes:

@@ -1,0 +1,359 @@
+"""Findings: recorded as evidence where the criterion's own rule accepts them, as claims everywhere else.
+
+    add_finding    one; the runtime runs the criterion's command only when the command line asked for it
+    list_findings  the newest, evidence first, in the time of the list
+    find_finding   one by its id
+
+Bulk import stands in ``runtime/importing.py``. A finding that cannot be recorded at all is refused with every fault:
+the field, what was received, what would count, how to send it.
+"""
+
+from __future__ import annotations
+
+from omx_autoresearch.core.findings import FINDING_KINDS, Finding, finding_faults
+from omx_autoresearch.core.lifecycle import FINAL_PHASES
+from omx_autoresearch.core.records.findings import FindingRecorded
+from omx_autoresearch.core.shape import from_plain, to_plain
+from omx_autoresearch.core.values import dataclass, replace
+from omx_autoresearch.errors import StepIllegal, UsageError
+from omx_autoresearch.runtime import checks
+from omx_autoresearch.runtime.criteria import look_at
+from omx_autoresearch.runtime.looks import take_look
+from omx_autoresearch.storage import inbox, strictjson, views
+from omx_autoresearch.storage.layout import ProjectFolder
+from omx_autoresearch.storage.missions import MissionStore
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
+
+    from omx_autoresearch.core.criteria import Criterion
+    from omx_autoresearch.core.mission import Mission
+    from omx_autoresearch.core.words import FindingKind
+    from omx_autoresearch.runtime.context import Runtime
+    from omx_autoresearch.storage.lines import Entry
+
+CHECK_SECONDS = 90.0
+"""How long ``finding add`` waits for a criterion's command; below the limits of the known clients."""
+LIST_LIMIT = 1000
+FINDING = "finding"
+"""The verb of an inbox claim that holds a finding."""
+
+
+@dataclass(frozen=True, slots=True)
+class Submission:
+    """What somebody says was observed.
+
+    Attributes:
+        summary: in a sentence, or more.
+        kind: ``command``, ``file``, ``test``, ``benchmark``, ``manual``, ``review`` or ``verification``.
+        id: unique in the mission; made where empty.
+        command: that showed it, as text; never run.
+        paths: files that it is about.
+        criterion_id: offered for this criterion; empty for none.
+    """
+
+    summary: str
+    kind: FindingKind = "manual"
+    id: str = ""
+    command: str = ""
+    paths: tuple[str, ...] = ()
+    criterion_id: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Recorded:
+    """What became of a submission.
+
+    Attributes:
+        finding: as it stands in the journal; while ``is_pending``, as it was offered.
+        was_accepted: it is evidence.
+        reason: why it is a claim, or not new, or not recorded yet; empty for new evidence.
+        is_known: this very finding was recorded before; nothing was added.
+        is_pending: the criterion's command still runs; the finding is recorded when it ends.
+    """
+
+    finding: Finding
+    was_accepted: bool
+    reason: str = ""
+    is_known: bool = False
+    is_pending: bool = False
+
+
+def add_finding(
+    runtime: Runtime,
+    task_id: str,
+    submission: Submission,
+    *,
+    source: str,
+    wait_seconds: float = CHECK_SECONDS,
+) -> Recorded:
+    """Record one finding.
+
+    Args:
+        runtime: the world.
+        task_id: of the mission.
+        submission: what was observed.
+        source: ``cli``, ``mcp``, ``inbox``, ``import``: only for ``cli`` the runtime runs a criterion's command.
+        wait_seconds: for that command; it goes on by itself.
+
+    Raises:
+        UsageError: it cannot be recorded; every fault is named. Or its id is taken by another finding.
+        StepIllegal: the mission has ended.
+        CommandFault: the command may not run without the owner's approval.
+        StorageFailed: the journal cannot be written.
+    """
+    store = MissionStore(runtime.home)
+    mission = store.load(task_id)
+    finding = _offered(runtime, mission, submission, source)
+    _refuse_end(mission)
+    known = find_finding(runtime, task_id, finding.id) if submission.id else None
+    if known is not None:
+        return _again(task_id, finding, known)
+    if not finding.criterion_id or mission.contract is None:
+        return _record(runtime, task_id, _bare_claim(mission, finding))
+    criterion = checks.criterion_named(mission, finding.criterion_id)
+    if criterion.rule.kind == "command" and source == "cli":
+        return _checked(runtime, task_id, criterion, finding, wait_seconds)
+    if criterion.rule.kind in ("command", "person"):
+        received = (
+            "the owner has not said so"
+            if criterion.rule.kind == "person"
+            else f"a claim through {source}, where no command is run"
+        )
+        reason = checks.claim_reason(mission, criterion, received)
+        return _record(runtime, task_id, replace(finding, claim_reason=reason))
+    return _looked_at(runtime, mission, criterion, finding)
+
+
+def refuse_faults(finding: Finding) -> None:
+    """Refuse a finding that cannot be recorded at all.
+
+    Raises:
+        UsageError: every fault of it.
+    """
+    if faults := finding_faults(finding):
+        raise UsageError("; ".join(faults), next_step="send it again with these mended")
+
+
+def _offered(runtime: Runtime, mission: Mission, submission: Submission, source: str) -> Finding:
+    finding = Finding(
+        id=submission.id or f"f-{runtime.new_id()}",
+        kind=submission.kind,
+        summary=submission.summary,
+        source=source,
+        command=submission.command,
+        paths=tuple(submission.paths),
+        criterion_id=submission.criterion_id,
+        iteration=mission.iteration + (1 if mission.phase == "running" else 0),
+        direction=mission.recent_directions[-1].fingerprint if mission.recent_directions else "",
+    )
+    refuse_faults(finding)
+    return finding
+
+
+def _refuse_end(mission: Mission) -> None:
+    if mission.phase in FINAL_PHASES:
+        raise StepIllegal(
+            f"mission {mission.task_id} is {mission.phase}; nothing is added to it",
+            next_step="omx-autoresearch list",
+        )
+
+
+def _bare_claim(mission: Mission, finding: Finding) -> Finding:
+    """A finding for no criterion proves nothing, and says what would."""
+    if finding.criterion_id:
+        reason = (
+            f"criterion: received {finding.criterion_id}, but the mission is a draft; send it after the start"
+        )
+        return replace(finding, claim_reason=reason)
+    criteria = mission.contract.criteria if mission.contract is not None else ()
+    names = ", ".join(criterion.id for criterion in criteria)
+    reason = (
+        f"criterion: received none, so no rule could accept it; one of {names} would count: --criterion ID"
+        if names
+        else "criterion: the contract has none, so a finding is kept as a claim; the validator alone decides"
+    )
+    return replace(finding, claim_reason=reason)
+
+
+def _again(task_id: str, finding: Finding, known: Finding) -> Recorded:
+    """The same finding sent twice is one; another one under its id is refused."""
+    same = ("kind", "summary", "command", "paths", "criterion_id")
+    differing = [name for name in same if getattr(finding, name) != getattr(known, name)]
+    if differing:
+        raise UsageError(
+            f"id: {finding.id!r} is another finding of this mission; {', '.join(differing)} differ",
+            next_step=f"leave the id out, or take another one; omx-autoresearch finding show {task_id} {finding.id}",
+        )
+    return _of(known, is_known=True)
+
+
+def _of(finding: Finding, *, is_known: bool = False) -> Recorded:
+    evidence = finding.evidence
+    if is_known:
+        reason = f"{finding.id} was recorded before; nothing was added"
+    elif evidence is None:
+        reason = finding.claim_reason
+    else:
+        reason = "" if evidence.is_new else "the mission had this very evidence before; it is no progress"
+    return Recorded(finding, evidence is not None, reason, is_known=is_known)
+
+
+def _record(runtime: Runtime, task_id: str, finding: Finding) -> Recorded:
+    store = MissionStore(runtime.home)
+    with store.transaction(task_id, runtime.now()) as transaction:
+        _refuse_end(transaction.mission)
+        known = find_finding(runtime, task_id, finding.id)
+        if known is not None:
+            return _again(task_id, finding, known)
+        transaction.record(FindingRecorded(finding))
+    return _of(finding)
+
+
+def _looked_at(runtime: Runtime, mission: Mission, criterion: Criterion, finding: Finding) -> Recorded:
+    """A rule that needs no command: a file, or an attested verdict."""
+    look = take_look(runtime.home.mission(mission.task_id), mission)
+    outcomes = look_at(runtime, mission, (criterion,), isolation="none", look=look)
+    with MissionStore(runtime.home).transaction(mission.task_id, runtime.now()) as transaction:
+        _refuse_end(transaction.mission)
+        checks.Settlement(runtime, outcomes, submission=finding).record(transaction)
+    return _of(_needed(runtime, mission.task_id, finding.id))
+
+
+def _checked(
+    runtime: Runtime, task_id: str, criterion: Criterion, finding: Finding, wait_seconds: float
+) -> Recorded:
+    ended = checks.check(runtime, task_id, (criterion.id,), wait_seconds=wait_seconds, submission=finding)
+    if not ended:
+        reason = (
+            f"`{criterion.rule}` still runs; it is recorded when that ends: omx-autoresearch wait {task_id}"
+        )
+        return Recorded(finding, was_accepted=False, reason=reason, is_pending=True)
+    return _of(_needed(runtime, task_id, finding.id))
+
+
+# --- looking things up
+
+
+def find_finding(runtime: Runtime, task_id: str, finding_id: str) -> Finding | None:
+    """The finding of this id; None where there is none."""
+    journal = MissionStore(runtime.home).journal(task_id)
+    try:
+        entry = journal.by_id(f"finding:{finding_id}")
+    finally:
+        journal.close()
+    return None if entry is None else _finding_in(entry)
+
+
+def _needed(runtime: Runtime, task_id: str, finding_id: str) -> Finding:
+    found = find_finding(runtime, task_id, finding_id)
+    assert found is not None, "it was recorded a moment ago"
+    return found
+
+
+def _finding_in(entry: Entry) -> Finding:
+    finding: Finding = from_plain(Finding, entry.data["finding"])
+    return finding
+
+
+def list_findings(
+    runtime: Runtime, task_id: str, *, limit: int = 50, wanted: str = "all", before: int = 0
+) -> tuple[dict[str, Any], ...]:
+    """The newest findings as ``findings.jsonl`` has them: accepted ones first, each sort newest first.
+
+    The time depends on ``limit`` alone, whatever the mission holds (the first look after many records catches up).
+
+    Args:
+        runtime: the world.
+        task_id: of the mission.
+        limit: at most this many, up to :data:`LIST_LIMIT`.
+        wanted: ``all``, ``accepted`` or ``claims``.
+        before: only records with a smaller number, to page on; 0 for all.
+
+    Raises:
+        UsageError: the limit is out of bounds, or there is no such mission.
+        JournalBroken: a line of the journal is broken.
+    """
+    _check_limit(limit)
+    journal = MissionStore(runtime.home).journal(task_id)
+    found: list[Entry] = []
+    try:
+        for name in ("accepted", "claims"):
+            if wanted in ("all", name) and len(found) < limit:
+                found += journal.newest(name, limit=limit - len(found), before=before)
+    finally:
+        journal.close()
+    return tuple(
+        {**line, "seq": entry.seq} for entry in found if (line := views.finding_of(entry)) is not None
+    )
+
+
+def list_iterations(runtime: Runtime, task_id: str, *, limit: int = 50) -> tuple[dict[str, Any], ...]:
+    """The newest iterations as ``iteration_log.jsonl`` has them, newest first, in a time that depends on ``limit``.
+
+    Raises:
+        UsageError: the limit is out of bounds, or there is no such mission.
+        JournalBroken: a line of the journal is broken.
+    """
+    _check_limit(limit)
+    journal = MissionStore(runtime.home).journal(task_id)
+    try:
+        entries = journal.newest("iterations", limit=limit)
+    finally:
+        journal.close()
+    return tuple(line for entry in entries if (line := views.iteration_of(entry)) is not None)
+
+
+def _check_limit(limit: int) -> None:
+    if not 1 <= limit <= LIST_LIMIT:
+        raise UsageError(f"limit is 1 to {LIST_LIMIT}, received {limit}", next_step="--limit 50")
+
+
+# --- through the inbox
+
+
+def drop_finding(runtime: Runtime, task_id: str, submission: Submission) -> Recorded:
+    """Leave a finding in the inbox, where the journal cannot be written: a claim, taken in at the next stop.
+
+    Raises:
+        UsageError: it cannot be recorded; every fault is named.
+        StorageFailed: the inbox cannot be written either.
+    """
+    mission = MissionStore(runtime.home).load(task_id)
+    finding = replace(_offered(runtime, mission, submission, "inbox"), claim_reason=_INBOX.format(task_id))
+    _refuse_end(mission)
+    inbox_path = ProjectFolder(mission.project_path).inbox_path(task_id)
+    text = strictjson.encode({"finding": to_plain(finding)}).decode()
+    inbox.drop(inbox_path, text, verb=FINDING, at=runtime.now())
+    return Recorded(finding, was_accepted=False, reason=finding.claim_reason, is_pending=True)
+
+
+def claimed(text: str) -> Finding | None:
+    """What an inbox claim says: the finding as a claim, whatever it says of itself; None for one that cannot stand."""
+    try:
+        value = strictjson.decode(text.encode("utf-8", "replace"))["finding"]
+        finding: Finding = from_plain(Finding, {**value, "evidence": None, "source": "inbox"})
+        is_sound = not finding_faults(finding)
+    except (ValueError, KeyError, TypeError, AttributeError):
+        return None
+    return finding if is_sound else None
+
+
+_INBOX = (
+    "it came through the inbox, where nothing is run; what the runtime itself sees would count: at a stop, or "
+    "omx-autoresearch criterion check {}"
+)
+
+__all__ = [
+    "FINDING_KINDS",
+    "Recorded",
+    "Submission",
+    "add_finding",
+    "claimed",
+    "drop_finding",
+    "find_finding",
+    "list_findings",
+    "list_iterations",
+    "refuse_faults",
+]
