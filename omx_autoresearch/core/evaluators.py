@@ -31,6 +31,11 @@ _EVALUATOR_WORD = re.compile(
     r"corpus|cases?\b|snapshot|accept|baseline|ci\b)",
     re.IGNORECASE,
 )
+_OUTPUT_WORD = re.compile(
+    r"(?:^|[/_.\-])(?:out|output|result|report|log|tmp|temp|cache|build|cov)", re.IGNORECASE
+)
+_GLOBBED = re.compile(r"([^\s\"'`;|&()<>,=:{}\\*?!^$\[\]]+)/[^\s/\"'`;|&()<>]*[*?\[$]")
+_MODULE_CALL = re.compile(r"\bpython[\d.]*[ \t]+(?:-[A-Za-z]+[ \t]+)*-[cm]?(?:[ \t]|$)", re.MULTILINE)
 _COMMENT = re.compile(r"^\s*(?:#|//).*$", re.MULTILINE)
 _SOURCED = re.compile(r"(?m)(?:^|[;&|({]|\b(?:then|do|else)\b)\s*(?:\.|source|-?include)[ \t]+([^\n;&|]+)")
 _LITERAL = re.compile(r"[^\s\"'`;|&()<>,=:\[\]{}\\*?!^]+")
@@ -140,6 +145,31 @@ def literal_paths(text: str) -> list[str]:
     text = _OUTPUT_REDIRECT.sub(" ", _COMMENT.sub("", text))
     words = _LITERAL.findall(_ANCHOR.sub(" ", text))
     return list(dict.fromkeys(word.rstrip(".") for word in words if ("/" in word or "." in word.strip("."))))
+
+
+def folder_words(text: str) -> list[str]:
+    """Words in a command or script that may name a folder of cases: ``corpus``, ``expected/``, ``cases/a-*``.
+
+    A check that walks a folder is emptied by emptying the folder, so such a folder belongs to it.
+    """
+    text = _ANCHOR.sub(" ", _OUTPUT_REDIRECT.sub(" ", _COMMENT.sub("", text)))
+    words = (*_GLOBBED.findall(text), *_LITERAL.findall(text))
+    return [word for word in dict.fromkeys(words) if word.strip("./")]
+
+
+def is_case_folder(path: str, script_path: str) -> bool:
+    """True when a folder belongs to the evaluator: by its name, or beside the script; what is written to does not."""
+    return looks_like_evaluator(path, script_path) and not _OUTPUT_WORD.search(path)
+
+
+def program_words(text: str) -> frozenset[str]:
+    """Words in a command or script that may be programs found on PATH."""
+    return frozenset(word for word in _LITERAL.findall(_COMMENT.sub("", text)) if "/" not in word)
+
+
+def imports_from_root(text: str) -> bool:
+    """True where an interpreter is called so that it imports modules from the folder that it runs in."""
+    return bool(_MODULE_CALL.search(text))
 
 
 def sourced_paths(text: str) -> list[str]:

@@ -45,12 +45,19 @@ class PinManifest:
         runners: known runners that the evaluator calls; they decide which additions tamper.
         digest: sha256 of pins and runners; a verdict counts only under its own.
         notes: what the owner should know: named but not pinned, links that lead outside, globs without a match.
+        import_folders: folders from which scripts of the evaluator import: a new module there that is named like one of
+            the standard library would be loaded in its place.
+        known_modules: paths that were such modules at launch, and may stay.
+        programs: pinned paths that are programs of the workspace on the owner's PATH; alone they judge nothing.
     """
 
     pins: tuple[Pin, ...] = nested(Pin, default=())
     runners: tuple[str, ...] = ()
     digest: str = ""
     notes: tuple[str, ...] = ()
+    import_folders: tuple[str, ...] = ()
+    known_modules: tuple[str, ...] = ()
+    programs: tuple[str, ...] = ()
 
     @property
     def frozen_count(self) -> int:
@@ -64,7 +71,8 @@ class PinManifest:
         for runner in self.runners:
             if runner != "make":  # a makefile is the check itself
                 configuration |= set(DEFAULTS[runner].configuration)
-        paths = [pin.path for pin in self.pins if pin.kind != "absent-guard"]
+        programs = set(self.programs)
+        paths = [pin.path for pin in self.pins if pin.kind != "absent-guard" and pin.path not in programs]
         return sum(
             path not in configuration and path.rpartition("/")[2] not in configuration for path in paths
         )
@@ -186,6 +194,15 @@ def is_test(path: str, runner: str) -> bool:
 def loaded_names(runners: tuple[str, ...]) -> frozenset[str]:
     """File names that one of these runners loads by itself in whatever folder they stand."""
     return frozenset(name for runner in runners if runner in DEFAULTS for name in DEFAULTS[runner].loaded)
+
+
+_MODULE_SUFFIXES = (".py", ".pyc", ".so", ".pyd")
+
+
+def module_name(file_name: str) -> str:
+    """The module that a file, or a folder that is a package, would be imported as; empty for any other file."""
+    stem, dot, _ = file_name.partition(".")
+    return stem if not dot or file_name.endswith(_MODULE_SUFFIXES) else ""
 
 
 def glob_pattern(glob: str) -> re.Pattern[str]:

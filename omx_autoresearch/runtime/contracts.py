@@ -65,6 +65,7 @@ def compile_contract(
         protect=draft.protect,
         runner=runner,
         exempt=(draft.output_artifact_path, *(rule.path for rule in rules)),
+        search_path=captured_environment(runtime, draft.environment_names).get("PATH", ""),
     )
     _refuse_unfrozen(workspace_path, draft, manifest)
     manifest = replace(manifest, notes=(*manifest.notes, *_unfrozen_criteria(workspace_path, draft)))
@@ -168,6 +169,10 @@ def captured_environment(runtime: Runtime, declared: Sequence[str]) -> dict[str,
 
 def _clean(environ: Mapping[str, str], names: set[str]) -> dict[str, str]:
     found = {name: strictjson.without_surrogates(environ[name]) for name in sorted(names)}
+    if (
+        "PATH" in found
+    ):  # a relative folder, or an empty one, is the workspace: whoever writes there names programs
+        found["PATH"] = ":".join(folder for folder in found["PATH"].split(":") if os.path.isabs(folder))
     return {name: value for name, value in found.items() if "\ufffd" not in value or name == "PATH"}
 
 

@@ -13,7 +13,7 @@ from omx_autoresearch.core.lifecycle import next_phase
 from omx_autoresearch.core.records.lifecycle import MissionAmended, MissionCreated, MissionLaunched
 from omx_autoresearch.core.records.validations import CommandsApproved
 from omx_autoresearch.core.values import dataclass, replace
-from omx_autoresearch.errors import StepIllegal
+from omx_autoresearch.errors import StepIllegal, WorkspaceFault
 from omx_autoresearch.runtime import sessions
 from omx_autoresearch.runtime.contracts import compile_contract, contract_digest
 from omx_autoresearch.runtime.intake import read_intake
@@ -23,6 +23,7 @@ from omx_autoresearch.runtime.tryouts import try_validator
 from omx_autoresearch.storage.approvals import approval_key, approve, is_approved
 from omx_autoresearch.storage.layout import task_id as make_task_id
 from omx_autoresearch.storage.missions import MissionStore
+from omx_autoresearch.storage.pin_check import pin_stamps, touched
 from omx_autoresearch.storage.pins import freeze
 from omx_autoresearch.system.sandbox import can_isolate
 from omx_autoresearch.system.tree import tree_state
@@ -137,7 +138,9 @@ def _launch(runtime: Runtime, mission: Mission, options: StartOptions) -> Starte
     draft = read_intake(os.path.join(mission.project_path, mission.specs_path))
     workspace_path = options.workspace_path or mission.workspace_path
     contract, manifest = compile_contract(runtime, workspace_path=workspace_path, draft=draft)
+    stamps = pin_stamps(manifest, workspace_path)
     baseline = _baseline(mission, contract, options) if options.has_baseline else None
+    _refuse_written(touched(stamps, pin_stamps(manifest, workspace_path)))
     if baseline is not None:
         # the score alone: where there is none, progress is measured by the tests that pass
         contract = replace(contract, baseline_tests=baseline.tests, baseline_score=baseline.score)
@@ -229,6 +232,15 @@ def _is_unsandboxed(runtime: Runtime, mission: Mission) -> bool:
 
 
 # --- the baseline
+
+
+def _refuse_written(paths: tuple[str, ...]) -> None:
+    """What the check itself writes cannot be frozen: every run would be taken for tampering."""
+    if paths:
+        raise WorkspaceFault(
+            f"{paths[0]} would be frozen, but was written or moved while the check ran",
+            next_step=f"if the check itself writes it, take it out: --protect '!{paths[0].rstrip('/')}'",
+        )
 
 
 def _baseline(mission: Mission, contract: Contract, options: StartOptions) -> RunReport | None:

@@ -20,14 +20,16 @@ from omx_autoresearch.core.pins import (
     is_test,
     loaded_names,
 )
+from omx_autoresearch.core.values import replace
 from omx_autoresearch.errors import WorkspaceFault
 from omx_autoresearch.storage.inside import Place, first_link, open_inside, read_chunks, resolve
-from omx_autoresearch.storage.pin_check import manifest_of
+from omx_autoresearch.storage.pin_check import manifest_of, with_modules
+from omx_autoresearch.storage.surroundings import are_few, paths_below, programs_inside, real_folder
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     import re
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Sequence
 
 PIN_LIMIT = 10_000
 """More pinned files than this would slow every stop down: a clear error at launch instead."""
@@ -37,13 +39,14 @@ _FOLLOW_DEPTH = 8
 _NEVER = frozenset({".git", ".omx"})
 
 
-def take_pins(
+def take_pins(  # noqa: PLR0913  # what a contract says of its evaluator
     workspace_path: str,
     *,
     commands: Sequence[str],
     protect: Sequence[str] = (),
     runner: str = "",
     exempt: Sequence[str] = (),
+    search_path: str = "",
 ) -> PinManifest:
     """Pin what the commands name, what their runners take by themselves, and what the owner protects.
 
@@ -53,6 +56,7 @@ def take_pins(
         protect: globs of the owner (see :func:`core.pins.glob_pattern`); ``!glob`` takes paths out again.
         runner: the known runner of the commands; others that their scripts call are found here.
         exempt: paths that are never pinned: the artifact under review.
+        search_path: the PATH that the commands will have.
 
     Raises:
         WorkspaceFault: more files or bytes than can be pinned, or a file that cannot be read.
@@ -62,10 +66,12 @@ def take_pins(
         search.follow_command(command)
     search.add_defaults()
     search.add_protected()
+    programs = search.add_programs(search_path)
     pins = [_pin(workspace_path, path, search.paths[path]) for path in sorted(search.paths)]
     _check_bounds(pins)
     pins += search.guards()
-    return manifest_of(pins, search.runners, dict.fromkeys(search.notes))
+    manifest = manifest_of(pins, search.runners, dict.fromkeys(search.notes))
+    return with_modules(replace(manifest, programs=programs), search.import_folders(), workspace_path)
 
 
 def named_files(workspace_path: str, command: str) -> list[str]:
@@ -92,12 +98,16 @@ class _Search:
         self.paths: dict[str, str] = {}
         self.notes: list[str] = []
         self.scripts: set[str] = set()
+        self.texts: list[str] = []
+        self.folders: set[str] = set()
+        self.absent: list[str] = []
 
     # --- what commands name
 
     def follow_command(self, command: str) -> None:
         """Pin every file that a command names, and what these name in turn."""
         self.runners |= set(evaluators.runners_of(command))
+        self._follow_folders(command, "")
         words = evaluators.command_paths(command)
         for named in words:
             self._add_word(named.word, named.folder, command, depth=0)
@@ -168,7 +178,23 @@ class _Search:
             self._add_beside(word, path, depth + 1)
         self._follow_named(text, path, depth)
 
+    def _follow_folders(self, text: str, script_path: str) -> None:
+        """Pin the files of folders that a check walks."""
+        self.texts.append(text)
+        for word in evaluators.folder_words(text):
+            path = real_folder(self.workspace_path, word, self._folders_beside(script_path))
+            if not path or path in self.folders or not evaluators.is_case_folder(path, script_path):
+                continue
+            self.folders.add(path)
+            files = list(paths_below(self.workspace_path, path, _is_foreign))
+            if are_few(self.workspace_path, files):
+                for each in files:
+                    self._add_existing(each)
+            else:
+                self.notes.append(f"{path} is too large to be pinned unasked (--protect {path} pins it)")
+
     def _follow_named(self, text: str, script_path: str, depth: int) -> None:
+        self._follow_folders(text, script_path)
         for word in evaluators.literal_paths(text):
             place = self._beside(word, script_path)
             if not place.path or place.path in self.paths:
@@ -211,7 +237,7 @@ class _Search:
     def _add_tests(self) -> int:
         loaded = loaded_names(tuple(self.runners))
         count = 0
-        for path in _walk(self.workspace_path, "", is_pruned) if self.runners else ():
+        for path in paths_below(self.workspace_path, "", is_pruned) if self.runners else ():
             tests = any(is_test(path, runner) for runner in self.runners)
             if tests or path.rpartition("/")[2] in loaded:
                 count += tests
@@ -245,16 +271,39 @@ class _Search:
             pattern = glob_pattern(glob)
             start = _literal_folder(self.workspace_path, glob)
             found = [
-                path for path in _walk(self.workspace_path, start, _is_foreign) if pattern.fullmatch(path)
+                path
+                for path in paths_below(self.workspace_path, start, _is_foreign)
+                if pattern.fullmatch(path)
             ]
             for path in found:
                 self._add_existing(path)
             if not found:
                 self.notes.append(f"protect: {glob} matches no file")
 
+    def add_programs(self, search_path: str) -> tuple[str, ...]:
+        """Pin the programs of the workspace that PATH leads to, and guard the places in front of the system's."""
+        words = frozenset[str]().union(*map(evaluators.program_words, self.texts))
+        present, self.absent = programs_inside(self.workspace_path, search_path, words)
+        before = set(self.paths)
+        for path in present:
+            place = resolve(self.workspace_path, path)
+            for link in place.links:
+                self._add(link, "link")
+            if place.path:
+                self._add(place.path, "program")
+        return tuple(sorted(set(self.paths) - before))
+
+    def import_folders(self) -> tuple[str, ...]:
+        """Folders from which the evaluator's own scripts import first."""
+        scripts = {path for path in self.scripts & self.paths.keys() if path.endswith(".py")}
+        root = {""} if any(map(evaluators.imports_from_root, self.texts)) else set()
+        return tuple(sorted(root | {path.rpartition("/")[0] for path in scripts}))
+
     def guards(self) -> list[Pin]:
-        """Absent configuration of the runners: whoever adds it changes how they run."""
-        names = {path for runner in self.runners for path in DEFAULTS[runner].configuration}
+        """Absent configuration of the runners, and programs: whoever adds one changes how they run."""
+        names = {path for runner in self.runners for path in DEFAULTS[runner].configuration} | set(
+            self.absent
+        )
         absent = [
             path for path in sorted(names) if not os.path.lexists(os.path.join(self.workspace_path, path))
         ]
@@ -291,23 +340,6 @@ def _literal_folder(workspace_path: str, glob: str) -> str:
     if folder and not os.path.isdir(os.path.join(workspace_path, folder)):
         folder = folder.rpartition("/")[0]
     return "" if first_link(workspace_path, folder) else folder
-
-
-def _walk(workspace_path: str, start: str, is_skipped: Callable[[str], bool]) -> Iterator[str]:
-    """Every path that is no real folder below ``start``, links among them, sorted within each folder."""
-    waiting = [start]
-    while waiting:
-        folder = waiting.pop()
-        try:
-            entries = sorted(os.scandir(os.path.join(workspace_path, folder)), key=lambda entry: entry.name)
-        except OSError:
-            continue
-        for entry in entries:
-            path = f"{folder}/{entry.name}" if folder else entry.name
-            if not entry.is_dir(follow_symlinks=False):
-                yield path
-            elif not is_skipped(entry.name):
-                waiting.append(path)
 
 
 def _text_of(workspace_path: str, path: str) -> str:

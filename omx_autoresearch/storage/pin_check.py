@@ -8,11 +8,20 @@ from __future__ import annotations
 
 import os
 import stat
+import sys
 import time
 
 from omx_autoresearch.core.digests import sha256
-from omx_autoresearch.core.pins import Pin, PinCheck, PinManifest, is_pruned, loaded_names
+from omx_autoresearch.core.pins import (
+    Pin,
+    PinCheck,
+    PinManifest,
+    is_pruned,
+    loaded_names,
+    module_name,
+)
 from omx_autoresearch.core.shape import to_plain
+from omx_autoresearch.core.values import replace
 from omx_autoresearch.errors import AutoresearchError, WorkspaceFault
 from omx_autoresearch.storage import strictjson
 from omx_autoresearch.storage.atomic import load_json, replace_file
@@ -26,6 +35,9 @@ if TYPE_CHECKING:
 RACY_NS = 20_000_000
 """Kernels before 6.13 stamp times in ticks of up to 10 ms: two changes within one have the same time."""
 FOLDER_LIMIT = 50_000
+_HARMLESS = frozenset({"antigravity", "idlelib", "lib2to3", "test", "this", "turtle", "turtledemo"})
+STANDARD_MODULES = sys.stdlib_module_names - _HARMLESS
+"""Names that a script imports from anywhere but its own folder."""
 _READ_TRIES = 3
 
 
@@ -36,9 +48,29 @@ def manifest_of(pins: Iterable[Pin], runners: Iterable[str], notes: Iterable[str
     return PinManifest(ordered, names, manifest_digest(ordered, names), tuple(notes))
 
 
-def manifest_digest(pins: tuple[Pin, ...], runners: tuple[str, ...]) -> str:
-    """Return the sha256 that stands for these pins under these runners."""
-    return sha256(strictjson.encode([to_plain(pins), list(runners)])).hexdigest()
+def manifest_digest(
+    pins: tuple[Pin, ...],
+    runners: tuple[str, ...],
+    import_folders: tuple[str, ...] = (),
+    known_modules: tuple[str, ...] = (),
+) -> str:
+    """Return the sha256 that stands for pins, and for what decides which additions tamper."""
+    parts = [to_plain(pins), list(runners)]
+    if import_folders:
+        parts += [list(import_folders), list(known_modules)]
+    return sha256(strictjson.encode(parts)).hexdigest()
+
+
+def with_modules(manifest: PinManifest, import_folders: tuple[str, ...], workspace_path: str) -> PinManifest:
+    """Return the manifest with the folders that scripts import from; modules that stand there already may stay."""
+    looking = replace(manifest, import_folders=import_folders)
+    look = _Look(looking, workspace_path, "")
+    try:
+        known = tuple(sorted(look.shadows()))
+    finally:
+        look.close()
+    digest = manifest_digest(manifest.pins, manifest.runners, import_folders, known)
+    return replace(looking, known_modules=known, digest=digest)
 
 
 # --- how pinned paths stand now
@@ -84,7 +116,7 @@ class _Look:
         self.root = open_folder(workspace_path)
         self.kept_before_ns = time.time_ns() - RACY_NS
         self.known = self._load()
-        self.seen: dict[str, Any] = {"files": {}, "folders": {}}
+        self.seen: dict[str, Any] = {"files": {}, "folders": {}, "modules": {}}
 
     def close(self) -> None:
         os.close(self.root)
@@ -97,10 +129,10 @@ class _Look:
         try:
             cache = load_json(self.cache_path) if self.cache_path else {}
             if cache.get("key") == self._key():
-                return {"files": dict(cache["files"]), "folders": dict(cache["folders"])}
+                return {name: dict(cache[name]) for name in ("files", "folders", "modules")}
         except (OSError, AutoresearchError, AttributeError, KeyError, TypeError, ValueError):
             pass
-        return {"files": {}, "folders": {}}
+        return {"files": {}, "folders": {}, "modules": {}}
 
     def _save(self) -> None:
         if not self.cache_path or self.seen == self.known:
@@ -122,7 +154,7 @@ class _Look:
                     added.add(pin.path)
             elif state != _expected(pin):
                 changed[pin.path] = state
-        added |= self._additions()
+        added |= self._additions() | self.shadows()
         self._save()
         return changed, added
 
@@ -181,6 +213,41 @@ class _Look:
             if link not in pinned:
                 found |= {f"{link}/{name}" for name in names if self._leads_to(f"{link}/{name}")}
         return found - pinned
+
+    def shadows(self) -> set[str]:
+        """Modules that would be imported in the place of a pinned one, or of the standard library's."""
+        pinned = {pin.path for pin in self.manifest.pins}
+        stems: dict[str, set[str]] = {folder: set() for folder in self.manifest.import_folders}
+        for path in pinned:
+            if path.endswith(".py"):
+                folder, _, name = path.rpartition("/")
+                stems.setdefault(folder, set()).add(name[:-3])
+        found = set()
+        for folder, own in stems.items():
+            taken = own | STANDARD_MODULES if folder in self.manifest.import_folders else own
+            prefix = f"{folder}/" if folder else ""
+            found |= {prefix + name for name in self._modules(folder) if module_name(name) in taken}
+        found -= pinned | set(self.manifest.known_modules)
+        return {
+            path for path in found if "." in path.rpartition("/")[2] or self._leads_to(f"{path}/__init__.py")
+        }
+
+    def _modules(self, folder: str) -> list[str]:
+        """Names in a folder that may be modules, from the cache if it is unmoved."""
+        status = self._stat(folder)
+        if status is None or not stat.S_ISDIR(status.st_mode):
+            return []
+        marks = _marks(status)
+        entry = self.known["modules"].get(folder)
+        if not (isinstance(entry, list) and entry[0] == marks):
+            try:
+                names = os.listdir(os.path.join(self.workspace_path, folder))
+            except OSError:
+                names = []
+            entry = [marks, sorted(name for name in names if module_name(name))]
+        if status.st_ctime_ns < self.kept_before_ns:
+            self.seen["modules"][folder] = entry
+        return list(entry[1])
 
     def _leads_to(self, path: str) -> bool:
         return os.path.lexists(os.path.join(self.workspace_path, path))

@@ -149,7 +149,8 @@ def load_manifest(frozen_path: str, digest: str = "") -> PinManifest:
         raise StateUntrusted(f"the manifest of pinned files {path} is missing", next_step=cure) from None
     except (ShapeError, TypeError) as error:
         raise StateUntrusted(f"{path} cannot be believed: {error}", next_step=cure) from None
-    if manifest_digest(manifest.pins, manifest.runners) != manifest.digest:
+    own = manifest_digest(manifest.pins, manifest.runners, manifest.import_folders, manifest.known_modules)
+    if own != manifest.digest:
         raise StateUntrusted(f"{path} does not have the digest that it names", next_step=cure)
     if digest not in ("", manifest.digest):
         raise StateUntrusted(f"{path} is the manifest of another contract", next_step=cure)

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from omx_autoresearch.errors import WorkspaceFault
 from tests.support.scratch import Scratch
 
 if TYPE_CHECKING:
@@ -86,3 +87,15 @@ def test_a_check_may_write_beside_its_pinned_files(world: Scratch) -> None:
     world.stop()
     assert (world.project / "tests" / "last-output").exists()
     assert world.load(mission).phase == "complete"
+
+
+@pytest.mark.requirement("DONE-14")
+def test_what_the_check_itself_writes_is_not_frozen_silently(world: Scratch) -> None:
+    world.write(
+        "check.sh", "#!/bin/sh\ncat tests/lib.sh > copy && cat copy > tests/lib.sh; exit 1\n", executable=True
+    )
+    world.commit("Write what is read")
+    with pytest.raises(WorkspaceFault, match=r"tests/lib\.sh would be frozen") as caught:
+        world.mission(has_baseline=True)
+    assert "--protect '!tests/lib.sh'" in str(caught.value)
+    assert world.mission(has_baseline=True, protect=("!tests/lib.sh",)).phase == "running"
