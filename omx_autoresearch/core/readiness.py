@@ -312,16 +312,11 @@ def _lacking_ids(mission: Mission, unresolved: tuple[str, ...]) -> Missing:
 def _lines(mission: Mission, look: Look, missing: dict[str, Missing]) -> tuple[ReadinessLine, ...]:
     contract = mission.contract
 
-    def line(code: str, what: str, **more: object) -> ReadinessLine:
+    def line(code: str, what: str) -> ReadinessLine:
         lacking = missing.get(code)
-        received = lacking.received if lacking else str(more.get("received", ""))
-        return ReadinessLine(
-            code,
-            what,
-            lacking is None,
-            received=received,
-            next_command=lacking.next_command if lacking else "",
-        )
+        if lacking is None:
+            return ReadinessLine(code, what, True)
+        return ReadinessLine(code, what, False, received=lacking.received, next_command=lacking.next_command)
 
     lines = [
         line("state-files", "task_spec.json and progress.json stand and say what the journal says"),
@@ -335,17 +330,35 @@ def _lines(mission: Mission, look: Look, missing: dict[str, Missing]) -> tuple[R
         lines += [_criterion_line(mission, criterion, look) for criterion in contract.criteria]
     lines += [
         line("evidence-ids", "every evidence id is an accepted finding of the journal"),
-        line(
-            "verification",
-            "code that changed since the launch was verified, or the owner accepted a reason why not",
-            received=f"excused by the owner: {mission.verification_excuse}"
-            if mission.verification_excuse
-            else "",
-        ),
+        _verification_line(mission, look, missing.get("verification")),
         line("blocked", "the mission is running, not blocked"),
         line("final-iteration", "a stale mission ends with evidence of its last iteration"),
     ]
     return tuple(lines)
+
+
+def _verification_line(mission: Mission, look: Look, lacking: Missing | None) -> ReadinessLine:
+    """Where the validator runs the code, its own verdict is the verification: nothing more is asked for."""
+    what = "code that changed since the launch was verified, or the owner accepted a reason why not"
+    if lacking is not None:
+        return ReadinessLine(
+            "verification", what, False, received=lacking.received, next_command=lacking.next_command
+        )
+    if mission.verification_excuse:
+        return ReadinessLine(
+            "verification", what, True, received=f"excused by the owner: {mission.verification_excuse}"
+        )
+    contract = mission.contract
+    is_run = contract is not None and contract.validation_mode == "mission-validator-script"
+    if is_run and look.tree_digest != mission.launch_tree_digest and not is_verified(mission, look):
+        return ReadinessLine(
+            "verification",
+            what,
+            False,
+            received="the content differs from the launch, and the validator has not passed on it",
+            next_command=f"omx-autoresearch validate {mission.task_id}",
+        )
+    return ReadinessLine("verification", what, True)
 
 
 _VERDICT_CODES = ("launch", "output-artifact", "validation", "review")

@@ -11,7 +11,7 @@ from __future__ import annotations
 from omx_autoresearch.core.findings import Check, Finding
 from omx_autoresearch.core.lifecycle import FINAL_PHASES
 from omx_autoresearch.core.readiness import unsettled_criteria
-from omx_autoresearch.core.records.findings import CriteriaChecked, FindingRecorded
+from omx_autoresearch.core.records.findings import CriteriaChecked, FindingRecorded, VerificationExcused
 from omx_autoresearch.core.values import dataclass, field, replace
 from omx_autoresearch.errors import CommandFault, StepIllegal, UsageError
 from omx_autoresearch.runtime import validation
@@ -281,3 +281,25 @@ def accept(runtime: Runtime, task_id: str, name: str, reason: str) -> Mission:
             transaction
         )
         return transaction.mission
+
+
+def excuse(runtime: Runtime, task_id: str, reason: str) -> Mission:
+    """The owner accepts a reason why changed code could not be verified; it stands until the contract is amended.
+
+    Raises:
+        UsageError: no reason.
+        StepIllegal: the mission is a draft or has ended.
+    """
+    if not reason.strip():
+        raise UsageError(
+            "an excuse says why nothing could verify the code",
+            next_step=f'omx-autoresearch excuse {task_id} --reason "..."',
+        )
+    with MissionStore(runtime.home).transaction(task_id, runtime.now()) as transaction:
+        mission = transaction.mission
+        if mission.contract is None or mission.phase in FINAL_PHASES:
+            raise StepIllegal(
+                f"mission {task_id} is {mission.phase}; nothing is verified",
+                next_step=f"omx-autoresearch status {task_id}",
+            )
+        return transaction.record(VerificationExcused(reason))

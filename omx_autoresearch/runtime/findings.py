@@ -36,8 +36,6 @@ if TYPE_CHECKING:
 CHECK_SECONDS = 90.0
 """How long ``finding add`` waits for a criterion's command; below the limits of the known clients."""
 LIST_LIMIT = 1000
-FINDING = "finding"
-"""The verb of an inbox claim that holds a finding."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -325,7 +323,7 @@ def drop_finding(runtime: Runtime, task_id: str, submission: Submission) -> Reco
     _refuse_end(mission)
     inbox_path = ProjectFolder(mission.project_path).inbox_path(task_id)
     text = strictjson.encode({"finding": to_plain(finding)}).decode()
-    inbox.drop(inbox_path, text, verb=FINDING, at=runtime.now())
+    inbox.drop(inbox_path, text, verb=inbox.FINDING, at=runtime.now())
     return Recorded(finding, was_accepted=False, reason=finding.claim_reason, is_pending=True)
 
 

@@ -7,6 +7,8 @@ batches, and the same file imported again adds only what is missing (ids come fr
 
 from __future__ import annotations
 
+from itertools import chain
+
 from omx_autoresearch.core.digests import sha256
 from omx_autoresearch.core.findings import Finding, finding_faults
 from omx_autoresearch.core.lifecycle import FINAL_PHASES
@@ -94,7 +96,7 @@ def import_findings(runtime: Runtime, task_id: str, path: str) -> Imported:
             f"mission {task_id} is {mission.phase}; nothing is added to it", next_step="omx-autoresearch list"
         )
     data = _read(path)
-    _refuse(mission, path, data)
+    _refuse(runtime, mission, path, data)
     added = known = 0
     batch: list[Finding] = []
     for finding in _findings(mission, path, data):
@@ -113,7 +115,7 @@ def _read(path: str) -> bytes:
         raise UsageError(f"{path} is missing", next_step="name a file of JSON lines") from None
 
 
-def _refuse(mission: Mission, path: str, data: bytes) -> None:
+def _refuse(runtime: Runtime, mission: Mission, path: str, data: bytes) -> None:
     """Read every line once; two lines of one id are a fault unless they say the same."""
     faults: list[str] = []
     seen: dict[str, bytes] = {}
@@ -132,6 +134,7 @@ def _refuse(mission: Mission, path: str, data: bytes) -> None:
             )
     if not count:
         faults.append(f"{path} holds no line")
+    faults += _taken(runtime, mission, path, data) if not faults else []
     if faults:
         more = f"\n  and {len(faults) - _SHOWN_FAULTS} more" if len(faults) > _SHOWN_FAULTS else ""
         listed = "\n  ".join(faults[:_SHOWN_FAULTS])
@@ -139,6 +142,25 @@ def _refuse(mission: Mission, path: str, data: bytes) -> None:
             f"nothing was imported; {len(faults)} faults:\n  {listed}{more}",
             next_step="mend the file, then import it again",
         )
+
+
+def _taken(runtime: Runtime, mission: Mission, path: str, data: bytes) -> list[str]:
+    """Ids of the file that other findings of the mission have."""
+    faults = []
+    journal = MissionStore(runtime.home).journal(mission.task_id)
+    batch: dict[str, Finding] = {}
+    try:
+        for finding in chain(_findings(mission, path, data), (None,)):
+            if finding is not None:
+                batch[f"finding:{finding.id}"] = finding
+            if batch and (finding is None or len(batch) == BATCH_FINDINGS):
+                for name, entry in journal.by_ids(list(batch)).items():
+                    if _differs(batch[name], entry.data["finding"]):
+                        faults.append(f"{path}: id: {batch[name].id!r} is another finding of this mission")
+                batch = {}
+    finally:
+        journal.close()
+    return faults
 
 
 def _lines(data: bytes) -> Iterator[tuple[int, bytes]]:

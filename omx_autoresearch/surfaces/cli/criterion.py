@@ -1,0 +1,248 @@
+"""Criteria, readiness and the iteration log on the command line."""
+
+from __future__ import annotations
+
+import os
+from typing import TYPE_CHECKING
+
+import click
+
+from omx_autoresearch.errors import UsageError
+from omx_autoresearch.surfaces.cli.boundary import CHECK_SAID_NO
+from omx_autoresearch.surfaces.cli.caller import json_option, reason_option, task_argument, this_caller
+from omx_autoresearch.surfaces.cli.display import harmless, print_json, print_table, say
+
+if TYPE_CHECKING:
+    from omx_autoresearch.core.criteria import Criterion
+    from omx_autoresearch.core.mission import Mission
+    from omx_autoresearch.core.readiness import ReadinessReport
+    from omx_autoresearch.surfaces.cli.caller import Caller
+    from omx_autoresearch.surfaces.cli.evidence_documents import CriterionLine
+
+
+@click.group("criterion")
+def criterion_verb() -> None:
+    """Show the conditions of the contract, have the runtime look at them, or give the owner's word."""
+
+
+@criterion_verb.command("list")
+@task_argument
+@json_option
+def criterion_list(task: str, as_json: bool) -> None:
+    """Show every criterion, what it accepts, and whether it is met as things stand."""
+    caller = this_caller()
+    _print_criteria(caller, caller.task(task), as_json=as_json)
+
+
+@criterion_verb.command("check")
+@click.argument("words", nargs=-1, metavar="[TASK] [ID]...")
+@click.option(
+    "--seconds",
+    type=click.FloatRange(0, 7 * 24 * 3600),
+    default=90.0,
+    show_default=True,
+    help="Wait at most this long.",
+)
+@json_option
+def criterion_check(words: tuple[str, ...], seconds: float, as_json: bool) -> int:
+    """Look at criteria now: run exactly their commands, read exactly their files; all of them without an ID.
+
+    Ends with 0 when every one of them is met, else with 9. The next stop looks by itself.
+    """
+    from omx_autoresearch.runtime import checks
+    from omx_autoresearch.storage.missions import MissionStore
+
+    caller = this_caller()
+    task_id, names = _task_and_names(caller, words)
+    ended = checks.check(caller.runtime, task_id, names, wait_seconds=seconds)
+    _print_criteria(caller, task_id, as_json=as_json, is_running=not ended)
+    mission = MissionStore(caller.runtime.home).load(task_id)
+    wanted = {criterion.id for criterion in checks.named(mission, names)}
+    is_met = all(line.is_met for line in _lines(caller, mission) if line.id in wanted)
+    return 0 if ended and is_met else CHECK_SAID_NO
+
+
+@criterion_verb.command("accept")
+@click.argument("words", nargs=-1, required=True, metavar="[TASK] ID")
+@reason_option
+@json_option
+def criterion_accept(words: tuple[str, ...], reason: str, as_json: bool) -> None:
+    """Give the owner's word for a criterion that accepts a person's."""
+    from omx_autoresearch.runtime import checks
+
+    caller = this_caller()
+    named = words[0] if len(words) == 2 else ""
+    task_id = caller.owned_task("criterion accept", named)
+    if len(words) > 2:
+        raise UsageError("one criterion at a time", next_step=f"omx-autoresearch criterion list {task_id}")
+    checks.accept(caller.runtime, task_id, words[-1], reason)
+    if not as_json:
+        say(f"{words[-1]} of {task_id} is accepted by its owner.")
+        return
+    _print_criteria(caller, task_id, as_json=True)
+
+
+@click.command("excuse")
+@task_argument
+@reason_option
+@json_option
+def excuse_verb(task: str, reason: str, as_json: bool) -> None:
+    """Accept a reason why the code that changed could not be verified."""
+    from omx_autoresearch.runtime import checks
+    from omx_autoresearch.surfaces.cli.standing import print_step
+
+    caller = this_caller()
+    task_id = caller.owned_task("excuse", task)
+    checks.excuse(caller.runtime, task_id, reason)
+    print_step(caller, task_id, "excused from verifying the code that changed", as_json=as_json)
+
+
+@click.command("readiness")
+@task_argument
+@json_option
+def readiness_verb(task: str, as_json: bool) -> int:
+    """Show whether the mission would complete now: every line of the gate, what is missing, the next command for each.
+
+    Nothing is run. Ends with 0 when it is ready, else with 9.
+    """
+    from omx_autoresearch.runtime.readiness import readiness
+
+    caller = this_caller()
+    report = readiness(caller.runtime, caller.task(task))
+    if as_json:
+        print_json(report)
+    else:
+        _print_report(report)
+    return 0 if report.is_ready else CHECK_SAID_NO
+
+
+@click.command("log")
+@task_argument
+@click.option(
+    "--limit", type=click.IntRange(1, 1000), default=20, show_default=True, help="At most this many."
+)
+@json_option
+def log_verb(task: str, limit: int, as_json: bool) -> None:
+    """Show the newest iterations: what each brought, in which direction, and how the gate answered."""
+    from omx_autoresearch.runtime.findings import list_iterations
+
+    caller = this_caller()
+    task_id = caller.task(task)
+    found = list_iterations(caller.runtime, task_id, limit=limit)
+    if as_json:
+        print_json({"task_id": task_id, "iterations": found})
+        return
+    if not found:
+        say(f"Mission {task_id} has ended no iteration yet.")
+        return
+    rows = [
+        (
+            str(line["iteration"]),
+            line["at"],
+            f"{line['answer']} ({line['reason_code']})",
+            line["progress"],
+            str(line["stale_count"]),
+            str(line["tools_used"]),
+            ", ".join(line["evidence_ids"]),
+            harmless(line["direction"][:60]),
+        )
+        for line in found
+    ]
+    header = ("N", "ENDED", "ANSWER", "PROGRESS", "STALE", "TOOLS", "EVIDENCE", "DIRECTION")
+    print_table(header, rows, ["" for _ in rows])
+
+
+# --- printing
+
+
+def _task_and_names(caller: Caller, words: tuple[str, ...]) -> tuple[str, tuple[str, ...]]:
+    """The task, where the first word is one, and the ids."""
+    from omx_autoresearch.storage.missions import MissionStore
+
+    if words and MissionStore(caller.runtime.home).exists(words[0]):
+        return words[0], words[1:]
+    return caller.task(""), words
+
+
+def _print_criteria(caller: Caller, task_id: str, *, as_json: bool, is_running: bool = False) -> None:
+    from omx_autoresearch.storage.missions import MissionStore
+    from omx_autoresearch.surfaces.cli.evidence_documents import CriterionListDocument
+
+    lines = _lines(caller, MissionStore(caller.runtime.home).load(task_id))
+    if as_json:
+        print_json(CriterionListDocument(task_id, is_running, lines))
+        return
+    if not lines:
+        say(f"Mission {task_id} has no criteria beside its validator or review.")
+        return
+    rows = [
+        (
+            line.id,
+            "met" if line.is_met else "open",
+            "required" if line.required else "optional",
+            harmless(line.accepts),
+            harmless(line.received or ", ".join(line.evidence_ids)),
+        )
+        for line in lines
+    ]
+    print_table(
+        ("CRITERION", "IS", "", "ACCEPTS", "RECEIVED"),
+        rows,
+        ["green" if line.is_met else "yellow" for line in lines],
+    )
+    if is_running:
+        say(f"A check still runs; call again: omx-autoresearch wait {task_id}", "yellow")
+
+
+def _lines(caller: Caller, mission: Mission) -> tuple[CriterionLine, ...]:
+    """Every criterion as it stands; of a draft what sandbox.md says."""
+    from omx_autoresearch.core.readiness import check_of, readiness_report
+    from omx_autoresearch.runtime.looks import take_look
+    from omx_autoresearch.surfaces.cli.evidence_documents import CriterionLine
+
+    if mission.contract is None:
+        from omx_autoresearch.runtime.intake import read_intake
+
+        draft = read_intake(os.path.join(mission.project_path, mission.specs_path))
+        return tuple(_open_line(item, f"omx-autoresearch start {mission.task_id}") for item in draft.criteria)
+    look = take_look(caller.runtime.home.mission(mission.task_id), mission)
+    standing = {line.code: line for line in readiness_report(mission, look).lines}
+    found = []
+    for item in mission.contract.criteria:
+        line, check = standing[f"criterion:{item.id}"], check_of(mission, item)
+        found.append(
+            CriterionLine(
+                item.id,
+                item.description,
+                str(item.rule),
+                item.is_required,
+                line.is_met,
+                line.evidence_ids,
+                line.received,
+                check.at if check else "",
+                line.next_command,
+            )
+        )
+    return tuple(found)
+
+
+def _open_line(item: Criterion, next_command: str) -> CriterionLine:
+    from omx_autoresearch.surfaces.cli.evidence_documents import CriterionLine
+
+    received = "the mission is a draft"
+    return CriterionLine(
+        item.id, item.description, str(item.rule), item.is_required, False, (), received, "", next_command
+    )
+
+
+def _print_report(report: ReadinessReport) -> None:
+    word = "ready: the next stop completes it" if report.is_ready else "not ready"
+    say(f"Mission {report.task_id} is {word}.", "green" if report.is_ready else "yellow")
+    for line in report.lines:
+        mark = "+" if line.is_met else "-" if line.is_required else "~"
+        rests_on = f"  [{', '.join(line.evidence_ids[-3:])}]" if line.evidence_ids and line.is_met else ""
+        say(f"{mark} {harmless(line.what)}{rests_on}", "" if line.is_met else "yellow")
+        if line.received:
+            say(f"    {harmless(line.received)}", "dim")
+        if line.next_command:
+            say(f"    next: {harmless(line.next_command)}")

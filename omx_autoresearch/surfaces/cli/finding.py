@@ -1,0 +1,259 @@
+"""Findings on the command line: ``finding add | list | show | import``, and ``findings``."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import click
+
+from omx_autoresearch.core.findings import FINDING_KINDS
+from omx_autoresearch.errors import StorageFailed, UsageError
+from omx_autoresearch.surfaces.cli.caller import json_option, task_argument, this_caller
+from omx_autoresearch.surfaces.cli.display import harmless, print_json, print_rows, print_table, say, tell
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from typing import Any
+
+    from omx_autoresearch.core.findings import Finding
+    from omx_autoresearch.runtime.findings import Recorded
+    from omx_autoresearch.surfaces.cli.caller import Caller
+    from omx_autoresearch.surfaces.cli.evidence_documents import FindingLine
+
+_SHOWN_CHARACTERS = 200
+
+
+@click.group("finding")
+def finding_verb() -> None:
+    """Record what was observed, and look it up: evidence where a criterion's own rule accepts it, else a claim."""
+
+
+@finding_verb.command("add")
+@task_argument
+@click.option("--summary", required=True, help="What was observed.")
+@click.option("--kind", type=click.Choice(FINDING_KINDS), default="manual", show_default=True)
+@click.option("--criterion", default="", metavar="ID", help="Offer it for this criterion.")
+@click.option("--id", "finding_id", default="", help="Unique in the mission.  [default: made]")
+@click.option(
+    "--command", "shown_by", default="", help="The command that showed it; kept as text, never run."
+)
+@click.option("--path", "paths", multiple=True, help="A file that it is about; may be repeated.")
+@click.option(
+    "--seconds",
+    type=click.FloatRange(0, 7 * 24 * 3600),
+    default=None,
+    help="Wait at most this long for the criterion's command.  [default: 90]",
+)
+@json_option
+def finding_add(task: str, seconds: float | None, as_json: bool, **given: Any) -> int:
+    """Record one finding.
+
+    With --criterion its own rule decides: the runtime runs exactly that command, or reads that file, and nothing else
+    makes evidence. Ends with 0 however it was accepted: a claim is kept and shown, too.
+    """
+    from omx_autoresearch.runtime import findings
+
+    caller = this_caller()
+    task_id = caller.task(task)
+    submission = findings.Submission(
+        summary=given["summary"],
+        kind=given["kind"],
+        id=given["finding_id"],
+        command=given["shown_by"],
+        paths=given["paths"],
+        criterion_id=given["criterion"],
+    )
+    patience = findings.CHECK_SECONDS if seconds is None else seconds
+    try:
+        recorded = findings.add_finding(
+            caller.runtime, task_id, submission, source="cli", wait_seconds=patience
+        )
+    except StorageFailed:
+        if caller.can_write(task_id):
+            raise
+        recorded = findings.drop_finding(caller.runtime, task_id, submission)
+    return _print_recorded(task_id, recorded, as_json=as_json)
+
+
+def _limits(function: Callable[..., Any]) -> Callable[..., Any]:
+    options = (
+        click.option(
+            "--limit", type=click.IntRange(1, 1000), default=50, show_default=True, help="At most this many."
+        ),
+        click.option("--accepted", "wanted", flag_value="accepted", help="Evidence only."),
+        click.option("--claims", "wanted", flag_value="claims", help="Claims only."),
+        click.option(
+            "--before", type=int, default=0, metavar="SEQ", help="Only records before this one, to page on."
+        ),
+    )
+    for option in reversed(options):
+        function = option(function)
+    return function
+
+
+@finding_verb.command("list")
+@task_argument
+@_limits
+@json_option
+def finding_list(task: str, limit: int, wanted: str | None, before: int, as_json: bool) -> None:
+    """Show the newest findings, evidence first."""
+    _print_list(
+        this_caller(), task, {"limit": limit, "wanted": wanted or "all", "before": before}, as_json=as_json
+    )
+
+
+@click.command("findings")
+@task_argument
+@_limits
+@json_option
+def findings_verb(task: str, limit: int, wanted: str | None, before: int, as_json: bool) -> None:
+    """Show the newest findings, evidence first; the same as `finding list`."""
+    _print_list(
+        this_caller(), task, {"limit": limit, "wanted": wanted or "all", "before": before}, as_json=as_json
+    )
+
+
+@finding_verb.command("show")
+@click.argument("words", nargs=-1, required=True, metavar="[TASK] ID")
+@json_option
+def finding_show(words: tuple[str, ...], as_json: bool) -> int:
+    """Show one finding by its id."""
+    from omx_autoresearch.runtime.findings import Recorded, find_finding
+
+    caller = this_caller()
+    if len(words) > 2:
+        raise UsageError("one finding is shown at a time", next_step="omx-autoresearch finding show TASK ID")
+    task_id = caller.task(words[0] if len(words) == 2 else "")
+    finding = find_finding(caller.runtime, task_id, words[-1])
+    if finding is None:
+        raise UsageError(
+            f"mission {task_id} has no finding {words[-1][:80]!r}",
+            next_step=f"omx-autoresearch finding list {task_id}",
+        )
+    recorded = Recorded(finding, finding.is_accepted, finding.claim_reason, is_known=True)
+    return _print_recorded(task_id, recorded, as_json=as_json)
+
+
+@finding_verb.command("import")
+@click.argument("words", nargs=-1, required=True, metavar="[TASK] FILE")
+@json_option
+def finding_import(words: tuple[str, ...], as_json: bool) -> None:
+    """Record every line of a file of JSON lines as a claim, or nothing of it where one line is at fault."""
+    from omx_autoresearch.runtime.importing import import_findings
+    from omx_autoresearch.surfaces.cli.evidence_documents import ImportDocument
+
+    caller = this_caller()
+    if len(words) > 2:
+        raise UsageError(
+            "one file is imported at a time", next_step="omx-autoresearch finding import TASK FILE"
+        )
+    task_id = caller.task(words[0] if len(words) == 2 else "")
+    imported = import_findings(caller.runtime, task_id, words[-1])
+    if as_json:
+        print_json(ImportDocument(task_id, imported.added, imported.known))
+    else:
+        say(f"Imported {imported.added} findings into {task_id}, as claims; {imported.known} it had already.")
+
+
+# --- printing
+
+
+def _print_recorded(task_id: str, recorded: Recorded, *, as_json: bool) -> int:
+    from omx_autoresearch.surfaces.cli.evidence_documents import FindingDocument
+
+    finding = recorded.finding
+    next_step = (
+        f"omx-autoresearch wait {task_id}" if recorded.is_pending else f"omx-autoresearch readiness {task_id}"
+    )
+    if as_json:
+        print_json(
+            FindingDocument(
+                task_id,
+                finding.id,
+                recorded.was_accepted,
+                recorded.reason,
+                recorded.is_known,
+                recorded.is_pending,
+                _line(finding),
+                next_step,
+            )
+        )
+        return 0
+    word = "evidence" if recorded.was_accepted else "not recorded yet" if recorded.is_pending else "a claim"
+    say(f"{finding.id} is {word}" + (f" for {finding.criterion_id}." if finding.criterion_id else "."))
+    evidence = finding.evidence
+    print_rows(
+        [
+            ("  summary", harmless(finding.summary[:_SHOWN_CHARACTERS]), ""),
+            ("  reason", harmless(recorded.reason), "yellow"),
+            ("  run", evidence.run_id if evidence else "", "dim"),
+        ]
+    )
+    return 0
+
+
+def _line(finding: Finding) -> FindingLine:
+    from omx_autoresearch.surfaces.cli.evidence_documents import FindingLine
+
+    return FindingLine(
+        id=finding.id,
+        kind=finding.kind,
+        summary=finding.summary,
+        source=finding.source,
+        paths=finding.paths,
+        accepted=finding.is_accepted,
+        created_at="",
+        command=finding.command,
+        criterion_id=finding.criterion_id,
+        evidence=finding.evidence,
+        claim_reason=finding.claim_reason,
+        iteration=finding.iteration,
+        direction=finding.direction,
+    )
+
+
+def _print_list(caller: Caller, task: str, options: dict[str, Any], *, as_json: bool) -> None:
+    from omx_autoresearch.runtime.findings import list_findings
+    from omx_autoresearch.storage.missions import MissionStore
+
+    task_id = caller.task(task)
+    found = list_findings(caller.runtime, task_id, **options)
+    mission = MissionStore(caller.runtime.home).load(task_id)
+    if as_json:
+        print_json(
+            {
+                "task_id": task_id,
+                "finding_count": mission.finding_count + mission.claim_count,
+                "accepted_count": mission.accepted_count,
+                "findings": [_full(line) for line in found],
+            }
+        )
+        return
+    if not found:
+        tell(f"Mission {task_id} has no finding yet.")
+        return
+    rows = [
+        (
+            line["id"],
+            "evidence" if line["accepted"] else "claim",
+            line["kind"],
+            line.get("criterion_id", ""),
+            harmless(line["summary"][:_SHOWN_CHARACTERS]).replace("\n", " "),
+        )
+        for line in found
+    ]
+    styles = ["green" if line["accepted"] else "" for line in found]
+    print_table(("ID", "IS", "KIND", "CRITERION", "SUMMARY"), rows, styles)
+
+
+def _full(line: dict[str, Any]) -> dict[str, Any]:
+    """A line with every field; a note has only the agreed ones."""
+    empty = {
+        "command": "",
+        "criterion_id": "",
+        "evidence": None,
+        "claim_reason": "",
+        "iteration": 0,
+        "direction": "",
+    }
+    return {**empty, **line}
