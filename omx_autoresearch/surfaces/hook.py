@@ -45,10 +45,14 @@ def read_event(descriptor: int) -> bytes:
     import time
 
     deadline = time.monotonic() + READ_SECONDS
-    chunks, size, wait_seconds = [], 0, READ_SECONDS
+    chunks: list[bytes] = []
+    size, wait_seconds = 0, READ_SECONDS
     while size <= PAYLOAD_LIMIT_BYTES and wait_seconds > 0:
         if not select.select([descriptor], [], [], wait_seconds)[0]:
-            break
+            wait_seconds = deadline - time.monotonic()
+            if wait_seconds <= 0 or is_whole(b"".join(chunks)):
+                break
+            continue  # it only looks like an end: a message may hold as many braces as it likes
         chunk = os.read(descriptor, 1 << 20)
         if not chunk:
             break
@@ -58,6 +62,17 @@ def read_event(descriptor: int) -> bytes:
         if chunk.rstrip().endswith(b"}"):  # perhaps all; a client that closes its end is not waited for
             wait_seconds = min(wait_seconds, QUIET_SECONDS)
     return b"".join(chunks)
+
+
+def is_whole(raw: bytes) -> bool:
+    """True for the text of a whole JSON value."""
+    import json
+
+    try:
+        json.loads(raw)
+    except (ValueError, RecursionError):
+        return False
+    return True
 
 
 def value_in(raw: bytes, key: bytes) -> bytes | None:
