@@ -177,6 +177,28 @@ def test_geminis_terminal_shows_who_holds_the_session(open_stage: OpenStage) -> 
     assert f"mission {mission.task_id} holds this session" in run.stderr
 
 
+@pytest.mark.requirement("DONE-17")
+@pytest.mark.parametrize(
+    ("mode", "isolation"), [("workspace-write", "bubblewrap"), ("danger-full-access", "none")]
+)
+def test_a_validator_gets_no_wider_rights_than_codex_gives_its_tools(
+    codex_stage: Stage, mode: str, isolation: str
+) -> None:
+    CODEX.set_sandbox(codex_stage.place, mode)
+    mission = OwnedMission(codex_stage).start()
+    run = codex_stage.run(
+        mission.prompt_line,
+        Turn("I am done."),
+        codex_stage.cli.does("The answer, then.", EVIDENCE, needs=REFUSED),
+        Turn("Now it is done."),
+    )
+    assert (run.exit_code, len(run.turns)) == (0, 3), run
+    mission.assert_let_go_with_evidence()
+    verdicts = [record["attestation"] for record in mission.records("validation_finished")]
+    assert {verdict["isolation"] for verdict in verdicts} == {isolation}
+    assert [verdict["verdict"] for verdict in verdicts][-1] == "passed"
+
+
 @pytest.mark.requirement("SESS-16")
 @pytest.mark.requirement("LIFE-07")
 def test_an_agent_in_codexs_sandbox_can_say_what_it_needs(codex_stage: Stage) -> None:
