@@ -98,7 +98,8 @@ def next_phase(phase: Phase, step: Step, *, task_id: str = "TASK") -> Phase:
 
 
 def _illegal(phase: Phase, step: Step, task_id: str) -> StepIllegal:
-    legal = ", ".join(legal_steps(phase))
+    verbs = ("start" if name == "launch" else name for name in legal_steps(phase) if name != "complete")
+    legal = ", ".join(verbs)
     return StepIllegal(
         f"a mission that is {phase} cannot {step}; {f'it can {legal}' if legal else 'nothing re-opens it'}",
         next_step=COMMAND_FOR[phase].format(task=task_id),

@@ -124,9 +124,19 @@ def _doubled(installation: Installation, found: list[Registered]) -> Check:
                     "once",
                     False,
                     f"registered in {path} as well: each stop is asked twice",
-                    f"take it out of {path}",
+                    _cure_of_double(installation, path),
                 )
     return Check("once", True, "each event is registered once")
+
+
+def _cure_of_double(installation: Installation, path: str) -> str:
+    """How to take out what a second file registers; ``uninstall`` where it wrote that file."""
+    other = "project" if installation.scope == "user" else "user"
+    if os.path.basename(path) == os.path.basename(installation.settings_path):
+        return (
+            f"omx-autoresearch uninstall {installation.client.name} --scope {other}; or take it out of {path}"
+        )
+    return f"take it out of {path}"
 
 
 def _plugin_files(plugins_path: str) -> Iterator[str]:

@@ -102,3 +102,24 @@ def test_start_may_freeze_more_files(person: Person) -> None:
     done = person.run("start", task_id, "--protect", "*.md")
     assert done.returncode == 5
     assert f"omx-autoresearch amend {task_id}" in done.stderr
+
+
+@pytest.mark.requirement("LIFE-05")
+def test_an_amended_draft_is_said_to_be_one_and_shows_how_it_is_started(person: Person) -> None:
+    task_id = person.init()
+    text = person.ok("amend", task_id, "--timeout", "30")
+    assert "is a draft" in text
+    assert f"next: omx-autoresearch start {task_id}" in text
+    assert "review" not in text
+    assert "timeout_seconds: 30" in _sandbox(person).read_text()
+
+
+@pytest.mark.requirement("DONE-22")
+def test_a_check_that_could_not_be_run_at_the_start_is_mended_by_an_amendment(person: Person) -> None:
+    person.write("check.sh", "#!/bin/sh\nexit 1\n", mode=0o644)
+    task_id = person.init()
+    assert f"then: omx-autoresearch amend {task_id}" in person.ok("start", task_id)
+    (person.project / "check.sh").chmod(0o755)
+    assert "tampered" in person.run("validate").stdout
+    person.ok("amend", task_id)
+    assert "failed (exit-nonzero)" in person.run("validate").stdout

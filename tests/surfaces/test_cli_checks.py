@@ -236,6 +236,21 @@ def test_doctor_finds_a_hook_that_looks_elsewhere_than_the_command_line(person: 
     assert [check["name"] for check in document["checks"] if not check["ok"]] == ["registry"]
 
 
+@pytest.mark.requirement("INST-08")
+def test_each_scope_names_its_own_commands_and_a_second_registration_is_taken_out_by_one(
+    person: Person,
+) -> None:
+    assert "next: omx-autoresearch doctor claude\n" in person.ok("install", "claude")
+    assert "next: omx-autoresearch doctor claude --scope project\n" in person.ok(
+        "install", "claude", "--scope", "project"
+    )
+    doubled = person.run("doctor", "claude")
+    assert doubled.returncode == 9
+    assert "omx-autoresearch uninstall claude --scope project" in doubled.stdout
+    person.ok("uninstall", "claude", "--scope", "project")
+    person.ok("doctor", "claude")
+
+
 @pytest.mark.requirement("INST-05")
 def test_a_dry_installation_shows_the_difference_and_writes_nothing(person: Person) -> None:
     text = person.ok("install", "claude", "--scope", "project", "--dry-run")

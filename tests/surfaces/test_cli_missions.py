@@ -111,7 +111,7 @@ def test_init_takes_every_field_as_an_option(person: Person) -> None:
 def test_a_dry_run_shows_verdict_and_pins_and_touches_nothing(person: Person) -> None:
     before = sorted(person.project.rglob("*"))
     text = person.ok("init", "--goal", "Write the answer", "--validator", "./check.sh", "--dry-run")
-    for words in ("answer.txt must hold 42", "failed (exit-nonzero)", "would freeze 1 files", "  check.sh"):
+    for words in ("answer.txt must hold 42", "failed (exit-nonzero)", "would freeze 1 file:", "  check.sh"):
         assert words in text
     assert sorted(person.project.rglob("*")) == before
     assert not person.home.exists()
@@ -261,7 +261,7 @@ def test_an_illegal_step_names_the_legal_ones_and_the_next_command(person: Perso
     task_id = person.init()
     done = person.run("pause", task_id)
     assert done.returncode == 5
-    assert "launch" in done.stderr
+    assert "it can start, cancel, amend" in done.stderr
     assert f"omx-autoresearch start {task_id}" in done.stderr
 
 

@@ -82,6 +82,28 @@ def test_an_error_has_its_exit_status_and_names_what_comes_next(
     assert error["next"]
 
 
+@pytest.mark.requirement("CLI-03")
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (("statsu",), ("Did you mean 'status'?", "next: omx-autoresearch --help")),
+        (("--json", "status"), ("behind the verb", "next: omx-autoresearch status --json")),
+        (("init", "--goal"), ("--goal", "next: omx-autoresearch init --help")),
+        (("install",), ("Choose from: claude, codex, gemini", "next: omx-autoresearch install --help")),
+    ],
+)
+def test_a_slip_of_the_hand_is_answered_with_what_was_meant(
+    person: Person, arguments: tuple[str, ...], words: tuple[str, ...]
+) -> None:
+    plain = person.run(*[word for word in arguments if word != "--json"])
+    done = plain if "--json" not in arguments else person.run(*arguments)
+    shown = done.stderr or "\n".join(
+        f"{key}: {text}" for key, text in json.loads(done.stdout)["error"].items()
+    )
+    assert done.returncode == 2
+    assert [word for word in words if word not in shown] == []
+
+
 def with_a_fault_of_ours(person: Person, **environ: str) -> subprocess.CompletedProcess[str]:
     program = (
         "import sys\nfrom omx_autoresearch.surfaces.cli import boundary, caller\n"
@@ -164,6 +186,20 @@ def test_a_reader_that_goes_away_makes_no_noise(person: Person) -> None:
     assert (done.returncode, done.stderr) == (141, b"")
 
 
+@pytest.mark.parametrize("closed", [1, 2])
+def test_a_closed_stream_is_no_fault_of_ours(person: Person, closed: int) -> None:
+    person.start()
+    command = " ".join([*PROGRAM, "list", f"{closed}>&-"])
+    done = subprocess.run(
+        ["/bin/sh", "-c", command],
+        cwd=person.project,
+        env=person.environment(),
+        capture_output=True,
+        check=False,
+    )
+    assert (done.returncode, done.stderr) == (0, b"")
+
+
 def test_an_interrupt_ends_with_130_and_no_traceback(person: Person) -> None:
     # The interpreter drops an interrupt that comes in the very moment of the prompt; a person presses again.
     shown = at_terminal(person, "init", answers=(("true in the end?", "\x03"),), is_insisting=True)
@@ -210,6 +246,12 @@ def test_colour_is_for_terminals_whose_person_wants_it(person: Person) -> None:
         assert "\x1b[3" not in at_terminal(person, "list", env=unwanted).raw
     assert "\x1b" not in person.run("status", env={"FORCE_COLOR": "1", "CLICOLOR_FORCE": "1"}).stdout
     assert "\x1b" not in person.run("list", env={"FORCE_COLOR": "1"}).stdout
+
+
+def test_a_narrow_terminal_cuts_no_task_id(person: Person) -> None:
+    task_id = person.start("a-slug-that-is-rather-long-for-a-narrow-terminal")
+    shown = at_terminal(person, "list", env={"COLUMNS": "60"}).text
+    assert f"\n{task_id} " in shown
 
 
 @pytest.mark.requirement("CLI-05")

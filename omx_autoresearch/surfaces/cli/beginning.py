@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from typing import TYPE_CHECKING
 
@@ -11,7 +12,7 @@ from omx_autoresearch.core.criteria import criterion_text
 from omx_autoresearch.core.values import fields
 from omx_autoresearch.errors import AutoresearchError, MissionInvalid, StorageFailed, UsageError
 from omx_autoresearch.surfaces.cli.caller import json_option, task_argument, this_caller
-from omx_autoresearch.surfaces.cli.display import harmless, print_json, print_rows, say, tell
+from omx_autoresearch.surfaces.cli.display import count_of, harmless, print_json, print_rows, say, tell
 from omx_autoresearch.surfaces.cli.drafting import (
     MODES,
     ask_missing,
@@ -94,8 +95,8 @@ def _write_down(caller: Caller, project_path: str, draft: MissionDraft, *, as_js
     document = DraftDocument(
         task_id=mission.task_id,
         slug=mission.slug,
-        mission_path=f"{project_path}/{mission.specs_path}/mission.md",
-        sandbox_path=f"{project_path}/{mission.specs_path}/sandbox.md",
+        mission_path=os.path.join(project_path, mission.specs_path, "mission.md"),
+        sandbox_path=os.path.join(project_path, mission.specs_path, "sandbox.md"),
         dry_run=False,
         baseline=None,
         output_tail="",
@@ -125,7 +126,7 @@ def _warnings(caller: Caller, draft: MissionDraft) -> tuple[str, ...]:
         _, manifest = compile_contract(caller.runtime, workspace_path=workspace_path, draft=draft)
         found += manifest.notes
     except AutoresearchError as error:
-        found.append(f"start will refuse this as it stands: {error.message}. {error.next_step}")
+        found.append(f"start will refuse this as it stands: {error.message}\n  next: {error.next_step}")
     return tuple(dict.fromkeys(found))
 
 
@@ -153,7 +154,10 @@ def _try_out(caller: Caller, draft: MissionDraft, *, as_json: bool) -> int:
         report = found.tryout.report
         say("\n".join(f"| {line}" for line in harmless(found.tryout.output).splitlines()) or "| (no output)")
         say(f"The validator says: {report.verdict} ({report.cause}): {harmless(report.summary)}")
-    say(f"A start would freeze {len(found.pinned_paths)} files" + (":" if found.pinned_paths else "."))
+    say(
+        f"A start would freeze {count_of(len(found.pinned_paths), 'file')}"
+        + (":" if found.pinned_paths else ".")
+    )
     for path in found.pinned_paths:
         say(f"  {harmless(path)}")
     for warning in document.warnings:
@@ -303,15 +307,21 @@ def _print_to_agent(document: StartDocument) -> None:
 
 
 def _print_to_owner(document: StartDocument) -> None:
+    if document.phase == "draft":
+        say(f"Mission {document.task_id} is a draft; what was changed stands in its sandbox.md.")
+        say(f"  next: {START} {document.task_id}", "dim")
+        return
     say(f"Mission {document.task_id} is {document.phase}.", "bold")
     baseline = document.baseline
     said = f"{baseline.verdict} ({baseline.cause}): {baseline.summary}" if baseline else ""
+    is_broken = baseline is not None and baseline.verdict == "error"
     judged = document.validator_command or "a review"
     print_rows(
         [
-            ("  judged by", f"{harmless(judged)} ({document.pinned_count} files frozen)", ""),
+            ("  judged by", f"{harmless(judged)} ({count_of(document.pinned_count, 'file')} frozen)", ""),
             ("  criteria", harmless("\n".join(document.criteria)), ""),
-            ("  baseline", harmless(said), ""),
+            ("  baseline", harmless(said), "yellow" if is_broken else ""),
+            ("  mend it", f"then: omx-autoresearch amend {document.task_id}" if is_broken else "", "yellow"),
             ("  limits", limits_line(document.limits), ""),
             ("  hold", _hold(document), "green" if document.hold.startswith("proven") else "yellow"),
             *(("  note", harmless(note), "yellow") for note in document.notes),

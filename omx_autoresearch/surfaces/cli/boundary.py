@@ -20,7 +20,7 @@ import click
 from omx_autoresearch.errors import AutoresearchError, UsageError
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterable, Sequence
 
 INTERRUPTED = 130
 PIPE_CLOSED = 141
@@ -35,6 +35,9 @@ def run(arguments: Sequence[str]) -> int:
         arguments: behind the program's name.
     """
     is_json = "--json" in arguments
+    for name in ("stdout", "stderr"):
+        if getattr(sys, name) is None:  # closed by whoever started us
+            setattr(sys, name, open(os.devnull, "w", encoding="utf-8"))  # noqa: SIM115 - until the end
     for stream in (sys.stdout, sys.stderr):
         if hasattr(stream, "reconfigure"):
             stream.reconfigure(errors="backslashreplace")  # a C locale must not turn a goal into a crash
@@ -65,7 +68,7 @@ def _attempt(arguments: Sequence[str]) -> int:
     except click.exceptions.Exit as end:
         return end.exit_code
     except click.ClickException as fault:
-        raise _usage(fault) from None
+        raise _usage(fault, arguments) from None
     except SystemExit as end:  # click's shell completion, and its own answer to a closed pipe
         if type(sys.stdout).__name__.endswith("PacifyFlushWrapper"):
             return PIPE_CLOSED
@@ -84,14 +87,28 @@ def _check_texts(arguments: Sequence[str]) -> None:
             ) from None
 
 
-def _usage(fault: click.ClickException) -> UsageError:
+def _usage(fault: click.ClickException, arguments: Sequence[str]) -> UsageError:
     from omx_autoresearch.surfaces.cli import former
-    from omx_autoresearch.surfaces.cli.program import PROGRAM
+    from omx_autoresearch.surfaces.cli.program import PROGRAM, VERBS
 
     if isinstance(fault, click.NoSuchOption) and fault.option_name in former.FLAGS:
         return former.gone(fault.option_name)
-    path = fault.ctx.command_path if isinstance(fault, click.UsageError) and fault.ctx else PROGRAM
-    return UsageError(fault.format_message().rstrip("."), next_step=f"{path} --help")
+    first = arguments[0] if arguments else ""
+    if first == "--json":
+        return UsageError(
+            "--json stands behind the verb", next_step=f"{PROGRAM} {' '.join(arguments[1:2])} --json"
+        )
+    path = f"{PROGRAM} {first}" if first in VERBS else PROGRAM
+    message = " ".join(fault.format_message().split()).rstrip(".")
+    if first not in VERBS and (near := _nearest(first, VERBS)):
+        message += f". Did you mean {near!r}?"
+    return UsageError(message, next_step=f"{path} --help")
+
+
+def _nearest(word: str, known: Iterable[str]) -> str:
+    import difflib
+
+    return next(iter(difflib.get_close_matches(word, list(known), n=1)), "")
 
 
 def _tell(error: AutoresearchError, *, is_json: bool) -> int:

@@ -21,7 +21,7 @@ from omx_autoresearch.errors import (
 )
 from omx_autoresearch.surfaces.cli.boundary import CHECK_SAID_NO
 from omx_autoresearch.surfaces.cli.caller import json_option, reason_option, task_argument, this_caller
-from omx_autoresearch.surfaces.cli.display import print_json, say, tell
+from omx_autoresearch.surfaces.cli.display import count_of, print_json, say, tell
 from omx_autoresearch.surfaces.cli.looking import WAIT_SECONDS
 from omx_autoresearch.surfaces.cli.standing import say_unblock
 
@@ -205,7 +205,7 @@ def restore_verb(task: str, reason: str, as_json: bool) -> None:
     elif not paths:
         say("Every pinned file is as it was frozen.")
     else:
-        say(f"Put back {len(paths)} pinned files:")
+        say(f"Put back {count_of(len(paths), 'pinned file')}:")
         for path in paths:
             say(f"  {path}")
     if not as_json:

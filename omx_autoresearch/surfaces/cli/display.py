@@ -53,6 +53,11 @@ def print_error(error: AutoresearchError) -> None:
         tell(f"  next: {harmless(error.next_step)}")
 
 
+def count_of(number: int, noun: str) -> str:
+    """``1 file``, ``2 files``."""
+    return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
+
+
 def print_rows(rows: Sequence[Row]) -> None:
     """Labelled lines; rows without a text are left out."""
     rows = [row for row in rows if row[1]]
@@ -81,11 +86,17 @@ def print_table(header: Sequence[str], rows: Sequence[Sequence[str]], styles: Se
     from rich.text import Text
 
     table = Table(box=None, pad_edge=False, header_style="bold")
-    for index, title in enumerate(header):
-        table.add_column(title, overflow="fold" if index == 0 else "ellipsis", no_wrap=index > 0)
+    *firm, last = zip(header, *rows, strict=True)
+    widths = [
+        max(map(len, column)) for column in firm
+    ]  # names are copied, so never cut: the last column gives way
+    for title, width in zip(header, [*widths, len(last[0])], strict=True):
+        table.add_column(title, overflow="ellipsis", no_wrap=True, min_width=width)
     for row, style in zip(rows, styles, strict=True):
         table.add_row(*(Text(cell, style=style) for cell in row))
-    Console(color_system="auto" if has_colour(sys.stdout) else None).print(table)
+    console = Console(color_system="auto" if has_colour(sys.stdout) else None)
+    console.width = max(console.width, sum(widths) + 2 * len(widths) + len(last[0]))
+    console.print(table)
 
 
 def harmless(text: str) -> str:

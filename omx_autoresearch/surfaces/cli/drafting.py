@@ -211,7 +211,7 @@ def _ask(question: str) -> str:
     from omx_autoresearch.core.intake import placeholder_reason
 
     while True:
-        answer: str = click.prompt(question, err=True).strip()
+        answer: str = click.prompt(question, err=True, prompt_suffix=" ").strip()
         reason = placeholder_reason(answer)
         if not reason:
             return answer

@@ -59,7 +59,7 @@ def install_verb(client: str, scope: Scope, dry_run: bool, as_json: bool) -> Non
     )
     _print_report(report, "installed", as_json=as_json)
     if not as_json and not dry_run:
-        say(f"  next: omx-autoresearch doctor {client}")
+        say(f"  next: omx-autoresearch doctor {client}{'' if scope == 'user' else f' --scope {scope}'}")
 
 
 @click.command("uninstall")
@@ -129,7 +129,10 @@ def doctor_verb(client: str | None, scope: Scope, as_json: bool) -> int:
     if as_json:
         print_json(documents)
     elif not documents:
-        say(f"No agent CLI was found: {', '.join(CLIENT_NAMES)}.\n  next: omx-autoresearch install CLIENT")
+        say(
+            f"No hooks of ours stand in {scope} settings, and none of {', '.join(CLIENT_NAMES)} is on PATH.\n"
+            f"  next: omx-autoresearch install CLIENT{'' if scope == 'user' else f' --scope {scope}'}"
+        )
     for document in () if as_json else documents:
         _print_client(document)
     return 0 if documents and all(document.is_held for document in documents) else CHECK_SAID_NO
