@@ -19,6 +19,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from omx_autoresearch.core.mission import Mission
     from omx_autoresearch.core.records import Record
+    from omx_autoresearch.core.records.findings import FindingRecorded
     from omx_autoresearch.runtime.context import Runtime
     from omx_autoresearch.storage.inbox import Claim
 
@@ -114,13 +115,15 @@ def take_in(runtime: Runtime, task_id: str, mission: Mission | None = None) -> i
                     False  # a project that cannot be written is no fault; what waits is taken in all the same
                 )
         claims = inbox.waiting(inbox_path)
-        records = _records(claims)
+        findings = _findings(store, task_id, claims)
+        records = _records(tuple(claim for claim in claims if claim.file_path not in findings))
         fresh = _unknown(store, task_id, [record for record in records if isinstance(record, ClaimRecorded)])
         edits = [record for record in records if isinstance(record, ProjectionEdited)]
-        if fresh or edits:
-            transaction.record(*fresh, *edits)
+        found = [record for record in findings.values() if record is not None]
+        if fresh or found or edits:
+            transaction.record(*fresh, *found, *edits)
         inbox.remove(claims)
-    return len(fresh)
+    return len(fresh) + len(found)
 
 
 def take_in_quietly(runtime: Runtime, task_id: str, mission: Mission | None = None) -> None:
@@ -141,6 +144,30 @@ def _records(claims: tuple[Claim, ...]) -> list[Record]:
         records += [ClaimRecorded(text, origin, claim_id(text)) for text in texts if text]
         if is_edit:
             records.append(ProjectionEdited(claim.path, claim.moved_to))
+    return records
+
+
+def _findings(
+    store: MissionStore, task_id: str, claims: tuple[Claim, ...]
+) -> dict[str, FindingRecorded | None]:
+    """The files that hold a finding, each with its record as a claim: None for one that the journal has already."""
+    said = [claim for claim in claims if claim.verb == inbox.FINDING]
+    if not said:
+        return {}
+    from omx_autoresearch.core.records.findings import FindingRecorded
+    from omx_autoresearch.runtime.findings import claimed
+
+    read = {claim.file_path: finding for claim in said if (finding := claimed(claim.text)) is not None}
+    journal = store.journal(task_id)
+    try:
+        known = set(journal.by_ids([f"finding:{finding.id}" for finding in read.values()]))
+    finally:
+        journal.close()
+    records: dict[str, FindingRecorded | None] = {}
+    for path, finding in read.items():
+        name = f"finding:{finding.id}"
+        records[path] = None if name in known else FindingRecorded(finding)
+        known.add(name)
     return records
 
 

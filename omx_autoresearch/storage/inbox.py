@@ -23,6 +23,8 @@ CLAIM_LIMIT_BYTES = 256 * 1024
 """What is kept of one claim, in UTF-8."""
 CLAIMS_AT_ONCE = 64
 BYTES_AT_ONCE = 4 * 1024 * 1024
+FINDING = "finding"
+"""The verb of a file that holds a finding; ``runtime/findings.py`` writes and reads it."""
 HAND_EDIT = "hand-edit"
 """The verb of a file that holds the lines of an edited projection."""
 TAKEN = "taken"

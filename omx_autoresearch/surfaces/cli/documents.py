@@ -12,6 +12,7 @@ from omx_autoresearch.core.values import dataclass, field
 from omx_autoresearch.core.words import Verdict
 from omx_autoresearch.runtime.hold_proof import Check
 from omx_autoresearch.runtime.status import StatusView
+from omx_autoresearch.surfaces.cli.evidence_documents import EVIDENCE_SCHEMAS, EVIDENCE_VERBS
 
 
 @dataclass(frozen=True, slots=True)
@@ -272,6 +273,7 @@ SCHEMAS: dict[str, object] = {
     "restore": RestoreDocument,
     "approval": ApprovalDocument,
     "note": NoteDocument,
+    **EVIDENCE_SCHEMAS,
     "relay": RelayDocument,
     "install": InstallDocument,
     "doctor": DoctorList,
@@ -291,6 +293,7 @@ DOCUMENT_OF_VERB: dict[str, str] = {
     "validate": "run",
     "review": "run",
     "restore": "restore",
+    **EVIDENCE_VERBS,
     "block": "status",
     "note": "note",
     "approve": "approval",

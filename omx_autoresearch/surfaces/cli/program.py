@@ -46,6 +46,9 @@ SECTIONS: tuple[tuple[str, tuple[Verb, ...]], ...] = (
             Verb("status", "looking", "Show how a mission stands"),
             Verb("list", "looking", "Show every mission"),
             Verb("wait", "looking", "Wait for a running validation"),
+            Verb("readiness", "criterion", "Show what a completion still lacks"),
+            Verb("findings", "finding", "Show the newest findings, evidence first"),
+            Verb("log", "criterion", "Show the newest iterations"),
             Verb("repair", "owning", "Rebuild everything derived from the journal"),
             Verb("doctor", "setting_up", "Prove that a stop would be held"),
         ),
@@ -55,6 +58,8 @@ SECTIONS: tuple[tuple[str, tuple[Verb, ...]], ...] = (
         (
             Verb("validate", "checking", "Run the validator now"),
             Verb("review", "checking", "Have the artifact reviewed, or give a verdict"),
+            Verb("finding", "finding", "Record what was observed, or look it up"),
+            Verb("criterion", "criterion", "Show criteria, have them checked, or accept one"),
             Verb("restore", "checking", "Put the pinned files back as they were frozen"),
             Verb("block", "checking", "Say that a person must act first"),
             Verb("note", "checking", "Leave a note in the mission"),
@@ -64,6 +69,7 @@ SECTIONS: tuple[tuple[str, tuple[Verb, ...]], ...] = (
         "For the owner",
         (
             Verb("approve", "owning", "Allow the mission's commands outside a sandbox"),
+            Verb("excuse", "criterion", "Accept why changed code was not verified"),
             Verb("pause", "owning", "Hold nobody until resume"),
             Verb("resume", "owning", "Go on after a pause"),
             Verb("unblock", "owning", "Go on after a block"),
