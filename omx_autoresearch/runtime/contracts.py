@@ -111,11 +111,27 @@ def _refuse_unfrozen(workspace_path: str, draft: MissionDraft, manifest: PinMani
     if own.judging_count:
         return
     told = "".join(f"\n  - {note}" for note in manifest.notes)
+    if absent := _absent_file(workspace_path, draft.validator_command):
+        raise MissionInvalid(
+            f"{absent}, which the validator `{draft.validator_command}` names, is not in {workspace_path}, so nothing"
+            f" could be frozen{told}",
+            next_step=f"write {absent}, or name the check as it is called from {workspace_path}",
+        )
     raise MissionInvalid(
         f"nothing of the validator `{draft.validator_command}` is a file of the workspace that could be frozen,"
         f" so an agent could change what judges it{told}",
         next_step="name the check's files with --protect GLOB, or accept that: --unfrozen --reason 'WHY'",
     )
+
+
+def _absent_file(workspace_path: str, command: str) -> str:
+    """The program or script of the workspace that a command starts with and that is not there; empty otherwise."""
+    from omx_autoresearch.core.evaluators import program_of
+
+    program, script = program_of(command)
+    path = script or program
+    is_absent = "/" in path or bool(script)
+    return path if is_absent and not os.path.lexists(os.path.join(workspace_path, path)) else ""
 
 
 def _unfrozen_criteria(workspace_path: str, draft: MissionDraft) -> list[str]:

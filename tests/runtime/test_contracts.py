@@ -90,6 +90,19 @@ def test_a_validator_without_a_file_to_freeze_needs_a_reason(
 
 
 @pytest.mark.requirement("DONE-16")
+@pytest.mark.parametrize(
+    ("command", "name"), [("./chekc.sh --all", "./chekc.sh"), ("python3 judge.py", "judge.py")]
+)
+def test_a_check_that_is_not_there_is_said_to_be_missing_and_not_to_need_a_reason(
+    runtime: Runtime, tmp_path: Path, command: str, name: str
+) -> None:
+    with pytest.raises(MissionInvalid, match=f"{name}.* is not in .*could be frozen") as caught:
+        compiled(runtime, tmp_path, validator_command=command)
+    assert caught.value.next_step.startswith(f"write {name}")
+    compiled(runtime, tmp_path, validator_command=command, unfrozen_reason="it is generated")
+
+
+@pytest.mark.requirement("DONE-16")
 def test_configuration_without_a_test_freezes_no_judge(runtime: Runtime, tmp_path: Path) -> None:
     for name in ("pyproject.toml", "conftest.py"):
         (tmp_path / name).touch()
