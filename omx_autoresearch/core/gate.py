@@ -259,7 +259,8 @@ def _stall_blocker(seen: Situation) -> Blocker:
     else:
         what = f"no progress; still missing: {'; '.join(item.what for item in seen.missing) or 'the pinned files'}"
         needs = (
-            "the smallest external input that lets the agent go on: a hint, a decision, an amended contract"
+            "the smallest external input that lets the agent go on: a direction "
+            f'(`omx-autoresearch direct {seen.task_id} "..."`), a decision, an amended contract'
         )
     return Blocker("stalled", what, needs, f"omx-autoresearch unblock {seen.task_id}", by="gate")
 

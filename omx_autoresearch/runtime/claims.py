@@ -19,6 +19,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from omx_autoresearch.core.mission import Mission
     from omx_autoresearch.core.records import Record
+    from omx_autoresearch.core.records.directions import DirectionDeclared
     from omx_autoresearch.core.records.findings import FindingRecorded
     from omx_autoresearch.runtime.context import Runtime
     from omx_autoresearch.storage.inbox import Claim
@@ -119,9 +120,10 @@ def take_in(runtime: Runtime, task_id: str, mission: Mission | None = None) -> i
         records = _records(tuple(claim for claim in claims if claim.file_path not in findings))
         fresh = _unknown(store, task_id, [record for record in records if isinstance(record, ClaimRecorded)])
         edits = [record for record in records if isinstance(record, ProjectionEdited)]
+        directions = _directions(transaction.mission, claims, fresh)
         found = [record for record in findings.values() if record is not None]
         if fresh or found or edits:
-            transaction.record(*fresh, *found, *edits)
+            transaction.record(*fresh, *found, *directions, *edits)
         inbox.remove(claims)
     return len(fresh) + len(found)
 
@@ -135,7 +137,10 @@ def take_in_quietly(runtime: Runtime, task_id: str, mission: Mission | None = No
 
 
 def _records(claims: tuple[Claim, ...]) -> list[Record]:
-    """What claims become. Their verbs are not obeyed: a file in the inbox is anybody's word."""
+    """What claims become. Their verbs are not obeyed: a file in the inbox is anybody's word.
+
+    One that says a direction is remembered as such as well, see :func:`_directions`.
+    """
     records: list[Record] = []
     for claim in claims:
         is_edit = claim.verb == inbox.HAND_EDIT
@@ -145,6 +150,20 @@ def _records(claims: tuple[Claim, ...]) -> list[Record]:
         if is_edit:
             records.append(ProjectionEdited(claim.path, claim.moved_to))
     return records
+
+
+def _directions(
+    mission: Mission, claims: tuple[Claim, ...], fresh: list[ClaimRecorded]
+) -> list[DirectionDeclared]:
+    """What the claims that say a direction are remembered as: tried, and nothing more."""
+    texts = {claim.text.strip() for claim in claims if claim.verb == inbox.DIRECTION}
+    if not texts:
+        return []
+    from omx_autoresearch.core.directions import claimed_direction
+    from omx_autoresearch.core.records.directions import claimed
+
+    said = [claimed(mission, claimed_direction(item.text)) for item in fresh if item.text in texts]
+    return [record for record in said if record is not None]
 
 
 def _findings(

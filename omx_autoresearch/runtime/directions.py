@@ -1,8 +1,9 @@
-"""Directions: what the agent declares, what the owner injects, what waits in the inbox.
+"""Directions: what the agent declares, and what the owner injects.
 
 declare   judged and recorded in one transaction, on the newest state; where the journal cannot be written, the inbox
 inject    the owner's; open until the agent takes it up
-claimed   what an inbox claim says: remembered as tried, and nothing more
+
+What a claim in the inbox says is taken in by ``runtime/claims.py``: remembered as tried, and nothing more.
 """
 
 from __future__ import annotations
@@ -34,9 +35,6 @@ if TYPE_CHECKING:
     from omx_autoresearch.core.directions import Tried
     from omx_autoresearch.core.mission import Mission
     from omx_autoresearch.runtime.context import Runtime
-
-DIRECTION = "direction"
-"""The verb of an inbox claim that holds a direction."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,7 +95,7 @@ def declare(runtime: Runtime, task_id: str, direction: Direction) -> Declared:
             return declared
         inbox_path = ProjectFolder(mission.project_path).inbox_path(task_id)
         text = claim_text(declared.direction)
-        path = inbox.drop(inbox_path, text, verb=DIRECTION, at=runtime.now())
+        path = inbox.drop(inbox_path, text, verb=inbox.DIRECTION, at=runtime.now())
         return replace(declared, inbox_file_path=path)
 
 
@@ -206,13 +204,16 @@ def inject(runtime: Runtime, task_id: str, direction: Direction) -> Declared:
         return replace(declared, mission=transaction.record(DirectionInjected(direction)))
 
 
-def claimed(mission: Mission, direction: Direction) -> DirectionDeclared | None:
-    """The record of a direction that came as a claim; None for one that cannot stand."""
-    if direction_faults(direction.summary, direction.axes) or mission.phase in FINAL_PHASES:
-        return None
-    if len(mission.directions) >= DIRECTIONS_LIMIT:
-        return None
-    return DirectionDeclared(replace(direction, by="claim", is_pivot=False))
+def is_declared_now(mission: Mission, direction: Direction) -> bool:
+    """True when the very direction was the last one declared in this iteration, by more than a claim."""
+    last = mission.recent_directions[-1] if mission.recent_directions else None
+    return (
+        mission.turn_has_direction
+        and last is not None
+        and last.by != "claim"
+        and (last.fingerprint, last.axes, last.is_pivot)
+        == (direction.fingerprint, direction.axes, direction.is_pivot)
+    )
 
 
 def offered_axis(mission: Mission) -> str:

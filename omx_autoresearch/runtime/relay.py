@@ -1,8 +1,9 @@
 """Verbs of an agent whose sandbox lets it write nothing: the hook carries them out from the tool event.
 
 The command ran in the sandbox, failed with :data:`~omx_autoresearch.runtime.claims.RELAY_MARK` and its verb, and the
-client's tool event brings command and output here. Only ``block``, ``validate`` and ``note``, only for the mission that
-this session is bound to, only where the command is one simple command that a shell would not have changed.
+client's tool event brings command and output here. Only ``block``, ``validate``, ``note`` and ``direction add``, only
+for the mission that this session is bound to, only where the command is one simple command that a shell would not have
+changed.
 """
 
 from __future__ import annotations
@@ -21,10 +22,16 @@ if TYPE_CHECKING:
     from omx_autoresearch.runtime.context import Runtime
 
 PROGRAM = "omx-autoresearch"
-VERBS = ("block", "validate", "note")
+VERBS = ("block", "validate", "note", "direction")
 COMMAND_LIMIT = 64 * 1024
-_OPTIONS = {"block": ("--reason", "--needs"), "validate": ("--seconds",), "note": ()}
+_OPTIONS = {
+    "block": ("--reason", "--needs"),
+    "validate": ("--seconds",),
+    "note": (),
+    "direction": ("--axis",),
+}
 _FLAGS = ("--json",)
+_PIVOT = "--pivot"
 _NEVER_BARE = frozenset(";&|<>()`$\n\r\\*?[]{}~!#")
 """What a shell acts on, or may change, outside quotes."""
 _NEVER_QUOTED = frozenset("`$")
@@ -37,7 +44,7 @@ class Relayed:
     Attributes:
         verb: one of :data:`VERBS`.
         words: what stood beside options: perhaps a task id, perhaps a text.
-        options: option to value.
+        options: option to value; of ``--axis`` all of them, a line each.
     """
 
     verb: str
@@ -60,6 +67,8 @@ def take_relayed(runtime: Runtime, mission: Mission, event: HookEvent) -> str:
         return ""
     if relayed.verb == "note":
         return _note(runtime, mission, relayed.words)
+    if relayed.verb == "direction":
+        return _direction(runtime, mission, relayed)
     own_names = ((), (mission.task_id,), (mission.task_id.split("-", 2)[-1],))
     if relayed.words not in own_names or mission.phase != "running":
         return ""  # another mission is meant, or the verb has nothing to do here any more
@@ -129,8 +138,13 @@ def _parsed(verb: str, words: list[str]) -> Relayed | None:
             break
         if not word.startswith("-"):
             found.append(word)
+        elif name == "--axis" and name in _OPTIONS[verb] and (has_value or waiting):
+            axis = value if has_value else waiting.pop(0)
+            options[name] = f"{options[name]}\n{axis}" if name in options else axis
         elif name in _OPTIONS[verb] and name not in options and (has_value or waiting):
             options[name] = value if has_value else waiting.pop(0)
+        elif word == _PIVOT and verb == "direction":
+            options[word] = ""
         elif word not in _FLAGS:
             return None
     return Relayed(verb, tuple(found), options)
@@ -147,6 +161,26 @@ def _note(runtime: Runtime, mission: Mission, words: tuple[str, ...]) -> str:
     except UsageError:
         return ""  # an empty note
     return "note"
+
+
+def _direction(runtime: Runtime, mission: Mission, relayed: Relayed) -> str:
+    """A declaration, judged as if the agent could have made it itself; a refused one changes nothing."""
+    from omx_autoresearch.core.directions import direction_of
+    from omx_autoresearch.runtime.directions import declare, is_declared_now
+
+    action, *words = relayed.words or ("",)
+    if action != "add":
+        return ""
+    if len(words) > 1 and MissionStore(runtime.home).exists(words[0]):
+        if words[0] != mission.task_id:
+            return ""
+        del words[0]
+    given = (item.partition("=") for item in relayed.options.get("--axis", "").split("\n"))
+    axes = {name.strip().replace("-", "_"): value for name, is_given, value in given if is_given}
+    direction = direction_of(" ".join(words), axes, is_pivot=_PIVOT in relayed.options)
+    if mission.phase != "running" or is_declared_now(mission, direction):
+        return ""  # the mission runs no more, or this is a duplicate of the event
+    return "direction" if declare(runtime, mission.task_id, direction).is_recorded else ""
 
 
 def _block(runtime: Runtime, mission: Mission, options: dict[str, str]) -> str:

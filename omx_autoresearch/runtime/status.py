@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Literal
 
+from omx_autoresearch.core.notices import Notice
 from omx_autoresearch.core.values import dataclass
 from omx_autoresearch.errors import AutoresearchError
 from omx_autoresearch.runtime.expiry import is_expired
@@ -17,6 +18,8 @@ if TYPE_CHECKING:
     from omx_autoresearch.core.mission import Contract, Mission
     from omx_autoresearch.runtime.context import Runtime
 
+_TOLD = ("pivot_required", "heartbeat_failed", "readiness_blocked")
+"""Events that the owner should read of; the others show in phase and blocker."""
 Status = Literal["running", "blocked", "complete", "stopped", "invalid", "missing"]
 
 
@@ -53,6 +56,7 @@ class StatusView:
         client: its agent CLI.
         hold: ``proven (last event ...)``, ``unproven``, ``stale (...)``, ``unbound``.
         notices: what the owner should read, a line each.
+        lifecycle: the newest events of the mission's life, oldest first, for hosts that show them.
     """
 
     task_id: str
@@ -83,6 +87,7 @@ class StatusView:
     client: str = ""
     hold: str = "unbound"
     notices: tuple[str, ...] = ()
+    lifecycle: tuple[Notice, ...] = ()
 
 
 def view(runtime: Runtime, task_id: str) -> StatusView:
@@ -141,6 +146,7 @@ def _view_of(runtime: Runtime, mission: Mission) -> StatusView:
         iteration=mission.iteration,
         current_direction=mission.current_direction,
         stale_count=usage.stale,
+        pivot_count=mission.pivot_count,
         pivot_required=mission.is_pivot_required,
         refusals=usage.refusals,
         max_refusals=limits.refusals_total,
@@ -161,6 +167,7 @@ def _view_of(runtime: Runtime, mission: Mission) -> StatusView:
         client=mission.binding.client if mission.binding else "",
         hold=hold_of(runtime, mission, last),
         notices=_notices(mission),
+        lifecycle=mission.notices,
     )
 
 
@@ -224,4 +231,5 @@ def _notices(mission: Mission) -> tuple[str, ...]:
     ]
     if mission.contract is not None and mission.contract.unfrozen_reason:
         found.append(f"no file is pinned: {mission.contract.unfrozen_reason}")
+    found += [f"{item.at} {item.text}" for item in mission.notices if item.kind in _TOLD]
     return tuple(found)

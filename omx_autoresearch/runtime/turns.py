@@ -9,9 +9,11 @@ from __future__ import annotations
 import os
 
 from omx_autoresearch.core import briefing
+from omx_autoresearch.core.digests import sha256
 from omx_autoresearch.core.events import SILENCE, Reply
 from omx_autoresearch.core.prompts import command_in
 from omx_autoresearch.core.records.sessions import PersonPrompted
+from omx_autoresearch.core.values import replace
 from omx_autoresearch.errors import AutoresearchError
 from omx_autoresearch.runtime import sessions
 from omx_autoresearch.runtime.expiry import is_expired
@@ -186,8 +188,7 @@ class _Prompt:
             return Reply(context=_expired(mission))
         _remember_process(self._runtime, self._client, self._event, mission)
         warning = beat(self._runtime, mission, self._event)
-        self._note_person(mission.task_id)
-        return Reply(person_message=warning)
+        return Reply(context=self._note_person(mission.task_id), person_message=warning)
 
     def _refuse(self, command: PromptCommand, why: str) -> Reply:
         """A prompt event that no person typed: shown to the owner of the mission that it meant."""
@@ -205,10 +206,16 @@ class _Prompt:
                 break
         return Reply(context=said)
 
-    def _note_person(self, task_id: str) -> None:
+    def _note_person(self, task_id: str) -> str:
+        """A person spoke; returns the summary where a word of it changed since it was last said at a prompt."""
         path = self._runtime.home.mission(task_id).heartbeat_path
         with MissionStore(self._runtime.home).transaction(task_id, self._runtime.now()) as transaction:
-            transaction.record(PersonPrompted(self._event.session_id, heartbeat.size_of(path)))
+            before, session_id = transaction.mission, self._event.session_id
+            prompted = PersonPrompted(session_id, heartbeat.size_of(path))
+            said = briefing.summary(prompted.apply(before, transaction.ts))
+            digest = sha256(f"{session_id}\n{said}".encode("utf-8", "surrogatepass")).hexdigest()[:16]
+            transaction.record(replace(prompted, told_digest=digest))
+        return "" if digest == before.told_digest else said
 
     def _command(self, command: PromptCommand) -> Reply:
         from omx_autoresearch.runtime.prompting import carry_out

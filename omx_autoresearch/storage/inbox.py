@@ -27,6 +27,8 @@ FINDING = "finding"
 """The verb of a file that holds a finding; ``runtime/findings.py`` writes and reads it."""
 HAND_EDIT = "hand-edit"
 """The verb of a file that holds the lines of an edited projection."""
+DIRECTION = "direction"
+"""The verb of a file that says a direction."""
 TAKEN = "taken"
 """Sub-folder of what was taken in but is too large, or too foreign, to stand in the journal whole."""
 TAKEN_LIMIT = 50

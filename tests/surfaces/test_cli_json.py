@@ -54,6 +54,8 @@ def test_every_verb_of_a_mission_prints_what_its_schema_says(person: Person) -> 
     ask("validate", status=9)
     ask("wait")
     ask("note", "half", "done")
+    ask("direction", "add", "profile it")
+    ask("direct", "ask somebody")
     ask("block", "--reason", "no device", "--needs", "a device")
     ask("unblock", "--add-hours", "2", "--add-refusals", "5")
     ask("pause")

@@ -44,7 +44,8 @@ class Spoken:
     @property
     def commands(self) -> list[str]:
         found = ["".join(groups).strip() for groups in _COMMAND.findall(self.text)]
-        return [command.replace("'...'", "./other.sh") for command in dict.fromkeys(found)]
+        filled = [command.replace("'...'", "./other.sh") for command in dict.fromkeys(found)]
+        return [command.replace('"..."', '"what was meant"') for command in filled]
 
 
 def _refusal(answer: Any) -> Spoken:
@@ -96,6 +97,44 @@ def _stalled(person: Person) -> list[Spoken]:
     person.bind(person.start("answer", "--limit", "idle_refusals=1"))
     person.stop()
     return [_release(person.stop(last_assistant_message="done, I say"))]
+
+
+def _stale(count: int) -> Callable[[Person], list[Spoken]]:
+    """Refused until the stale count is ``count``, whatever the validator's first word was worth."""
+
+    def lead(person: Person) -> list[Spoken]:
+        task_id = person.start("answer", "--limit", "idle_refusals=50")
+        person.bind(task_id)
+        person.ok("direction", "add", "profile it", "--axis", "objective=speed", env=AGENT)
+        while True:
+            person.hook("PostToolUse", tool_name="Bash", tool_input={"command": "true"})
+            answer = person.stop()
+            if person.json("status", task_id)["stale_count"] >= count:
+                return [_refusal(answer) if count < 4 else _release(answer)]
+
+    return lead
+
+
+def _directed(person: Person) -> list[Spoken]:
+    task_id = person.start()
+    person.bind(task_id)
+    person.ok("direct", task_id, "ask the database team")
+    started = person.hook("SessionStart", source="compact")
+    return [
+        _refusal(person.stop()),
+        Spoken(started["hookSpecificOutput"]["additionalContext"], is_agent=True),
+    ]
+
+
+def _pivot_due(person: Person) -> list[Spoken]:
+    _stale(2)(person)
+    started = person.hook("SessionStart", source="compact")
+    return [Spoken(started["hookSpecificOutput"]["additionalContext"], is_agent=True)]
+
+
+def _not_declared(person: Person) -> list[Spoken]:
+    person.bind(person.start())
+    return [Spoken(person.run("direction", "add", "...", env=AGENT).stderr, is_agent=True)]
 
 
 def _refusals_spent(person: Person) -> list[Spoken]:
@@ -166,6 +205,12 @@ SITUATIONS = {
     "no artifact": _no_artifact,
     "a rejected artifact": _rejected,
     "a stall": _stalled,
+    "a pivot that is due": _stale(2),
+    "a fresh direction that is offered": _stale(3),
+    "a stall by the stale count": _stale(4),
+    "a direction of the owner": _directed,
+    "a summary with a pivot that is due": _pivot_due,
+    "a direction that may not be declared": _not_declared,
     "spent refusals": _refusals_spent,
     "a spent wall clock": _time_spent,
     "a validator that is gone": _validator_gone,

@@ -2,7 +2,16 @@
 
 from __future__ import annotations
 
-from omx_autoresearch.core.directions import OPEN_LIMIT, Direction, Tried, kept, near_key
+from omx_autoresearch.core.directions import (
+    DIRECTIONS_LIMIT,
+    OPEN_LIMIT,
+    Direction,
+    Tried,
+    direction_faults,
+    kept,
+    near_key,
+)
+from omx_autoresearch.core.lifecycle import FINAL_PHASES
 from omx_autoresearch.core.records.notices import noticed
 from omx_autoresearch.core.shape import nested
 from omx_autoresearch.core.values import dataclass, replace
@@ -57,6 +66,15 @@ class DirectionDeclared:
             turn_has_pivot=mission.turn_has_pivot or is_pivot,
             turn_repeats_direction=mission.turn_repeats_direction or is_repeated,
         )
+
+
+def claimed(mission: Mission, direction: Direction) -> DirectionDeclared | None:
+    """The record of a direction that came as a claim; None for one that cannot stand."""
+    if direction_faults(direction.summary, direction.axes) or mission.phase in FINAL_PHASES:
+        return None
+    if len(mission.directions) >= DIRECTIONS_LIMIT:
+        return None
+    return DirectionDeclared(replace(direction, by="claim", is_pivot=False))
 
 
 def _tried(mission: Mission, new: Direction, known: Tried | None) -> tuple[Tried, ...]:

@@ -12,6 +12,7 @@ from omx_autoresearch.core.values import dataclass, field
 from omx_autoresearch.core.words import Verdict
 from omx_autoresearch.runtime.hold_proof import Check
 from omx_autoresearch.runtime.status import StatusView
+from omx_autoresearch.surfaces.cli.direction_documents import DIRECTION_SCHEMAS, DIRECTION_VERBS
 from omx_autoresearch.surfaces.cli.evidence_documents import EVIDENCE_SCHEMAS, EVIDENCE_VERBS
 
 
@@ -167,7 +168,7 @@ class NoteDocument:
 
 @dataclass(frozen=True, slots=True)
 class RelayDocument:
-    """``block``, ``validate`` and ``note`` where a sandbox lets the caller write nothing.
+    """``block``, ``validate``, ``note`` and ``direction add`` where a sandbox lets the caller write nothing.
 
     Attributes:
         task_id: of the mission.
@@ -274,6 +275,7 @@ SCHEMAS: dict[str, object] = {
     "approval": ApprovalDocument,
     "note": NoteDocument,
     **EVIDENCE_SCHEMAS,
+    **DIRECTION_SCHEMAS,
     "relay": RelayDocument,
     "install": InstallDocument,
     "doctor": DoctorList,
@@ -296,6 +298,7 @@ DOCUMENT_OF_VERB: dict[str, str] = {
     **EVIDENCE_VERBS,
     "block": "status",
     "note": "note",
+    **DIRECTION_VERBS,
     "approve": "approval",
     "pause": "status",
     "resume": "status",

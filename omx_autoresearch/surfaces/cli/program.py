@@ -63,6 +63,7 @@ SECTIONS: tuple[tuple[str, tuple[Verb, ...]], ...] = (
             Verb("restore", "checking", "Put the pinned files back as they were frozen"),
             Verb("block", "checking", "Say that a person must act first"),
             Verb("note", "checking", "Leave a note in the mission"),
+            Verb("direction", "directing", "Declare what is tried, or show what was"),
         ),
     ),
     (
@@ -70,6 +71,7 @@ SECTIONS: tuple[tuple[str, tuple[Verb, ...]], ...] = (
         (
             Verb("approve", "owning", "Allow the mission's commands outside a sandbox"),
             Verb("excuse", "criterion", "Accept why changed code was not verified"),
+            Verb("direct", "directing", "Inject a direction for the agent to take up"),
             Verb("pause", "owning", "Hold nobody until resume"),
             Verb("resume", "owning", "Go on after a pause"),
             Verb("unblock", "owning", "Go on after a block"),

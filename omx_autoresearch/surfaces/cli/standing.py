@@ -89,6 +89,7 @@ def _progress(view: StatusView) -> list[Row]:
     session = f"{view.session_id} ({view.client or 'client unknown'})" if view.session_id else "unbound"
     return [
         ("iteration", f"{view.iteration}, {view.stale_count} without progress{pressure}", ""),
+        ("direction", harmless(view.current_direction), ""),
         ("refusals", f"{view.refusals} of {view.max_refusals}", ""),
         ("hours", f"{view.hours_used:.2f} of {view.max_hours:g}", ""),
         ("judged by", harmless(view.judged_by), ""),
