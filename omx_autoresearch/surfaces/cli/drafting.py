@@ -37,7 +37,10 @@ _FREEZING = (
 """What ``start`` takes, too."""
 _OPTIONS = (
     *_FREEZING,
-    click.option("--validator", help="Shell command that decides: exit status 0 completes the mission."),
+    click.option(
+        "--validator",
+        help="Shell command that decides: exit status 0 completes the mission. It runs at the top of the project.",
+    ),
     click.option("--prompt", help="What a reviewer is asked (instead of a validator)."),
     click.option("--output", help="The file under review, relative to the workspace."),
     click.option("--reviewer", help="Shell command of the reviewer; reads the prompt on stdin."),
