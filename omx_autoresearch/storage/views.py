@@ -33,7 +33,11 @@ STATE_FILES = (TASK_SPEC, PROGRESS, DIRECTIONS)
 """Files that are replaced."""
 _ITERATION_KINDS = {"stop_refused": "refuse", "stop_released": "release", "stop_allowed": "allow"}
 _QUIET_KINDS = ("validation_started", "person_prompted")
+_WORK_KINDS = ("claim_recorded", "finding_recorded", "direction_declared")
+"""What the agent says and does; it stands in ``work.jsonl``."""
 _WARNING_KINDS = (
+    "heartbeat_failed",
+    "pivot_required",
     "stop_released",
     "mission_blocked",
     "owner_verb_refused",
@@ -227,26 +231,40 @@ def _work(entry: Entry) -> dict[str, Any] | None:
         return _log_line(
             entry, source, "info", word, f"{finding['id']}: {briefing.one_line(finding['summary'], 300)}"
         )
+    if entry.kind == "direction_declared":
+        direction = entry.data["direction"]
+        word = "pivot" if direction["is_pivot"] else "direction"
+        source = "owner" if direction["by"] == "owner" else "agent"
+        return _log_line(entry, source, "decision", word, briefing.one_line(direction["summary"], 300))
     if entry.kind != "claim_recorded":
         return None
     return _log_line(entry, "agent", "info", "note", entry.data["text"])
 
 
 def _orchestrated(entry: Entry) -> dict[str, Any] | None:
-    if entry.kind in ("claim_recorded", "finding_recorded") or entry.kind in _QUIET_KINDS:
+    if entry.kind in _WORK_KINDS or entry.kind in _QUIET_KINDS:
         return None
     level = (
         "warn" if entry.kind in _WARNING_KINDS else "decision" if entry.kind.startswith("stop_") else "info"
     )
-    stop = entry.data.get("stop")
-    detail = stop["reason_code"] if isinstance(stop, dict) else entry.data.get("reason") or ""
-    blocker = entry.data.get("blocker")
-    if isinstance(blocker, dict):
-        detail = f"{blocker['reason_code']}: {blocker['what']}"
-    attestation = entry.data.get("attestation")
+    return _log_line(entry, "runtime", level, entry.kind, _detail(entry))
+
+
+def _detail(entry: Entry) -> str:
+    """What a record says beside its kind, one line."""
+    data = entry.data
+    if entry.kind == "pivot_required":
+        return f"stale {data['stale']}, offered axis {data['axis']}"
+    if entry.kind == "heartbeat_failed":
+        return f"{data['status']}: {data['cause']}"
+    if entry.kind == "direction_injected":
+        return briefing.one_line(data["direction"]["summary"], 300)
+    blocker, attestation, stop = data.get("blocker"), data.get("attestation"), data.get("stop")
     if isinstance(attestation, dict):
-        detail = f"{attestation['verdict']}: {attestation['summary']}"
-    return _log_line(entry, "runtime", level, entry.kind, detail)
+        return f"{attestation['verdict']}: {attestation['summary']}"
+    if isinstance(blocker, dict):
+        return f"{blocker['reason_code']}: {blocker['what']}"
+    return str(stop["reason_code"] if isinstance(stop, dict) else data.get("reason") or "")
 
 
 def _log_line(entry: Entry, source: str, level: str, event: str, detail: str) -> dict[str, Any]:

@@ -420,6 +420,34 @@ def test_the_hook_declares_nothing_else(world: Scratch, command: str, output: st
     assert world.load(mission).open_directions == ()
 
 
+# --- logs
+
+
+@pytest.mark.requirement("BRIEF-03")
+def test_the_logs_tell_what_was_tried_as_decisions_of_the_agent_and_what_was_demanded_as_warnings(
+    world: Scratch,
+) -> None:
+    mission = begun(world)
+    say(world, mission, "one way")
+    say(world, mission, "from behind", is_pivot=True, axes={"decomposition": "backwards"})
+    inject(world.runtime(), mission.task_id, direction_of("ask somebody", {}))
+    for _ in range(3):
+        world.tool()
+        world.stop()
+    logs = Path(ProjectFolder(str(world.project)).task_path(mission.task_id), "logs")
+    work = [json.loads(line) for line in (logs / "work.jsonl").read_text().splitlines()]
+    assert [(line["source"], line["level"], line["event"], line["detail"]) for line in work] == [
+        ("agent", "decision", "direction", "one way"),
+        ("agent", "decision", "pivot", "from behind"),
+    ]
+    told = [json.loads(line) for line in (logs / "orchestrator.jsonl").read_text().splitlines()]
+    found = {line["event"]: line for line in told}
+    assert found["direction_injected"]["detail"] == "ask somebody"
+    assert found["pivot_required"]["level"] == "warn"
+    assert found["pivot_required"]["detail"].startswith("stale 2, offered axis ")
+    assert "direction_declared" not in found
+
+
 # --- two processes
 
 
