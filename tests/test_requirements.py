@@ -27,6 +27,8 @@ PAGES = {
     "STALL": "directions.md",
     "BRIEF": "directions.md",
     "SPEED": "hook-speed.md",
+    "EVID": "evidence.md",
+    "READY": "readiness.md",
 }
 SOURCES = {"protocol", "client", "field", "design"}
 AREAS = {
