@@ -26,6 +26,8 @@ PAGES = {
     "DIR": "directions.md",
     "STALL": "directions.md",
     "BRIEF": "directions.md",
+    "LINE": "statusline.md",
+    "MCP": "mcp.md",
     "SPEED": "hook-speed.md",
     "EVID": "evidence.md",
     "READY": "readiness.md",

@@ -55,6 +55,10 @@ _MANAGED_SETTINGS = (
     "/etc/claude-code/managed-settings.json",
     "/Library/Application Support/ClaudeCode/managed-settings.json",
 )
+_NOTES = {
+    "user": "Claude Code asks before the first call of a tool; to allow all of ours, permit mcp__omx-autoresearch",
+    "project": "Claude Code asks each user of the project whether to trust the server in .mcp.json",
+}
 _MAX_SETTINGS_BYTES = 4 * 1024 * 1024
 _KINDS: dict[str, EventKind] = {
     "Stop": "stop",
@@ -169,6 +173,7 @@ def installation(scope: Scope, environ: Mapping[str, str], project_path: str) ->
 
     from omx_autoresearch.agents.folders import home_path
     from omx_autoresearch.core.installations import Installation
+    from omx_autoresearch.core.tool_servers import ToolServer
 
     user_path = environ.get("CLAUDE_CONFIG_DIR") or os.path.join(home_path(environ), ".claude")
     files = {
@@ -184,4 +189,17 @@ def installation(scope: Scope, environ: Mapping[str, str], project_path: str) ->
         plugins_path=os.path.join(user_path, "plugins"),
         environment=((CLIENT.stop_cap.setting, str(RAISED_CAP)),),
         off_switches=(("disableAllHooks",), ("allowManagedHooksOnly",)),
+        has_status_line=True,
+        server=ToolServer(_servers_path(scope, environ, project_path), has_type=True, note=_NOTES[scope]),
     )
+
+
+def _servers_path(scope: Scope, environ: Mapping[str, str], project_path: str) -> str:
+    """``.claude.json`` beside the user's folder (inside a CLAUDE_CONFIG_DIR), or the project's ``.mcp.json``."""
+    import os
+
+    from omx_autoresearch.agents.folders import home_path
+
+    if scope == "project":
+        return os.path.join(project_path, ".mcp.json")
+    return os.path.join(environ.get("CLAUDE_CONFIG_DIR") or home_path(environ), ".claude.json")

@@ -122,6 +122,7 @@ def installation(scope: Scope, environ: Mapping[str, str], project_path: str) ->
 
     from omx_autoresearch.agents.folders import home_path
     from omx_autoresearch.core.installations import Installation
+    from omx_autoresearch.core.tool_servers import ToolServer
 
     user_path = environ.get("CODEX_HOME") or os.path.join(home_path(environ), ".codex")
     files = {
@@ -136,4 +137,10 @@ def installation(scope: Scope, environ: Mapping[str, str], project_path: str) ->
         plugins_path=os.path.join(user_path, "plugins"),
         trust_path=os.path.join(user_path, "config.toml"),
         hook_shell=(environ.get("SHELL") or "/bin/sh", "-lc"),
+        # Codex hands its environment on to an MCP server by name only
+        server=ToolServer(
+            os.path.join(os.path.dirname(files[scope]), "config.toml"),
+            form="toml",
+            variables=("OMX_AUTORESEARCH_TASK",),
+        ),
     )

@@ -117,6 +117,7 @@ def installation(scope: Scope, environ: Mapping[str, str], project_path: str) ->
 
     from omx_autoresearch.agents.folders import home_path
     from omx_autoresearch.core.installations import Installation
+    from omx_autoresearch.core.tool_servers import ToolServer
 
     user_path = os.path.join(environ.get("GEMINI_CLI_HOME") or home_path(environ), ".gemini")
     files = {
@@ -134,4 +135,5 @@ def installation(scope: Scope, environ: Mapping[str, str], project_path: str) ->
         allows_comments=True,
         on_switches=(("hooksConfig", "enabled"),),
         hook_shell=("bash", "-c"),
+        server=ToolServer(files[scope], allows_comments=True),
     )

@@ -14,6 +14,7 @@ import re
 from typing import Literal
 
 from omx_autoresearch.core.clients import Client, HookEntry
+from omx_autoresearch.core.tool_servers import ToolServer
 from omx_autoresearch.core.values import dataclass
 
 Scope = Literal["user", "project"]
@@ -58,6 +59,8 @@ class Installation:
         on_switches: paths of settings that turn hooks off when false.
         trust_path: the file that keeps the hashes of trusted hooks; empty where the client keeps none.
         hook_shell: how the client runs a hook's line.
+        has_status_line: ``statusLine`` of the settings names a command whose first line the client shows.
+        server: where the client registers MCP servers; None where it knows none.
     """
 
     client: Client
@@ -73,6 +76,8 @@ class Installation:
     on_switches: tuple[tuple[str, ...], ...] = ()
     trust_path: str = ""
     hook_shell: tuple[str, ...] = ("sh", "-c")
+    has_status_line: bool = False
+    server: ToolServer | None = None
 
 
 def path_fault(path: str) -> str:
@@ -105,6 +110,28 @@ def hook_line(entry: HookEntry, client_name: str, state_home_path: str) -> str:
         "always": "",
     }[entry.guard]
     return f"{guard}[ -x {script} ] && exec {script} {client_name}; exit 0"
+
+
+def status_line(state_home_path: str) -> str:
+    """Compose the command that a client runs for its status line; nothing starts for who never had a mission.
+
+    Not the registry's folder is looked for: a mission that has just ended has left it, and is still shown.
+
+    Example:
+        ``[ -d S/missions ] && [ -x S/hook ] && exec S/hook statusline; exit 0``
+    """
+    missions, script = quoted(f"{state_home_path}/missions"), quoted(f"{state_home_path}/hook")
+    return f"[ -d {missions} ] && [ -x {script} ] && exec {script} statusline; exit 0"
+
+
+_STATUS_LINE = re.compile(
+    r"\[ -d (?P<missions>.+) \] && \[ -x (?P<script>.+) \] && exec (?P=script) statusline; exit 0"
+)
+
+
+def is_status_line(command: object) -> bool:
+    """Say whether a status line's command is ours, for whatever state home."""
+    return isinstance(command, str) and bool(_STATUS_LINE.fullmatch(command))
 
 
 _LINE = re.compile(

@@ -16,6 +16,7 @@ from omx_autoresearch.core.installations import hook_line, program_of_script
 from omx_autoresearch.core.json_text import JsonTextFault
 from omx_autoresearch.runtime import hook_trust
 from omx_autoresearch.runtime.hold_proof import Check, prove_hold
+from omx_autoresearch.runtime.part_checks import part_checks
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
@@ -66,7 +67,7 @@ def examine(
         checks += prove_hold(
             installation, _stop_line(installation, found), program, environ, make_held_session
         )
-    return checks
+    return [*checks, *part_checks(installation, found[0].state_home_path, environ, install)]
 
 
 def _read_settings(installation: Installation, install: str) -> tuple[str, list[Registered]] | Check:

@@ -29,12 +29,14 @@ class Check:
         ok: nothing is wrong there.
         what: what was found, one sentence.
         cure: what to do; empty where nothing has to be done.
+        is_about_hold: a fault there means that a stop may not be held; False for what is only convenient.
     """
 
     name: str
     ok: bool
     what: str
     cure: str = ""
+    is_about_hold: bool = True
 
 
 def prove_hold(

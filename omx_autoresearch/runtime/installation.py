@@ -1,15 +1,14 @@
-"""Putting our hooks into a client's settings and taking them out again.
+"""Putting our hooks, status line and tools into a client's settings and taking them out again.
 
-``install`` writes three things: the script in the state home that the hook lines start, the lines in the client's
-settings file, and where the client asks for it (Codex) the hashes that make it trust them. A record beside the script
-keeps what each file held before, so that ``uninstall`` gives back the very bytes when nobody changed the file since,
-and takes out only ours otherwise.
+``install`` writes the script in the state home that the hook lines start, what of ours belongs into the client's
+settings files, and where the client asks for it (Codex) the hashes that make it trust the hooks. A record beside the
+script keeps what each file held before, so that ``uninstall`` gives back the very bytes when nobody changed the file
+since, and takes out only ours otherwise.
 """
 
 from __future__ import annotations
 
 import os
-import stat
 from typing import TYPE_CHECKING
 
 from omx_autoresearch.core import hook_settings
@@ -17,7 +16,7 @@ from omx_autoresearch.core.installations import hook_script, path_fault, program
 from omx_autoresearch.core.json_text import JsonTextFault
 from omx_autoresearch.core.values import dataclass
 from omx_autoresearch.errors import CommandFault, UsageError, WorkspaceFault
-from omx_autoresearch.runtime import hook_trust
+from omx_autoresearch.runtime import hook_trust, settings_parts
 from omx_autoresearch.runtime.installed_files import (
     InstalledFile,
     InstallRecord,
@@ -25,42 +24,14 @@ from omx_autoresearch.runtime.installed_files import (
     record_path,
     sha256_of,
 )
-from omx_autoresearch.storage.atomic import ensure_folder, replace_file, storage_failed
+from omx_autoresearch.runtime.settings_files import BOM, FileChange, apply, read_bytes, remove, text_of
+from omx_autoresearch.storage.atomic import ensure_folder
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from omx_autoresearch.core.installations import HookProgram, Installation
-
-_BOM = "\ufeff"
-
-
-@dataclass(frozen=True, slots=True)
-class FileChange:
-    """What happens to one file.
-
-    Attributes:
-        path: the file.
-        before: its bytes now; None when it does not exist.
-        after: its bytes then; None when it is removed.
-    """
-
-    path: str
-    before: bytes | None
-    after: bytes | None
-
-    @property
-    def diff(self) -> str:
-        """A unified diff, for people."""
-        import difflib
-
-        sides = (self.before, self.after)
-        old, new = ((data or b"").decode("utf-8", "replace").splitlines(keepends=True) for data in sides)
-        old_name, new_name = ("/dev/null" if data is None else self.path for data in sides)
-        lines = difflib.unified_diff(old, new, old_name, new_name)
-        return "".join(
-            line if line.endswith("\n") else f"{line}\n\\ No newline at end of file\n" for line in lines
-        )
+    from omx_autoresearch.core.tool_servers import TomlFault
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,104 +59,167 @@ class InstallReport:
 
 
 def install(
-    installation: Installation, program: HookProgram, *, environ: Mapping[str, str], dry_run: bool = False
+    installation: Installation,
+    program: HookProgram,
+    *,
+    environ: Mapping[str, str],
+    has_server: bool = True,
+    dry_run: bool = False,
 ) -> InstallReport:
-    """Register our hooks with a client; doing it again changes nothing.
+    """Register our hooks, status line and tools with a client; doing it again changes nothing.
 
     Args:
         installation: where and how, from the client's dialect.
         program: what the hooks run.
         environ: used to find and ask Codex.
+        has_server: register the tools for agents (MCP) as well; an older registration goes otherwise.
         dry_run: say what would change and write nothing.
 
     Raises:
         UsageError: the state home's path cannot stand in a hook line.
         CommandFault: the interpreter or the entry is not there.
-        WorkspaceFault: the settings file cannot be read as its client reads it; it is left untouched.
+        WorkspaceFault: a settings file cannot be read as its client reads it; it is left untouched.
         StorageFailed: a file could not be written.
     """
     _check(program)
-    record = load_record(record_path(program.state_home_path, installation))
-    settings, file, added = _planned(installation, program, record)
-    script = FileChange(program.script_path, _read(program.script_path), hook_script(program).encode())
-    if dry_run:
-        notes = _notes(installation, (), settings) if installation.trust_path else ()
-        return _report(installation, (script, settings), notes, dry_run=True)
-    ensure_folder(program.state_home_path)
     where = record_path(program.state_home_path, installation)
-    if (
-        settings.before != settings.after
-    ):  # recorded first: a kill in between leaves a file that can be taken back
-        InstallRecord((file,), added, record.trust_keys).save(where)
-    _apply(script, mode=0o755)
-    _apply(settings, mode=0o644 if installation.scope == "project" else 0o600)
-    files: tuple[InstalledFile, ...] = (file,)
-    trust, keys, notes = _trusted(installation, environ, record)
+    record = load_record(where)
+    script = FileChange(program.script_path, read_bytes(program.script_path), hook_script(program).encode())
+    plans, added = _planned(installation, program, record, has_server=has_server)
+    changes = [change for change, _ in plans]
+    notes = settings_parts.part_notes(
+        installation, text_of(installation.settings_path, changes[0].before), program
+    )
+    if installation.server and has_server and installation.server.note:
+        notes = (*notes, installation.server.note)
+    if dry_run:
+        trust_notes = _notes(installation, (), changes[0]) if installation.trust_path else ()
+        return _report(installation, (script, *changes), (*trust_notes, *notes), dry_run=True)
+    ensure_folder(program.state_home_path)
+    files = tuple(file for _, file in plans)
+    if any(change.before != change.after for change in changes):
+        # recorded first: a kill in between leaves files that can be taken back
+        InstallRecord(files, added, record.trust_keys).save(where)
+    apply(script, mode=0o755)
+    for change in changes:
+        apply(change, mode=0o644 if installation.scope == "project" else 0o600)
+    trust, keys, trust_notes = _trusted(installation, environ, record)
     if trust:
-        stripped = record.baseline(trust.path, trust.before, lambda text: _untrusted(text, record.trust_keys))
-        files = (
-            file,
-            InstalledFile(trust.path, stripped, sha256_of(trust.after or b"")),
-        )
+        files = _with_trust(files, trust, record)
     if (saved := InstallRecord(files, added, keys)) != load_record(where):
         saved.save(where)
-    return _report(installation, (script, settings, trust), notes, dry_run=False)
+    return _report(installation, _merged((script, *changes), trust), (*trust_notes, *notes), dry_run=False)
 
 
 def _planned(
-    installation: Installation, program: HookProgram, record: InstallRecord
-) -> tuple[FileChange, InstalledFile, tuple[str, ...]]:
-    """Plan the settings file: its change, what it held without us, the variables that are ours."""
-    path = installation.settings_path
-    current = _read(path)
-    text = _text(path, current)
-    mark = _BOM if text.startswith(_BOM) else ""
-    bare = text.removeprefix(_BOM)
-    try:
-        merged = (mark + hook_settings.merged(bare, installation, program.state_home_path)).encode()
-        added = hook_settings.added_environment(bare, installation) or record.environment
-        before = record.baseline(path, current, lambda text: _stripped(text, installation, added))
-    except JsonTextFault as fault:
-        raise _unreadable(path, fault, installation) from None
-    return FileChange(path, current, merged), InstalledFile(path, before, sha256_of(merged)), added
+    installation: Installation, program: HookProgram, record: InstallRecord, *, has_server: bool
+) -> tuple[list[tuple[FileChange, InstalledFile]], tuple[str, ...]]:
+    """Plan every settings file, the hooks' first: its change, and what it held without us; then our variables."""
+    plans = []
+    added: tuple[str, ...] = ()
+    for path in settings_parts.settings_paths(installation):
+        current = read_bytes(path)
+        text = text_of(path, current)
+        try:
+            if path == installation.settings_path:
+                bare = text.removeprefix(BOM)
+                added = hook_settings.added_environment(bare, installation) or record.environment
+            wanted = settings_parts.with_ours(text, path, installation, program, has_server=has_server)
+            before = record.baseline(path, current, _Stripped(installation, path, added, record.trust_keys))
+        except settings_parts.TextFault as fault:
+            raise _unreadable(path, fault, installation) from None
+        after = current if wanted == text else wanted.encode()
+        change = FileChange(path, current, after)
+        plans.append((change, InstalledFile(path, before, sha256_of(after or b""))))
+    return plans, added
+
+
+@dataclass(frozen=True, slots=True)
+class _Stripped:
+    """Takes everything of ours out of one file's text."""
+
+    installation: Installation
+    path: str
+    environment: tuple[str, ...]
+    trust_keys: tuple[str, ...]
+
+    def __call__(self, text: str) -> str:
+        rest = settings_parts.without_ours(text, self.path, self.installation, environment=self.environment)
+        return _untrusted(rest, self.trust_keys) if self.path == self.installation.trust_path else rest
+
+
+def _with_trust(
+    files: tuple[InstalledFile, ...], trust: FileChange, record: InstallRecord
+) -> tuple[InstalledFile, ...]:
+    """Keep what the file of the trusted hashes held before; it may be one of the settings files too."""
+    after = sha256_of(trust.after or b"")
+    known = next((file for file in files if file.path == trust.path), None)
+    if known is not None:
+        rest = tuple(file for file in files if file.path != trust.path)
+        return (*rest, InstalledFile(trust.path, known.before, after))
+    stripped = record.baseline(trust.path, trust.before, lambda text: _untrusted(text, record.trust_keys))
+    return (*files, InstalledFile(trust.path, stripped, after))
+
+
+def _merged(changes: tuple[FileChange, ...], trust: FileChange | None) -> tuple[FileChange, ...]:
+    """One change a file: what was written to it in two steps is told once."""
+    if trust is None:
+        return changes
+    same = next((change for change in changes if change.path == trust.path), None)
+    if same is None:
+        return (*changes, trust)
+    both = FileChange(trust.path, same.before, trust.after)
+    return tuple(both if change.path == trust.path else change for change in changes)
 
 
 def uninstall(installation: Installation, state_home_path: str, *, dry_run: bool = False) -> InstallReport:
-    """Take our hooks out of a client's settings.
+    """Take our hooks, status line and tools out of a client's settings.
 
     A file that nobody changed since gets its old bytes back; from any other only our entries are taken, and what they
     leave empty. The script goes with the last installation that the state home knows of.
 
     Raises:
-        WorkspaceFault: the settings file cannot be read; it is left untouched.
+        WorkspaceFault: a settings file cannot be read; it is left untouched.
         StorageFailed: a file could not be written.
     """
     path = installation.settings_path
     where = record_path(state_home_path, installation)
     record = load_record(where)
-    current = _read(path)
-    notes: tuple[str, ...] = ()
+    current = read_bytes(path)
+    text = text_of(path, current)
     try:
         added = record.environment if record.files else tuple(name for name, _ in installation.environment)
-        keys = record.trust_keys or _keys(installation, _text(path, current))
-        before = record.baseline(path, current, lambda text: _stripped(text, installation, added))
-        notes = _moved(installation, _text(path, current), current, before)
+        keys = record.trust_keys or _keys(installation, text)
     except JsonTextFault as fault:
         raise _unreadable(path, fault, installation) from None
-    changes = [FileChange(path, current, None if before is None else before.encode())]
-    if installation.trust_path and (trusted := _read(installation.trust_path)) is not None:
-        rest = record.baseline(installation.trust_path, trusted, lambda text: _untrusted(text, keys))
-        changes.append(FileChange(installation.trust_path, trusted, None if rest is None else rest.encode()))
+    changes = [_removal(installation, record, _Stripped(installation, path, added, keys))]
+    before = None if changes[0].after is None else changes[0].after.decode()
+    notes = _moved(installation, text, current, before)
+    others = [one for one in settings_parts.settings_paths(installation) if one != path]
+    if installation.trust_path and installation.trust_path not in others:
+        others.append(installation.trust_path)
+    changes += [_removal(installation, record, _Stripped(installation, one, added, keys)) for one in others]
     if _is_last(where):
         script_path = f"{state_home_path}/hook"
-        script = _read(script_path)
+        script = read_bytes(script_path)
         if script and program_of_script(script.decode("utf-8", "replace")):
             changes.append(FileChange(script_path, script, None))
     if not dry_run:
         for change in changes:
-            _apply(change)
-        _remove(where)
+            apply(change)
+        remove(where)
     return _report(installation, changes, notes, dry_run=dry_run)
+
+
+def _removal(installation: Installation, record: InstallRecord, stripped: _Stripped) -> FileChange:
+    """Plan one file without us."""
+    current = read_bytes(stripped.path)
+    text_of(stripped.path, current)  # an unreadable encoding is said before anything is changed
+    try:
+        before = record.baseline(stripped.path, current, stripped)
+    except settings_parts.TextFault as fault:
+        raise _unreadable(stripped.path, fault, installation) from None
+    return FileChange(stripped.path, current, None if before is None else before.encode())
 
 
 def _check(program: HookProgram) -> None:
@@ -206,50 +240,11 @@ def _check(program: HookProgram) -> None:
             )
 
 
-def _read(path: str) -> bytes | None:
-    try:
-        with open(path, "rb") as source:
-            return source.read()
-    except FileNotFoundError:
-        return None
-    except OSError as error:
-        raise storage_failed("read", path, error) from error
-
-
-def _text(path: str, data: bytes | None) -> str:
-    """Decode a settings file.
-
-    Raises:
-        WorkspaceFault: it is not UTF-8; the encoding is named.
-    """
-    if data is None:
-        return ""
-    encoding = ""
-    if data[:2] in (b"\xff\xfe", b"\xfe\xff") or b"\x00" in data[:4]:
-        encoding = "UTF-16 or UTF-32"
-    try:
-        text = data.decode()
-    except UnicodeDecodeError:
-        encoding = encoding or "not UTF-8"
-        text = ""
-    if encoding:
-        raise WorkspaceFault(
-            f"{path} is {encoding}, which its client does not read; it was left as it is",
-            next_step=f"save {path} as UTF-8, then run the command again",
-        )
-    return text
-
-
-def _unreadable(path: str, fault: JsonTextFault, installation: Installation) -> WorkspaceFault:
+def _unreadable(path: str, fault: JsonTextFault | TomlFault, installation: Installation) -> WorkspaceFault:
     return WorkspaceFault(
         f"{path}, line {fault.line}: {fault}; the file was left as it is",
         next_step=f"mend that line, then run `omx-autoresearch install {installation.client.name}` again",
     )
-
-
-def _stripped(text: str, installation: Installation, environment: tuple[str, ...]) -> str:
-    mark = _BOM if text.startswith(_BOM) else ""
-    return mark + hook_settings.without_ours(text.removeprefix(_BOM), installation, environment=environment)
 
 
 def _untrusted(text: str, keys: tuple[str, ...]) -> str:
@@ -258,7 +253,7 @@ def _untrusted(text: str, keys: tuple[str, ...]) -> str:
 
 
 def _keys(installation: Installation, text: str) -> tuple[str, ...]:
-    found = hook_settings.registered(text.removeprefix(_BOM), comments=installation.allows_comments)
+    found = hook_settings.registered(text.removeprefix(BOM), comments=installation.allows_comments)
     return hook_trust.trust_keys(installation, found)
 
 
@@ -268,8 +263,8 @@ def _moved(
     """Say that hooks behind ours lose their trust, since Codex keeps it by their place in the file."""
     if not installation.trust_path or before is None or current is None:
         return ()
-    found = hook_settings.registered(text.removeprefix(_BOM), comments=installation.allows_comments)
-    if not hook_settings.others_behind(text.removeprefix(_BOM), found):
+    found = hook_settings.registered(text.removeprefix(BOM), comments=installation.allows_comments)
+    if not hook_settings.others_behind(text.removeprefix(BOM), found):
         return ()
     return (
         f"hooks behind ours in {installation.settings_path} moved up: run /hooks in Codex and trust them again.",
@@ -284,15 +279,15 @@ def _trusted(
     if not path:
         return None, (), ()
     states = hook_trust.trust_states(installation, environ)
-    current = _read(path)
+    current = read_bytes(path)
     text = None
     if states:
         stale = tuple(key for key in record.trust_keys if key not in {state.key for state in states})
-        text = hook_trust.with_trust(_untrusted(_text(path, current), stale), states)
+        text = hook_trust.with_trust(_untrusted(text_of(path, current), stale), states)
     if not states or text is None:
         return None, record.trust_keys, (_TRUST_BY_HAND,)
     change = FileChange(path, current, text.encode())
-    _apply(change)
+    apply(change)
     return change, tuple(state.key for state in states), _notes(installation, tuple(states), None)
 
 
@@ -312,41 +307,6 @@ def _notes(
     if installation.scope == "project" and (states or planned):
         notes.append("Codex reads a project's hooks only in a project that it trusts.")
     return tuple(notes)
-
-
-def _apply(change: FileChange, *, mode: int = 0o600) -> None:
-    """Write one file: atomically, through a symbolic link, with the mode that it had.
-
-    Raises:
-        WorkspaceFault: somebody changed the file in the meantime.
-    """
-    if change.before == change.after:
-        return
-    path = os.path.realpath(change.path)
-    if _read(path) != change.before:
-        raise WorkspaceFault(
-            f"{path} was changed by somebody else just now", next_step="run the command again"
-        )
-    if change.after is None:
-        _remove(change.path)
-        return
-    try:
-        os.makedirs(os.path.dirname(path), exist_ok=True)
-        kept = stat.S_IMODE(os.stat(path).st_mode) if change.before is not None else mode
-        replace_file(path, change.after, mode=kept)
-        if stat.S_IMODE(os.stat(path).st_mode) != kept:  # the umask had its say
-            os.chmod(path, kept)
-    except OSError as error:
-        raise storage_failed("write", path, error) from error
-
-
-def _remove(path: str) -> None:
-    try:
-        os.unlink(path)
-    except FileNotFoundError:
-        return
-    except OSError as error:
-        raise storage_failed("remove", path, error) from error
 
 
 def _is_last(where: str) -> bool:

@@ -18,7 +18,7 @@ from omx_autoresearch.core.digests import sha256
 from omx_autoresearch.core.lifecycle import FINAL_PHASES
 from omx_autoresearch.core.records.lifecycle import OwnerVerbRefused
 from omx_autoresearch.core.records.sessions import SessionBound, SessionForked, SessionUnbound
-from omx_autoresearch.core.values import dataclass
+from omx_autoresearch.core.values import dataclass, replace
 from omx_autoresearch.errors import AutoresearchError, OwnerOnly, StateUntrusted, StepIllegal
 from omx_autoresearch.runtime.expiry import is_expired
 from omx_autoresearch.storage.missions import MissionStore
@@ -97,6 +97,7 @@ def bind(runtime: Runtime, task_id: str, act: Act) -> Mission:
             )
         )
         mission = transaction.record(SessionBound(act.session_id, act.client, act.how, act.workspace_path))
+    leave_others(runtime, act.session_id, process)
     if previous is not None and previous.session_id != act.session_id:
         _forget(registry, previous.session_id, task_id)
     if older is not None and older.task_id != task_id and store.exists(older.task_id):
@@ -255,17 +256,33 @@ def rebind_cleared(runtime: Runtime, session_id: str, client: str) -> Mission | 
         return None
     found = [
         entry
-        for entry in Registry(runtime.home).entries()
-        if entry.state == "bound"
-        and (entry.client, entry.client_pid, entry.client_started) == (client, process.pid, process.started)
-        and entry.session_id != session_id
+        for entry in sessions_of_process(Registry(runtime.home), process)
+        if entry.client == client and entry.session_id != session_id
     ]
-    if len(found) != 1:
+    if len(found) != 1 or found[0].left_at:
         return None  # a process that serves several sessions does not tell which one was cleared
     mission = MissionStore(runtime.home).load_bound(found[0])
     if mission is None or is_expired(runtime, mission, runtime.now()):
         return None
     return bind(runtime, mission.task_id, Act(session_id, client, "clear", process))
+
+
+def sessions_of_process(registry: Registry, process: _Process) -> list[ActiveSession]:
+    """The bound sessions of a client's process, those too that it left for another one."""
+    return [
+        entry
+        for entry in registry.entries()
+        if entry.state == "bound"
+        and (entry.client_pid, entry.client_started) == (process.pid, process.started)
+    ]
+
+
+def leave_others(runtime: Runtime, session_id: str, process: _Process | None) -> None:
+    """A session is the newest one of a client's process: the older ones there are marked as left."""
+    registry = Registry(runtime.home)
+    for entry in sessions_of_process(registry, process) if process else ():
+        if entry.session_id != session_id and not entry.left_at:
+            registry.put(replace(entry, left_at=runtime.now()))
 
 
 def note_fork(runtime: Runtime, session_id: str, client: str, cwd: str) -> None:

@@ -91,6 +91,13 @@ def beat(runtime: Runtime, mission: Mission, event: HookEvent) -> str:
 
 
 def _session_start(runtime: Runtime, client: Client, event: HookEvent) -> Reply:
+    reply = _started(runtime, client, event)
+    if not started_by_shell():
+        sessions.leave_others(runtime, event.session_id, sessions.client_process())
+    return reply
+
+
+def _started(runtime: Runtime, client: Client, event: HookEvent) -> Reply:
     mission = bound_mission(runtime, event)
     if mission is None and runtime.environ.get(sessions.TASK_VARIABLE):
         mission = sessions.consume_environment(runtime, event.session_id, client.name)
@@ -124,7 +131,9 @@ def _remember_process(runtime: Runtime, client: Client, event: HookEvent, missio
     """After a resume (or a ``start --session``) the process is another one; owner verbs and ``/clear`` look for it."""
     registry = Registry(runtime.home)
     entry, process = registry.find(event.session_id), sessions.client_process()
-    if entry is None or process is None or entry.client_pid == process.pid:
+    if entry is None or process is None:
+        return
+    if entry.client_pid == process.pid and not entry.left_at:
         return
     if sessions.outer_client(runtime) is not None:
         return  # an agent resumed its own session in a client within; the person's client stays the known one

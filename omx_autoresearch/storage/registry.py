@@ -52,6 +52,8 @@ class ActiveSession:
         client_started: start mark of that process.
         at: when the entry was made, ISO 8601 UTC.
         expires_at: of a pending bind or token; empty for a bound session.
+        left_at: when another session began in the client's process, so that a call from there is not this session's;
+            empty while this one is the newest.
     """
 
     state: SessionState
@@ -63,6 +65,7 @@ class ActiveSession:
     client_started: str = ""
     at: str = ""
     expires_at: str = ""
+    left_at: str = ""
 
 
 class Registry:
@@ -174,6 +177,7 @@ class Registry:
             entry.client,
             entry.at,
             entry.expires_at,
+            entry.left_at,
         )
         if entry.state not in STATES or not all(isinstance(text, str) for text in texts):
             raise _damaged(path, "a field has a value that it never has")

@@ -106,7 +106,9 @@ def concerns_us(raw: bytes, active: list[str] | None) -> bool:
     if any(name in raw for name in _PROMPT_NAMES) and _COMMAND in raw:
         return True
     if any(name in raw for name in _START_NAMES) and (
-        os.environ.get("OMX_AUTORESEARCH_TASK") or b'"clear"' in raw or (active and b'"fork"' in raw)
+        os.environ.get("OMX_AUTORESEARCH_TASK")
+        or b'"clear"' in raw
+        or (active and (b'"fork"' in raw or b'"resume"' in raw))
     ):
         return True
     if any(name.startswith("h-token-") for name in active) and _OURS[0] in raw:

@@ -4,7 +4,10 @@ import sys
 
 sys.path.insert(0, __file__.rsplit("/", 3)[0])
 
-from omx_autoresearch.surfaces.hook import main
+if sys.argv[-1] == "statusline":
+    from omx_autoresearch.surfaces.statusline import main
+else:
+    from omx_autoresearch.surfaces.hook import main
 
 if __name__ == "__main__":
     sys.exit(main(sys.argv))

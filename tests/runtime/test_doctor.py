@@ -266,7 +266,7 @@ def test_noise_of_the_shells_start_up_files_is_found(claude: Patient, tmp_path: 
     (tmp_path / "noisy").chmod(0o755)
     noisy = replace(claude, installation=replace(claude.installation, hook_shell=(str(tmp_path / "noisy"),)))
     checks = noisy.checks()
-    assert wrong(checks) == ["hold", "others"]
+    assert wrong(checks) == ["hold", "others", "status line"]
     assert "start-up files" in checks["hold"].cure
 
 
@@ -276,4 +276,47 @@ def test_a_mission_that_cannot_be_made_is_an_answer_and_no_crash(claude: Patient
 
     environ = {"PATH": "/usr/bin:/bin"}
     found = examine(claude.installation, str(tmp_path / "state"), environ=environ, make_held_session=full)
-    assert (found[-1].name, found[-1].ok, found[-1].cure) == ("hold", False, "make room")
+    assert [(one.name, one.cure) for one in found if not one.ok] == [("hold", "make room")]
+
+
+# --- the status line and the tools
+
+
+@pytest.mark.requirement("LINE-07")
+def test_a_status_line_that_says_something_where_nothing_is_held_is_named(claude: Patient) -> None:
+    claude.entry.write_text("print('noise')\n")
+    (claude.path / "state" / "missions").mkdir(parents=True)
+    check = claude.checks()["status line"]
+    assert not check.ok
+    assert "noise" in check.what
+    assert not check.is_about_hold
+
+
+@pytest.mark.requirement("LINE-07")
+def test_a_status_line_of_ones_own_is_no_fault(claude: Patient) -> None:
+    text = json.loads(claude.settings.read_text())
+    text["statusLine"]["command"] = "mine.sh"
+    claude.settings.write_text(json.dumps(text))
+    assert claude.checks()["status line"].ok
+
+
+@pytest.mark.requirement("MCP-07")
+@pytest.mark.parametrize("name", CLIENT_NAMES)
+def test_the_tools_are_started_and_asked(tmp_path: Path, name: str) -> None:
+    patient = patient_of(tmp_path, name)
+    check = patient.checks()["tools"]
+    assert check.ok, check
+    assert "starts and answers" in check.what
+
+
+@pytest.mark.requirement("MCP-07")
+def test_tools_of_another_state_home_or_without_an_interpreter_are_named(claude: Patient) -> None:
+    assert claude.installation.server
+    path = Path(claude.installation.server.path)
+    good = path.read_text()
+    path.write_text(good.replace(str(claude.path / "state"), "/elsewhere"))
+    assert "/elsewhere" in claude.checks()["tools"].what
+    path.write_text(good.replace(sys.executable, "/gone/python"))
+    assert "/gone/python is gone" in claude.checks()["tools"].what
+    path.write_text(good.replace("omx_autoresearch.surfaces.cli", "json.tool"))
+    assert claude.checks()["tools"].what.endswith("is your own; it stays")

@@ -12,7 +12,9 @@ import pytest
 
 from omx_autoresearch.agents.registry import CLIENT_NAMES, dialect
 from omx_autoresearch.core.hook_settings import registered
-from omx_autoresearch.core.installations import HookProgram, Installation, Scope
+from omx_autoresearch.core.installations import HookProgram, Installation, Scope, status_line
+from omx_autoresearch.core.tool_servers import is_ours
+from omx_autoresearch.core.tool_servers import registered as registered_server
 from omx_autoresearch.errors import CommandFault, UsageError, WorkspaceFault
 from omx_autoresearch.runtime.installation import InstallReport, install, uninstall
 
@@ -277,7 +279,7 @@ def test_the_record_of_a_persons_settings_is_readable_by_its_owner_only(place: P
 
 def test_without_codex_on_the_path_a_person_is_told_to_trust_the_hooks(place: Place) -> None:
     assert any("/hooks" in note for note in place.install("codex").notes)
-    assert not place.install("claude").notes
+    assert not any("/hooks" in note for note in place.install("claude").notes)
 
 
 def _renderer() -> ModuleType:
@@ -294,3 +296,107 @@ def test_the_shown_configuration_is_what_the_installer_writes() -> None:
     rendered = _renderer().rendered()
     shown = {str(p.relative_to(ROOT / "hooks")): p.read_text() for p in (ROOT / "hooks").rglob("*.json")}
     assert shown == rendered, "run `python scripts/render_hooks.py`"
+
+
+# --- the status line and the tools
+
+
+@pytest.mark.requirement("LINE-07")
+def test_claude_gets_our_status_line_and_uninstall_takes_it_out(place: Place) -> None:
+    path = place.write("claude", '{"model": "x"}')
+    place.install("claude")
+    command = json.loads(path.read_text())["statusLine"]["command"]
+    assert command == status_line(str(place.state))
+    edited = path.read_text().replace('"x"', '"y"')
+    path.write_text(edited)
+    place.uninstall("claude")
+    assert path.read_text() == '{"model": "y"}'
+
+
+@pytest.mark.requirement("LINE-07")
+def test_a_status_line_of_the_users_own_stays_and_the_person_is_told(place: Place) -> None:
+    path = place.write("claude", '{"statusLine": {"type": "command", "command": "mine.sh"}}')
+    report = place.install("claude")
+    assert json.loads(path.read_text())["statusLine"]["command"] == "mine.sh"
+    assert any("your own status line stays" in note and "statusline" in note for note in report.notes)
+    place.uninstall("claude")
+    assert json.loads(path.read_text()) == {"statusLine": {"type": "command", "command": "mine.sh"}}
+
+
+@pytest.mark.requirement("LINE-07")
+def test_a_projects_settings_do_not_hide_the_users_own_status_line(place: Place) -> None:
+    place.write("claude", '{"statusLine": {"type": "command", "command": "mine.sh"}}')
+    installation = place.installation("claude", "project")
+    install(installation, place.program, environ=NO_PATH)
+    assert "statusLine" not in json.loads(Path(installation.settings_path).read_text())
+
+
+@pytest.mark.requirement("MCP-07")
+@pytest.mark.parametrize("scope", ["user", "project"])
+@pytest.mark.parametrize("name", CLIENT_NAMES)
+def test_the_tools_are_registered_once_and_uninstall_gives_back_the_very_bytes(
+    place: Place, name: str, scope: Scope
+) -> None:
+    installation = place.installation(name, scope)
+    assert installation.server
+    path = Path(installation.server.path)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    text = '{"a": 1.50}' if installation.server.form == "json" else "# mine\nmodel = 'x'"
+    path.write_text(text)
+    install(installation, place.program, environ=NO_PATH)
+    once = path.read_text()
+    assert is_ours(registered_server(once, installation.server))
+    assert install(installation, place.program, environ=NO_PATH).changes == ()
+    assert path.read_text() == once
+    uninstall(installation, str(place.state))
+    assert path.read_text() == text
+
+
+@pytest.mark.requirement("MCP-07")
+@pytest.mark.parametrize("name", CLIENT_NAMES)
+def test_no_mcp_leaves_the_tools_out_and_takes_an_older_registration_away(place: Place, name: str) -> None:
+    installation = place.installation(name)
+    assert installation.server
+    path = Path(installation.server.path)
+    place.install(name)
+    install(installation, place.program, environ=NO_PATH, has_server=False)
+    left = path.read_text() if path.exists() else ""
+    assert registered_server(left, installation.server) is None
+    assert registered(place.settings(name).read_text(), comments=False)
+
+
+@pytest.mark.requirement("MCP-07")
+def test_what_claude_writes_into_its_own_file_meanwhile_stays(place: Place) -> None:
+    installation = place.installation("claude")
+    assert installation.server
+    path = Path(installation.server.path)
+    place.install("claude")
+    value = json.loads(path.read_text())
+    path.write_text(json.dumps({"numStartups": 1, **value, "userID": "x"}))
+    place.uninstall("claude")
+    assert json.loads(path.read_text()) == {"numStartups": 1, "userID": "x"}
+
+
+@pytest.mark.requirement("MCP-07")
+def test_a_server_of_the_users_own_under_our_name_stays_and_the_person_is_told(place: Place) -> None:
+    installation = place.installation("claude")
+    assert installation.server
+    path = Path(installation.server.path)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text('{"mcpServers": {"omx-autoresearch": {"command": "mine"}}}')
+    report = place.install("claude")
+    assert json.loads(path.read_text())["mcpServers"]["omx-autoresearch"] == {"command": "mine"}
+    assert any("of your own" in note for note in report.notes)
+
+
+@pytest.mark.requirement("INST-06")
+def test_a_broken_file_of_servers_is_named_and_nothing_is_changed(place: Place) -> None:
+    installation = place.installation("codex")
+    assert installation.server
+    path = Path(installation.server.path)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text("a = \n")
+    before = place.files()
+    with pytest.raises(WorkspaceFault, match=r"config\.toml"):
+        place.install("codex")
+    assert {**before, "entry.py": b""} == place.files()

@@ -209,7 +209,7 @@ class ClientDocument:
     Attributes:
         client: its name.
         scope: whose settings were looked at.
-        is_held: every check is well; a stop would be held.
+        is_held: every check that concerns the hold is well; a stop would be held.
         checks: in the order of reading.
     """
 

@@ -1,4 +1,4 @@
-"""``hook CLIENT``: one hook event on stdin, the client's JSON or nothing on stdout."""
+"""``hook CLIENT`` and ``statusline``: what an agent CLI runs; JSON on stdin, its own form or nothing on stdout."""
 
 from __future__ import annotations
 
@@ -20,3 +20,36 @@ def hook_verb(client: str) -> int:
     from omx_autoresearch.surfaces import hook
 
     return hook.main(["hook", state_home(os.environ), client])
+
+
+@click.command("statusline")
+def statusline_verb() -> int:
+    """Print one line about the mission that holds the session on stdin; nothing where none does. Never an error.
+
+    Reads the JSON that Claude Code gives a status line: ``session_id`` is enough.
+    """
+    from omx_autoresearch.storage.layout import state_home
+    from omx_autoresearch.surfaces import statusline
+
+    return statusline.main(["statusline", state_home(os.environ), statusline.WORD])
+
+
+@click.command("mcp")
+@click.option("--home", default="", metavar="PATH", help="The state home.  [default: the environment's]")
+def mcp_verb(home: str) -> None:
+    """Serve the tools for agents on stdin and stdout (MCP), until the client closes them.
+
+    `install` registers it with an agent CLI. Needs the extra: pip install omx-autoresearch[mcp].
+    """
+    from importlib.util import find_spec
+
+    if find_spec("mcp") is None:
+        from omx_autoresearch.errors import UsageError
+
+        raise UsageError(
+            "the package mcp is missing, without which no tools can be served",
+            next_step="pip install 'omx-autoresearch[mcp]'",
+        )
+    from omx_autoresearch.surfaces.mcp.server import serve
+
+    serve(home)

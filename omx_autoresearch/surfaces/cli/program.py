@@ -70,8 +70,8 @@ SECTIONS: tuple[tuple[str, tuple[Verb, ...]], ...] = (
         "For the owner",
         (
             Verb("approve", "owning", "Allow the mission's commands outside a sandbox"),
-            Verb("excuse", "criterion", "Accept why changed code was not verified"),
             Verb("direct", "directing", "Inject a direction for the agent to take up"),
+            Verb("excuse", "criterion", "Accept why changed code was not verified"),
             Verb("pause", "owning", "Hold nobody until resume"),
             Verb("resume", "owning", "Go on after a pause"),
             Verb("unblock", "owning", "Go on after a block"),
@@ -82,7 +82,14 @@ SECTIONS: tuple[tuple[str, tuple[Verb, ...]], ...] = (
             Verb("uninstall", "setting_up", "Take the hooks out again"),
         ),
     ),
-    ("For the agent CLI", (Verb("hook", "hooking", "Answer one hook event on stdin"),)),
+    (
+        "For the agent CLI",
+        (
+            Verb("hook", "hooking", "Answer one hook event on stdin"),
+            Verb("statusline", "hooking", "Print the status line of the session on stdin"),
+            Verb("mcp", "hooking", "Serve the tools for agents (MCP) on stdin and stdout"),
+        ),
+    ),
 )
 """Every verb, by section of the help."""
 

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 import click
 
 from omx_autoresearch.agents.registry import CLIENT_NAMES, dialect
+from omx_autoresearch.core.values import replace
 from omx_autoresearch.surfaces.cli.boundary import CHECK_SAID_NO
 from omx_autoresearch.surfaces.cli.caller import json_option, this_caller
 from omx_autoresearch.surfaces.cli.display import harmless, print_json, say
@@ -43,9 +44,13 @@ def _scope_option(function: Callable[..., Any]) -> Callable[..., Any]:
 
 @click.command("install")
 @_client_options
+@click.option("--no-mcp", is_flag=True, help="Leave the tools for agents (the MCP server) out.")
 @json_option
-def install_verb(client: str, scope: Scope, dry_run: bool, as_json: bool) -> None:
-    """Put the hooks into an agent CLI's settings; everything else there stays as it is."""
+def install_verb(client: str, scope: Scope, dry_run: bool, no_mcp: bool, as_json: bool) -> None:
+    """Put hooks, status line and tools into an agent CLI's settings; everything else there stays as it is.
+
+    A status line of your own is never replaced.
+    """
     from omx_autoresearch.runtime.installation import install
     from omx_autoresearch.runtime.owners import require_owner
 
@@ -55,8 +60,11 @@ def install_verb(client: str, scope: Scope, dry_run: bool, as_json: bool) -> Non
         _installation(caller, client, scope),
         hook_program(caller.runtime.home.root_path),
         environ=caller.runtime.environ,
+        has_server=not no_mcp and has_mcp(),
         dry_run=dry_run,
     )
+    if not no_mcp and not has_mcp():
+        report = replace(report, notes=(*report.notes, _NO_MCP))
     _print_report(report, "installed", as_json=as_json)
     if not as_json and not dry_run:
         say(f"  next: omx-autoresearch doctor {client}{'' if scope == 'user' else f' --scope {scope}'}")
@@ -66,7 +74,7 @@ def install_verb(client: str, scope: Scope, dry_run: bool, as_json: bool) -> Non
 @_client_options
 @json_option
 def uninstall_verb(client: str, scope: Scope, dry_run: bool, as_json: bool) -> None:
-    """Take the hooks out of an agent CLI's settings again, and nothing else."""
+    """Take hooks, status line and tools out of an agent CLI's settings again, and nothing else."""
     from omx_autoresearch.runtime.installation import uninstall
     from omx_autoresearch.runtime.owners import require_owner
 
@@ -74,6 +82,19 @@ def uninstall_verb(client: str, scope: Scope, dry_run: bool, as_json: bool) -> N
     require_owner(caller.runtime, "uninstall")
     report = uninstall(_installation(caller, client, scope), caller.runtime.home.root_path, dry_run=dry_run)
     _print_report(report, "uninstalled", as_json=as_json)
+
+
+_NO_MCP = (
+    "the tools for agents were left out, since the package mcp is missing: install omx-autoresearch[mcp], then run "
+    "this again"
+)
+
+
+def has_mcp() -> bool:
+    """Say whether the MCP server can start here."""
+    from importlib.util import find_spec
+
+    return find_spec("mcp") is not None
 
 
 def _installation(caller: Caller, client: str, scope: Scope) -> Installation:
@@ -102,12 +123,12 @@ def _print_report(report: InstallReport, done: str, *, as_json: bool) -> None:
         )
         return
     if not report.changes:
-        say(f"Nothing to change: the hooks of {report.client} are {done} already.")
+        say(f"Nothing to change in {report.client}: {done} already.")
     elif report.dry_run:
         say(harmless(report.diff).rstrip("\n"))
         say("Nothing was written.")
     else:
-        say(f"The hooks of {report.client} are {done}:")
+        say(f"{done.capitalize()} for {report.client}:")
         for change in report.changes:
             say(f"  {'removed' if change.after is None else 'wrote'} {change.path}")
     for note in report.notes:
@@ -135,7 +156,8 @@ def doctor_verb(client: str | None, scope: Scope, as_json: bool) -> int:
         )
     for document in () if as_json else documents:
         _print_client(document)
-    return 0 if documents and all(document.is_held for document in documents) else CHECK_SAID_NO
+    is_well = documents and all(check.ok for document in documents for check in document.checks)
+    return 0 if is_well else CHECK_SAID_NO
 
 
 def _clients_here(caller: Caller, scope: Scope) -> tuple[str, ...]:
@@ -162,7 +184,8 @@ def _examined(caller: Caller, name: str, scope: Scope) -> ClientDocument:
         environ=caller.runtime.environ,
         make_held_session=make_held_session,
     )
-    return ClientDocument(name, scope, all(check.ok for check in checks), tuple(checks))
+    is_held = all(check.ok for check in checks if check.is_about_hold)
+    return ClientDocument(name, scope, is_held, tuple(checks))
 
 
 def _print_client(document: ClientDocument) -> None:

@@ -1,0 +1,271 @@
+"""The status line process: the client's JSON in, one line of stable width out, exit 0 whatever happens.
+
+    Research 4      stale  1  open  2  heard 12s
+
+The words of the line are ``Research N`` (a running mission and its iteration), ``Pivot`` (a change of structure is
+due), ``Blocked``, ``Paused``, ``Done`` (for some minutes), ``Invalid`` and ``Missing``. A session that no mission holds
+gets nothing. Clients ask for it several times a second while an agent talks: it reads the snapshot alone, with as few
+imports as the hook, and shows nothing rather than an error.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+
+from omx_autoresearch.surfaces import hook
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
+
+    Plain = dict[str, Any]
+
+WORD = "statusline"
+"""What the installed script is given in the place of a client's name."""
+DONE_SECONDS = 600
+"""How long a completed mission is still shown."""
+CATCH_UP_BYTES = 1024 * 1024
+"""Records behind the snapshot that are still read; beyond, the snapshot is shown as it is."""
+_LABEL_WIDTH = 14
+_SMALL_BYTES = 16 * 1024 * 1024
+_SAFE = b"abcdefghijklmnopqrstuvwxyz0123456789.-_"
+_PROJECT_KEYS = (b'"project_dir"', b'"current_dir"')
+
+
+def main(argv: list[str]) -> int:
+    """Print the line for the session on stdin; ``argv`` is program, state home, word."""
+    if len(argv) != 3:
+        return 0
+    try:
+        line = line_for(hook.read_event(0), argv[1])
+        if line:
+            os.write(1, line.encode("ascii", "replace") + b"\n")
+    except BaseException:  # noqa: BLE001 - a person looks at this line all day: nothing is better than a traceback
+        return 0
+    return 0
+
+
+def line_for(raw: bytes, home_path: str) -> str:
+    """The line for one call of the client; empty when no mission holds the session."""
+    session = _session_of(raw)
+    if not session:
+        return ""
+    task = _bound_task(home_path, session)
+    if not task:
+        task = _ended_task(raw, session)
+        return _done_line(home_path, task, session) if task else ""
+    folder_path = os.path.join(home_path, "missions", task)
+    mission = _mission_of(folder_path)
+    if isinstance(mission, str):
+        return composed(mission, 0, 0, "")
+    if (mission.get("binding") or {}).get("session_id") != session:
+        return ""  # the journal wins
+    return composed(
+        label_of(mission), _stale(mission), open_count(mission), _age_text(_heard_seconds(folder_path))
+    )
+
+
+def composed(label: str, stale: int, still_open: int, heard: str) -> str:
+    """The line: fixed columns, so that whatever stands beside it does not move."""
+    shown = label if len(label) <= _LABEL_WIDTH else label[: _LABEL_WIDTH - 1] + "+"
+    columns = f"stale {min(stale, 99):>2}  open {min(still_open, 99):>2}"
+    return f"{shown:<{_LABEL_WIDTH}}  {columns}  heard {heard or '-':>3}"
+
+
+def label_of(mission: Plain) -> str:
+    """The word that says how a mission stands."""
+    phase = mission["phase"]
+    if phase == "running":
+        if _stale(mission) >= _limits(mission).get("stale_pivot", 2):
+            return "Pivot"
+        return f"Research {mission.get('iteration', 0)}"
+    return {"complete": "Done", "cancelled": "Cancelled", "draft": "Draft"}.get(
+        phase, str(phase).capitalize()
+    )
+
+
+def open_count(mission: Plain) -> int:
+    """What the contract still lacks, as far as records tell: required criteria, and the verdict."""
+    contract = mission.get("contract")
+    if not contract or mission["phase"] in ("complete", "cancelled"):
+        return 0
+    digest = mission.get("contract_digest")
+    met = {
+        check["criterion_id"]
+        for check in mission.get("checks", ())
+        if check["is_met"] and check["contract_digest"] == digest
+    }
+    lacking = [item for item in contract.get("criteria", ()) if item["is_required"] and item["id"] not in met]
+    run: Plain | None = mission.get("attestation")
+    is_passing = run is not None and (run["verdict"], run["contract_digest"]) == ("passed", digest)
+    return len(lacking) + (0 if is_passing else 1)
+
+
+def _stale(mission: Plain) -> int:
+    return int((mission.get("usage") or {}).get("stale", 0))
+
+
+def _limits(mission: Plain) -> Plain:
+    limits: Plain = (mission.get("contract") or {}).get("limits") or {}
+    return limits
+
+
+# --- whose line it is
+
+
+def _session_of(raw: bytes) -> str:
+    """The session id: by the hook's byte scan, where that is sure of it; else as JSON."""
+    found = hook.session_in(raw)
+    if found is not None:
+        return found.decode("utf-8", "replace")
+    value = _parsed(raw).get("session_id") if raw.lstrip()[:1] == b"{" else ""
+    return value if isinstance(value, str) else ""
+
+
+def _bound_task(home_path: str, session: str) -> str:
+    """The mission that the registry names for the session; empty for none."""
+    try:
+        with open(os.path.join(home_path, "active", _file_name(session)), "rb") as stream:
+            entry = _parsed(stream.read(_SMALL_BYTES))
+    except OSError:
+        return ""
+    is_ours = entry.get("state") == "bound" and entry.get("session_id") == session
+    return _safe_name(entry.get("task_id")) if is_ours else ""
+
+
+def _ended_task(raw: bytes, session: str) -> str:
+    """The mission that held the session last, by the mode state in its project; empty for none.
+
+    A mission that ended has no entry in the registry; an agent may write this file, so the journal is asked next.
+    """
+    paths = [found for key in _PROJECT_KEYS if (found := hook.value_in(raw, key)) is not None]
+    root_path = os.fsdecode(paths[0]) if paths else os.getcwd()
+    name = os.path.join(".omx", "state", "sessions", _file_name(session), "autoresearch-state.json")
+    try:
+        with open(os.path.join(root_path, name), "rb") as stream:
+            return _safe_name(_parsed(stream.read(_SMALL_BYTES)).get("task_id"))
+    except OSError:
+        return ""
+
+
+def _done_line(home_path: str, task: str, session: str) -> str:
+    folder_path = os.path.join(home_path, "missions", task)
+    mission = _mission_of(folder_path)
+    if isinstance(mission, str) or mission["phase"] != "complete":
+        return ""
+    if (mission.get("last_stop") or {}).get("session_id") != session:
+        return ""  # what completed the mission was another session's stop
+    if _seconds_since(mission.get("updated_at", "")) > DONE_SECONDS:
+        return ""
+    return composed("Done", _stale(mission), 0, _age_text(_heard_seconds(folder_path)))
+
+
+def _file_name(session: str) -> str:
+    """The name that stands for a session; the module that has the whole rule is loaded for unusual ids alone."""
+    raw = session.encode("utf-8", "surrogatepass")
+    if 8 <= len(raw) <= 128 and raw[:1].isalnum() and raw[:2] != b"h-" and not raw.strip(_SAFE[:36] + b"-"):
+        return session
+    from omx_autoresearch.storage.layout import session_file_name
+
+    return session_file_name(session)
+
+
+def _safe_name(task: object) -> str:
+    """A task id that is one path component; empty for anything else."""
+    if not isinstance(task, str) or not task or task[0] in ".-":
+        return ""
+    return task if not task.encode("utf-8", "surrogatepass").strip(_SAFE) else ""
+
+
+# --- how it stands
+
+
+def _mission_of(folder_path: str) -> Plain | str:
+    """The mission of the snapshot; a word where there is none to show.
+
+    The snapshot is believed only while it covers the journal. What a writer that was killed left behind it is read
+    too, where it is little.
+    """
+    try:
+        journal = os.stat(os.path.join(folder_path, "journal.jsonl"))
+    except OSError:
+        return "Missing"
+    from omx_autoresearch.storage import snapshots
+
+    for _, content in snapshots.newest(folder_path):
+        try:
+            head, mission = content["head"], content["mission"]
+            unread_bytes = journal.st_size - head["size_bytes"] if head["inode"] == journal.st_ino else -1
+        except (KeyError, TypeError):
+            continue
+        if unread_bytes == 0 or unread_bytes > CATCH_UP_BYTES:
+            return dict(mission)
+        return _folded(folder_path)
+    return _folded(folder_path) if journal.st_size <= CATCH_UP_BYTES else "Invalid"
+
+
+def _folded(folder_path: str) -> Plain | str:
+    """The mission as the store itself reads it; ``Invalid`` where it refuses to."""
+    from omx_autoresearch.core.shape import to_plain
+    from omx_autoresearch.errors import AutoresearchError
+    from omx_autoresearch.storage.layout import StateHome
+    from omx_autoresearch.storage.missions import MissionStore
+
+    home_path = os.path.dirname(os.path.dirname(folder_path))
+    try:
+        plain: Plain = to_plain(MissionStore(StateHome(home_path)).load(os.path.basename(folder_path)))
+    except AutoresearchError:
+        return "Invalid"
+    return plain
+
+
+def _parsed(raw: bytes) -> Plain:
+    from omx_autoresearch.core.light_json import decoder
+
+    try:
+        value = decoder(dict)(raw.decode("utf-8", "replace"))
+    except (ValueError, RecursionError):
+        return {}
+    return value if isinstance(value, dict) else {}
+
+
+# --- when it was heard of
+
+
+def _heard_seconds(folder_path: str) -> float | None:
+    """The age of the newest heartbeat; None when there is none."""
+    try:
+        with open(os.path.join(folder_path, "heartbeat.jsonl"), "rb") as stream:
+            stream.seek(max(0, os.fstat(stream.fileno()).st_size - 1024))
+            lines = stream.read().split(b"\n")[:-1]
+    except OSError:
+        return None
+    for line in reversed(lines):
+        if line.startswith(b'{"ts":"') and line[34:35] == b'"':
+            return _seconds_since(line[7:34].decode("ascii", "replace"))
+    return None
+
+
+def _seconds_since(moment: str) -> float:
+    """Seconds from a moment as it stands in records until now; infinite for one that cannot be read."""
+    from datetime import UTC, datetime
+
+    try:
+        return max(0.0, (datetime.now(UTC) - datetime.fromisoformat(moment)).total_seconds())
+    except (ValueError, TypeError):
+        return float("inf")
+
+
+def _age_text(seconds: float | None) -> str:
+    """An age in at most three characters: ``12s``, ``3m``, ``9h``, ``2d``."""
+    if seconds is None or seconds == float("inf"):
+        return ""
+    for unit, size_seconds, limit in (("s", 1, 60), ("m", 60, 60), ("h", 3600, 48)):
+        if seconds < size_seconds * limit:
+            return f"{int(seconds // size_seconds)}{unit}"
+    return f"{min(99, int(seconds // 86400))}d"
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv))
