@@ -214,7 +214,7 @@ def test_from_the_demanded_pivot_on_a_repetition_is_refused(world: Scratch) -> N
     assert world.load(mission).turn_repeats_direction is False, "a refusal moves nothing"
 
 
-def test_a_mission_remembers_a_thousand_directions_and_says_so(world: Scratch) -> None:
+def test_a_mission_remembers_a_bounded_number_of_directions_and_says_so(world: Scratch) -> None:
     mission = world.mission()
     with world.store.transaction(mission.task_id, world.runtime().now()) as transaction:
         transaction.record(*(DirectionDeclared(direction_of(str(n), {})) for n in range(DIRECTIONS_LIMIT)))
