@@ -116,6 +116,19 @@ def check_of(mission: Mission, criterion: Criterion) -> Check | None:
     return next((check for check in mission.checks if check.criterion_id == criterion.id), None)
 
 
+def open_criteria(mission: Mission) -> tuple[str, ...]:
+    """Ids of required criteria that the newest check under this contract did not find met; without a look of now."""
+    contract = mission.contract
+    if contract is None:
+        return ()
+    met = {
+        check.criterion_id
+        for check in mission.checks
+        if check.is_met and check.contract_digest == mission.contract_digest
+    }
+    return tuple(item.id for item in contract.criteria if item.is_required and item.id not in met)
+
+
 def is_current(check: Check, mission: Mission, criterion: Criterion, look: Look) -> bool:
     """True when a check saw what stands there now.
 

@@ -244,6 +244,17 @@ def find_finding(runtime: Runtime, task_id: str, finding_id: str) -> Finding | N
     return None if entry is None else _finding_in(entry)
 
 
+def show_finding(runtime: Runtime, task_id: str, finding_id: str) -> dict[str, Any] | None:
+    """A finding as ``findings.jsonl`` has it, with the number of its record; None where there is none."""
+    journal = MissionStore(runtime.home).journal(task_id)
+    try:
+        entry = journal.by_id(f"finding:{finding_id}") or journal.by_id(f"claim:{finding_id}")
+    finally:
+        journal.close()
+    line = views.finding_of(entry) if entry is not None else None
+    return None if entry is None or line is None else {**line, "seq": entry.seq}
+
+
 def _needed(runtime: Runtime, task_id: str, finding_id: str) -> Finding:
     found = find_finding(runtime, task_id, finding_id)
     assert found is not None, "it was recorded a moment ago"
@@ -354,4 +365,5 @@ __all__ = [
     "list_findings",
     "list_iterations",
     "refuse_faults",
+    "show_finding",
 ]

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Literal
 
 from omx_autoresearch.core.notices import Notice
+from omx_autoresearch.core.readiness import open_criteria
 from omx_autoresearch.core.values import dataclass
 from omx_autoresearch.errors import AutoresearchError
 from omx_autoresearch.runtime.expiry import is_expired
@@ -153,7 +154,7 @@ def _view_of(runtime: Runtime, mission: Mission) -> StatusView:
         idle_refusals=usage.idle_refusals,
         hours_used=round(seconds_running(mission, runtime.now()) / 3600, 4),
         max_hours=limits.wall_clock_hours,
-        finding_count=mission.claim_count,
+        finding_count=mission.finding_count + mission.claim_count,
         open_criteria=_open(mission),
         blocker=f"{blocker.reason_code}: {blocker.what} (needed: {blocker.needs})" if blocker else "",
         next_command=blocker.command if blocker else COMMAND_FOR[mission.phase].format(task=mission.task_id),
@@ -208,7 +209,8 @@ def _open(mission: Mission) -> tuple[str, ...]:
         run is not None and run.verdict == "passed" and run.contract_digest == mission.contract_digest
     )
     what = "review" if mission.contract.validation_mode == "prompt-architect-artifact" else "validation"
-    return (f"{what} (passed; confirmed at the next stop)",) if is_passing else (what,)
+    verdict = f"{what} (passed; confirmed at the next stop)" if is_passing else what
+    return (verdict, *(f"criterion:{name}" for name in open_criteria(mission)))
 
 
 def _notices(mission: Mission) -> tuple[str, ...]:

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import sys
 from typing import TYPE_CHECKING
 
 import click
 
-from omx_autoresearch.core.findings import FINDING_KINDS
+from omx_autoresearch.core.findings import FINDING_KINDS, SUMMARY_LIMIT_BYTES
+from omx_autoresearch.core.shape import to_plain
 from omx_autoresearch.errors import StorageFailed, UsageError
+from omx_autoresearch.storage.views import finding_line
 from omx_autoresearch.surfaces.cli.caller import json_option, task_argument, this_caller
 from omx_autoresearch.surfaces.cli.display import harmless, print_json, print_rows, print_table, say, tell
 
@@ -15,10 +18,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from typing import Any
 
-    from omx_autoresearch.core.findings import Finding
     from omx_autoresearch.runtime.findings import Recorded
     from omx_autoresearch.surfaces.cli.caller import Caller
-    from omx_autoresearch.surfaces.cli.evidence_documents import FindingLine
 
 _SHOWN_CHARACTERS = 200
 
@@ -30,7 +31,7 @@ def finding_verb() -> None:
 
 @finding_verb.command("add")
 @task_argument
-@click.option("--summary", required=True, help="What was observed.")
+@click.option("--summary", required=True, help="What was observed; `-` reads it from standard input.")
 @click.option("--kind", type=click.Choice(FINDING_KINDS), default="manual", show_default=True)
 @click.option("--criterion", default="", metavar="ID", help="Offer it for this criterion.")
 @click.option("--id", "finding_id", default="", help="Unique in the mission.  [default: made]")
@@ -45,7 +46,7 @@ def finding_verb() -> None:
     help="Wait at most this long for the criterion's command.  [default: 90]",
 )
 @json_option
-def finding_add(task: str, seconds: float | None, as_json: bool, **given: Any) -> int:
+def finding_add(task: str, seconds: float | None, as_json: bool, **given: Any) -> None:
     """Record one finding.
 
     With --criterion its own rule decides: the runtime runs exactly that command, or reads that file, and nothing else
@@ -56,7 +57,7 @@ def finding_add(task: str, seconds: float | None, as_json: bool, **given: Any) -
     caller = this_caller()
     task_id = caller.task(task)
     submission = findings.Submission(
-        summary=given["summary"],
+        summary=_summary(given["summary"]),
         kind=given["kind"],
         id=given["finding_id"],
         command=given["shown_by"],
@@ -72,7 +73,19 @@ def finding_add(task: str, seconds: float | None, as_json: bool, **given: Any) -
         if caller.can_write(task_id):
             raise
         recorded = findings.drop_finding(caller.runtime, task_id, submission)
-    return _print_recorded(task_id, recorded, as_json=as_json)
+    _print_recorded(caller, task_id, recorded, as_json=as_json)
+
+
+def _summary(given: str) -> str:
+    """The text, or what stands on standard input: an argument has a limit of its own, 128 KiB on Linux."""
+    if given != "-":
+        return given
+    data = sys.stdin.buffer.read(SUMMARY_LIMIT_BYTES + 2)
+    try:
+        text = data.decode("utf-8")
+    except UnicodeDecodeError as error:
+        raise UsageError(f"summary: byte {error.start} is not UTF-8", next_step="send it in UTF-8") from None
+    return text.removesuffix("\n")
 
 
 def _limits(function: Callable[..., Any]) -> Callable[..., Any]:
@@ -116,22 +129,25 @@ def findings_verb(task: str, limit: int, wanted: str | None, before: int, as_jso
 @finding_verb.command("show")
 @click.argument("words", nargs=-1, required=True, metavar="[TASK] ID")
 @json_option
-def finding_show(words: tuple[str, ...], as_json: bool) -> int:
+def finding_show(words: tuple[str, ...], as_json: bool) -> None:
     """Show one finding by its id."""
-    from omx_autoresearch.runtime.findings import Recorded, find_finding
+    from omx_autoresearch.runtime.findings import show_finding
 
     caller = this_caller()
     if len(words) > 2:
         raise UsageError("one finding is shown at a time", next_step="omx-autoresearch finding show TASK ID")
     task_id = caller.task(words[0] if len(words) == 2 else "")
-    finding = find_finding(caller.runtime, task_id, words[-1])
-    if finding is None:
+    line = show_finding(caller.runtime, task_id, words[-1])
+    if line is None:
         raise UsageError(
             f"mission {task_id} has no finding {words[-1][:80]!r}",
             next_step=f"omx-autoresearch finding list {task_id}",
         )
-    recorded = Recorded(finding, finding.is_accepted, finding.claim_reason, is_known=True)
-    return _print_recorded(task_id, recorded, as_json=as_json)
+    line = _full(line)
+    if as_json:
+        print_json(_document(task_id, line, line["claim_reason"], is_known=True))
+        return
+    print_rows([(name, harmless(_text(value)), "") for name, value in line.items()])
 
 
 @finding_verb.command("import")
@@ -158,27 +174,22 @@ def finding_import(words: tuple[str, ...], as_json: bool) -> None:
 # --- printing
 
 
-def _print_recorded(task_id: str, recorded: Recorded, *, as_json: bool) -> int:
-    from omx_autoresearch.surfaces.cli.evidence_documents import FindingDocument
-
+def _print_recorded(caller: Caller, task_id: str, recorded: Recorded, *, as_json: bool) -> None:
     finding = recorded.finding
-    next_step = (
-        f"omx-autoresearch wait {task_id}" if recorded.is_pending else f"omx-autoresearch readiness {task_id}"
-    )
     if as_json:
+        from omx_autoresearch.runtime.findings import show_finding
+
+        line = show_finding(caller.runtime, task_id, finding.id) or finding_line(to_plain(finding), "")
         print_json(
-            FindingDocument(
+            _document(
                 task_id,
-                finding.id,
-                recorded.was_accepted,
+                _full(line),
                 recorded.reason,
-                recorded.is_known,
-                recorded.is_pending,
-                _line(finding),
-                next_step,
+                is_known=recorded.is_known,
+                is_pending=recorded.is_pending,
             )
         )
-        return 0
+        return
     word = "evidence" if recorded.was_accepted else "not recorded yet" if recorded.is_pending else "a claim"
     say(f"{finding.id} is {word}" + (f" for {finding.criterion_id}." if finding.criterion_id else "."))
     evidence = finding.evidence
@@ -189,26 +200,32 @@ def _print_recorded(task_id: str, recorded: Recorded, *, as_json: bool) -> int:
             ("  run", evidence.run_id if evidence else "", "dim"),
         ]
     )
-    return 0
 
 
-def _line(finding: Finding) -> FindingLine:
-    from omx_autoresearch.surfaces.cli.evidence_documents import FindingLine
+def _document(
+    task_id: str, line: dict[str, Any], reason: str, *, is_known: bool = False, is_pending: bool = False
+) -> dict[str, Any]:
+    """The fields of FindingDocument."""
+    return {
+        "task_id": task_id,
+        "id": line["id"],
+        "accepted": line["accepted"],
+        "reason": reason,
+        "is_known": is_known,
+        "is_pending": is_pending,
+        "finding": line,
+        "next": f"omx-autoresearch {'wait' if is_pending else 'readiness'} {task_id}",
+    }
 
-    return FindingLine(
-        id=finding.id,
-        kind=finding.kind,
-        summary=finding.summary,
-        source=finding.source,
-        paths=finding.paths,
-        accepted=finding.is_accepted,
-        created_at="",
-        command=finding.command,
-        criterion_id=finding.criterion_id,
-        evidence=finding.evidence,
-        claim_reason=finding.claim_reason,
-        iteration=finding.iteration,
-        direction=finding.direction,
+
+def _text(value: Any) -> str:
+    """A field for people: lists by commas, evidence by its fields."""
+    if isinstance(value, dict):
+        return "\n".join(f"{name}: {item}" for name, item in value.items())
+    return (
+        ", ".join(map(str, value))
+        if isinstance(value, (list, tuple))
+        else str(value if value is not None else "")
     )
 
 

@@ -95,7 +95,7 @@ def _progress(view: StatusView) -> list[Row]:
         ("judged by", harmless(view.judged_by), ""),
         ("newest run", run, ""),
         ("missing", "\n".join(map(_missing, view.open_criteria)), ""),
-        ("notes", f"{view.finding_count}, in state/findings.jsonl" if view.finding_count else "", ""),
+        ("findings", f"{view.finding_count}, in state/findings.jsonl" if view.finding_count else "", ""),
         ("session", session, ""),
         ("hold", view.hold, "green" if view.hold.startswith("proven") else "yellow"),
         ("heard of", view.last_heartbeat_at or "never", ""),
@@ -107,4 +107,6 @@ def _missing(criterion: str) -> str:
     """One open criterion, for people."""
     if criterion.endswith(_CONFIRMED_LATER):
         return "the agent's next stop, which confirms the run that passed"
+    if criterion.startswith("criterion:"):
+        return f"evidence for {harmless(criterion.removeprefix('criterion:'))}"
     return _MISSING.get(criterion, harmless(criterion))
