@@ -247,6 +247,8 @@ class _Stop:
         repeated = self._duplicate(mission)
         if repeated is not None:
             return repeated
+        if not self._holds(mission, seen):
+            return SILENCE
         # Everything is decided on the newest state: another process may have paused, cancelled or counted meanwhile.
         situation = replace(seen.situation, phase=mission.phase)
         if situation.phase == "running" and not situation.host_end and seen.look is not None:
@@ -266,6 +268,12 @@ class _Stop:
         if decision.answer == "release":
             return self._release(transaction, decision, replace(seen, situation=situation))
         return self._refuse(transaction, decision, replace(seen, situation=situation))
+
+    def _holds(self, mission: Mission, seen: Seen) -> bool:
+        """False when the session was let go meanwhile, or was not held when it came to its stop."""
+        is_ours = mission.binding is not None and mission.binding.session_id == self._event.session_id
+        situation = seen.situation
+        return is_ours and (seen.look is not None or bool(situation.host_end) or bool(situation.owner_need))
 
     def _duplicate(self, mission: Mission) -> Reply | None:
         """The same hook registered twice sends the same bytes at once: the second gets the answer of the first."""

@@ -13,9 +13,11 @@ import pytest
 
 from omx_autoresearch.agents import claude, codex
 from omx_autoresearch.core.clients import StopCap
+from omx_autoresearch.core.gate import decide
 from omx_autoresearch.core.values import replace
 from omx_autoresearch.runtime import missions, validation
 from omx_autoresearch.runtime.status import view
+from omx_autoresearch.system.processes import wait_for
 from tests.support.scratch import CHECK, OTHER, SESSION, Scratch, fingerprint, finish, with_timeout
 
 PATIENT = {"idle_refusals": 50, "stale_pivot": 50, "stale_fresh": 50, "stale_stalled": 50}
@@ -590,7 +592,7 @@ def test_a_validation_that_runs_on_is_waited_for_a_few_times_and_then_counts(wor
     running = validation.running_validation(world.runtime(), world.load(mission))
     assert running is not None
     gate.write_text("go\n")
-    assert validation.wait_for(running, 60)
+    assert wait_for(running, 60)
     run = world.load(mission).attestation
     assert run is not None
     assert (run.verdict, run.exit_status) == ("failed", 1)
@@ -1165,3 +1167,43 @@ def test_who_holds_the_session_is_told_in_status_and_in_the_notice(world: Scratc
     assert f"omx-autoresearch pause {mission.task_id}" in notice
     shown = view(world.runtime(), mission.task_id)
     assert (shown.session_id, shown.client) == (SESSION, "codex")
+
+
+@pytest.mark.requirement("GATE-04", "SESS-09")
+@pytest.mark.parametrize("verb", ["unbind", "pause"])
+def test_an_owner_who_lets_the_session_go_while_the_validator_runs_is_heard(
+    world: Scratch, verb: str
+) -> None:
+    gate = world.root / "gate"
+    os.mkfifo(gate)
+    world.write("check.sh", f"#!/bin/sh\nread x < {gate}\nexit 1\n", executable=True)
+    mission = world.mission()
+    process = world.begin_hook()
+    assert process.stdin is not None
+    process.stdin.write(json.dumps(world.payload()).encode())
+    process.stdin.close()
+    process.stdin = None
+    with gate.open("w") as stream:
+        getattr(missions, verb)(world.runtime(), mission.task_id)
+        stream.write("go\n")
+    assert finish(process, b"").is_silent
+    assert "stop_refused" not in world.kinds(mission)
+
+
+@pytest.mark.requirement("GATE-04")
+def test_a_stop_that_came_while_the_mission_was_paused_is_not_held_by_a_resume(
+    world: Scratch, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    mission = world.mission()
+    missions.pause(world.runtime(), mission.task_id)
+    real = decide
+
+    def resumed_meanwhile(*args: Any) -> Any:
+        if world.load(mission).phase == "paused":
+            missions.resume(world.runtime(), mission.task_id)
+        return real(*args)
+
+    monkeypatch.setattr("omx_autoresearch.runtime.stops.decide", resumed_meanwhile)
+    assert world.stop().is_silent
+    assert "stop_refused" not in world.kinds(mission)
+    assert world.stop().refusal
