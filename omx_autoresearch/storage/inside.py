@@ -65,20 +65,38 @@ def open_folder(root_path: str, path: str = "", *, make: bool = False) -> int:
             continue
         parent = descriptor
         try:
-            if make:
-                make_folder(parent, name)
-            descriptor = os.open(name, _FOLDER, dir_fd=parent)
-        except OSError as error:
-            if error.errno in (errno.ELOOP, errno.ENOTDIR):
-                raise WorkspaceFault(
-                    f"{path}: {name} is a symbolic link or no folder; paths in a workspace are followed through"
-                    " real folders only",
-                    next_step=f"ls -l {os.path.join(root_path, path)}",
-                ) from error
-            raise
+            descriptor = open_below(parent, name, make=make)
+        except WorkspaceFault as error:
+            raise WorkspaceFault(
+                f"{path}: {error.message}", next_step=f"ls -l {os.path.join(root_path, path)}"
+            ) from error
         finally:
             os.close(parent)
     return descriptor
+
+
+def open_below(parent: int, name: str, *, make: bool = False) -> int:
+    """Open a folder in an open one and return its descriptor; ``make`` creates it where it is missing.
+
+    Raises:
+        FileNotFoundError: it does not exist.
+        WorkspaceFault: it is a symbolic link or no folder.
+        OSError: the system refused otherwise.
+    """
+    try:
+        try:
+            return os.open(name, _FOLDER, dir_fd=parent)
+        except FileNotFoundError:
+            if not make:
+                raise
+        make_folder(parent, name)
+        return os.open(name, _FOLDER, dir_fd=parent)
+    except OSError as error:
+        if error.errno in (errno.ELOOP, errno.ENOTDIR):
+            raise WorkspaceFault(
+                f"{name} is a symbolic link or no folder; paths in a workspace are followed through real folders only"
+            ) from error
+        raise
 
 
 def make_folder(parent: int, name: str) -> None:

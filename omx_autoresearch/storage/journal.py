@@ -24,7 +24,14 @@ from omx_autoresearch.storage.atomic import (
     write_all,
 )
 from omx_autoresearch.storage.lines import GENESIS, Entry, Head
-from omx_autoresearch.storage.reader import JournalReader, head_of, missing, open_journal, read_records
+from omx_autoresearch.storage.reader import (
+    JournalReader,
+    OpenJournal,
+    head_of,
+    missing,
+    open_journal,
+    read_records,
+)
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -57,9 +64,10 @@ class Tail:
     Attributes:
         head: the newest record; moves with every append.
         torn: what was set aside on entry, or None.
+        is_synced: every record is durable, as far as this writer knows.
     """
 
-    __slots__ = ("_depth", "_descriptor", "_journal", "_lock", "head", "torn")
+    __slots__ = ("_depth", "_descriptor", "_journal", "_lock", "head", "is_synced", "torn")
 
     def __init__(self, journal: Journal) -> None:
         self._journal = journal
@@ -68,6 +76,7 @@ class Tail:
         self._lock: Lock | None = None
         self.head = Head(0, GENESIS, 0, 0)
         self.torn: TornTail | None = None
+        self.is_synced = False
 
     def __enter__(self) -> Tail:
         if self._depth == 0:
@@ -82,8 +91,14 @@ class Tail:
         if self._depth == 0:
             self._let_go()
 
-    def append(self, drafts: Sequence[tuple[str, dict[str, Any]]], *, ts: str) -> tuple[Entry, ...]:
-        """Record a batch durably; see :meth:`Journal.append`."""
+    def append(
+        self, drafts: Sequence[tuple[str, dict[str, Any]]], *, ts: str, is_durable: bool = True
+    ) -> tuple[Entry, ...]:
+        """Record a batch durably; see :meth:`Journal.append`.
+
+        With ``is_durable=False`` it survives every kill, but perhaps no power cut, until the next durable batch, which
+        makes all before it durable as well: for what matters only as long as a process lives.
+        """
         head = self.head
         block: list[bytes] = []
         entries: list[Entry] = []
@@ -93,13 +108,31 @@ class Tail:
             entries.append(entry)
             head = Head(entry.seq, entry.digest, entry.end, head.inode)
         if entries:
-            self._write(b"".join(block))
+            self._write(b"".join(block), is_durable=is_durable)
             self.head = head
         return tuple(entries)
 
     def read_from(self, offset: int = 0, *, expect: Head | None = None) -> Iterator[Entry]:
         """Yield the records from ``offset`` on; see :meth:`Journal.read`."""
         return read_records(self._descriptor, self._journal.path, offset, expect)
+
+    @property
+    def source(self) -> OpenJournal:
+        """The open journal as it stands now."""
+        return OpenJournal(self._descriptor, self._journal.path, self.head)
+
+    def sync(self) -> None:
+        """Make every record durable, those of :meth:`append` with ``is_durable=False`` too; nothing where all are.
+
+        Raises:
+            StorageFailed: the system refused.
+        """
+        if not self.is_synced:
+            try:
+                os.fsync(self._descriptor)
+            except OSError as error:
+                raise storage_failed("sync", self._journal.path, error) from error
+            self.is_synced = True
 
     def _acquire(self) -> None:
         journal = self._journal
@@ -129,7 +162,7 @@ class Tail:
             held.__exit__(None, None, None)
 
     def _find_head(self) -> None:
-        self.torn = None
+        self.torn, self.is_synced = None, False
         try:
             self.head, size_bytes = head_of(self._descriptor, self._journal.path, self._journal.known)
             if size_bytes > self.head.size_bytes:
@@ -156,10 +189,12 @@ class Tail:
         os.fsync(self._descriptor)
         self.torn = TornTail(line, len(rest), path)
 
-    def _write(self, block: bytes) -> None:
+    def _write(self, block: bytes, *, is_durable: bool = True) -> None:
         try:
             write_all(self._descriptor, block)
-            os.fsync(self._descriptor)
+            if is_durable:
+                os.fsync(self._descriptor)
+            self.is_synced = is_durable
         except BaseException as error:
             self._roll_back()
             if isinstance(error, OSError):

@@ -85,11 +85,6 @@ class MissionFolder:
         return os.path.join(self.root_path, "journal.lock")
 
     @property
-    def status_path(self) -> str:
-        """``status.json``: the snapshot of the folded state, with the head that it covers."""
-        return os.path.join(self.root_path, "status.json")
-
-    @property
     def frozen_path(self) -> str:
         """``frozen/``: copies of the pinned evaluator files."""
         return os.path.join(self.root_path, "frozen")

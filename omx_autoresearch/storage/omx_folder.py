@@ -11,7 +11,7 @@ import stat
 
 from omx_autoresearch.errors import WorkspaceFault
 from omx_autoresearch.storage.atomic import write_all
-from omx_autoresearch.storage.inside import open_folder
+from omx_autoresearch.storage.inside import open_below, open_folder
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -44,12 +44,24 @@ class OmxFolder:
     __slots__ = ("descriptor", "path")
 
     def __init__(self, project_path: str, path: str, *, make: bool = False) -> None:
-        is_new = make and not os.path.lexists(os.path.join(project_path, ".omx"))
         self.path = os.path.join(project_path, path)
-        self.descriptor = open_folder(project_path, path, make=make)
-        if is_new:
-            with OmxFolder(project_path, ".omx") as omx:
-                omx.replace(".gitignore", IGNORE_ALL)
+        try:
+            self.descriptor = open_folder(project_path, path)
+        except FileNotFoundError:
+            if not make:
+                raise
+            is_new = not os.path.lexists(os.path.join(project_path, ".omx"))
+            self.descriptor = open_folder(project_path, path, make=True)
+            if is_new:
+                with OmxFolder(project_path, ".omx") as omx:
+                    omx.replace(".gitignore", IGNORE_ALL)
+
+    def below(self, name: str, *, make: bool = False) -> OmxFolder:
+        """Open a folder in this one; raises as the class does."""
+        found = object.__new__(OmxFolder)
+        found.path = os.path.join(self.path, name)
+        found.descriptor = open_below(self.descriptor, name, make=make)
+        return found
 
     def __enter__(self) -> OmxFolder:
         return self

@@ -9,9 +9,9 @@ import os
 
 from omx_autoresearch.core.shape import to_plain
 from omx_autoresearch.errors import StateUntrusted
-from omx_autoresearch.storage.atomic import load_json, storage_failed, write_all
+from omx_autoresearch.storage.atomic import read_bounded, storage_failed, write_all
 from omx_autoresearch.storage.lines import Head, digest_of
-from omx_autoresearch.storage.strictjson import encode
+from omx_autoresearch.storage.strictjson import decode, encode_unchecked
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -21,6 +21,8 @@ if TYPE_CHECKING:
 
 FORMAT = 2
 _LIMIT_BYTES = 4 * 1024 * 1024
+_written: dict[str, tuple[bytes, dict[str, Any]]] = {}
+"""What this process wrote last: bytes that are found again need not be parsed."""
 
 
 class Projected:
@@ -42,11 +44,13 @@ class Projected:
         self.covered: Head | None = None
         self.session_id = ""
         try:
-            data = load_json(path, limit_bytes=_LIMIT_BYTES)
+            raw = read_bounded(path, _LIMIT_BYTES)
+            known, content = _written.get(path, (b"", {}))
+            data = content if raw == known else decode(raw)
             if data["format"] == FORMAT:
                 self.covered, self.session_id = Head(**data["covered"]), data["session_id"]
-                self._files = data["files"]
-        except (OSError, StateUntrusted, KeyError, TypeError):
+                self._files = dict(data["files"])
+        except (OSError, StateUntrusted, ValueError, KeyError, TypeError):
             self.forget()
 
     def forget(self) -> None:
@@ -59,22 +63,24 @@ class Projected:
         Raises:
             StorageFailed: the state home cannot be written.
         """
-        data = encode(
-            {
-                "format": FORMAT,
-                "covered": to_plain(self.covered) if self.covered else None,
-                "session_id": self.session_id,
-                "files": self._files,
-            }
-        )
+        content = {
+            "format": FORMAT,
+            "covered": to_plain(self.covered) if self.covered else None,
+            "session_id": self.session_id,
+            "files": dict(self._files),
+        }
+        data = encode_unchecked(content)
         try:
             flags = os.O_WRONLY | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC
             descriptor = os.open(self._path, flags, 0o600)
             try:
                 write_all(descriptor, data + b"\n")
-                os.ftruncate(descriptor, len(data) + 1)
+                if os.fstat(descriptor).st_size > len(data) + 1:
+                    os.ftruncate(descriptor, len(data) + 1)
             finally:
                 os.close(descriptor)
+            _written.clear()  # one mission is enough: a process that writes much writes to one
+            _written[self._path] = (data + b"\n", content)
         except OSError as error:
             raise storage_failed("write", self._path, error) from error
 

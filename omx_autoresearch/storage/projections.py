@@ -13,16 +13,14 @@ cannot be written is no fault of the mission.
 from __future__ import annotations
 
 import os
-from contextlib import suppress
 
 from omx_autoresearch.errors import JournalBroken, StateUntrusted, WorkspaceFault
 from omx_autoresearch.storage import views
-from omx_autoresearch.storage.atomic import read_bounded, replace_file
 from omx_autoresearch.storage.differences import difference
-from omx_autoresearch.storage.layout import ProjectFolder, session_file_name
+from omx_autoresearch.storage.layout import ProjectFolder
+from omx_autoresearch.storage.mirrors import Mirrors
 from omx_autoresearch.storage.omx_folder import OmxFolder
 from omx_autoresearch.storage.projected import Projected, projected_path
-from omx_autoresearch.storage.strictjson import decode_document
 from omx_autoresearch.storage.views import LINE_FILES, STATE_FILES
 
 TYPE_CHECKING = False
@@ -45,10 +43,7 @@ if TYPE_CHECKING:
 
 
 NAMES = (*LINE_FILES, *STATE_FILES)
-_HEARTBEAT = "heartbeat.jsonl"
-_COPY_BYTES = 4 * 1024 * 1024
 _SMALL_BYTES = 1024 * 1024
-_MODE_NAME = "autoresearch-state.json"
 
 
 class Projections:
@@ -73,19 +68,21 @@ class Projections:
             source: the locked journal.
             new: its newest records, where the caller has them at hand.
         """
-        kept = self._kept()
-        wrong = NAMES if kept.covered is None else self._missing()
-        with suppress(OSError, StateUntrusted, WorkspaceFault):
-            self._write_notice()
-        with suppress(OSError, StateUntrusted, WorkspaceFault):
-            self._bring_up(kept, source, wrong, new)
+        try:
+            Mirrors(self._folder, self._mission).write_notice()
+        except (OSError, StateUntrusted):
+            pass  # shown again with the next record
+        try:
+            self._bring_up(self._kept(), source, new=new)
+        except (OSError, StateUntrusted, WorkspaceFault):
+            return
 
     def needs_care(self) -> bool:
         """True when a projection is missing, behind or edited, judged in O(1)."""
         if not os.path.isdir(self._mission.project_path):
             return False
         kept = self._kept()
-        if kept.covered is None or self._missing() or self._suspects(kept):
+        if kept.covered is None or any(self._standing(kept)):
             return True
         try:
             return os.stat(self._folder.journal_path).st_size != kept.covered.size_bytes
@@ -94,7 +91,7 @@ class Projections:
 
     def edited(self) -> tuple[str, ...]:
         """Names of projections that are not as we left them, by inode, size and time."""
-        return self._suspects(self._kept())
+        return tuple(sorted(self._standing(self._kept())[1]))
 
     def restore(self, source: Source, *, is_thorough: bool = False) -> tuple[str, ...]:
         """Give every missing or edited projection its right content; foreign lines go to the inbox.
@@ -115,34 +112,58 @@ class Projections:
         kept = self._kept()
         if is_thorough:
             kept.covered = None
-        wrong = NAMES if kept.covered is None else (*self._suspects(kept), *self._missing())
-        self._write_notice()
-        found = self._bring_up(kept, source, wrong)
+        mirrors = Mirrors(self._folder, self._mission)
+        mirrors.write_notice()
+        found = self._bring_up(kept, source, with_edited=True)
         if is_thorough and os.path.isdir(self._mission.project_path):
-            self._close_modes(source)
-            self._copy_heartbeat(is_whole=True)
+            mirrors.close_modes(source.read_from())
+            with self._open("logs") as logs:
+                mirrors.copy_heartbeat(logs, is_whole=True)
         return found
 
     def _bring_up(
-        self, kept: Projected, source: Source, wrong: tuple[str, ...], new: tuple[Entry, ...] = ()
+        self, kept: Projected, source: Source, *, new: tuple[Entry, ...] = (), with_edited: bool = False
     ) -> tuple[str, ...]:
         if not os.path.isdir(self._mission.project_path):
             return ()
-        try:
-            entries = self._unseen(kept, source, new)
-        except JournalBroken:  # not the journal that they were made from: a copy put back, or the rest of one
-            entries, wrong = (), NAMES
-        with self._open("state", make=True) as state, self._open("logs", make=True) as logs:
+        mirrors = Mirrors(self._folder, self._mission)
+        with (
+            self._open(make=True) as task,
+            task.below("state", make=True) as state,
+            task.below("logs", make=True) as logs,
+        ):
             folders = {"state": state, "logs": logs}
+            wrong, entries = self._work(kept, source, folders, new=new, with_edited=with_edited)
             found = self._set_right(kept, source, folders, wrong)
             for name in LINE_FILES:
                 if name not in wrong:
                     _append(kept, folders[os.path.dirname(name)], name, entries)
             kept.covered = source.head
+            fault = mirrors.write_mode(kept)
             self._replace_states(kept, state)
-        self._write_mode(kept)
-        self._copy_heartbeat()
+            mirrors.copy_heartbeat(logs)
+        if fault is not None:
+            raise fault
         return found
+
+    def _work(
+        self,
+        kept: Projected,
+        source: Source,
+        folders: dict[str, OmxFolder],
+        *,
+        new: tuple[Entry, ...],
+        with_edited: bool,
+    ) -> tuple[tuple[str, ...], tuple[Entry, ...]]:
+        """Names of the files to be written anew, and the records that the other line files lack."""
+        try:
+            entries = self._unseen(kept, source, new)
+        except JournalBroken:  # not the journal that they were made from: a copy put back, or the rest of one
+            return NAMES, ()
+        if kept.covered is None:
+            return NAMES, entries
+        missing, edited = _compared(kept, folders)
+        return (*missing, *(edited if with_edited else ())), entries
 
     def _unseen(self, kept: Projected, source: Source, new: tuple[Entry, ...]) -> tuple[Entry, ...]:
         """The records that the line files lack."""
@@ -157,8 +178,8 @@ class Projections:
         """Replace the state files that changed. The stamps are kept first, so that a crash in between is no edit."""
         prepared: list[tuple[str, str]] = []
         for name, data in views.states(self._mission).items():
-            leaf, stamp = os.path.basename(name), kept.stamp(name)
-            if kept.says(name, data) or stamp is None or folder.stamp(leaf) != stamp:
+            leaf = os.path.basename(name)
+            if kept.says(name, data) or not _is_ours(kept, folder, name):
                 continue  # right already, or edited and left alone
             temporary, after = folder.prepare(data)
             prepared.append((temporary, leaf))
@@ -177,8 +198,10 @@ class Projections:
             return ()
         for folder in folders.values():
             folder.sweep()
-        with suppress(WorkspaceFault):
+        try:
             self._open("inbox", make=True).close()  # people may put files there
+        except WorkspaceFault:
+            pass  # they have put something else
         found = []
         drafts = _drafts(self._mission, source, folders, wrong)
         try:
@@ -213,113 +236,66 @@ class Projections:
         inbox.drop(inbox_path, "\n".join(foreign), verb=inbox.HAND_EDIT, at=at, edit=edit)
         inbox.keep_aside(folder, leaf, inbox_path, aside)
 
-    # --- what is derived, and never edited back
-
-    def _write_notice(self) -> None:
-        data, path = views.notice(self._mission).encode("utf-8"), self._folder.notice_path
-        with suppress(FileNotFoundError, StateUntrusted):
-            if read_bounded(path, _SMALL_BYTES) == data:
-                return
-        replace_file(path, data, is_durable=False)
-
-    def _write_mode(self, kept: Projected) -> None:
-        """The mode state of the session that is held; one that is held no longer reads ``"active": false``."""
-        binding = self._mission.binding
-        session_id = binding.session_id if binding is not None else ""
-        if kept.session_id and kept.session_id != session_id:
-            self._close_mode(kept.session_id)
-        if session_id:
-            self._put_mode(session_id)
-        if kept.session_id != session_id:
-            kept.session_id = session_id
-            kept.save()
-
-    def _put_mode(self, session_id: str) -> None:
-        data = views.pretty(views.mode_state(self._mission, session_id))
-        with self._mode_folder(session_id, make=True) as folder:
-            with suppress(FileNotFoundError, WorkspaceFault):
-                if folder.read(_MODE_NAME, _SMALL_BYTES) == data:
-                    return
-            folder.replace(_MODE_NAME, data)
-
-    def _close_mode(self, session_id: str) -> None:
-        """Say that a session is held no longer, unless another mission holds it now."""
-        try:
-            with self._mode_folder(session_id) as folder:
-                state = decode_document(folder.read(_MODE_NAME, _SMALL_BYTES))
-        except (OSError, WorkspaceFault):
-            return
-        except ValueError:
-            state = {"task_id": self._mission.task_id}  # broken: ours to write anew
-        if isinstance(state, dict) and state.get("task_id") == self._mission.task_id:
-            self._put_mode(session_id)
-
-    def _close_modes(self, source: Source) -> None:
-        """Of every session that was ever held, as far as the journal tells."""
-        binding = self._mission.binding
-        held = {entry.data.get("session_id") for entry in source.read_from() if entry.kind == "session_bound"}
-        for session_id in held - {binding.session_id if binding is not None else ""}:
-            if isinstance(session_id, str) and session_id:
-                self._close_mode(session_id)
-
-    def _mode_folder(self, session_id: str, *, make: bool = False) -> OmxFolder:
-        path = os.path.join(".omx", "state", "sessions", session_file_name(session_id))
-        return OmxFolder(self._mission.project_path, path, make=make)
-
-    def _copy_heartbeat(self, *, is_whole: bool = False) -> None:
-        """Copy what the heartbeat has gained; it is no part of the journal and is never edited back."""
-        try:
-            source = open(self._folder.heartbeat_path, "rb")  # noqa: SIM115 - closed by the with below
-        except FileNotFoundError:
-            return
-        with source, self._open("logs") as logs:
-            stamp = logs.stamp(_HEARTBEAT)
-            size = os.fstat(source.fileno()).st_size
-            if is_whole or stamp is None or not stamp[0] or stamp[1] > size:
-                logs.replace(_HEARTBEAT, b"")
-                stamp = logs.stamp(_HEARTBEAT)
-            source.seek(stamp[1] if stamp else 0)
-            while gained := source.read(_COPY_BYTES):
-                logs.append(_HEARTBEAT, gained)
-                if not is_whole:
-                    break
-
     # --- where and how we left them
 
-    def _open(self, sub: str, *, make: bool = False) -> OmxFolder:
-        project_path = self._mission.project_path
-        return OmxFolder(
-            project_path, os.path.join(os.path.relpath(self._task_path, project_path), sub), make=make
-        )
+    def _open(self, sub: str = "", *, make: bool = False) -> OmxFolder:
+        path = os.path.relpath(self._task_path, self._mission.project_path)
+        return OmxFolder(self._mission.project_path, os.path.join(path, sub) if sub else path, make=make)
 
     def _kept(self) -> Projected:
         return Projected(projected_path(self._folder.root_path))
 
-    def _missing(self) -> tuple[str, ...]:
-        return tuple(name for name in NAMES if not os.path.lexists(os.path.join(self._task_path, name)))
-
-    def _suspects(self, kept: Projected) -> tuple[str, ...]:
-        found = []
+    def _standing(self, kept: Projected) -> tuple[tuple[str, ...], tuple[str, ...]]:
+        """Names of the projections that are missing, and of those that are not as we left them."""
+        missing: tuple[str, ...] = ()
+        edited: tuple[str, ...] = ()
         for sub in ("state", "logs"):
+            names = tuple(name for name in NAMES if os.path.dirname(name) == sub)
             try:
                 with self._open(sub) as folder:
-                    for name in NAMES:
-                        now = folder.stamp(os.path.basename(name)) if os.path.dirname(name) == sub else None
-                        if now is not None and now != kept.stamp(name):
-                            found.append(name)
-            except (OSError, WorkspaceFault):
-                continue
-        return tuple(sorted(found))
+                    found = _compared(kept, {sub: folder})
+            except (OSError, WorkspaceFault):  # not there, or something else is
+                paths = {name: os.path.join(self._task_path, name) for name in names}
+                found = tuple(name for name in names if not os.path.lexists(paths[name])), ()
+            missing, edited = missing + found[0], edited + found[1]
+        return missing, edited
+
+
+def _compared(kept: Projected, folders: dict[str, OmxFolder]) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """Names of the projections in these folders that are missing, and of those that are not as we left them."""
+    missing, edited = [], []
+    for name in NAMES:
+        sub, _, leaf = name.partition("/")
+        if sub in folders:
+            now = folders[sub].stamp(leaf)
+            if now is None:
+                missing.append(name)
+            elif now != kept.stamp(name):
+                edited.append(name)
+    return tuple(missing), tuple(edited)
+
+
+def _is_ours(kept: Projected, folder: OmxFolder, name: str) -> bool:
+    """True when a state file stands as we left it: by its stamp, or (we were killed in between) by what it says."""
+    leaf, stamp = os.path.basename(name), kept.stamp(name)
+    if stamp is None or folder.stamp(leaf) == stamp:
+        return stamp is not None
+    try:
+        return kept.wrote(name, folder.read(leaf, _SMALL_BYTES))
+    except (OSError, WorkspaceFault):
+        return False
 
 
 def _append(kept: Projected, folder: OmxFolder, name: str, entries: tuple[Entry, ...]) -> None:
     """Add the lines of new records to a line file that is as we left it; any other one is left alone."""
     lines, stamp = b"".join(views.line_of(name, entry) for entry in entries), kept.stamp(name)
     if lines and stamp is not None:
-        with suppress(FileNotFoundError, WorkspaceFault):
+        try:
             now = folder.append(os.path.basename(name), lines, expected=stamp)
-            if now is not None:
-                kept.keep(name, now)
+        except (FileNotFoundError, WorkspaceFault):
+            return
+        if now is not None:
+            kept.keep(name, now)
 
 
 def _drafts(
@@ -342,8 +318,15 @@ def _drafts(
             stream.close()
     except BaseException:
         for name, draft in drafts.items():
-            with suppress(OSError):
-                streams[name].close()
+            _close_quietly(streams.get(name))
             folders[os.path.dirname(name)].drop(draft)
         raise
     return drafts
+
+
+def _close_quietly(stream: BinaryIO | None) -> None:
+    try:
+        if stream is not None:
+            stream.close()
+    except OSError:
+        return  # what it still held could not be written

@@ -67,6 +67,37 @@ class Opened:
             raise storage_failed("read", self._path, error) from error
 
 
+class OpenJournal:
+    """An open journal, for who asks whether a head still stands in it and what comes after.
+
+    Args:
+        descriptor: of the journal.
+        path: for errors.
+        head: its last record, where the caller holds the lock and has seen it.
+    """
+
+    __slots__ = ("_descriptor", "_head", "_path")
+
+    def __init__(self, descriptor: int, path: str, head: Head | None = None) -> None:
+        self._descriptor = descriptor
+        self._path = path
+        self._head = head
+
+    def stands(self, head: Head) -> bool:
+        """True when this is the file of ``head`` and holds its record at its place."""
+        return head == self._head or stands(self._descriptor, self._path, head)
+
+    def after(self, head: Head | None) -> Iterator[Entry]:
+        """Yield the records behind a head that stands (all of them where it is None), as :func:`read_records`."""
+        if head is not None and head == self._head:
+            return iter(())
+        return _whole(self._path, lines.scan(self._descriptor, head or genesis(self._descriptor)))
+
+    def inode(self) -> int:
+        """Of the file."""
+        return os.fstat(self._descriptor).st_ino
+
+
 class JournalReader:
     """One mission's journal, for those who only read it.
 
@@ -248,12 +279,14 @@ def head_at(descriptor: int, path: str, offset: int, expect: Head | None) -> Hea
     if offset == 0:
         return genesis(descriptor)
     status = os.fstat(descriptor)
-    if status.st_size < offset or read_at(descriptor, offset - 1, 1) != b"\n":
+    start, end, line_bytes = lines.last_line(descriptor, offset) if status.st_size >= offset else (0, 0, b"")
+    if expect is not None and end == offset and lines.digest_of(line_bytes) == expect.digest:
+        return Head(expect.seq, expect.digest, offset, status.st_ino)
+    if end != offset:
         line = expect.seq if expect else lines.count_lines(descriptor, status.st_size) + 1
         raise broken(
             path, line, f"no line ends at byte {offset}, where one did: the journal was cut or rewritten"
         )
-    start, line_bytes = lines.line_before(descriptor, offset)
     entry = parse_at(descriptor, path, line_bytes, start)
     if expect is not None and (entry.seq, entry.digest) != (expect.seq, expect.digest):
         raise broken(path, expect.seq, "it is not the record that stood there: the journal was rewritten")
@@ -280,7 +313,11 @@ def parse_at(descriptor: int, path: str, line: bytes, offset: int) -> Entry:
 
 def read_records(descriptor: int, path: str, from_offset: int, expect: Head | None) -> Iterator[Entry]:
     """Yield the records of an open journal; see :meth:`JournalReader.read`."""
-    for result in lines.scan(descriptor, head_at(descriptor, path, from_offset, expect)):
+    return _whole(path, lines.scan(descriptor, head_at(descriptor, path, from_offset, expect)))
+
+
+def _whole(path: str, results: Iterator[Entry | Fault]) -> Iterator[Entry]:
+    for result in results:
         if isinstance(result, Fault):
             raise broken(path, result.line, result.cause)
         yield result

@@ -15,6 +15,7 @@ from omx_autoresearch.runtime.claims import claim_id, note, take_in, take_in_qui
 from omx_autoresearch.storage import inbox, views
 from omx_autoresearch.storage.missions import MissionStore
 from tests.storage.real_missions import TASK, Place, at
+from tests.support import snapshots
 
 
 @pytest.fixture
@@ -141,7 +142,7 @@ def test_what_waits_is_taken_in_although_the_projections_cannot_be_restored(
 
 def test_a_fault_while_taking_in_holds_and_releases_nobody(place: Place) -> None:
     inbox.drop(place.inbox_path, "waits", verb="note", at=at(1))
-    Path(place.folder.status_path).unlink()
+    snapshots.lose(place.folder)
     with Path(place.folder.journal_path).open("r+b") as stream:
         stream.write(b"garbage")
     with pytest.raises(JournalBroken):

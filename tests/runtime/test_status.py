@@ -13,6 +13,7 @@ from omx_autoresearch.core.shape import to_plain
 from omx_autoresearch.errors import UsageError
 from omx_autoresearch.runtime import missions
 from omx_autoresearch.runtime.status import list_views, view
+from tests.support import snapshots
 from tests.support.scratch import OTHER, SESSION, Scratch
 
 FIELDS = (
@@ -151,14 +152,14 @@ def test_status_reads_what_others_wrote_since_and_believes_no_snapshot_of_anothe
 ) -> None:
     mission = world.mission()
     folder = world.home.mission(mission.task_id)
-    old = Path(folder.status_path).read_bytes()
+    old = snapshots.paths(folder)[-1].read_bytes()
     world.stop()
-    Path(folder.status_path).write_bytes(old)
+    snapshots.overwrite(folder, old)
     assert view(world.runtime(), mission.task_id).refusals == 1
     for content in (b"", b"{", b"[]", b'{"format": 99}'):
-        Path(folder.status_path).write_bytes(content)
+        snapshots.overwrite(folder, content)
         assert view(world.runtime(), mission.task_id).refusals == 1
-    Path(folder.status_path).unlink()
+    snapshots.lose(folder)
     assert view(world.runtime(), mission.task_id).refusals == 1
 
 

@@ -77,7 +77,7 @@ class Place:
         """Every projection of the mission but what waits in the inbox."""
         found = {}
         for sub in ("state", "logs"):
-            for path in sorted((self.task_path / sub).iterdir()):
+            for path in sorted((self.task_path / sub).glob("[!.]*")):
                 found[f"{sub}/{path.name}"] = path.read_bytes()
         return found
 

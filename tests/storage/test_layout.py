@@ -51,7 +51,7 @@ def test_the_paths_are_those_of_the_design() -> None:
     assert mission.task_id == "20260102-030405-fix"
     assert mission.journal_path == "/s/missions/20260102-030405-fix/journal.jsonl"
     assert {
-        os.path.dirname(path) for path in (mission.lock_path, mission.status_path, mission.torn_path)
+        os.path.dirname(path) for path in (mission.lock_path, mission.notice_path, mission.torn_path)
     } == {mission.root_path}
     project = ProjectFolder("/p")
     assert project.specs_path("fix") == "/p/.omx/specs/autoresearch-fix"

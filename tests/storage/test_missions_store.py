@@ -18,11 +18,12 @@ from omx_autoresearch.core.events import SILENCE, HookEvent
 from omx_autoresearch.core.records.claims import ClaimRecorded
 from omx_autoresearch.errors import JournalBroken, StateUntrusted, StepIllegal, StorageFailed, UsageError
 from omx_autoresearch.runtime.stops import answer_stop
-from omx_autoresearch.storage import heartbeat, lines
+from omx_autoresearch.storage import heartbeat, lines, states
 from omx_autoresearch.storage.layout import StateHome
 from omx_autoresearch.storage.lines import Head
 from omx_autoresearch.storage.missions import MissionStore
 from tests.storage.real_missions import SESSION, TASK, Place, at
+from tests.support import snapshots
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -70,12 +71,15 @@ def child(code: str, *arguments: object) -> subprocess.CompletedProcess[str]:
 def test_a_lost_or_corrupt_snapshot_costs_nothing_but_time(place: Place, content: bytes | None) -> None:
     place.claim("first")
     expected = place.store.load(TASK)
-    snapshot = Path(place.folder.status_path)
-    snapshot.unlink() if content is None else snapshot.write_bytes(content)
+    if content is None:
+        snapshots.lose(place.folder)
+    else:
+        snapshots.overwrite(place.folder, content)
     assert place.store.load(TASK) == expected
     place.claim("second", second=2)
+    states.forget(place.folder)
     assert place.store.load(TASK).claim_count == 2
-    assert json.loads(snapshot.read_bytes())["head"]["seq"] == 4
+    assert snapshots.content(place.folder)["head"]["seq"] == 4
 
 
 @pytest.mark.requirement("STATE-07")
@@ -97,16 +101,16 @@ def test_the_state_of_a_long_mission_is_read_in_as_many_bytes_as_that_of_a_short
 def test_a_snapshot_of_another_mission_is_not_believed(place: Place, tmp_path: Path) -> None:
     other = Place(tmp_path, task_id="20260102-030406-other")
     other.claim("theirs")
-    shutil.copy(other.folder.status_path, place.folder.status_path)
+    snapshots.overwrite(place.folder, snapshots.paths(other.folder)[-1].read_bytes())
     assert place.store.load(TASK).task_id == TASK
     assert place.store.load(TASK).claim_count == 0
 
 
 def test_a_snapshot_is_behind_only_until_the_next_look(place: Place) -> None:
     place.claim("first")
-    older = Path(place.folder.status_path).read_bytes()
+    older = snapshots.paths(place.folder)[-1].read_bytes()
     place.claim("second", second=2)
-    Path(place.folder.status_path).write_bytes(older)
+    snapshots.overwrite(place.folder, older)
     assert place.store.load(TASK).claim_count == 2
 
 
@@ -166,7 +170,7 @@ def test_a_broken_line_in_the_middle_is_named_and_hides_no_other_mission(
     place.claim("second", second=2)
     kept = journal_path.read_bytes().splitlines(keepends=True)
     journal_path.write_bytes(b"".join((*kept[:2], line + b"\n", *kept[3:])))
-    Path(place.folder.status_path).unlink()
+    snapshots.lose(place.folder)
     before = journal_path.read_bytes()
     for use in (
         lambda: place.store.load(TASK),
@@ -243,7 +247,7 @@ def test_a_task_id_is_given_once(place: Place) -> None:
 
 def test_a_journal_without_a_mission_says_so_and_is_not_written_to(place: Place, journal_path: Path) -> None:
     journal_path.write_bytes(b"")
-    Path(place.folder.status_path).unlink()
+    snapshots.lose(place.folder)
     for use in (
         lambda: place.store.load(TASK),
         lambda: place.claim("x"),

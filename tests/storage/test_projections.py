@@ -19,6 +19,7 @@ from omx_autoresearch.runtime.claims import take_in
 from omx_autoresearch.storage import heartbeat, views
 from omx_autoresearch.storage.projections import Projections
 from tests.storage.real_missions import SESSION, TASK, Place, at
+from tests.support import snapshots
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -351,7 +352,7 @@ def test_temporary_files_of_killed_writers_are_swept(place: Place) -> None:
     (place.task_path / "state" / ".99-abc.tmp").write_text("half")
     (place.task_path / FINDINGS).unlink()
     place.claim("first")
-    assert [path.name for path in (place.task_path / "state").iterdir() if path.name.startswith(".")] == []
+    assert list((place.task_path / "state").glob("*.tmp")) == []
 
 
 class AnySequence(RuleBasedStateMachine):
@@ -409,7 +410,7 @@ class AnySequence(RuleBasedStateMachine):
 
     @rule()
     def lose_the_snapshot(self) -> None:
-        Path(self.place.folder.status_path).unlink(missing_ok=True)
+        snapshots.lose(self.place.folder)
 
     @rule()
     def repair(self) -> None:
