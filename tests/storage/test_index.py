@@ -239,3 +239,72 @@ def test_an_append_imports_no_sqlite(tmp_path: Path) -> None:
     command = [sys.executable, "-I", "-S", "-c", f"import sys; sys.path.insert(0, {root_path!r})\n{code}"]
     ran = subprocess.run([*command, str(tmp_path / "m")], capture_output=True, text=True, check=True)
     assert ran.stdout == "[]\n"
+
+
+# --- names of findings, and lists
+
+
+def _finding(name: str, digest: str = "") -> tuple[str, dict[str, object]]:
+    evidence = {"digest": digest} if digest else None
+    return "finding_recorded", {"finding": {"id": name, "evidence": evidence}}
+
+
+def _fill(journal: Journal) -> None:
+    stop = {"stop": {"is_iteration": True}}
+    journal.append(
+        [
+            _finding("a", "d1"),
+            ("claim_recorded", {"claim_id": "c-1"}),
+            ("stop_refused", stop),
+            _finding("b"),
+            _finding("c", "d1"),
+            ("stop_allowed", {"stop": {"is_iteration": False}}),
+            ("stop_released", stop),
+        ],
+        ts=TS,
+    )
+
+
+@pytest.mark.requirement("EVID-13")
+def test_a_finding_is_found_by_its_id_and_by_the_digest_of_its_evidence(journal: Journal) -> None:
+    _fill(journal)
+    assert [_seq(journal, name) for name in ("finding:a", "finding:b", "evidence:d1", "claim:c-1")] == [
+        11,
+        14,
+        11,
+        12,
+    ]
+    assert journal.by_id("a") is journal.by_id("evidence:") is journal.by_id("finding:None") is None
+    found = journal.by_ids(["finding:c", "finding:x", "evidence:d1", "f3"])
+    assert {name: entry.seq for name, entry in found.items()} == {"finding:c": 15, "evidence:d1": 11, "f3": 4}
+
+
+@pytest.mark.requirement("EVID-13")
+@pytest.mark.parametrize("is_indexed", [True, False])
+def test_a_list_gives_its_newest_records_with_and_without_an_index(
+    journal: Journal, monkeypatch: pytest.MonkeyPatch, is_indexed: bool
+) -> None:
+    _fill(journal)
+    if not is_indexed:
+        Path(journal.folder.index_path).mkdir()
+
+    def seqs(listed: str, limit: int = 10, before: int = 0) -> list[int]:
+        return [entry.seq for entry in journal.newest(listed, limit=limit, before=before)]
+
+    assert seqs("accepted") == [15, 11]
+    assert seqs("claims") == [14, 12]
+    assert seqs("iterations") == [17, 13]
+    assert seqs("accepted", 1) == [15]
+    assert seqs("accepted", before=15) == [11]
+    assert seqs("nothing") == []
+    assert set(journal.by_ids(["finding:a", "finding:x"])) == {"finding:a"}
+
+
+def test_an_index_that_lists_what_is_not_there_is_made_anew(journal: Journal) -> None:
+    _fill(journal)
+    assert len(journal.newest("accepted", limit=10)) == 2
+    journal.close()
+    with sqlite3.connect(journal.folder.index_path) as database:
+        database.execute("INSERT INTO listed VALUES ('accepted', 3)")
+    database.close()
+    assert [entry.seq for entry in journal.newest("accepted", limit=10)] == [15, 11]
