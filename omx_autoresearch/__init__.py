@@ -1,3 +1,64 @@
-"""omx_autoresearch: the runtime that keeps a long agent mission honest from start to end."""
+"""omx_autoresearch: the runtime that keeps a long agent mission honest from start to end.
+
+For other programs: ``omx_autoresearch.Store`` and the types that it takes and gives (specs/python-api.md). They are
+loaded when they are first asked for, so that a hook, which needs none of them, pays nothing.
+"""
 
 __version__ = "0.1.0"
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from omx_autoresearch.core.criteria import Criterion as Criterion
+    from omx_autoresearch.core.criteria import criterion_of as criterion_of
+    from omx_autoresearch.core.readiness import ReadinessLine as ReadinessLine
+    from omx_autoresearch.core.readiness import ReadinessReport as ReadinessReport
+    from omx_autoresearch.errors import AutoresearchError as AutoresearchError
+    from omx_autoresearch.runtime.findings import Recorded as Recorded
+    from omx_autoresearch.runtime.findings import Submission as Submission
+    from omx_autoresearch.runtime.store import AllowedOperations as AllowedOperations
+    from omx_autoresearch.runtime.store import CreateOptions as CreateOptions
+    from omx_autoresearch.runtime.store import Problem as Problem
+    from omx_autoresearch.runtime.store import Progress as Progress
+    from omx_autoresearch.runtime.store import ProgressPatch as ProgressPatch
+    from omx_autoresearch.runtime.store import Store as Store
+    from omx_autoresearch.runtime.store import SuccessCriterion as SuccessCriterion
+    from omx_autoresearch.runtime.store import Summary as Summary
+    from omx_autoresearch.runtime.store import Task as Task
+    from omx_autoresearch.runtime.store import TaskSpec as TaskSpec
+    from omx_autoresearch.runtime.store import ValidationReport as ValidationReport
+
+_PUBLIC = {
+    "runtime.store": (
+        "AllowedOperations",
+        "CreateOptions",
+        "Problem",
+        "Progress",
+        "ProgressPatch",
+        "Store",
+        "SuccessCriterion",
+        "Summary",
+        "Task",
+        "TaskSpec",
+        "ValidationReport",
+    ),
+    "runtime.findings": ("Recorded", "Submission"),
+    "core.criteria": ("Criterion", "criterion_of"),
+    "core.readiness": ("ReadinessLine", "ReadinessReport"),
+    "errors": ("AutoresearchError",),
+}
+
+
+def __getattr__(name: str) -> object:
+    """The public name, from the module that defines it."""
+    for module, names in _PUBLIC.items():
+        if name in names:
+            import importlib
+
+            value: object = getattr(importlib.import_module(f"{__name__}.{module}"), name)
+            globals()[name] = value
+            return value
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *(name for names in _PUBLIC.values() for name in names)})

@@ -31,6 +31,8 @@ PAGES = {
     "SPEED": "hook-speed.md",
     "EVID": "evidence.md",
     "READY": "readiness.md",
+    "API": "python-api.md",
+    "RESUME": "resume.md",
 }
 SOURCES = {"protocol", "client", "field", "design"}
 AREAS = {

@@ -193,6 +193,7 @@ def summary(mission: Mission) -> str:
         if mission.phase == "running"
         else "It holds no stop now.",
         f"Direction: {_quoted(mission.current_direction, 90)}." if mission.recent_directions else "",
+        _forbidden(mission),
         _open_criteria(mission),
     ]
     lines = stable + _standing(mission)
@@ -200,6 +201,12 @@ def summary(mission: Mission) -> str:
     while len("\n".join(filter(None, lines))) + len(step) + 1 >= _SUMMARY_CHARACTERS:
         lines.pop()  # the least urgent line stands last
     return "\n".join(filter(None, (*lines, step)))
+
+
+def _forbidden(mission: Mission) -> str:
+    """What the owner took away; the runtime keeps only its own commands from it."""
+    names = mission.contract.forbidden if mission.contract is not None else ()
+    return f"Forbidden by the owner: {', '.join(names)}." if names else ""
 
 
 def _open_criteria(mission: Mission) -> str:

@@ -7,10 +7,10 @@ from typing import Any, Literal
 
 from omx_autoresearch.core.budget import Limits, check_limits
 from omx_autoresearch.core.criteria import Criterion, criteria_faults
-from omx_autoresearch.core.mission import VALIDATION_MODES
+from omx_autoresearch.core.mission import OPERATIONS, VALIDATION_MODES
 from omx_autoresearch.core.pins import glob_faults
 from omx_autoresearch.core.values import dataclass, field, fields, replace
-from omx_autoresearch.core.words import Reviewer, ValidationMode
+from omx_autoresearch.core.words import Operation, Reviewer, ValidationMode
 
 SCRIPT: ValidationMode = "mission-validator-script"
 REVIEW: ValidationMode = "prompt-architect-artifact"
@@ -35,6 +35,8 @@ class MissionDraft:
         environment_names: further variables that the commands may see.
         scope: what belongs to the mission.
         non_goals: what does not.
+        milestones: what is reached on the way, in order; said, never judged.
+        forbid: operations that the mission does without: ``network``, ``write``, ``publish``.
         track: leave the specs folder to be committed.
         limits: allowances that differ from the defaults, by name.
         timeout_seconds: limit of one validation or review.
@@ -58,6 +60,8 @@ class MissionDraft:
     environment_names: tuple[str, ...] = ()
     scope: tuple[str, ...] = ()
     non_goals: tuple[str, ...] = ()
+    milestones: tuple[str, ...] = ()
+    forbid: tuple[Operation, ...] = ()
     track: bool = False
     limits: dict[str, int | float] = field(default_factory=dict)
     timeout_seconds: float = 900.0
@@ -139,6 +143,7 @@ def draft_faults(draft: MissionDraft) -> list[str]:
         *(fault for glob in draft.protect for fault in glob_faults(glob)),
         *_environment_faults(draft.environment_names),
         *_criteria_faults(draft),
+        *_operation_faults(draft.forbid),
     ]
 
 
@@ -147,7 +152,7 @@ def _text_faults(draft: MissionDraft) -> list[str]:
     for name in ("validator_command", "validator_prompt", "reviewer_command", "unfrozen_reason"):
         if value := getattr(draft, name):
             found += _answer_faults(name, value)
-    for name in ("scope", "non_goals"):
+    for name in ("scope", "non_goals", "milestones"):
         for item in getattr(draft, name):
             found += _answer_faults(name, item)
     return found
@@ -218,6 +223,14 @@ def _criteria_faults(draft: MissionDraft) -> list[str]:
     found = [f"criteria: {fault}" for fault in criteria_faults(draft.criteria, draft.validation_mode)]
     reasons = ((item.id, placeholder_reason(item.description)) for item in draft.criteria)
     return found + [f"criteria: {name}: {reason}" for name, reason in reasons if reason]
+
+
+def _operation_faults(names: tuple[str, ...]) -> list[str]:
+    return [
+        f"forbid: {name[:60]!r} is no operation; there are {', '.join(OPERATIONS)}"
+        for name in names
+        if name not in OPERATIONS
+    ]
 
 
 def _environment_faults(names: tuple[str, ...]) -> list[str]:

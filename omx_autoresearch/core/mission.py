@@ -17,9 +17,19 @@ from omx_autoresearch.core.values import dataclass, field
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from omx_autoresearch.core.words import Phase, Reviewer, ScoreDirection, TaskType, ValidationMode, Verdict
+    from omx_autoresearch.core.words import (
+        Operation,
+        Phase,
+        Reviewer,
+        ScoreDirection,
+        TaskType,
+        ValidationMode,
+        Verdict,
+    )
 
 VALIDATION_MODES: tuple[ValidationMode, ...] = ("mission-validator-script", "prompt-architect-artifact")
+OPERATIONS: tuple[Operation, ...] = ("network", "write", "publish")
+"""What a mission may be forbidden; the first two bind the runtime's own runs, the third is a word to the agent."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,6 +57,7 @@ class Contract:
         baseline_tests: tests that it ran at intake, passed or failed; as many must pass in the end.
         baseline_score: its score at intake.
         criteria: further conditions, each with its own rule.
+        forbidden: operations that the mission does without; they narrow what the runtime's own runs may do.
         limits: the owner's allowances.
         intake_digests: digests of mission.md and sandbox.md as compiled, to report a later edit.
     """
@@ -71,6 +82,7 @@ class Contract:
     baseline_tests: int | None = None
     baseline_score: float | None = None
     criteria: tuple[Criterion, ...] = nested(Criterion, default=())
+    forbidden: tuple[Operation, ...] = ()
     limits: Limits = nested(Limits, default_factory=Limits)
     intake_digests: dict[str, str] = field(default_factory=dict)
 
@@ -221,6 +233,7 @@ class Mission:
         created_at: ISO 8601 UTC.
         scope: what belongs to the mission.
         non_goals: what does not.
+        milestones: what is reached on the way, in order.
         phase: see ``core/lifecycle``.
         contract: None while draft.
         contract_digest: sha256 of the contract's canonical JSON.
@@ -280,6 +293,7 @@ class Mission:
     created_at: str
     scope: tuple[str, ...] = ()
     non_goals: tuple[str, ...] = ()
+    milestones: tuple[str, ...] = ()
     phase: Phase = "draft"
     contract: Contract | None = nested(Contract, default=None)
     contract_digest: str = ""

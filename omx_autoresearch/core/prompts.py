@@ -18,11 +18,31 @@ _COMMAND = re.compile(r"\A\s*[$/]autoresearch(?:[^\S\r\n]+(?P<words>[^\r\n]*))?(
 _WORD = re.compile(r"(?P<quote>[\"'`])(?P<quoted>.+?)(?P=quote)|(?:\\.|\S)+")
 _VERBS = ("pause", "resume", "status", "cancel")
 _TASK_PATH = re.compile(r"\.(?:omx|reasonix)[/\\]autoresearch[/\\](?P<task>[^/\\\s\"'`]+)")
+_TASK_FOLDER = re.compile(
+    r"\.(?P<root>omx|reasonix)[/\\]+autoresearch[/\\]+(?P<task>[A-Za-z0-9][A-Za-z0-9._-]*)"
+)
+_PREFIX_BACKWARDS = re.compile(r"(?: \\|[^\s\"'`<>|])*")
+_PREFIX_CHARACTERS = 1024
 _TRIM = (
     " \t\"'`<>()[]{}.,;:!?"
     "\u3002\uff0c\u3001\uff1b\uff1a\uff1f\uff01\u300c\u300d\u300e\u300f\u201c\u201d\u2018\u2019"
 )
 """What people type around a name: quotes, brackets, the end of a sentence, also in Chinese and Japanese."""
+
+
+@dataclass(frozen=True, slots=True)
+class NamedFolder:
+    """A task's folder that a text names.
+
+    Attributes:
+        task_id: the folder's name.
+        root: ``omx`` or ``reasonix``.
+        path: as it was written, up to the folder; with ``/`` where it was written with backslashes.
+    """
+
+    task_id: str
+    root: str
+    path: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,6 +80,31 @@ def task_named(word: str) -> str:
     if path:
         return path["task"].strip(_TRIM) or word
     return word.strip(_TRIM).rstrip("/\\") or word
+
+
+def paths_named(text: str) -> tuple[NamedFolder, ...]:
+    """Every ``.omx/autoresearch/ID`` and ``.reasonix/autoresearch/ID`` folder that a text names, in order, each once.
+
+    What stands before, behind and around it (another machine's prefix, quotes, escaped spaces, doubled backslashes, a
+    file of the folder, the end of a sentence) changes nothing of the id.
+    """
+    found: dict[tuple[str, str], NamedFolder] = {}
+    for match in _TASK_FOLDER.finditer(text):
+        task_id = match["task"].rstrip(".-_")
+        before = text[max(0, match.start() - _PREFIX_CHARACTERS) : match.start()]
+        path = f"{_prefix(before)}.{match['root']}/autoresearch/{task_id}"
+        named = NamedFolder(task_id, match["root"], re.sub(r"[/\\]+", "/", path))
+        found.setdefault((named.root, task_id), named)
+    return tuple(found.values())
+
+
+def _prefix(before: str) -> str:
+    """What belongs to a path of the text before it: up to a blank, or to a quotation mark, which keeps blanks."""
+    mark = max(before.rfind(quote) for quote in "\"'`")
+    if mark >= 0 and not before[:mark][-1:].isalnum() and "\n" not in before[mark:]:
+        return before[mark + 1 :]
+    bare = _PREFIX_BACKWARDS.match(before[::-1])
+    return bare[0][::-1].replace("\\ ", " ").lstrip("([{") if bare else ""
 
 
 def _first_word(text: str) -> str:

@@ -14,6 +14,8 @@ TaskType = Literal["standard"]
 
 ValidationMode = Literal["mission-validator-script", "prompt-architect-artifact"]
 
+Operation = Literal["network", "write", "publish"]
+
 Reviewer = Literal["command", "person", "session"]
 
 Verdict = Literal["passed", "failed", "error", "tampered"]

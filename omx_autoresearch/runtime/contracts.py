@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, cast
 
 from omx_autoresearch.core.digests import sha256
 from omx_autoresearch.core.intake import SCRIPT, limits_of, settled
-from omx_autoresearch.core.mission import Contract
+from omx_autoresearch.core.mission import OPERATIONS, Contract
 from omx_autoresearch.core.runners import runner_of
 from omx_autoresearch.core.shape import to_plain
 from omx_autoresearch.core.values import replace
@@ -86,6 +86,7 @@ def compile_contract(
         unfrozen_reason=draft.unfrozen_reason,
         runner=runner,
         criteria=draft.criteria,
+        forbidden=tuple(name for name in OPERATIONS if name in draft.forbid),
         limits=limits_of(draft),
         intake_digests=dict(draft.intake_digests),
     )

@@ -15,7 +15,7 @@ from omx_autoresearch.core.criteria import Criterion, CriterionFault, criterion_
 from omx_autoresearch.core.intake import MissionDraft, draft_faults, settled
 from omx_autoresearch.core.shape import to_plain
 from omx_autoresearch.core.values import dataclass, replace
-from omx_autoresearch.core.words import Reviewer, TaskType, ValidationMode
+from omx_autoresearch.core.words import Operation, Reviewer, TaskType, ValidationMode
 from omx_autoresearch.errors import (
     AutoresearchError,
     MissionInvalid,
@@ -52,6 +52,7 @@ class MissionPage:
     task_type: TaskType = "standard"
     scope: tuple[str, ...] = ()
     non_goals: tuple[str, ...] = ()
+    milestones: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,6 +83,7 @@ class SandboxPage:
     unfrozen_reason: str = ""
     score_direction: Literal["higher", "lower"] = "higher"
     criteria: tuple[str | CriterionPage, ...] = ()
+    forbid: tuple[Operation, ...] = ()
     limits: dict[str, int | float] | None = None
 
 
@@ -173,7 +175,7 @@ def amended_sandbox(specs_path: str, draft: MissionDraft) -> bytes:
 
 
 def _pages(draft: MissionDraft) -> dict[str, str]:
-    mission = MissionPage(draft.goal, draft.slug, "standard", draft.scope, draft.non_goals)
+    mission = MissionPage(draft.goal, draft.slug, "standard", draft.scope, draft.non_goals, draft.milestones)
     sandbox = _sandbox_page(draft)
     return {
         MISSION_NAME: templates.render(
@@ -324,6 +326,7 @@ def read_intake(specs_path: str) -> MissionDraft:
         slug=mission.slug,
         scope=mission.scope,
         non_goals=mission.non_goals,
+        milestones=mission.milestones,
         environment_names=sandbox.env,
         criteria=_criteria(sandbox, sandbox_path),
         limits=dict(sandbox.limits or {}),

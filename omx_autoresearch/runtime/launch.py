@@ -20,6 +20,7 @@ from omx_autoresearch.runtime.intake import read_intake
 from omx_autoresearch.runtime.launch_tree import keep_launch_tree
 from omx_autoresearch.runtime.owners import missions_around
 from omx_autoresearch.runtime.tryouts import try_validator
+from omx_autoresearch.runtime.validation import is_narrowed
 from omx_autoresearch.storage.approvals import approval_key, approve, is_approved
 from omx_autoresearch.storage.layout import task_id as make_task_id
 from omx_autoresearch.storage.missions import MissionStore
@@ -99,6 +100,7 @@ def create_draft(runtime: Runtime, project_path: str, record: IntakeRecord, draf
         specs_path=record.specs_path,
         scope=tuple(draft.scope),
         non_goals=tuple(draft.non_goals),
+        milestones=tuple(draft.milestones),
     )
     return store.create(task_id, runtime.now(), created)
 
@@ -252,7 +254,7 @@ def _baseline(mission: Mission, contract: Contract, options: StartOptions) -> Ru
     if contract.validation_mode != "mission-validator-script":
         return None
     isolation = "bubblewrap" if options.is_agent else "none"
-    if isolation == "bubblewrap" and not can_isolate():
+    if (isolation == "bubblewrap" or is_narrowed(contract)) and not can_isolate():
         return None
     seconds = min(options.baseline_seconds or contract.timeout_seconds, contract.timeout_seconds)
     limited = replace(contract, timeout_seconds=seconds)

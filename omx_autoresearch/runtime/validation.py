@@ -8,7 +8,6 @@ knows of it (``running_validation``). No lock is held while a command runs.
 from __future__ import annotations
 
 import os
-import select
 import time
 
 from omx_autoresearch.core.digests import sha256
@@ -25,7 +24,7 @@ from omx_autoresearch.storage.approvals import approval_key, is_approved
 from omx_autoresearch.storage.missions import MissionStore
 from omx_autoresearch.storage.outputs import output_path, trim_for_person
 from omx_autoresearch.system.commands import CommandResult, fork_detached, run_command, shell_argv
-from omx_autoresearch.system.processes import ProcessIdentity, identify, is_alive
+from omx_autoresearch.system.processes import ProcessIdentity, identify, is_alive, wait_for
 from omx_autoresearch.system.sandbox import bubblewrap_argv, can_isolate, isolation_of
 
 TYPE_CHECKING = False
@@ -39,7 +38,6 @@ if TYPE_CHECKING:
 REUSED_FROM_SECONDS = 1.0
 """A failure of a run that took at least this long is reused while nothing moved; a shorter one is run anew."""
 _REPORT_BYTES = 256 * 1024
-_POLL_SECONDS = 0.05
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,10 +67,14 @@ def permission(runtime: Runtime, mission: Mission, *, is_sandboxed: bool = False
     pin_digest = mission.contract.pin_digest if mission.contract else ""
     key = approval_key(mission.project_path, mission.task_id, mission.contract_digest, pin_digest)
     approval = is_approved(runtime.home, key)
-    if approval is not None and (approval.is_unsandboxed or not is_sandboxed):
+    is_free = approval is not None and (approval.is_unsandboxed or not is_sandboxed)
+    narrowed = mission.contract is not None and is_narrowed(mission.contract)
+    if is_free and not narrowed:
         return Permission(may_run=True, isolation="none")
     if can_isolate():
-        return Permission(may_run=True, isolation="bubblewrap")
+        return Permission(may_run=True, isolation="none" if is_free else "bubblewrap")
+    if is_free:
+        return _needs_sandbox(mission)
     why = (
         "the owner has not approved the contract's commands"
         if approval is None
@@ -83,6 +85,23 @@ def permission(runtime: Runtime, mission: Mission, *, is_sandboxed: bool = False
         "none",
         f"{why}, and bubblewrap is not available to run them with the agent's rights",
         f"omx-autoresearch approve {mission.task_id}{' --unsandboxed' if is_sandboxed else ''}",
+    )
+
+
+def is_narrowed(contract: Contract) -> bool:
+    """The contract takes rights away that only a sandbox can take, whoever approved the commands."""
+    return "network" in contract.forbidden or "write" in contract.forbidden
+
+
+def _needs_sandbox(mission: Mission) -> Permission:
+    forbidden = mission.contract.forbidden if mission.contract else ()
+    words = [name for name in forbidden if name != "publish"]
+    return Permission(
+        False,
+        "none",
+        f"the mission forbids {' and '.join(words)}, and bubblewrap is not available to run its commands without",
+        f"omx-autoresearch amend {mission.task_id} {' '.join(f'--allow {name}' for name in words)}"
+        " --reason '...', or install bubblewrap",
     )
 
 
@@ -140,27 +159,6 @@ def running_validation(runtime: Runtime, mission: Mission) -> ProcessIdentity | 
         if newest is not None and newest.run_id == run.run_id:
             transaction.record(ValidationLost(run.run_id))
     return None
-
-
-def wait_for(process: ProcessIdentity, wait_seconds: float) -> bool:
-    """True when the process ends within ``wait_seconds``; it need not be a child of ours."""
-    deadline = time.monotonic() + wait_seconds
-    try:
-        descriptor = os.pidfd_open(process.pid)
-    except (OSError, AttributeError):
-        while is_alive(process):  # a kernel without pidfd: look now and then
-            if time.monotonic() >= deadline:
-                return False
-            select.select([], [], [], _POLL_SECONDS)
-        return True
-    try:
-        if not is_alive(process):
-            return True
-        poll = select.poll()
-        poll.register(descriptor, select.POLLIN)
-        return bool(poll.poll(max(0.0, (deadline - time.monotonic()) * 1000)))
-    finally:
-        os.close(descriptor)
 
 
 def conduct(runtime: Runtime, task_id: str, ask: Ask) -> None:
@@ -305,8 +303,14 @@ def run_validator(  # noqa: PLR0913  # what a run depends on, and nothing else
 ) -> CommandResult:
     """Run one command with the hygiene of every validation; also what ``init --dry-run`` runs."""
     os.makedirs(os.path.dirname(output_file_path), mode=0o700, exist_ok=True)
-    if isolation == "bubblewrap":
-        argv = bubblewrap_argv(argv, workspace_path=workspace_path, writable_paths=(scratch_path,))
+    if isolation == "bubblewrap" or is_narrowed(contract):
+        argv = bubblewrap_argv(
+            argv,
+            workspace_path=workspace_path,
+            writable_paths=(scratch_path,),
+            network=isolation == "none" and "network" not in contract.forbidden,
+            is_read_only="write" in contract.forbidden,
+        )
     return run_command(
         argv,
         cwd=workspace_path,

@@ -70,9 +70,17 @@ def task_spec(mission: Mission) -> dict[str, Any]:
         "goal": mission.goal,
         "scope": list(mission.scope),
         "non_goals": list(mission.non_goals),
+        "milestones": list(mission.milestones),
+        "allowed_operations": allowed_operations(mission),
         "task_type": mission.task_type,
         "success_criteria": [_criterion(mission, criterion) for criterion in criteria],
     }
+
+
+def allowed_operations(mission: Mission) -> dict[str, bool]:
+    """What the contract leaves to the mission; a draft has none and forbids nothing."""
+    forbidden = mission.contract.forbidden if mission.contract is not None else ()
+    return {name: name not in forbidden for name in ("write", "network", "publish")}
 
 
 def _criterion(mission: Mission, criterion: Criterion) -> dict[str, Any]:

@@ -190,6 +190,33 @@ def _boot_id() -> str:
     return _read("/proc/sys/kernel/random/boot_id").decode("ascii", "replace").strip()
 
 
+_POLL_SECONDS = 0.05
+
+
+def wait_for(process: ProcessIdentity, wait_seconds: float) -> bool:
+    """True when the process ends within ``wait_seconds``; it need not be a child of ours."""
+    import select
+    import time
+
+    deadline = time.monotonic() + wait_seconds
+    try:
+        descriptor = os.pidfd_open(process.pid)
+    except (OSError, AttributeError):
+        while is_alive(process):  # a kernel without pidfd: look now and then
+            if time.monotonic() >= deadline:
+                return False
+            select.select([], [], [], _POLL_SECONDS)
+        return True
+    try:
+        if not is_alive(process):
+            return True
+        poll = select.poll()
+        poll.register(descriptor, select.POLLIN)
+        return bool(poll.poll(max(0.0, (deadline - time.monotonic()) * 1000)))
+    finally:
+        os.close(descriptor)
+
+
 def _stat_fields(pid: int) -> list[bytes] | None:
     """The fields of /proc/PID/stat behind the name, which may itself hold blanks and brackets."""
     text = _read(f"/proc/{pid}/stat")

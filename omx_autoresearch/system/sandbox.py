@@ -66,7 +66,12 @@ def bubblewrap_path() -> str | None:
 
 
 def bubblewrap_argv(
-    argv: Sequence[str], *, workspace_path: str, writable_paths: Sequence[str] = (), network: bool = False
+    argv: Sequence[str],
+    *,
+    workspace_path: str,
+    writable_paths: Sequence[str] = (),
+    network: bool = False,
+    is_read_only: bool = False,
 ) -> tuple[str, ...]:
     """The command line that runs a command inside bubblewrap, in the workspace.
 
@@ -77,6 +82,7 @@ def bubblewrap_argv(
         workspace_path: the folder to run in; writable, but for `READ_ONLY_NAMES`.
         writable_paths: further folders that stay writable; they must exist.
         network: whether the network stays.
+        is_read_only: nothing of the workspace can be written.
 
     Raises:
         CommandFault: bubblewrap is not installed.
@@ -90,7 +96,8 @@ def bubblewrap_argv(
     workspace = os.path.realpath(workspace_path)
     words = [program, "--ro-bind", "/", "/", "--dev", "/dev", "--proc", "/proc", "--tmpfs", "/tmp"]  # noqa: S108
     words += ["--tmpfs", "/run", "--ro-bind-try", "/run/current-system", "/run/current-system"]
-    for path in (workspace, *(os.path.realpath(path) for path in writable_paths)):
+    words += ["--ro-bind" if is_read_only else "--bind", workspace, workspace]
+    for path in (os.path.realpath(path) for path in writable_paths):
         words += ["--bind", path, path]
     for name in READ_ONLY_NAMES:
         path = os.path.realpath(os.path.join(workspace, name))

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from omx_autoresearch.core.briefing import MARK, bound, refusal_for_person
-from omx_autoresearch.core.prompts import PromptCommand, command_in, task_named
+from omx_autoresearch.core.prompts import PromptCommand, command_in, paths_named, task_named
 from tests.core.samples import TASK, a_mission
 
 BIND = PromptCommand("bind", TASK)
@@ -164,3 +164,46 @@ def test_whatever_follows_the_command_is_read(rest: str) -> None:
 def test_a_prompt_of_megabytes_is_read_in_linear_steps(piece: str) -> None:
     for prompt in (piece * 500_000, f"$autoresearch {piece * 500_000}"):
         command_in(prompt)
+
+
+NAMED: tuple[tuple[str, list[tuple[str, str, str]]], ...] = (
+    ("make the parser pass", []),
+    (".omx/autoresearch/", []),
+    (".omx/autoresearch/../x", []),
+    (f"go on with .omx/autoresearch/{TASK}/.", [(TASK, "omx", f".omx/autoresearch/{TASK}")]),
+    (f"see .omx/autoresearch/{TASK}\u3002\u7d9a\u3051\u3066", [(TASK, "omx", f".omx/autoresearch/{TASK}")]),
+    (
+        f"it's in '/my project/.reasonix/autoresearch/{TASK}/'!",
+        [(TASK, "reasonix", f"/my project/.reasonix/autoresearch/{TASK}")],
+    ),
+    (
+        f"/my\\ project/.omx/autoresearch/{TASK}/state/progress.json",
+        [(TASK, "omx", f"/my project/.omx/autoresearch/{TASK}")],
+    ),
+    (
+        f"C:\\jobs\\.reasonix\\autoresearch\\{TASK}\\state",
+        [(TASK, "reasonix", f"C:/jobs/.reasonix/autoresearch/{TASK}")],
+    ),
+    (
+        f"C:\\\\jobs\\\\.omx\\\\autoresearch\\\\{TASK}\\\\",
+        [(TASK, "omx", f"C:/jobs/.omx/autoresearch/{TASK}")],
+    ),
+    (
+        f"(/a/.omx/autoresearch/{TASK}), then `.reasonix/autoresearch/b`; again .omx/autoresearch/{TASK}",
+        [(TASK, "omx", f"/a/.omx/autoresearch/{TASK}"), ("b", "reasonix", ".reasonix/autoresearch/b")],
+    ),
+)
+
+
+@pytest.mark.requirement("RESUME-01")
+@pytest.mark.parametrize(("text", "named"), NAMED)
+def test_every_folder_that_a_text_names_is_found_once_whatever_stands_around_it(
+    text: str, named: list[tuple[str, str, str]]
+) -> None:
+    assert [(item.task_id, item.root, item.path) for item in paths_named(text)] == named
+
+
+@given(st.text(alphabet=" ./\\\"'`omxautresch-", max_size=200))
+def test_any_text_may_be_searched_for_folders(text: str) -> None:
+    for item in paths_named(text):
+        assert item.task_id == item.task_id.strip(".-_/\\ ")

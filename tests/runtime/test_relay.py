@@ -16,7 +16,7 @@ from omx_autoresearch.runtime.relay import relayed_verb, simple_words, take_rela
 from omx_autoresearch.storage.approvals import approval_key, approve
 from omx_autoresearch.storage.pin_check import manifest_of
 from omx_autoresearch.storage.pins import freeze
-from omx_autoresearch.system.processes import ProcessIdentity
+from omx_autoresearch.system.processes import ProcessIdentity, wait_for
 from tests.storage.real_missions import SESSION, TASK, Place, at
 
 if TYPE_CHECKING:
@@ -189,7 +189,7 @@ def test_a_validation_is_started_once_and_nobody_waits_for_it(
         stream.write("done")
     assert running is not None
     process = ProcessIdentity(running.pid, running.pid_started)
-    assert validation.wait_for(process, 30)
+    assert wait_for(process, 30)
     run = place.store.load(TASK).attestation
     assert run is not None
     assert run.verdict == "passed"

@@ -20,7 +20,7 @@ from omx_autoresearch.runtime.looks import take_look
 from omx_autoresearch.runtime.stops import answer_stop
 from omx_autoresearch.storage.layout import StateHome
 from omx_autoresearch.storage.outputs import output_path
-from omx_autoresearch.system.processes import ProcessIdentity, command_line, is_alive
+from omx_autoresearch.system.processes import ProcessIdentity, command_line, is_alive, wait_for
 from omx_autoresearch.system.sandbox import can_isolate
 from tests.support.scratch import Scratch, finish, with_timeout
 
@@ -217,9 +217,9 @@ def test_a_detached_run_that_passed_on_what_still_stands_there_completes_without
     gated.began()
     running = validation.running_validation(world.runtime(), world.load(mission))
     assert running is not None
-    assert not validation.wait_for(running, 0), "still running, call again"
+    assert not wait_for(running, 0), "still running, call again"
     gated.let_go()
-    assert validation.wait_for(running, 60)
+    assert wait_for(running, 60)
     assert "is complete" in world.stop().person_message
     assert world.kinds(mission).count("validation_started") == 1
 
@@ -240,7 +240,7 @@ def test_a_run_outlives_the_hook_that_started_it(world: Scratch) -> None:
     assert running is not None
     assert running.pid != process.pid
     gated.let_go()
-    assert validation.wait_for(running, 60)
+    assert wait_for(running, 60)
     assert run_of(world, mission).verdict == "passed"
     assert "is complete" in world.stop().person_message
 
@@ -254,7 +254,7 @@ def test_a_run_whose_supervisor_was_killed_is_lost_and_nothing_of_it_is_left(wor
     running = validation.running_validation(world.runtime(), world.load(mission))
     assert running is not None
     os.kill(running.pid, signal.SIGKILL)
-    assert validation.wait_for(running, 60)
+    assert wait_for(running, 60)
     assert validation.running_validation(world.runtime(), world.load(mission)) is None
     assert world.kinds(mission)[-1] == "validation_lost"
     assert world.load(mission).attestation is None, "it is neither passed nor failed"
@@ -263,7 +263,7 @@ def test_a_run_whose_supervisor_was_killed_is_lost_and_nothing_of_it_is_left(wor
     assert gated.began() != validator.pid, "another run began"
     gated.let_go()
     again = validation.running_validation(world.runtime(), world.load(mission))
-    assert again is None or validation.wait_for(again, 60)
+    assert again is None or wait_for(again, 60)
     assert run_of(world, mission).verdict == "failed"
     assert process_lines(str(gated.gate_path)) == []
 
@@ -508,4 +508,4 @@ def test_our_own_files_are_no_change_of_the_workspace(world: Scratch) -> None:
 def test_waiting_for_a_process_that_is_gone_ends_at_once() -> None:
     gone = ProcessIdentity(2**22 - 1, "never")
     assert not is_alive(gone)
-    assert validation.wait_for(gone, 60)
+    assert wait_for(gone, 60)

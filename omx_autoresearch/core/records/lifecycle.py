@@ -46,6 +46,7 @@ class MissionCreated:
     specs_path: str
     scope: tuple[str, ...] = ()
     non_goals: tuple[str, ...] = ()
+    milestones: tuple[str, ...] = ()
 
     def apply(self, mission: Mission | None, ts: str) -> Mission:
         """A draft; a second creation in one journal is ignored, the first one stands."""
@@ -62,6 +63,7 @@ class MissionCreated:
             specs_path=self.specs_path,
             scope=self.scope,
             non_goals=self.non_goals,
+            milestones=self.milestones,
             created_at=ts,
             updated_at=ts,
         )

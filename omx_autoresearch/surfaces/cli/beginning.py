@@ -45,6 +45,7 @@ START = "omx-autoresearch start"
 @contract_options
 @click.option("--scope", multiple=True, help="What belongs to the mission; may be repeated.")
 @click.option("--non-goal", multiple=True, help="What does not; may be repeated.")
+@click.option("--milestone", multiple=True, help="What is reached on the way; may be repeated, in order.")
 @click.option("--track", is_flag=True, help="Leave the specs folder to be committed.")
 @click.option(
     "--dry-run", is_flag=True, help="Run the validator once and show what would be pinned; write nothing."

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from omx_autoresearch.core.criteria import Criterion
     from omx_autoresearch.core.intake import MissionDraft
 
+OPERATIONS = ("network", "write", "publish")
 MODES = ("mission-validator-script", "prompt-architect-artifact")
 _REVIEWERS = ("command", "person", "session")
 
@@ -66,6 +67,14 @@ _OPTIONS = (
     ),
     click.option("--drop-criterion", multiple=True, metavar="ID", help="Take a criterion out again."),
     click.option(
+        "--forbid",
+        type=click.Choice(OPERATIONS),
+        multiple=True,
+        help="What the mission does without: the runtime's own runs get no network, or a read-only workspace; "
+        "publish is a word to the agent.",
+    ),
+    click.option("--allow", type=click.Choice(OPERATIONS), multiple=True, help="Take a --forbid back."),
+    click.option(
         "--limit", multiple=True, metavar="NAME=VALUE", help="An allowance, such as refusals_total=50."
     ),
 )
@@ -84,6 +93,7 @@ _FIELDS = {
     "env": "environment_names",
     "scope": "scope",
     "non_goal": "non_goals",
+    "milestone": "milestones",
     "track": "track",
     "timeout": "timeout_seconds",
     "score_direction": "score_direction",
@@ -129,6 +139,9 @@ def changed_draft(draft: MissionDraft, given: dict[str, Any]) -> MissionDraft:
         values["limits"] = {**draft.limits, **dict(map(_limit, given["limit"]))}
     if given.get("criteria") or given.get("drop_criterion"):
         values["criteria"] = _criteria(draft, given["criteria"], given["drop_criterion"])
+    if given.get("forbid") or given.get("allow"):
+        wanted = {*draft.forbid, *given["forbid"]} - set(given["allow"])
+        values["forbid"] = tuple(name for name in OPERATIONS if name in wanted)
     if given.get("unfrozen") is not None:
         values["unfrozen_reason"] = given["unfrozen"] or given.get("reason") or ""
         if not values["unfrozen_reason"]:

@@ -111,9 +111,10 @@ def wait_verb(task: str, seconds: float, as_json: bool) -> None:
     from omx_autoresearch.runtime import validation
     from omx_autoresearch.storage.missions import MissionStore
     from omx_autoresearch.surfaces.cli.runs import print_run
+    from omx_autoresearch.system.processes import wait_for
 
     caller = this_caller()
     task_id = caller.task(task)
     running = validation.running_validation(caller.runtime, MissionStore(caller.runtime.home).load(task_id))
-    is_running = running is not None and not validation.wait_for(running, seconds)
+    is_running = running is not None and not wait_for(running, seconds)
     print_run(caller.runtime, task_id, is_running=is_running, as_json=as_json)

@@ -217,13 +217,14 @@ class Tools:
         """Wait for a running validation or review and show its verdict."""
         from omx_autoresearch.runtime import validation
         from omx_autoresearch.storage.missions import MissionStore
+        from omx_autoresearch.system.processes import wait_for
 
         with begun(self._runtime, ctx) as call:
             task_id = call.seen_task(task)
             running = validation.running_validation(
                 call.runtime, MissionStore(call.runtime.home).load(task_id)
             )
-            is_running = running is not None and not validation.wait_for(running, seconds)
+            is_running = running is not None and not wait_for(running, seconds)
             return _run_result(call, task_id, is_running=is_running)
 
     def start(self, ctx: _Context, task: Task = "") -> results.StartResult:

@@ -1,0 +1,367 @@
+"""The mission store for other programs: the host API of the typed mission, on the same journal as everything else.
+
+    store = Store("/path/to/project")
+    task = store.create_task("make the parser pass", CreateOptions(validator_command="./check.sh"))
+    store.record_direction(task.spec.task_id, "profile the tokenizer", {"search_space": "tokenizer"})
+    store.append_finding(task.spec.task_id, Submission("the tokenizer is quadratic", kind="benchmark"))
+    print(store.readiness(task.spec.task_id).missing)
+
+Every method raises the errors of ``omx_autoresearch.errors``; each names what happened, where, and the next command.
+Times are ISO 8601 in UTC, sizes bytes, durations seconds. Writes are durable when a method returns, and serialized per
+mission: any number of threads and processes may use stores at once.
+"""
+
+from __future__ import annotations
+
+import os
+
+from omx_autoresearch.core import briefing
+from omx_autoresearch.core.directions import direction_of
+from omx_autoresearch.core.intake import MissionDraft
+from omx_autoresearch.core.prompts import paths_named
+from omx_autoresearch.core.values import dataclass, field, replace
+from omx_autoresearch.errors import AutoresearchError, StateUntrusted, StepIllegal, UsageError
+from omx_autoresearch.runtime import launch, missions
+from omx_autoresearch.runtime.context import Runtime
+from omx_autoresearch.runtime.directions import declare
+from omx_autoresearch.runtime.findings import Recorded, Submission, add_finding, list_findings
+from omx_autoresearch.runtime.intake import read_intake, write_intake
+from omx_autoresearch.runtime.readiness import readiness as readiness_of
+from omx_autoresearch.storage import heartbeat, views
+from omx_autoresearch.storage.layout import ProjectFolder
+from omx_autoresearch.storage.missions import MissionStore
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from typing import Any
+
+    from omx_autoresearch.core.mission import Mission
+    from omx_autoresearch.core.readiness import ReadinessReport
+
+_SHOWN_FINDINGS = 5
+
+CreateOptions = MissionDraft
+"""What may be said of a new mission; ``goal`` is the first argument of :meth:`Store.create_task`."""
+
+
+@dataclass(frozen=True, slots=True)
+class SuccessCriterion:
+    """One condition of the contract, with the evidence that its rule accepted.
+
+    Attributes:
+        id: short name, unique in the mission.
+        description: what must be true.
+        required: an optional one may stay open.
+        evidence_ids: newest accepted findings, newest last.
+        accepts: the rule, as people write it.
+    """
+
+    id: str
+    description: str
+    required: bool
+    evidence_ids: tuple[str, ...]
+    accepts: str
+
+
+@dataclass(frozen=True, slots=True)
+class AllowedOperations:
+    """What the owner left to the mission; ``False`` narrows what the runtime's own commands may do.
+
+    Attributes:
+        write: to the workspace.
+        network: reach it.
+        publish: a word to the agent alone.
+    """
+
+    write: bool = True
+    network: bool = True
+    publish: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class TaskSpec:
+    """What was asked: ``task_spec.json``.
+
+    Attributes:
+        task_id: ``YYYYMMDD-HHMMSS-slug``.
+        goal: in the owner's words.
+        scope: what belongs to it.
+        non_goals: what does not.
+        milestones: what is reached on the way, in order; never judged.
+        allowed_operations: what the contract leaves; a draft forbids nothing yet.
+        success_criteria: of the contract; none while draft.
+    """
+
+    task_id: str
+    goal: str
+    scope: tuple[str, ...]
+    non_goals: tuple[str, ...]
+    milestones: tuple[str, ...]
+    allowed_operations: AllowedOperations
+    success_criteria: tuple[SuccessCriterion, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Progress:
+    """Where it stands: ``progress.json``.
+
+    Attributes:
+        status: ``running``, ``blocked``, ``complete`` or ``stopped``.
+        phase: of the lifecycle.
+        iteration: passes between two stops.
+        current_direction: the declared direction.
+        stale_count: iterations without progress since the last strong one.
+        pivot_count: untried pivots declared.
+        pivot_required: the stale count demands a change of structure.
+        total_findings: evidence and claims.
+        blocked_reason: why a person must act; empty otherwise.
+        updated_at: of the newest record.
+    """
+
+    status: str
+    phase: str
+    iteration: int
+    current_direction: str
+    stale_count: int
+    pivot_count: int
+    pivot_required: bool
+    total_findings: int
+    blocked_reason: str
+    updated_at: str
+
+
+@dataclass(frozen=True, slots=True)
+class Task:
+    """A mission as other programs see it.
+
+    Attributes:
+        spec: what was asked.
+        progress: where it stands.
+        task_path: folder of its projections.
+    """
+
+    spec: TaskSpec
+    progress: Progress
+    task_path: str
+
+
+@dataclass(frozen=True, slots=True)
+class ProgressPatch:
+    """What another program may change: it can block a mission and say why, and nothing else.
+
+    Counters, evidence and completion follow from records alone.
+
+    Attributes:
+        blocked_reason: what is in the way, one sentence.
+        needs: the smallest input that would let it go on.
+    """
+
+    blocked_reason: str
+    needs: str
+
+
+@dataclass(frozen=True, slots=True)
+class Problem:
+    """One thing that is wrong with a mission's files.
+
+    Attributes:
+        path: the file.
+        json_path: the field in it, ``$.head.seq`` or ``line 12``; empty for the whole file.
+        cause: what is wrong.
+        next_command: what mends it.
+    """
+
+    path: str
+    json_path: str
+    cause: str
+    next_command: str
+
+
+@dataclass(frozen=True, slots=True)
+class ValidationReport:
+    """Whether a mission's durable state can be believed.
+
+    Attributes:
+        task_id: of the mission.
+        is_valid: nothing is wrong.
+        records: records that could be read.
+        problems: what is wrong, file by file.
+    """
+
+    task_id: str
+    is_valid: bool
+    records: int
+    problems: tuple[Problem, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Summary:
+    """What is put before the agent each turn.
+
+    Attributes:
+        text: under 1,200 characters, stable text first.
+        task_id: of the mission.
+        open_criteria: required criteria without accepted evidence.
+        findings: newest accepted findings, newest first.
+    """
+
+    text: str
+    task_id: str
+    open_criteria: tuple[str, ...]
+    findings: tuple[str, ...] = field(default_factory=tuple)
+
+
+class Store:
+    """The missions of one project.
+
+    Args:
+        project_path: the project's root; its repository's main checkout is found from any folder of it.
+        home_path: the state home; the user's own by default.
+        environ: of the owner; the process's by default.
+    """
+
+    def __init__(
+        self, project_path: str, *, home_path: str = "", environ: Mapping[str, str] | None = None
+    ) -> None:
+        runtime = Runtime.of_process(home_path=home_path)
+        self._runtime = runtime if environ is None else replace(runtime, environ=dict(environ))
+        self._project_path = missions.project_root(project_path)
+        self._store = MissionStore(self._runtime.home)
+
+    def create_task(
+        self, goal: str, options: CreateOptions | None = None, *, is_started: bool = True
+    ) -> Task:
+        """Make a mission: its id, its folder, its intake files; launched unless ``is_started`` is False.
+
+        Raises:
+            MissionInvalid: the options cannot stand; every fault is named.
+            StepIllegal: the validator passes already.
+        """
+        draft = replace(options or CreateOptions(), goal=goal)
+        record = write_intake(self._runtime, self._project_path, draft)
+        draft = read_intake(os.path.join(self._project_path, record.specs_path))
+        mission = launch.create_draft(self._runtime, self._project_path, record, draft)
+        if is_started:
+            mission = launch.start(
+                self._runtime, mission.task_id, launch.StartOptions(reason="store")
+            ).mission
+        return _task(mission)
+
+    def load_task(self, task_id: str) -> Task:
+        """A mission as it stands.
+
+        Raises:
+            UsageError: there is none of this id.
+            StateUntrusted: its state cannot be believed; the error names file, line and cure.
+        """
+        return _task(self._store.load(task_id))
+
+    def resume_from_goal_text(self, text: str) -> Task | None:
+        """The mission whose ``.omx/autoresearch/ID`` or ``.reasonix/autoresearch/ID`` folder a goal names, or None.
+
+        Raises:
+            UsageError: the folder names no mission that is known here; a Reasonix task is adopted first.
+            StateUntrusted: its state cannot be believed.
+        """
+        named = paths_named(text)
+        if not named:
+            return None
+        for folder in named:
+            if self._store.exists(folder.task_id):
+                return _task(self._store.load(folder.task_id))
+        raise UsageError(
+            f"the goal names {named[0].path!r}, which is no mission of this state home",
+            next_step=f"omx-autoresearch adopt {named[0].path}",
+        )
+
+    def append_heartbeat(self, task_id: str, status: str, *, session_id: str = "") -> None:
+        """Leave a sign of life.
+
+        Raises:
+            OSError: it could not be written; warn and go on.
+        """
+        self._store.load(task_id)
+        path = self._runtime.home.mission(task_id).heartbeat_path
+        heartbeat.beat(path, at=self._runtime.now(), status=status, session_id=session_id)
+
+    def append_finding(self, task_id: str, submission: Submission) -> Recorded:
+        """Record an observation; whether it is evidence is decided by its criterion's rule."""
+        return add_finding(self._runtime, task_id, submission, source="import")
+
+    def record_direction(
+        self, task_id: str, summary: str, axes: Mapping[str, str] | None = None, *, is_pivot: bool = False
+    ) -> Progress:
+        """Declare what is tried next.
+
+        Raises:
+            StepIllegal: it may not be declared now; the error names every reason.
+        """
+        declared = declare(self._runtime, task_id, direction_of(summary, axes or {}, is_pivot=is_pivot))
+        if declared.faults:
+            raise StepIllegal(
+                "; ".join(declared.faults), next_step=f"omx-autoresearch direction list {task_id}"
+            )
+        return _progress(self._store.load(task_id))
+
+    def update_progress(self, task_id: str, patch: ProgressPatch) -> Progress:
+        """Block the mission: a person must act first."""
+        mission = missions.block(
+            self._runtime, task_id, reason=patch.blocked_reason, needs=patch.needs, by="agent"
+        )
+        return _progress(mission)
+
+    def validate_task(self, task_id: str) -> ValidationReport:
+        """Check every record and the whole chain; what is wrong is a value."""
+        checked = self._store.journal(task_id).verify()
+        problems = []
+        if not checked.ok:
+            place = f"line {checked.line}" if checked.line else ""
+            problems.append(Problem(checked.file, place, checked.cause, f"omx-autoresearch repair {task_id}"))
+        else:
+            try:
+                self._store.load(task_id)
+            except StateUntrusted as error:
+                problems.append(Problem(checked.file, "", error.message, error.next_step))
+        return ValidationReport(task_id, not problems, checked.entries, tuple(problems))
+
+    def readiness(self, task_id: str) -> ReadinessReport:
+        """Whether the mission would complete now, line by line."""
+        return readiness_of(self._runtime, task_id)
+
+    def summary(self, task_id: str) -> Summary:
+        """What is put before the agent at a turn's start."""
+        mission = self._store.load(task_id)
+        try:
+            newest = list_findings(self._runtime, task_id, limit=_SHOWN_FINDINGS, wanted="accepted")
+        except AutoresearchError:
+            newest = ()
+        open_ids = tuple(
+            item.id for item in _spec(mission).success_criteria if item.required and not item.evidence_ids
+        )
+        return Summary(
+            briefing.summary(mission), task_id, open_ids, tuple(item["summary"] for item in newest)
+        )
+
+
+def _task(mission: Mission) -> Task:
+    path = ProjectFolder(mission.project_path).task_path(mission.task_id)
+    return Task(_spec(mission), _progress(mission), path)
+
+
+def _spec(mission: Mission) -> TaskSpec:
+    said: dict[str, Any] = views.task_spec(mission)
+    criteria = tuple(
+        SuccessCriterion(
+            item["id"], item["description"], item["required"], tuple(item["evidence_ids"]), item["accepts"]
+        )
+        for item in said["success_criteria"]
+    )
+    allowed = AllowedOperations(**views.allowed_operations(mission))
+    return TaskSpec(
+        mission.task_id, mission.goal, mission.scope, mission.non_goals, mission.milestones, allowed, criteria
+    )
+
+
+def _progress(mission: Mission) -> Progress:
+    return Progress(**views.progress(mission))
