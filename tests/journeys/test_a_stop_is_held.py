@@ -22,7 +22,9 @@ def world(tmp_path: Path) -> Scratch:
     return Scratch.make(tmp_path)
 
 
-@pytest.mark.requirement("GATE-06", "GATE-12", "GATE-19", "DONE-02", "DONE-09", "HOOK-01", "HOOK-02", "SESS-02")
+@pytest.mark.requirement(
+    "GATE-06", "GATE-12", "GATE-19", "DONE-02", "DONE-09", "HOOK-01", "HOOK-02", "SESS-02"
+)
 @pytest.mark.case("HIO-01", "HIO-02", "SES-04")
 def test_an_agent_is_held_until_evidence_exists_and_then_let_go_for_good(world: Scratch) -> None:
     draft = world.draft(goal="make the parser pass the corpus", slug="parser")
@@ -89,7 +91,7 @@ def test_an_architect_lets_the_agent_go_once_the_report_is_approved(world: Scrat
         "review.sh",
         "#!/bin/sh\n"
         "prompt=$(cat)\n"
-        "nonce=$(printf '%s' \"$prompt\" | sed -n 's/.*\"nonce\": \"\\([0-9a-f]*\\)\".*/\\1/p')\n"
+        'nonce=$(printf \'%s\' "$prompt" | sed -n \'s/.*"nonce": "\\([0-9a-f]*\\)".*/\\1/p\')\n'
         "verdict=rejected; grep -q conclusion report.md && verdict=approved\n"
         'printf \'{"nonce": "%s", "verdict": "%s", "summary": "read it"}\\n\' "$nonce" "$verdict"\n',
         executable=True,
