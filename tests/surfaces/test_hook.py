@@ -568,7 +568,7 @@ BARE = subprocess.run(
     [sys.executable, "-I", "-S", "-X", "importtime", "-c", "import os"], capture_output=True, check=True
 ).stderr
 ALWAYS = {line.rpartition(b"|")[2].strip().decode() for line in BARE.splitlines() if b"|" in line}
-STEP_TWO = {"__future__", "select", "time"} | {
+STEP_TWO = {"__future__", "gc", "select", "time"} | {
     f"omx_autoresearch{name}" for name in ("", ".surfaces", ".surfaces.hook")
 }
 NEVER_ON_A_STOP = {
