@@ -166,7 +166,8 @@ def fault_for_person(fault: str) -> str:
 
 def completion_for_person(mission: Mission) -> str:
     """What the person learns when the contract is met."""
-    return f"{MARK} mission {mission.task_id} is complete; attested in {completion_path(mission)}"
+    how = "attested in" if mission.completed_run_id else "unattested, as its contract accepts:"
+    return f"{MARK} mission {mission.task_id} is complete; {how} {completion_path(mission)}"
 
 
 def bound(mission: Mission) -> str:

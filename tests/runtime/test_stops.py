@@ -1073,7 +1073,7 @@ def test_a_hand_written_artifact_counts_where_the_owner_says_so_and_claims_no_at
     mission = world.mission(accept_unattested=True)
     assert world.stop().refusal
     world.write(f"{mission.specs_path}/completion.json", '{"status":"passed","passed":true,"summary":"x"}')
-    assert "is complete" in world.stop().person_message
+    assert "is complete; unattested" in world.stop().person_message
     after = world.load(mission)
     assert (after.phase, after.completed_run_id) == ("complete", "")
     assert "attestation" not in world.completion(after), "the run that there is failed"
