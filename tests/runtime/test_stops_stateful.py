@@ -389,7 +389,7 @@ def test_every_long_history_keeps_what_must_hold(monkeypatch: pytest.MonkeyPatch
     run_state_machine_as_test(
         Histories,
         settings=settings(
-            max_examples=100,
+            max_examples=40,
             stateful_step_count=40,
             deadline=None,
             suppress_health_check=list(HealthCheck),
