@@ -8,6 +8,7 @@ the same form by itself, without this module (``surfaces/hook.py``).
 from __future__ import annotations
 
 import os
+from datetime import datetime
 
 from omx_autoresearch.core.values import dataclass
 from omx_autoresearch.storage.atomic import write_all
@@ -15,7 +16,7 @@ from omx_autoresearch.storage.strictjson import decode, encode
 
 TOOL_MARK = b'"status":"tool"'
 """How a tool event looks in the file, byte for byte."""
-_TAIL_BYTES = 4096
+_TAIL_BYTES = 64 * 1024
 _SCAN_BYTES = 64 * 1024 * 1024
 
 
@@ -77,7 +78,7 @@ def tools_after(path: str, offset: int) -> int:
 
 
 def last_beat(path: str) -> Beat | None:
-    """The newest whole line; None when nothing was heard yet."""
+    """The newest whole line with a readable time; None when nothing was heard yet."""
     try:
         with open(path, "rb") as stream:
             stream.seek(max(0, os.fstat(stream.fileno()).st_size - _TAIL_BYTES))
@@ -87,7 +88,9 @@ def last_beat(path: str) -> Beat | None:
     for line in reversed(lines[:-1]):
         try:
             value = decode(line)
-            return Beat(str(value["ts"]), str(value["status"]), str(value["session"]))
+            found = Beat(str(value["ts"]), str(value["status"]), str(value["session"]))
+            if datetime.fromisoformat(found.at).utcoffset() is not None:
+                return found
         except (ValueError, KeyError, TypeError):
             continue
     return None

@@ -10,6 +10,7 @@ import pytest
 
 from omx_autoresearch.runtime import missions, sessions
 from omx_autoresearch.runtime.claims import relay_line
+from omx_autoresearch.runtime.status import view
 from omx_autoresearch.storage.registry import Registry
 from tests.support.scratch import OTHER, SESSION, Scratch
 
@@ -72,6 +73,18 @@ def test_a_beat_that_cannot_be_written_warns_and_everything_goes_on(world: Scrat
     assert world.hook(world.payload(last_assistant_message="done")).reason, "it holds all the same"
     if event == "UserPromptSubmit":
         assert "person_prompted" in world.kinds(mission)
+
+
+@pytest.mark.requirement("SESS-09")
+@pytest.mark.parametrize("ts", ["", "yesterday", "2026-01-02T03:04:05", "2026-13-02T03:04:05.000000Z", "9"])
+def test_a_beat_whose_time_nobody_can_read_is_none(world: Scratch, ts: str) -> None:
+    mission = world.mission()
+    world.tell(world.payload("SessionStart", source="startup"))
+    shown = view(world.runtime(), mission.task_id).last_heartbeat_at
+    with open(world.home.mission(mission.task_id).heartbeat_path, "a", encoding="utf-8") as stream:
+        stream.write(json.dumps({"ts": ts, "status": "tool", "session": SESSION}) + "\n")
+    assert view(world.runtime(), mission.task_id).last_heartbeat_at == shown
+    assert world.hook(world.payload()).reason
 
 
 @pytest.mark.requirement("HOOK-05")
