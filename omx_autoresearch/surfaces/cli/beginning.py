@@ -127,7 +127,7 @@ def _warnings(caller: Caller, draft: MissionDraft) -> tuple[str, ...]:
         _, manifest = compile_contract(caller.runtime, workspace_path=workspace_path, draft=draft)
         found += manifest.notes
     except AutoresearchError as error:
-        found.append(f"start will refuse this as it stands: {error.message}\n  next: {error.next_step}")
+        found.append(f"start will refuse this as it stands: {error.message}\n  mend it: {error.next_step}")
     return tuple(dict.fromkeys(found))
 
 

@@ -93,7 +93,7 @@ class RunDocument:
         verdict: of that run; empty when there was none.
         cause: one word for the verdict.
         summary: one line.
-        is_fresh: the workspace did not move while it ran.
+        is_fresh: it passed, and the workspace did not move while it ran; of other verdicts nobody asks.
         exit_status: of the command; null where it did not end by itself.
         score: the validator's score, if it printed one.
         tests: tests that a known runner ran, if it said so.

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from omx_autoresearch.core.lifecycle import FINAL_PHASES
 from omx_autoresearch.surfaces.cli.display import harmless, print_json, print_rows, say
 
 if TYPE_CHECKING:
@@ -101,8 +100,10 @@ def _print(document: RunDocument, phase: Phase) -> None:
 
 def _note(document: RunDocument, phase: Phase) -> tuple[str, str]:
     """What follows from a run that passed, and the colour of that."""
-    if document.verdict != "passed" or phase in FINAL_PHASES:
+    if document.verdict != "passed":
         return "", ""
     if not document.is_fresh:
         return "the workspace moved while it ran, so it completes nothing", "yellow"
+    if phase != "running":
+        return "", ""
     return "the mission is complete at the agent's next stop, unless something changes before", ""
