@@ -90,15 +90,16 @@ def unresolved_ids(runtime: Runtime, mission: Mission) -> tuple[str, ...]:
     if not rests_on:
         return ()
     journal = MissionStore(runtime.home).journal(mission.task_id)
-    found = []
     try:
-        for finding_id, criterion_id in rests_on.items():
-            entry = journal.by_id(f"finding:{finding_id}")
-            evidence = entry.data["finding"]["evidence"] if entry is not None else None
-            if evidence is None or evidence["criterion_id"] != criterion_id:
-                found.append(finding_id)
+        recorded = journal.by_ids([f"finding:{finding_id}" for finding_id in rests_on])
     finally:
         journal.close()
+    found = []
+    for finding_id, criterion_id in rests_on.items():
+        entry = recorded.get(f"finding:{finding_id}")
+        evidence = entry.data["finding"]["evidence"] if entry is not None else None
+        if evidence is None or evidence["criterion_id"] != criterion_id:
+            found.append(finding_id)
     return tuple(found)
 
 

@@ -96,16 +96,18 @@ class Index:
         try:
             self.catch_up(journal)
             connection = self._open()
-            known = [name for name in names if connection.execute(_FIND["id"], (name,)).fetchone()]
+            rows = [(name, connection.execute(_FIND["id"], (name,)).fetchone()) for name in names]
+            entries = {name: journal.entry_at(*row) for name, row in rows if row is not None}
+            if all(entry is not None and name in names_of(entry) for name, entry in entries.items()):
+                return {name: entry for name, entry in entries.items() if entry is not None}
+            self._clear(self._row())
         except (sqlite3.Error, UnicodeEncodeError):
             self.close()
-            wanted, found = set(names), dict[str, Entry]()
-            for entry in journal.read():
-                for name in wanted.intersection(names_of(entry)):
-                    found.setdefault(name, entry)
-            return found
-        entries = {name: self.find(journal, "id", name) for name in known}
-        return {name: entry for name, entry in entries.items() if entry is not None}
+        wanted, found = set(names), dict[str, Entry]()
+        for entry in journal.read():
+            for name in wanted.intersection(names_of(entry)):
+                found.setdefault(name, entry)
+        return found
 
     def newest(self, journal: JournalReader, listed: str, *, limit: int, before: int = 0) -> list[Entry]:
         """Return the newest records of a list, newest first, in a time that depends on ``limit`` alone.
