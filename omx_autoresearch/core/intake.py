@@ -10,7 +10,7 @@ from omx_autoresearch.core.criteria import Criterion, criteria_faults
 from omx_autoresearch.core.mission import OPERATIONS, VALIDATION_MODES
 from omx_autoresearch.core.pins import glob_faults
 from omx_autoresearch.core.values import dataclass, field, fields, replace
-from omx_autoresearch.core.words import Operation, Reviewer, ValidationMode
+from omx_autoresearch.core.words import Operation, Reviewer, TaskType, ValidationMode
 
 SCRIPT: ValidationMode = "mission-validator-script"
 REVIEW: ValidationMode = "prompt-architect-artifact"
@@ -71,6 +71,35 @@ class MissionDraft:
     score_direction: Literal["higher", "lower"] = "higher"
     criteria: tuple[Criterion, ...] = ()
     intake_digests: dict[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class IntakeRecord:
+    """result.json: what intake made of the answers.
+
+    Attributes:
+        schema_version: of this record.
+        slug: the mission's short name, with its suffix where the slug was taken.
+        goal: what was asked.
+        task_type: kind of mission.
+        validation_mode: how it is judged.
+        specs_path: the folder, relative to the project.
+        mission_path: mission.md, relative to the project.
+        sandbox_path: sandbox.md, relative to the project.
+        digests: sha256 of the two files as written.
+        created_at: ISO 8601 UTC.
+    """
+
+    schema_version: int
+    slug: str
+    goal: str
+    task_type: TaskType
+    validation_mode: ValidationMode
+    specs_path: str
+    mission_path: str
+    sandbox_path: str
+    digests: dict[str, str]
+    created_at: str
 
 
 def settled(draft: MissionDraft) -> MissionDraft:

@@ -27,6 +27,8 @@ if TYPE_CHECKING:
         Verdict,
     )
 
+SCHEMA_VERSION = 2
+"""Of records and state; ``storage/migrations.py`` has a step for each version before."""
 VALIDATION_MODES: tuple[ValidationMode, ...] = ("mission-validator-script", "prompt-architect-artifact")
 OPERATIONS: tuple[Operation, ...] = ("network", "write", "publish")
 """What a mission may be forbidden; the first two bind the runtime's own runs, the third is a word to the agent."""
@@ -280,6 +282,7 @@ class Mission:
         notices: of the lifecycle, newest last, bounded.
         told_digest: of the summary that was last given at a prompt.
         turn_heartbeat_failed: a heartbeat of this turn could not be written.
+        schema_version: of the journal's newest records.
         updated_at: time of the newest record.
     """
 
@@ -340,6 +343,7 @@ class Mission:
     notices: tuple[Notice, ...] = nested(Notice, default=())
     told_digest: str = ""
     turn_heartbeat_failed: bool = False
+    schema_version: int = SCHEMA_VERSION
     updated_at: str = ""
 
     @property

@@ -22,6 +22,10 @@ class NewerShape(ShapeError):
     """A value has more than its class knows, or is of an unknown kind: a newer version wrote it."""
 
 
+class OlderShape(ShapeError):
+    """A value is of a version so old that nothing here knows any more what it meant."""
+
+
 def nested(kind: type, **options: Any) -> Any:
     """Declare a field that holds ``kind`` or a tuple of it (``options`` go to :func:`dataclasses.field`)."""
     return field(metadata={"nested": kind}, **options)

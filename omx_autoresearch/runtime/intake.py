@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from omx_autoresearch import templates
 from omx_autoresearch.core.criteria import Criterion, CriterionFault, criterion_of, criterion_text
-from omx_autoresearch.core.intake import MissionDraft, draft_faults, settled
+from omx_autoresearch.core.intake import IntakeRecord, MissionDraft, draft_faults, settled
 from omx_autoresearch.core.shape import to_plain
 from omx_autoresearch.core.values import dataclass, replace
 from omx_autoresearch.core.words import Operation, Reviewer, TaskType, ValidationMode
@@ -37,6 +37,8 @@ __all__ = ["IntakeRecord", "MissionDraft", "check_draft", "read_intake", "read_r
 MISSION_NAME, SANDBOX_NAME, RECORD_NAME = "mission.md", "sandbox.md", "result.json"
 FILE_MODE = 0o644
 _SUFFIX_LIMIT = 1000
+RECORD_VERSION = 1
+"""The version of result.json."""
 
 IGNORE_ALL = "*\n"
 IGNORE_BUT_SPECS = "/*\n!/specs/\n"
@@ -85,35 +87,6 @@ class SandboxPage:
     criteria: tuple[str | CriterionPage, ...] = ()
     forbid: tuple[Operation, ...] = ()
     limits: dict[str, int | float] | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class IntakeRecord:
-    """result.json: what intake made of the answers.
-
-    Attributes:
-        schema_version: of this record.
-        slug: the mission's short name, with its suffix where the slug was taken.
-        goal: what was asked.
-        task_type: kind of mission.
-        validation_mode: how it is judged.
-        specs_path: the folder, relative to the project.
-        mission_path: mission.md, relative to the project.
-        sandbox_path: sandbox.md, relative to the project.
-        digests: sha256 of the two files as written.
-        created_at: ISO 8601 UTC.
-    """
-
-    schema_version: int
-    slug: str
-    goal: str
-    task_type: TaskType
-    validation_mode: ValidationMode
-    specs_path: str
-    mission_path: str
-    sandbox_path: str
-    digests: dict[str, str]
-    created_at: str
 
 
 def check_draft(draft: MissionDraft) -> list[str]:
@@ -219,7 +192,7 @@ def _record(
         "mission-validator-script" if draft.validator_command else "prompt-architect-artifact"
     )
     return IntakeRecord(
-        schema_version=1,
+        schema_version=RECORD_VERSION,
         slug=draft.slug,
         goal=draft.goal,
         task_type="standard",
@@ -381,10 +354,32 @@ def read_record(specs_path: str) -> IntakeRecord:
     """
     path = os.path.join(specs_path, RECORD_NAME)
     try:
-        return validated(IntakeRecord, load_json(path, limit_bytes=frontmatter.LIMIT_BYTES), where=path)
+        return validated(IntakeRecord, _of_this_version(path), where=path)
     except FileNotFoundError:
         raise MissionInvalid(f"{path} is missing", next_step="omx-autoresearch init") from None
     except StateUntrusted as error:
         if isinstance(error, StorageFailed):
             raise
         raise MissionInvalid(error.message, next_step=error.next_step) from error
+
+
+def _of_this_version(path: str) -> Any:
+    """The values of result.json, where this program knows their version.
+
+    Raises:
+        MissionInvalid: they are of a newer version, or of none that there was.
+    """
+    values = load_json(path, limit_bytes=frontmatter.LIMIT_BYTES)
+    version = values.get("schema_version") if isinstance(values, dict) else None
+    if type(version) is int and version > RECORD_VERSION:
+        raise MissionInvalid(
+            f"{path} was written by a newer omx-autoresearch: its schema version is {version},"
+            f" and this program reads up to {RECORD_VERSION}",
+            next_step="upgrade omx-autoresearch, then run the same command again",
+        )
+    if type(version) is int and version < RECORD_VERSION:
+        raise MissionInvalid(
+            f"{path} is older than this omx-autoresearch reads: its schema version is {version}",
+            next_step="omx-autoresearch init",
+        )
+    return values

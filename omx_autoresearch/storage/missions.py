@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import os
 
+from omx_autoresearch.core.mission import SCHEMA_VERSION
 from omx_autoresearch.core.records import draft_of, fold
 from omx_autoresearch.errors import JournalBroken, StepIllegal, StorageFailed, UsageError
 from omx_autoresearch.storage import states
@@ -69,6 +70,8 @@ class Transaction:
     def _begin(self) -> None:
         self._state = states.newest_state(self._folder, self._tail.source)
         self._is_to_keep = not self._state.is_saved
+        if self._state.mission.schema_version < SCHEMA_VERSION:
+            self.record(_migrating(self._state.mission.schema_version))
         if self._tail.torn is not None:
             self.record(_set_aside(self._tail.torn))
 
@@ -277,6 +280,12 @@ class MissionStore:
             _save(journal.folder, state, tail)
             _restored(journal.folder, state.mission, tail, is_thorough=True)
         return state.mission
+
+
+def _migrating(version: int) -> Record:
+    from omx_autoresearch.core.records.lifecycle import SchemaMigrated
+
+    return SchemaMigrated(version, SCHEMA_VERSION)
 
 
 def _set_aside(torn: TornTail) -> Record:

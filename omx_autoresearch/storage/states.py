@@ -7,9 +7,9 @@ same file and holds the last record that was folded at its place, by its digest,
 
 from __future__ import annotations
 
-from omx_autoresearch.core.mission import Mission
+from omx_autoresearch.core.mission import SCHEMA_VERSION, Mission
 from omx_autoresearch.core.records import fold
-from omx_autoresearch.core.shape import NewerShape, ShapeError, from_plain, to_plain
+from omx_autoresearch.core.shape import NewerShape, OlderShape, ShapeError, from_plain, to_plain
 from omx_autoresearch.core.values import dataclass
 from omx_autoresearch.errors import JournalBroken, StateUntrusted
 from omx_autoresearch.storage import snapshots
@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from omx_autoresearch.storage.reader import OpenJournal
 
 _REMEMBERED_MISSIONS = 64
+_STAMPS = ("mission_created", "schema_migrated")
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,8 +74,10 @@ def saved_state(folder: MissionFolder) -> State | None:
     """What the newest snapshot says; None where there is none that this version can read."""
     for number, content in snapshots.newest(folder.root_path):
         try:
-            head = Head(**content["head"])
-            mission: Mission = from_plain(Mission, content["mission"])
+            is_current = content.get("schema_version") == SCHEMA_VERSION
+            known = content if is_current else _migrated(content)
+            head = Head(**known["head"])
+            mission: Mission = from_plain(Mission, known["mission"])
         except (ShapeError, KeyError, TypeError):
             continue
         if mission.task_id == folder.task_id:
@@ -88,7 +91,11 @@ def save(folder: MissionFolder, state: State) -> State:
     Raises:
         StorageFailed: the system refused.
     """
-    content = {"head": to_plain(state.head), "mission": to_plain(state.mission)}
+    content = {
+        "schema_version": SCHEMA_VERSION,
+        "head": to_plain(state.head),
+        "mission": to_plain(state.mission),
+    }
     number = snapshots.save(folder.root_path, content, after=state.number)
     return remember(folder, State(state.mission, state.head, number, is_saved=True))
 
@@ -136,20 +143,37 @@ def _walked(
 ) -> tuple[Mission | None, Entry | None]:
     """The mission after these records, and the last of them."""
     last: Entry | None = None
+    version = mission.schema_version if mission else SCHEMA_VERSION
 
     def plain() -> Iterator[tuple[str, str, dict[str, Any]]]:
-        nonlocal last
+        nonlocal last, version
         for entry in entries:
             last = entry
             if promised is not None and entry.seq == promised.seq and entry.digest != promised.digest:
                 raise _lost(folder, f"record {entry.seq} is not the one that was acknowledged")
-            yield entry.kind, entry.ts, entry.data
+            data = entry.data
+            if version != SCHEMA_VERSION or entry.kind in _STAMPS:
+                version, data = _as_of_now(entry, version)
+            yield entry.kind, entry.ts, data
 
     try:
         return fold(mission, plain()), last
     except ShapeError as error:
         where = f"record {last.seq}" if last else "its beginning"
         raise _unreadable(folder, where, error) from None
+
+
+def _as_of_now(entry: Entry, version: int) -> tuple[int, dict[str, Any]]:
+    from omx_autoresearch.storage import migrations  # only where a version is said, or is an old one
+
+    version = migrations.version_after(entry.kind, entry.data, version)
+    return version, migrations.migrated(entry.kind, entry.data, version)
+
+
+def _migrated(content: dict[str, Any]) -> dict[str, Any]:
+    from omx_autoresearch.storage import migrations
+
+    return migrations.migrated_state(content)
 
 
 def _lost(folder: MissionFolder, what: str) -> JournalBroken:
@@ -165,6 +189,11 @@ def _unreadable(folder: MissionFolder, where: str, error: ShapeError) -> Journal
         return JournalBroken(
             f"{folder.journal_path}, {where} was written by a newer omx-autoresearch: {error}",
             next_step="upgrade omx-autoresearch, then run the same command again; nothing in the mission is wrong",
+        )
+    if isinstance(error, OlderShape):
+        return JournalBroken(
+            f"{folder.journal_path}, {where} is older than this omx-autoresearch reads: {error}",
+            next_step="let an older omx-autoresearch that still reads it write one record, such as a pause; then go on",
         )
     return JournalBroken(
         f"{folder.journal_path}: {where}: {error}", next_step=f"omx-autoresearch repair {folder.task_id}"

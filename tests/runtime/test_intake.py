@@ -20,6 +20,8 @@ from omx_autoresearch.storage.layout import StateHome
 if TYPE_CHECKING:
     from pathlib import Path
 
+    from tests.support.scratch import Scratch
+
 SCRIPT = MissionDraft(
     goal="Make the parser pass", validator_command="./check.sh 'a' # \"b\" <in\n./more.sh\n"
 )
@@ -280,3 +282,23 @@ def test_a_missing_file_and_a_pipe_are_no_hang(specs: Path) -> None:
     os.mkfifo(specs / "sandbox.md")
     with pytest.raises(StateUntrusted, match="not a regular file"):
         read_intake(str(specs))
+
+
+@pytest.mark.requirement("STATE-15")
+@pytest.mark.parametrize(
+    ("version", "words"),
+    [
+        (2, "written by a newer omx-autoresearch"),
+        (0, "older than this omx-autoresearch reads"),
+        ("1", "schema_version"),
+    ],
+)
+def test_an_intake_record_of_another_version_is_refused_by_its_own_sentence(
+    world: Scratch, version: object, words: str
+) -> None:
+    mission = world.draft()
+    path = world.project / mission.specs_path / "result.json"
+    path.write_text(json.dumps({**json.loads(path.read_text("utf-8")), "schema_version": version}), "utf-8")
+    with pytest.raises(MissionInvalid, match=words) as error:
+        read_record(str(path.parent))
+    assert error.value.next_step

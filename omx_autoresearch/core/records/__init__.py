@@ -28,6 +28,7 @@ if TYPE_CHECKING:
 
 KINDS: dict[str, str] = {
     "mission_created": "lifecycle.MissionCreated",
+    "schema_migrated": "lifecycle.SchemaMigrated",
     "mission_launched": "lifecycle.MissionLaunched",
     "mission_amended": "lifecycle.MissionAmended",
     "mission_blocked": "lifecycle.MissionBlocked",

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from omx_autoresearch.core.budget import extended, refreshed
 from omx_autoresearch.core.lifecycle import is_legal
-from omx_autoresearch.core.mission import Blocker, Contract, Mission
+from omx_autoresearch.core.mission import SCHEMA_VERSION, Blocker, Contract, Mission
 from omx_autoresearch.core.notices import Notice
 from omx_autoresearch.core.records.notices import noticed
 from omx_autoresearch.core.shape import nested
@@ -47,6 +47,7 @@ class MissionCreated:
     scope: tuple[str, ...] = ()
     non_goals: tuple[str, ...] = ()
     milestones: tuple[str, ...] = ()
+    schema_version: int = SCHEMA_VERSION
 
     def apply(self, mission: Mission | None, ts: str) -> Mission:
         """A draft; a second creation in one journal is ignored, the first one stands."""
@@ -64,9 +65,23 @@ class MissionCreated:
             scope=self.scope,
             non_goals=self.non_goals,
             milestones=self.milestones,
+            schema_version=self.schema_version,
             created_at=ts,
             updated_at=ts,
         )
+
+
+@dataclass(frozen=True, slots=True)
+class SchemaMigrated:
+    """From here on records are of a newer version; those before are read through the steps in between."""
+
+    kind: ClassVar[str] = "schema_migrated"
+    from_version: int
+    to_version: int
+
+    def apply(self, mission: Mission, ts: str) -> Mission:
+        """The version alone; nothing of the mission changes."""
+        return replace(mission, schema_version=max(mission.schema_version, self.to_version), updated_at=ts)
 
 
 @dataclass(frozen=True, slots=True)
