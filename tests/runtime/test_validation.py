@@ -25,6 +25,7 @@ from omx_autoresearch.system.sandbox import can_isolate
 from tests.support.scratch import Scratch, finish, with_timeout
 
 if TYPE_CHECKING:
+    from omx_autoresearch.core.evidence import Look
     from omx_autoresearch.core.mission import Attestation, Mission
 
 needs_bubblewrap = pytest.mark.skipif(
@@ -509,3 +510,26 @@ def test_waiting_for_a_process_that_is_gone_ends_at_once() -> None:
     gone = ProcessIdentity(2**22 - 1, "never")
     assert not is_alive(gone)
     assert wait_for(gone, 60)
+
+
+@pytest.mark.requirement("GATE-23")
+@pytest.mark.case("HIO-13")
+def test_a_run_that_began_after_a_stop_is_taken_for_it_where_nothing_moved(world: Scratch) -> None:
+    mission = world.mission()
+    runtime, folder = world.runtime(), world.home.mission(mission.task_id)
+    look, since = take_look(folder, mission), runtime.now()
+    first = run_now(world, mission)
+
+    def taken(look_: Look, since_: str) -> bool:
+        """Whether a stop that looked and began so is answered by the run that there is."""
+        before = run_of(world, mission).run_id
+        ask = validation.Ask("none", look=look_, since=since_)
+        assert validation.validate(runtime, mission.task_id, ask, wait_seconds=60)
+        return run_of(world, mission).run_id == before
+
+    assert taken(look, since)
+    assert run_of(world, mission).run_id == first.run_id
+    assert not taken(look, ""), "who asks for a run of now gets one"
+    assert not taken(look, runtime.now()), "it began before this stop"
+    world.write("notes.md", "moved\n")
+    assert not taken(take_look(folder, mission), since), "it saw another workspace"
