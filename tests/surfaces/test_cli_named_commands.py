@@ -198,7 +198,32 @@ def _summary(person: Person) -> list[Spoken]:
     return [Spoken(started["hookSpecificOutput"]["additionalContext"], is_agent=True)]
 
 
+def _open_criteria(person: Person) -> list[Spoken]:
+    criteria = ("--criterion", "t: x :: command: ./check.sh", "--criterion", "r: y :: file: report.md")
+    person.bind(person.start("answer", *criteria))
+    person.write("answer.txt", "42\n")
+    return [_refusal(person.stop())]
+
+
+def _owners_word(person: Person) -> list[Spoken]:
+    person.bind(person.start("answer", "--criterion", "look: seen :: person"))
+    person.write("answer.txt", "42\n")
+    return [_release(person.stop())]
+
+
+def _unverified_code(person: Person) -> list[Spoken]:
+    options = ("--prompt", "Is it true?", "--output", "report.md", "--reviewer", "./review.sh")
+    person.write("review.sh", REVIEWER.replace("rejected", "approved"), mode=0o755)
+    person.bind(person.start("report", *options))
+    person.write("report.md", "It is.\n")
+    person.write("tool.py", "print(1)\n")
+    return [_release(person.stop())]
+
+
 SITUATIONS = {
+    "open criteria": _open_criteria,
+    "a criterion for its owner": _owners_word,
+    "code that nothing verified": _unverified_code,
     "a failed validation": _failed,
     "changed pins": _tampered,
     "a validation that still runs": _still_running,
