@@ -26,6 +26,7 @@ PAGES = {
     "DIR": "directions.md",
     "STALL": "directions.md",
     "BRIEF": "directions.md",
+    "HOST": "command-line.md",
     "LINE": "statusline.md",
     "MCP": "mcp.md",
     "SPEED": "hook-speed.md",

@@ -47,7 +47,6 @@ def scratch(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Scratch:
 
 def ask(runtime: Runtime, name: str, meta: dict[str, Any] | None = None, **arguments: Any) -> Any:
     """Call one tool in this process, as Codex does: the session stands in the call."""
-
     named: Any = {"sessionId": SESSION} if meta is None else meta
 
     async def talk() -> Any:

@@ -124,6 +124,34 @@ class RunDocument:
 
 
 @dataclass(frozen=True, slots=True)
+class CurrentDocument:
+    """``current``.
+
+    Attributes:
+        mission: of the session, or of the project; null for none.
+        candidates: where several are under way and none is named.
+    """
+
+    mission: StatusView | None
+    candidates: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class FolderDocument:
+    """``open``.
+
+    Attributes:
+        task_id: of the mission.
+        task_path: its folder in the project, for people.
+        is_revealed: the system's file browser was asked to show it.
+    """
+
+    task_id: str
+    task_path: str
+    is_revealed: bool
+
+
+@dataclass(frozen=True, slots=True)
 class RestoreDocument:
     """``restore``.
 
@@ -271,6 +299,8 @@ SCHEMAS: dict[str, object] = {
     "init": DraftDocument,
     "start": StartDocument,
     "run": RunDocument,
+    "current": CurrentDocument,
+    "open": FolderDocument,
     "restore": RestoreDocument,
     "approval": ApprovalDocument,
     "note": NoteDocument,
@@ -290,6 +320,8 @@ DOCUMENT_OF_VERB: dict[str, str] = {
     "demo": "demo",
     "status": "status",
     "list": "status-list",
+    "current": "current",
+    "open": "open",
     "wait": "run",
     "doctor": "doctor",
     "validate": "run",

@@ -45,6 +45,8 @@ SECTIONS: tuple[tuple[str, tuple[Verb, ...]], ...] = (
         (
             Verb("status", "looking", "Show how a mission stands"),
             Verb("list", "looking", "Show every mission"),
+            Verb("current", "hosting", "Show the mission of a session, or of this project"),
+            Verb("open", "hosting", "Print a mission's folder, or reveal it"),
             Verb("wait", "looking", "Wait for a running validation"),
             Verb("readiness", "criterion", "Show what a completion still lacks"),
             Verb("findings", "finding", "Show the newest findings, evidence first"),

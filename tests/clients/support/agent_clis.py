@@ -104,6 +104,10 @@ class AgentCli(ABC):
     def shell(self, command: str) -> ToolCall:
         """The call of its shell tool."""
 
+    @abstractmethod
+    def tool(self, name: str, arguments: Json) -> ToolCall:
+        """The call of one of our own tools (MCP)."""
+
     def does(self, text: str, command: str, needs: str = "") -> Turn:
         """A turn that runs one shell command."""
         return Turn(text, (self.shell(command),), needs)
@@ -167,7 +171,7 @@ class ClaudeCode(AgentCli):
         (place.home / ".claude.json").write_text(json.dumps(config))
         settings = place.home / self.hooks_file
         settings.parent.mkdir()
-        settings.write_text(json.dumps({"permissions": {"allow": ["Bash"]}}))
+        settings.write_text(json.dumps({"permissions": {"allow": ["Bash", "mcp__omx-autoresearch"]}}))
 
     def environment(self, place: Place) -> dict[str, str]:
         """``IS_SANDBOX`` lets it run as root."""
@@ -191,6 +195,10 @@ class ClaudeCode(AgentCli):
     def shell(self, command: str) -> ToolCall:
         """``Bash``."""
         return ToolCall("Bash", {"command": command, "description": "A step"})
+
+    def tool(self, name: str, arguments: Json) -> ToolCall:
+        """``mcp__SERVER__TOOL``."""
+        return ToolCall(f"mcp__omx-autoresearch__{name}", arguments)
 
 
 class CodexCli(AgentCli):
@@ -245,6 +253,10 @@ trust_level = "trusted"
         """``exec_command``."""
         return ToolCall("exec_command", {"cmd": command})
 
+    def tool(self, name: str, arguments: Json) -> ToolCall:
+        """The tool's own name in the namespace ``mcp__SERVER``; Codex writes an underscore for the hyphen."""
+        return ToolCall(name, arguments, "mcp__omx_autoresearch")
+
 
 class GeminiCli(AgentCli):
     """Gemini CLI, on Node."""
@@ -285,6 +297,10 @@ class GeminiCli(AgentCli):
     def shell(self, command: str) -> ToolCall:
         """``run_shell_command``, which itself refuses command substitution."""
         return ToolCall("run_shell_command", {"command": command, "description": "A step"})
+
+    def tool(self, name: str, arguments: Json) -> ToolCall:
+        """``mcp_SERVER_TOOL``."""
+        return ToolCall(f"mcp_omx-autoresearch_{name}", arguments)
 
 
 CLAUDE, CODEX, GEMINI = ClaudeCode(), CodexCli(), GeminiCli()

@@ -17,10 +17,17 @@ OK = 200
 
 @dataclass(frozen=True, slots=True)
 class ToolCall:
-    """One tool that the model calls, under the name that the client declared."""
+    """One tool that the model calls, under the name that the client declared.
+
+    Attributes:
+        name: of the tool.
+        arguments: of the call.
+        namespace: Codex declares the tools of an MCP server in one; empty for its own.
+    """
 
     name: str
     arguments: Json
+    namespace: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,7 +101,8 @@ def render_responses(turn: Turn, model: str) -> bytes:
         items.append({"type": "message", "id": new_id("msg_"), "role": "assistant", "content": content})
     for tool in turn.tools:
         call = {"type": "function_call", "id": new_id("fc_"), "call_id": new_id("call_")}
-        items.append({**call, "name": tool.name, "arguments": json.dumps(tool.arguments)})
+        space = {"namespace": tool.namespace} if tool.namespace else {}
+        items.append({**call, **space, "name": tool.name, "arguments": json.dumps(tool.arguments)})
     response = {"id": new_id("resp_"), "object": "response", "model": model, "output": []}
     usage = {"input_tokens": 100, "output_tokens": 20, "total_tokens": 120}
     events: list[tuple[str, Json]] = [
