@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import argparse
 import hashlib
+import itertools
 import os
 import random
 import shutil
@@ -17,7 +18,7 @@ import tempfile
 import time
 from typing import TYPE_CHECKING
 
-from omx_autoresearch.storage.atomic import replace_file
+from omx_autoresearch.storage import snapshots
 from omx_autoresearch.storage.journal import Journal
 from omx_autoresearch.storage.layout import MissionFolder
 from omx_autoresearch.storage.lines import GENESIS
@@ -29,7 +30,8 @@ TS = "2026-01-02T03:04:05.123456Z"
 ROUNDS = 30
 APPENDS = 40
 CALLS = 300
-SNAPSHOT = b'{"phase":"running"}'.ljust(2048) + b"\n"
+SNAPSHOT = {"head": {}, "mission": {"phase": "running", "goal": "x" * 2000}}
+_numbers = itertools.count()
 
 
 def main() -> None:
@@ -109,7 +111,7 @@ def _append_indexed(journal: Journal) -> None:
 
 def _append_derived(journal: Journal) -> None:
     _append_indexed(journal)
-    replace_file(journal.folder.status_path, SNAPSHOT, is_durable=False)
+    snapshots.save(journal.folder.root_path, SNAPSHOT, after=next(_numbers))
 
 
 def _look_up_anew(journal: Journal, record_id: str) -> None:

@@ -71,5 +71,5 @@ def test_a_benchmark_that_cannot_run_fails_and_a_missed_bar_does_not(
 
 
 def test_every_file_that_it_starts_is_there() -> None:
-    for path in (".ci/clients", "run", "benchmarks/hook.py", "benchmarks/journal.py"):
+    for path in (".ci/clients", "run", "benchmarks/hook.py", "benchmarks/journal.py", "benchmarks/status.py"):
         assert (ROOT / path).is_file(), path
