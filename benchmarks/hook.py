@@ -7,6 +7,8 @@ included) and wall time, medians; what counts are the ratios within the run.
     (b) another session's mission is active
     (c) bound and refusing                   a repository of 1,000 files, edited before each stop; validator ``false``
     (d) a tool event of a bound session
+    (e) the status line, another session's mission is active
+    (f) the status line of a bound session
 
 against ``sh -c :``, ``python -I -S -c pass``, ``node -e 0``, a stop hook in bash and jq, and the native hook of
 oh-my-codex, where each is to be had. The bash hook gets a transcript of 0.4 MB.
@@ -23,13 +25,13 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from omx_autoresearch.agents import claude
 from omx_autoresearch.core.budget import Limits
-from omx_autoresearch.core.installations import HookProgram, hook_line, hook_script
+from omx_autoresearch.core.installations import HookProgram, hook_line, hook_script, status_line
 from omx_autoresearch.core.mission import Contract
 from omx_autoresearch.core.records.lifecycle import MissionCreated, MissionLaunched
 from omx_autoresearch.runtime import sessions
@@ -37,6 +39,9 @@ from omx_autoresearch.runtime.context import Runtime
 from omx_autoresearch.storage.approvals import approval_key, approve
 from omx_autoresearch.storage.layout import StateHome
 from omx_autoresearch.storage.missions import MissionStore
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
 
 HERE = Path(__file__).resolve().parent
 PACKAGE = HERE.parent / "omx_autoresearch"
@@ -102,6 +107,9 @@ def build(folder: Path, omx: str) -> list[Case]:
         line = hook_line(stop, "claude", str(home))
         return Case(name, ["/bin/sh", "-c", line], payload, dict(environ), **options)  # type: ignore[arg-type]
 
+    def line(name: str, payload: bytes, expects: bytes = b"") -> Case:
+        return Case(name, ["/bin/sh", "-c", status_line(str(busy))], payload, dict(environ), expects=expects)
+
     cases = [
         Case("sh -c :", ["/bin/sh", "-c", ":"], env=dict(environ)),
         Case("python -I -S -c pass", python, env=dict(environ)),
@@ -109,6 +117,8 @@ def build(folder: Path, omx: str) -> list[Case]:
         hook("(b) another session's mission active", busy, payload(repository, OTHER)),
         hook("(c) bound and refusing", busy, payload(repository, SESSION), prepare=edit, expects=b'"block"'),
         hook("(d) tool event of a bound session", busy, tool_payload(repository, SESSION)),
+        line("(e) status line, another session's mission", payload(repository, OTHER)),
+        line("(f) status line of a bound session", payload(repository, SESSION), expects=b"Research"),
     ]
     return cases + peers(folder, repository, environ, omx)
 
@@ -159,7 +169,7 @@ def make_repository(path: Path) -> Path:
 
 def install_hook(home: Path) -> None:
     """The script that the installer writes."""
-    (home / "active").mkdir(parents=True)
+    home.mkdir(parents=True)
     program = HookProgram(str(home), sys.executable, str(PACKAGE / "surfaces" / "hook_start.py"))
     (home / "hook").write_text(hook_script(program))
     (home / "hook").chmod(0o755)
@@ -275,6 +285,7 @@ def report(cases: list[Case]) -> int:
         ("(c)", "bash + jq stop hook, refusing", 1.0),
         ("(c)", "oh-my-codex native hook", 1 / 3),
         ("(d)", "python -I -S -c pass", 3.0),
+        ("(e)", "python -I -S -c pass", 2.5),
     ]
     missed = 0
     for short, against, bar in bars:

@@ -10,6 +10,7 @@ import pytest
 from tests.clients.support.agent_clis import CODEX
 from tests.clients.support.owned_mission import EVIDENCE, PRODUCT, REFUSED, OwnedMission
 from tests.clients.support.wire_formats import Turn
+from tests.clients.test_missions import bind_and_kill
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -58,6 +59,39 @@ def test_an_agent_starts_the_prepared_mission_through_a_tool_and_is_held(stage: 
 def test_an_agent_in_codexs_sandbox_starts_the_mission_that_its_shell_could_not(codex_stage: Stage) -> None:
     CODEX.set_sandbox(codex_stage.place, "workspace-write")
     start_and_be_held(codex_stage)
+
+
+@pytest.mark.requirement("MCP-04")
+def test_a_resumed_session_is_known_to_the_tools_of_its_new_process(stage: Stage) -> None:
+    mission = OwnedMission(stage).start()
+    bind_and_kill(mission)
+    tool = stage.cli.tool
+    block = tool("block", {"reason": "no corpus", "needs": "the corpus in corpus/"})
+    run = stage.run(
+        "Go on.",
+        once_declared(stage, Turn("A person must act.", (block,)), Turn("I stop here.", needs="unblock")),
+        resume=True,
+    )
+    assert run.exit_code == 0, run
+    assert mission.status()["phase"] == "blocked"
+
+
+@pytest.mark.requirement("MCP-05")
+def test_a_run_through_a_tool_gets_no_more_rights_than_codexs_sandbox_leaves(codex_stage: Stage) -> None:
+    CODEX.set_sandbox(codex_stage.place, "workspace-write")
+    mission = OwnedMission(codex_stage).start()
+    run = codex_stage.run(
+        mission.prompt_line,
+        once_declared(
+            codex_stage,
+            Turn("I check it.", (CODEX.tool("validate", {}),)),
+            Turn(
+                "A person must act.", (CODEX.tool("block", {"reason": "a", "needs": "b"}),), needs="isolation"
+            ),
+            Turn("I stop here."),
+        ),
+    )
+    assert run.turns[-1].find(r"isolation\W+(\w+)") == "bubblewrap"
 
 
 def start_and_be_held(stage: Stage) -> None:
