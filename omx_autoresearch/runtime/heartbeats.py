@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from omx_autoresearch.core.records.sessions import HeartbeatFailed
 from omx_autoresearch.errors import AutoresearchError
 from omx_autoresearch.storage.missions import MissionStore
 
@@ -16,6 +15,8 @@ def note_failed_heartbeat(runtime: Runtime, mission: Mission, status: str, error
     """Record that a heartbeat failed, where the journal can be written and has not said it in this turn."""
     if mission.turn_heartbeat_failed:
         return
+    from omx_autoresearch.core.records.sessions import HeartbeatFailed
+
     try:
         with MissionStore(runtime.home).transaction(mission.task_id, runtime.now()) as transaction:
             if not transaction.mission.turn_heartbeat_failed:

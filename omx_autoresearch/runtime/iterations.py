@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from omx_autoresearch.core.evidence import missing_items
-from omx_autoresearch.core.records.findings import ReadinessBlocked
 from omx_autoresearch.storage import heartbeat
 
 TYPE_CHECKING = False
@@ -12,6 +11,7 @@ if TYPE_CHECKING:
 
     from omx_autoresearch.core.evidence import Look, Missing
     from omx_autoresearch.core.mission import Mission
+    from omx_autoresearch.core.records.findings import ReadinessBlocked
 
 
 def iteration_facts(mission: Mission, heartbeat_path: str, *, is_iteration: bool) -> dict[str, Any]:
@@ -40,4 +40,6 @@ def readiness_blocked(
         return ()
     if last is not None and last.reason_code == reason_code:
         return ()
+    from omx_autoresearch.core.records.findings import ReadinessBlocked
+
     return (ReadinessBlocked(tuple(item.code for item in missing)),)

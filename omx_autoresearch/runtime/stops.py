@@ -22,7 +22,6 @@ from omx_autoresearch.core.evidence import (
 )
 from omx_autoresearch.core.gate import Decision, OwnerNeed, Situation, decide
 from omx_autoresearch.core.readiness import completion_items, is_reusable_miss, unsettled_criteria
-from omx_autoresearch.core.records.lifecycle import MissionBlocked, MissionCompleted
 from omx_autoresearch.core.records.stops import StopAllowed, StopFacts, StopRefused, StopReleased
 from omx_autoresearch.core.times import seconds_between
 from omx_autoresearch.core.values import dataclass, replace
@@ -289,6 +288,7 @@ class _Stop:
         return SILENCE
 
     def _complete(self, transaction: Transaction, decision: Decision, seen: Seen) -> Reply:
+        from omx_autoresearch.core.records.lifecycle import MissionCompleted
         from omx_autoresearch.runtime.completion import write_completion
 
         checked = self._store.journal(transaction.mission.task_id).verify()
@@ -319,6 +319,8 @@ class _Stop:
         if decision.blocker is None:
             transaction.record(released)
         else:
+            from omx_autoresearch.core.records.lifecycle import MissionBlocked
+
             records = readiness_blocked(
                 transaction.mission, seen.look, seen.situation.missing, decision.reason_code
             )

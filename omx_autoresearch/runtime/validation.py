@@ -178,7 +178,7 @@ def conduct(runtime: Runtime, task_id: str, ask: Ask) -> None:
             return
         tree_digest = ask.look.tree_digest if ask.look else ""
         started = me.started if me else ""
-        transaction.record(
+        transaction.announce(
             ValidationStarted(RunningValidation(run_id, os.getpid(), started, started_at, tree_digest))
         )
     run = None

@@ -138,7 +138,8 @@ class _Look:
         if not self.cache_path or self.seen == self.known:
             return
         try:
-            replace_file(self.cache_path, strictjson.encode({"key": self._key(), **self.seen}))
+            data = strictjson.encode({"key": self._key(), **self.seen})
+            replace_file(self.cache_path, data, is_durable=False)
         except AutoresearchError:
             return  # the cache is disposable: the next look hashes again
 

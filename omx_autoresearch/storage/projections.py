@@ -16,7 +16,6 @@ import os
 
 from omx_autoresearch.errors import JournalBroken, StateUntrusted, WorkspaceFault
 from omx_autoresearch.storage import views
-from omx_autoresearch.storage.differences import difference
 from omx_autoresearch.storage.layout import ProjectFolder
 from omx_autoresearch.storage.mirrors import Mirrors
 from omx_autoresearch.storage.omx_folder import OmxFolder
@@ -215,6 +214,8 @@ class Projections:
 
     def _settle(self, kept: Projected, folder: OmxFolder, name: str, draft: str) -> bool:
         """Put one draft in place; True when somebody had edited the file."""
+        from omx_autoresearch.storage.differences import difference
+
         leaf = os.path.basename(name)
         found = difference(folder, leaf, draft, kept, name)
         if found.is_edited:
