@@ -274,7 +274,10 @@ def is_final_iteration_bare(mission: Mission, look: Look) -> bool:
     """True when a stale mission would end with an iteration that brought no evidence."""
     if missing_items(mission, look):
         return False  # the verdict that is missing would be that evidence
-    return mission.usage.stale > 0 and not mission.turn_evidence_ids and not has_verdict(mission, look)
+    if mission.usage.stale == 0 or mission.turn_evidence_ids or is_passing(mission, look):
+        return False
+    # Without criteria nothing could bring evidence, and the hand-written verdict is all that the owner asked for.
+    return mission.contract is None or bool(mission.contract.criteria)
 
 
 def _lacking_iteration(mission: Mission) -> Missing:

@@ -193,7 +193,8 @@ def test_prose_and_pictures_are_no_code(path: str, expected: bool) -> None:
 
 @pytest.mark.requirement("READY-06")
 def test_a_stale_mission_ends_only_with_evidence_of_its_last_iteration() -> None:
-    contract = Contract("mission-validator-script", "true", accept_unattested=True)
+    optional = replace(FILE, is_required=False)
+    contract = Contract("mission-validator-script", "true", accept_unattested=True, criteria=(optional,))
     look = replace(LOOK, artifact_claim="passed")
     stale = mission(contract=contract, attestation=None)
     stale = replace(stale, usage=replace(stale.usage, stale=1))
@@ -205,6 +206,14 @@ def test_a_stale_mission_ends_only_with_evidence_of_its_last_iteration() -> None
     assert codes(replace(attested, attestation=None), LOOK) == ["validation"], (
         "the verdict alone is asked for"
     )
+
+
+@pytest.mark.requirement("READY-06")
+def test_a_stale_mission_without_criteria_asks_for_no_evidence_that_nothing_could_bring() -> None:
+    contract = Contract("mission-validator-script", "true", accept_unattested=True)
+    stale = mission(contract=contract, attestation=None)
+    stale = replace(stale, usage=replace(stale.usage, stale=1))
+    assert codes(stale, replace(LOOK, artifact_claim="passed")) == []
 
 
 @pytest.mark.requirement("READY-07")
