@@ -282,6 +282,7 @@ class Mission:
         notices: of the lifecycle, newest last, bounded.
         told_digest: of the summary that was last given at a prompt.
         turn_heartbeat_failed: a heartbeat of this turn could not be written.
+        adopted_from: the folder of another runtime that it began as; empty for none.
         schema_version: of the journal's newest records.
         updated_at: time of the newest record.
     """
@@ -343,6 +344,7 @@ class Mission:
     notices: tuple[Notice, ...] = nested(Notice, default=())
     told_digest: str = ""
     turn_heartbeat_failed: bool = False
+    adopted_from: str = ""
     schema_version: int = SCHEMA_VERSION
     updated_at: str = ""
 

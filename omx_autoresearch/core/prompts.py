@@ -17,7 +17,6 @@ if TYPE_CHECKING:
 _COMMAND = re.compile(r"\A\s*[$/]autoresearch(?:[^\S\r\n]+(?P<words>[^\r\n]*))?(?:\r?\n|\Z)")
 _WORD = re.compile(r"(?P<quote>[\"'`])(?P<quoted>.+?)(?P=quote)|(?:\\.|\S)+")
 _VERBS = ("pause", "resume", "status", "cancel")
-_TASK_PATH = re.compile(r"\.(?:omx|reasonix)[/\\]autoresearch[/\\](?P<task>[^/\\\s\"'`]+)")
 _TASK_FOLDER = re.compile(
     r"\.(?P<root>omx|reasonix)[/\\]+autoresearch[/\\]+(?P<task>[A-Za-z0-9][A-Za-z0-9._-]*)"
 )
@@ -76,9 +75,9 @@ def task_named(word: str) -> str:
 
     A word that holds nothing but punctuation stays as it is: it names a task that nobody has, not the only one.
     """
-    path = _TASK_PATH.search(word)
-    if path:
-        return path["task"].strip(_TRIM) or word
+    named = paths_named(word)
+    if named:
+        return named[0].task_id
     return word.strip(_TRIM).rstrip("/\\") or word
 
 

@@ -10,6 +10,7 @@ import os
 
 from omx_autoresearch.core.lifecycle import FINAL_PHASES, next_phase
 from omx_autoresearch.core.mission import Blocker
+from omx_autoresearch.core.prompts import paths_named
 from omx_autoresearch.core.records.lifecycle import (
     MissionBlocked,
     MissionCancelled,
@@ -19,13 +20,14 @@ from omx_autoresearch.core.records.lifecycle import (
 )
 from omx_autoresearch.core.records.validations import CommandsApproved, PinsRestored
 from omx_autoresearch.core.values import dataclass
-from omx_autoresearch.errors import AutoresearchError, StateUntrusted, StepIllegal, UsageError
+from omx_autoresearch.errors import AutoresearchError, JournalBroken, StateUntrusted, StepIllegal, UsageError
 from omx_autoresearch.runtime import sessions
 from omx_autoresearch.runtime.claims import take_in_quietly
 from omx_autoresearch.runtime.completion import write_completion
 from omx_autoresearch.storage.approvals import approval_key
 from omx_autoresearch.storage.approvals import approve as write_approval
 from omx_autoresearch.storage.atomic import sweep_temporary
+from omx_autoresearch.storage.layout import is_safe_task_id
 from omx_autoresearch.storage.missions import MissionStore
 from omx_autoresearch.storage.pins import load_manifest, restore_pins
 from omx_autoresearch.storage.registry import ActiveSession, Registry
@@ -34,6 +36,7 @@ from omx_autoresearch.system.git import find_root, main_checkout
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from omx_autoresearch.core.mission import Mission
+    from omx_autoresearch.core.prompts import NamedFolder
     from omx_autoresearch.core.records import Record
     from omx_autoresearch.core.words import Step
     from omx_autoresearch.runtime.context import Runtime
@@ -114,7 +117,8 @@ def restore(runtime: Runtime, task_id: str, *, reason: str = "") -> tuple[str, .
     mission = store.load(task_id)
     if mission.phase in FINAL_PHASES:
         raise StepIllegal(
-            f"mission {task_id} is {mission.phase}; it pins nothing any more", next_step="omx-autoresearch list"
+            f"mission {task_id} is {mission.phase}; it pins nothing any more",
+            next_step="omx-autoresearch list",
         )
     folder = runtime.home.mission(task_id)
     if mission.contract is None:
@@ -195,15 +199,16 @@ def unbind(runtime: Runtime, task_id: str, *, reason: str = "") -> Mission:
 def resolve_task(runtime: Runtime, named: str, *, session_id: str = "", cwd: str = "") -> str:
     """The task id that a command means.
 
-    A name is a task id, or a slug that only one mission has. Without a name: the mission bound to the session, else
-    the only one under way of this project, else the only one under way at all.
+    A name is a task id, a slug that only one mission has, or the path of a task's folder. Without a name: the mission
+    bound to the session, else the only one under way of this project, else the only one under way at all.
 
     Raises:
         UsageError: nothing fits, or several do; the error lists them.
+        JournalBroken: the mission's own folder is gone, or its journal.
     """
     store = MissionStore(runtime.home)
     if named:
-        return _named(store, named)
+        return _named(runtime, store, named, cwd)
     if session_id:
         entry = Registry(runtime.home).find(session_id)
         if entry is not None and store.exists(entry.task_id):
@@ -225,9 +230,24 @@ def resolve_task(runtime: Runtime, named: str, *, session_id: str = "", cwd: str
     )
 
 
-def _named(store: MissionStore, named: str) -> str:
-    if store.exists(named):
-        return named
+def _named(runtime: Runtime, store: MissionStore, named: str, cwd: str) -> str:
+    folders = paths_named(named)
+    for task_id in (named, *(folder.task_id for folder in folders)):
+        if store.exists(task_id):
+            return task_id
+        if is_safe_task_id(task_id) and _is_missing(runtime, task_id):
+            path = runtime.home.mission(task_id).journal_path
+            raise JournalBroken(
+                f"mission {task_id} is missing: {path} is gone",
+                next_step=f"put it back from a copy, then: omx-autoresearch repair {task_id}",
+            )
+    if path := _adoptable_path(named, folders, cwd):
+        raise UsageError(f"{path} is no mission yet", next_step=f"omx-autoresearch adopt {path}")
+    if folders:
+        raise UsageError(
+            f"no mission {folders[0].task_id!r}, and there is no folder {folders[0].path}",
+            next_step="omx-autoresearch list",
+        )
     found = [task_id for task_id in store.task_ids() if task_id.split("-", 2)[-1] == named]
     if len(found) == 1:
         return found[0]
@@ -237,6 +257,23 @@ def _named(store: MissionStore, named: str) -> str:
         else f"no mission {named!r}"
     )
     raise UsageError(what, next_step="omx-autoresearch list")
+
+
+def _is_missing(runtime: Runtime, task_id: str) -> bool:
+    """The mission was there: its folder stands without a journal, or a session is bound to it."""
+    if os.path.isdir(runtime.home.mission(task_id).root_path):
+        return True
+    return any(entry.task_id == task_id for entry in Registry(runtime.home).entries())
+
+
+def _adoptable_path(named: str, folders: tuple[NamedFolder, ...], cwd: str) -> str:
+    """The task folder on this disk that a word names, by its path or by its id; empty where there is none."""
+    root = project_root(cwd) if cwd else ""
+    found = [os.path.join(cwd, folder.path) for folder in folders]
+    found += [os.path.join(root, f".{folder.root}", "autoresearch", folder.task_id) for folder in folders]
+    if root and is_safe_task_id(named):
+        found += [os.path.join(root, name, "autoresearch", named) for name in (".reasonix", ".omx")]
+    return next((path for path in found if os.path.isdir(path)), "")
 
 
 def _open_missions(store: MissionStore) -> list[Mission]:

@@ -29,6 +29,7 @@ if TYPE_CHECKING:
 KINDS: dict[str, str] = {
     "mission_created": "lifecycle.MissionCreated",
     "schema_migrated": "lifecycle.SchemaMigrated",
+    "mission_adopted": "adoption.MissionAdopted",
     "mission_launched": "lifecycle.MissionLaunched",
     "mission_amended": "lifecycle.MissionAmended",
     "mission_blocked": "lifecycle.MissionBlocked",

@@ -12,6 +12,7 @@ from omx_autoresearch.core.values import dataclass, field
 from omx_autoresearch.core.words import Verdict
 from omx_autoresearch.runtime.hold_proof import Check
 from omx_autoresearch.runtime.status import StatusView
+from omx_autoresearch.surfaces.cli.adoption_documents import ADOPTION_SCHEMAS, ADOPTION_VERBS
 from omx_autoresearch.surfaces.cli.direction_documents import DIRECTION_SCHEMAS, DIRECTION_VERBS
 from omx_autoresearch.surfaces.cli.evidence_documents import EVIDENCE_SCHEMAS, EVIDENCE_VERBS
 
@@ -306,6 +307,7 @@ SCHEMAS: dict[str, object] = {
     "note": NoteDocument,
     **EVIDENCE_SCHEMAS,
     **DIRECTION_SCHEMAS,
+    **ADOPTION_SCHEMAS,
     "relay": RelayDocument,
     "install": InstallDocument,
     "doctor": DoctorList,
@@ -331,6 +333,7 @@ DOCUMENT_OF_VERB: dict[str, str] = {
     "block": "status",
     "note": "note",
     **DIRECTION_VERBS,
+    **ADOPTION_VERBS,
     "approve": "approval",
     "pause": "status",
     "resume": "status",

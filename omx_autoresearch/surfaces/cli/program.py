@@ -36,6 +36,7 @@ SECTIONS: tuple[tuple[str, tuple[Verb, ...]], ...] = (
         "Begin",
         (
             Verb("init", "beginning", "Write down a mission: goal and what completes it"),
+            Verb("adopt", "adopting", "Begin a mission from another runtime's task folder"),
             Verb("start", "beginning", "Launch a mission and print the line to type in the agent"),
             Verb("demo", "demo", "Show a refusal and a release in a scratch repository"),
         ),
