@@ -7,7 +7,9 @@ from typing import TYPE_CHECKING
 import pytest
 
 from tests.clients.support.codex_trust import listed_hooks
-from tests.clients.support.owned_mission import PRODUCT
+from tests.clients.support.owned_mission import EVIDENCE, PRODUCT, REFUSED, OwnedMission
+from tests.clients.support.terminal import ClaudeTerminal
+from tests.clients.support.wire_formats import Turn
 
 if TYPE_CHECKING:
     from tests.clients.support.stage import Stage
@@ -26,3 +28,17 @@ def test_codex_finds_no_hook_after_uninstall(codex_stage: Stage) -> None:
     codex_stage.owner(PRODUCT, "install", "codex")
     codex_stage.owner(PRODUCT, "uninstall", "codex")
     assert listed_hooks(codex_stage) == []
+
+
+@pytest.mark.requirement("LINE-01")
+@pytest.mark.requirement("LINE-02")
+def test_claudes_status_line_shows_the_mission_until_it_is_done(claude_stage: Stage) -> None:
+    mission = OwnedMission(claude_stage).start()
+    work = claude_stage.cli.does("Then I write the answer.", EVIDENCE, needs=REFUSED)
+    with ClaudeTerminal(claude_stage, Turn("I am done."), work, Turn("Now it is done.")) as terminal:
+        terminal.enter(mission.prompt_line)
+        terminal.wait_for("Research 1")
+        terminal.wait_for("Research")
+        screen = terminal.wait_for("Done")
+    assert "open 0 heard" in " ".join(screen.split())  # Claude Code writes its blanks as no-break spaces
+    mission.assert_let_go_with_evidence()
