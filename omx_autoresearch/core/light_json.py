@@ -77,8 +77,15 @@ def decoder(
     return decode
 
 
-def encoder(*, is_ascii: bool = False, separators: tuple[str, str] = (",", ":")) -> Callable[[Any], str]:
+def encoder(
+    *,
+    is_ascii: bool = False,
+    separators: tuple[str, str] = (",", ":"),
+    default: Callable[[Any], Any] | None = None,
+) -> Callable[[Any], str]:
     """A function that writes one value, as ``json.JSONEncoder(allow_nan=False, ...).encode``.
+
+    ``default`` gives the plain value of what JSON has no form for.
 
     It raises ValueError for a number that is none, TypeError for what JSON has no form for, and RecursionError for what
     nests too deeply, a value inside itself too.
@@ -87,10 +94,16 @@ def encoder(*, is_ascii: bool = False, separators: tuple[str, str] = (",", ":"))
         import json
 
         return json.JSONEncoder(
-            ensure_ascii=is_ascii, separators=separators, allow_nan=False, check_circular=False
+            ensure_ascii=is_ascii,
+            separators=separators,
+            allow_nan=False,
+            check_circular=False,
+            default=default,
         ).encode
     quote = encode_basestring_ascii if is_ascii else encode_basestring
-    write = make_encoder(None, _no_form, quote, None, separators[1], separators[0], False, False, False)
+    write = make_encoder(
+        None, default or _no_form, quote, None, separators[1], separators[0], False, False, False
+    )
     join = "".join
     return lambda value: join(write(value, 0))
 

@@ -42,6 +42,17 @@ def to_plain(value: Any) -> Any:
     return value
 
 
+def as_fields(value: Any) -> dict[str, Any]:
+    """The fields of a frozen dataclass, one level deep, as an encoder asks for them on its way down.
+
+    Raises:
+        TypeError: it is something else.
+    """
+    if not hasattr(value, "__light_fields__"):
+        raise TypeError(f"{type(value).__name__} has no plain form")
+    return {name: getattr(value, name) for name in value.__slots__}
+
+
 def from_plain(kind: type, data: Any) -> Any:
     """The inverse of :func:`to_plain` for a value of ``kind``.
 

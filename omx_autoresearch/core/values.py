@@ -109,6 +109,8 @@ else:
         return tuple([getattr(self, name) for name in self.__slots__])
 
     def _eq(self, other):
+        if self is other:
+            return True
         if other.__class__ is not self.__class__:
             return NotImplemented
         return _values(self) == _values(other)

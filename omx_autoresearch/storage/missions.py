@@ -2,6 +2,7 @@
 
     load          snapshot + the records behind it; O(1) in the length of the journal
     transaction   lock, newest state, append, fold, snapshot, projections; nothing is decided on an older state
+    burst         many transactions in a row: each as durable as alone, the projections a little behind
 
 What is known already (:mod:`.states`) is believed only while the journal still holds its last record; everything else
 is rebuilt from the journal.
@@ -10,10 +11,11 @@ is rebuilt from the journal.
 from __future__ import annotations
 
 import os
+import time
 
 from omx_autoresearch.core.mission import SCHEMA_VERSION
 from omx_autoresearch.core.records import draft_of, fold
-from omx_autoresearch.errors import JournalBroken, StepIllegal, StorageFailed, UsageError
+from omx_autoresearch.errors import AutoresearchError, JournalBroken, StepIllegal, StorageFailed, UsageError
 from omx_autoresearch.storage import states
 from omx_autoresearch.storage.atomic import ensure_folder, storage_failed, sync_folder
 from omx_autoresearch.storage.journal import Journal
@@ -34,6 +36,10 @@ if TYPE_CHECKING:
     from omx_autoresearch.storage.registry import ActiveSession
 
 
+BURST_SECONDS = 0.05
+"""How far projections may be behind the journal within a burst."""
+
+
 class Transaction:
     """One locked stretch of work on a mission, for the length of a ``with``.
 
@@ -41,9 +47,10 @@ class Transaction:
         ts: the time of every record of this transaction.
     """
 
-    def __init__(self, folder: MissionFolder, tail: Tail, ts: str) -> None:
+    def __init__(self, folder: MissionFolder, tail: Tail, ts: str, burst: Burst | None = None) -> None:
         self._folder = folder
         self._tail = tail
+        self._burst = burst
         self._state: State | None = None
         self._new: list[Entry] = []
         self._is_to_keep = False
@@ -134,7 +141,12 @@ class Transaction:
             _save(self._folder, state, self._tail)
         except StorageFailed:
             return
-        Projections(self._folder, state.mission).extend(self._tail, tuple(self._new))
+        if self._burst is None or self._burst.is_due():
+            Projections(self._folder, state.mission).extend(self._tail, tuple(self._new))
+
+    def bring_up(self) -> None:
+        """Bring the projections up at the end, although nothing was recorded."""
+        self._is_to_keep = True
 
 
 class _Founding(Transaction):
@@ -144,11 +156,47 @@ class _Founding(Transaction):
         return
 
 
+class Burst:
+    """Many transactions of one process on one mission, for the length of a ``with``; see :meth:`MissionStore.burst`."""
+
+    def __init__(self, store: MissionStore, task_id: str) -> None:
+        self._store = store
+        self._task_id = task_id
+        self._followed_at = 0.0
+        self._is_behind = False
+
+    def __enter__(self) -> Burst:
+        self._store.bursts[self._task_id] = self
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        del self._store.bursts[self._task_id]
+        if not self._is_behind:
+            return
+        try:
+            with self._store.transaction(self._task_id, "") as transaction:
+                transaction.bring_up()
+        except AutoresearchError:
+            if kind is None:
+                raise
+
+    def is_due(self) -> bool:
+        """True when the projections are to follow now; otherwise they are owed."""
+        now = time.monotonic()
+        self._is_behind = now - self._followed_at < BURST_SECONDS
+        if not self._is_behind:
+            self._followed_at = now
+        return not self._is_behind
+
+
 class MissionStore:
     """All missions of a state home."""
 
     def __init__(self, home: StateHome) -> None:
         self.home = home
+        self.bursts: dict[str, Burst] = {}
 
     def task_ids(self) -> tuple[str, ...]:
         """Every mission's id, newest first.
@@ -254,7 +302,16 @@ class MissionStore:
             UsageError: there is no such mission.
         """
         journal = self.journal(task_id)
-        return Transaction(journal.folder, journal.locked(), ts)
+        journal.known = states.remembered_head(journal.folder)
+        return Transaction(journal.folder, journal.locked(), ts, self.bursts.get(task_id))
+
+    def burst(self, task_id: str) -> Burst:
+        """Let the projections follow every 50 ms instead of after every record, for who records much in a row.
+
+        Each record is as durable as ever and in the snapshot at once; what people and agents read under ``.omx`` is
+        complete at the end of the ``with``, and is brought up by the next look where this process is killed before.
+        """
+        return Burst(self, task_id)
 
     def rebuild(self, task_id: str, *, accept_loss: bool = False) -> Mission:
         """Fold the whole journal anew and rewrite snapshot and projections (``repair``).

@@ -49,16 +49,17 @@ def newest(folder_path: str) -> Iterator[tuple[int, dict[str, Any]]]:
 def save(folder_path: str, content: dict[str, Any], *, after: int) -> int:
     """Write the snapshot that follows number ``after``, which stays whole meanwhile; returns its number.
 
+    ``content`` may hold frozen dataclasses, which are written as their plain form.
     Not durable: what a power cut takes is derived again. The caller holds the mission's lock.
 
     Raises:
         StorageFailed: the system refused.
     """
     from omx_autoresearch.storage.atomic import storage_failed, write_all
-    from omx_autoresearch.storage.strictjson import encode_unchecked
+    from omx_autoresearch.storage.strictjson import encode_dataclasses
 
     number = after + 1
-    body = encode_unchecked(content)[1:]
+    body = encode_dataclasses(content)[1:]
     data = b'%b%d,"sha256":"%b",%b\n' % (_OPENING, number, _digest(number, body), body)
     path = os.path.join(folder_path, NAMES[number % 2])
     try:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from omx_autoresearch.core.mission import SCHEMA_VERSION, Mission
 from omx_autoresearch.core.records import fold
-from omx_autoresearch.core.shape import NewerShape, OlderShape, ShapeError, from_plain, to_plain
+from omx_autoresearch.core.shape import NewerShape, OlderShape, ShapeError, from_plain
 from omx_autoresearch.core.values import dataclass
 from omx_autoresearch.errors import JournalBroken, StateUntrusted
 from omx_autoresearch.storage import snapshots
@@ -91,11 +91,7 @@ def save(folder: MissionFolder, state: State) -> State:
     Raises:
         StorageFailed: the system refused.
     """
-    content = {
-        "schema_version": SCHEMA_VERSION,
-        "head": to_plain(state.head),
-        "mission": to_plain(state.mission),
-    }
+    content = {"schema_version": SCHEMA_VERSION, "head": state.head, "mission": state.mission}
     number = snapshots.save(folder.root_path, content, after=state.number)
     return remember(folder, State(state.mission, state.head, number, is_saved=True))
 
@@ -123,6 +119,12 @@ def refolded(
         raise holds_no_mission(folder)
     head = Head(last.seq, last.digest, last.end, journal.inode())
     return remember(folder, State(mission, head, known.number if known else 0))
+
+
+def remembered_head(folder: MissionFolder) -> Head | None:
+    """The last record that this process folded; whoever finds it at the journal's end need not parse it again."""
+    known = _remembered.get(folder.root_path)
+    return known.head if known else None
 
 
 def remember(folder: MissionFolder, state: State) -> State:

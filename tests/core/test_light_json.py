@@ -107,3 +107,8 @@ def test_neither_reading_nor_writing_loads_the_package() -> None:
     root = light_json.__file__.rsplit("/", 3)[0]
     said = subprocess.run([sys.executable, "-I", "-S", "-c", program, root], capture_output=True, check=True)
     assert said.stdout == b"\n"
+
+
+def test_what_json_has_no_form_for_may_be_given_one() -> None:
+    write = light_json.encoder(default=sorted)
+    assert write({"a": {2, 1}, "b": ({3},)}) == '{"a":[1,2],"b":[[3]]}'
