@@ -256,6 +256,7 @@ class Mission:
         last_stop: the newest answer of the gate.
         nonce_digest: of the nonce that ``OMX_AUTORESEARCH_TASK=TASK:NONCE`` must carry, until used.
         completed_run_id: the attested run that completed the mission.
+        completed_at: when it was completed, ISO 8601 UTC; empty before.
         claim_count: claims taken in (notes, hand edits), none of them proof.
         finding_count: findings recorded, evidence and claims.
         accepted_count: of them, evidence.
@@ -318,6 +319,7 @@ class Mission:
     last_stop: LastStop | None = nested(LastStop, default=None)
     nonce_digest: str = ""
     completed_run_id: str = ""
+    completed_at: str = ""
     claim_count: int = 0
     finding_count: int = 0
     accepted_count: int = 0

@@ -219,19 +219,13 @@ def is_code(path: str) -> bool:
     return not path.casefold().endswith(_PROSE)
 
 
-def has_verdict(mission: Mission, look: Look) -> bool:
-    """True with a passing attested verdict, or the hand-written one that the owner's contract accepts."""
-    is_accepted_by_hand = mission.contract is not None and mission.contract.accept_unattested
-    return is_passing(mission, look) or (is_accepted_by_hand and look.artifact_claim == "passed")
-
-
 def is_verified(mission: Mission, look: Look) -> bool:
     """True when changed code was verified by something that ran: the attested validator, or a criterion's command."""
     contract = mission.contract
     if contract is None:
         return False
     if contract.validation_mode == "mission-validator-script":
-        return has_verdict(mission, look)
+        return is_passing(mission, look) or (contract.accept_unattested and look.artifact_claim == "passed")
     return any(
         criterion.rule.kind == "command" and is_criterion_met(mission, criterion, look)
         for criterion in contract.criteria

@@ -18,6 +18,13 @@ def is_expired(runtime: Runtime, mission: Mission, now: str) -> bool:
     """
     if mission.binding is None:
         return True
+    return seconds_unheard(runtime, mission, now) > mission.limits.session_idle_hours * 3600
+
+
+def seconds_unheard(runtime: Runtime, mission: Mission, now: str) -> float:
+    """How long nobody heard of a bound mission, in seconds; 0 for one that holds nobody."""
+    if mission.binding is None:
+        return 0.0
     last = heartbeat.last_beat(runtime.home.mission(mission.task_id).heartbeat_path)
     newest = max(last.at if last else "", mission.binding.at, mission.running_since)
-    return seconds_between(newest, now) > mission.limits.session_idle_hours * 3600
+    return seconds_between(newest, now)

@@ -161,7 +161,7 @@ def repair(runtime: Runtime, task_id: str, *, accept_loss: bool = False) -> Miss
     for path in (folder.root_path, folder.frozen_path, folder.outputs_path):
         sweep_temporary(path)
     if mission.phase == "complete":
-        write_completion(mission, mission.updated_at)
+        write_completion(mission, mission.completed_at)
     registry = Registry(runtime.home)
     binding = mission.binding
     if mission.phase in FINAL_PHASES:
@@ -196,11 +196,14 @@ def unbind(runtime: Runtime, task_id: str, *, reason: str = "") -> Mission:
 # --- which mission is meant
 
 
-def resolve_task(runtime: Runtime, named: str, *, session_id: str = "", cwd: str = "") -> str:
+def resolve_task(
+    runtime: Runtime, named: str, *, session_id: str = "", cwd: str = "", is_here: bool = False
+) -> str:
     """The task id that a command means.
 
     A name is a task id, a slug that only one mission has, or the path of a task's folder. Without a name: the mission
-    bound to the session, else the only one under way of this project, else the only one under way at all.
+    bound to the session, else the only one under way of this project, else (not with ``is_here``) the only one under
+    way at all.
 
     Raises:
         UsageError: nothing fits, or several do; the error lists them.
@@ -216,9 +219,14 @@ def resolve_task(runtime: Runtime, named: str, *, session_id: str = "", cwd: str
     open_missions = _open_missions(store)
     root = project_root(cwd) if cwd else ""
     here = [mission for mission in open_missions if mission.project_path == root]
-    found = here or open_missions
+    found = here if is_here else here or open_missions
     if len(found) == 1:
         return found[0].task_id
+    if not found and open_missions:
+        raise UsageError(
+            "no mission of this project is under way, and none is bound to this session",
+            next_step=f"name the mission, such as {open_missions[0].task_id}",
+        )
     if not found:
         raise UsageError(
             "no mission is under way", next_step="omx-autoresearch init --goal ... --validator ..."

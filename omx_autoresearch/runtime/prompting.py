@@ -31,7 +31,13 @@ def carry_out(runtime: Runtime, client: Client, event: HookEvent, command: Promp
     """Carry out a prompt command and say what happened, to the agent and to the person."""
     task_id = ""
     try:
-        task_id = missions.resolve_task(runtime, command.task, session_id=event.session_id, cwd=event.cwd)
+        task_id = missions.resolve_task(
+            runtime,
+            command.task,
+            session_id=event.session_id,
+            cwd=event.cwd,
+            is_here=command.verb in ("pause", "cancel"),
+        )
         text: str = getattr(_Typed(runtime, client, event, task_id), command.verb)()
     except AutoresearchError as error:
         return Reply(context=f"{briefing.MARK} {error}", person_message=f"{briefing.MARK} {error}")

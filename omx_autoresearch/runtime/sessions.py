@@ -20,7 +20,7 @@ from omx_autoresearch.core.records.lifecycle import OwnerVerbRefused
 from omx_autoresearch.core.records.sessions import SessionBound, SessionForked, SessionUnbound
 from omx_autoresearch.core.values import dataclass, replace
 from omx_autoresearch.errors import AutoresearchError, OwnerOnly, StateUntrusted, StepIllegal
-from omx_autoresearch.runtime.expiry import is_expired
+from omx_autoresearch.runtime.expiry import is_expired, seconds_unheard
 from omx_autoresearch.storage.missions import MissionStore
 from omx_autoresearch.storage.registry import TOKEN_WORD, ActiveSession, Registry
 from omx_autoresearch.system.clock import format_time, parse_time
@@ -96,7 +96,9 @@ def bind(runtime: Runtime, task_id: str, act: Act) -> Mission:
                 at=now,
             )
         )
-        mission = transaction.record(SessionBound(act.session_id, act.client, act.how, act.workspace_path))
+        idle_seconds = seconds_unheard(runtime, mission, now) if is_expired(runtime, mission, now) else 0.0
+        bound = SessionBound(act.session_id, act.client, act.how, act.workspace_path, idle_seconds)
+        mission = transaction.record(bound)
     leave_others(runtime, act.session_id, process)
     if previous is not None and previous.session_id != act.session_id:
         _forget(registry, previous.session_id, task_id)

@@ -124,7 +124,16 @@ def test_every_kind_survives_the_disk(kind: str) -> None:
 
 def test_the_kinds_are_the_record_classes_of_the_package() -> None:
     modules = {place.partition(".")[0] for place in KINDS.values()}
-    assert modules == {"lifecycle", "sessions", "stops", "validations", "findings", "directions", "claims"}
+    assert modules == {
+        "adoption",
+        "claims",
+        "directions",
+        "findings",
+        "lifecycle",
+        "sessions",
+        "stops",
+        "validations",
+    }
     assert len(set(KINDS.values())) == len(KINDS)
     for kind, place in KINDS.items():
         assert (

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from omx_autoresearch.runtime import missions
 from omx_autoresearch.runtime.reviews import Review, record_review
-from tests.support.scratch import Scratch
+
+if TYPE_CHECKING:
+    from tests.support.scratch import Scratch
 
 REVIEWED: dict[str, Any] = {
     "validator_command": "",

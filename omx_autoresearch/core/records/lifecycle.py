@@ -272,6 +272,7 @@ class MissionCompleted:
             _stopped_clock(mission, ts),
             phase="complete",
             completed_run_id=self.run_id,
+            completed_at=ts,
             blocker=None,
             binding=None,
             updated_at=ts,

@@ -24,13 +24,21 @@ class SessionBound:
     client: str
     how: str
     workspace_path: str = ""
+    idle_seconds: float = 0.0
 
     def apply(self, mission: Mission, ts: str) -> Mission:
-        """The newest binding holds; a used nonce is used up. A mission that ended holds nobody."""
+        """The newest binding holds; a used nonce is used up. A mission that ended holds nobody.
+
+        What passed after the older binding had expired (``idle_seconds``) is not charged: nobody was held then.
+        """
         if mission.phase in FINAL_PHASES:
             return replace(mission, updated_at=ts)
+        usage = mission.usage
+        if self.idle_seconds and mission.running_since:
+            usage = replace(usage, seconds_running=usage.seconds_running - self.idle_seconds)
         return replace(
             mission,
+            usage=usage,
             binding=Binding(session_id=self.session_id, client=self.client, how=self.how, at=ts),
             workspace_path=self.workspace_path or mission.workspace_path,
             nonce_digest="" if self.how == "environment" else mission.nonce_digest,
