@@ -15,6 +15,10 @@ from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
+from omx_autoresearch.core.directions import direction_of
+from omx_autoresearch.core.findings import Evidence, Finding
+from omx_autoresearch.core.records.directions import DirectionDeclared, DirectionInjected
+from omx_autoresearch.core.records.findings import FindingRecorded
 from omx_autoresearch.runtime.claims import take_in
 from omx_autoresearch.storage import heartbeat, views
 from omx_autoresearch.storage.projections import Projections
@@ -23,6 +27,8 @@ from tests.support import snapshots
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+
+    from omx_autoresearch.core.words import DirectionBy
 
 FINDINGS, PROGRESS = views.FINDINGS, views.PROGRESS
 
@@ -355,6 +361,9 @@ def test_temporary_files_of_killed_writers_are_swept(place: Place) -> None:
     assert list((place.task_path / "state").glob("*.tmp")) == []
 
 
+TEXTS = st.sampled_from(["profile it", "It, profile!", "\u5206\u6790\u5668", 'a\u2028b "c" \\ d', "x" * 3000])
+
+
 class AnySequence(RuleBasedStateMachine):
     """Records, crashes, edits, losses and repairs in any order: the projections are those of the journal."""
 
@@ -389,6 +398,33 @@ class AnySequence(RuleBasedStateMachine):
     @rule(session=st.sampled_from(["one", "two"]))
     def bind(self, session: str) -> None:
         self.place.bind(session)
+
+    @rule(
+        texts=st.lists(TEXTS, min_size=1, max_size=3),
+        criterion=st.sampled_from(["", "tests", "cause"]),
+        is_new=st.booleans(),
+    )
+    def find(self, texts: list[str], criterion: str, *, is_new: bool) -> None:
+        evidence = Evidence(criterion, "d" * 64, is_new=is_new) if criterion else None
+        second = self._next()
+        findings = (
+            Finding(f"f-{second}-{number}", "test", text, evidence=evidence, criterion_id=criterion)
+            for number, text in enumerate(texts)
+        )
+        self.place.record(*map(FindingRecorded, findings), second=second)
+
+    @rule(
+        text=TEXTS,
+        axis=st.sampled_from(["objective", "search_space"]),
+        by=st.sampled_from(["agent", "claim"]),
+    )
+    def declare(self, text: str, axis: str, by: DirectionBy) -> None:
+        direction = direction_of(text, {axis: text}, is_pivot=by == "agent", by=by)
+        self.place.record(DirectionDeclared(direction), second=self._next())
+
+    @rule(text=TEXTS)
+    def inject(self, text: str) -> None:
+        self.place.record(DirectionInjected(direction_of(text, {}, by="owner")), second=self._next())
 
     @rule(name=st.sampled_from([*views.LINE_FILES, *views.STATE_FILES]))
     def edit(self, name: str) -> None:
