@@ -60,6 +60,8 @@ _NOTES = {
     "project": "Claude Code asks each user of the project whether to trust the server in .mcp.json",
 }
 _MAX_SETTINGS_BYTES = 4 * 1024 * 1024
+_SHELL_TOOLS = ("Bash",)
+
 _KINDS: dict[str, EventKind] = {
     "Stop": "stop",
     "SubagentStop": "subagent_stop",
@@ -101,7 +103,7 @@ def parse(payload: dict[str, Any], digest: str, environ: Mapping[str, str]) -> H
         has_background_work=is_end and payloads.has_running_task(payload.get("background_tasks")),
         last_message=payloads.end_of(payloads.text_of(payload, "last_assistant_message")),
         tool_name=payloads.text_of(payload, "tool_name") if is_tool else "",
-        tool_command=payloads.tool_command_of(payload) if is_tool else "",
+        tool_command=payloads.tool_command_of(payload, _SHELL_TOOLS) if is_tool else "",
         tool_output=tool_events.tool_output_of("claude", payload) if is_tool else "",
         tool_failed=is_tool and tool_events.has_failed("claude", payload),
         transcript_path=payloads.text_of(payload, "transcript_path"),

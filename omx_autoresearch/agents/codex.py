@@ -48,6 +48,8 @@ CLIENT = Client(
 )
 
 _NO_SANDBOX = "danger-full-access"
+_SHELL_TOOLS = ("Bash", "shell", "exec_command")
+
 _KINDS: dict[str, EventKind] = {
     "Stop": "stop",
     "SubagentStop": "subagent_stop",
@@ -83,7 +85,7 @@ def parse(payload: dict[str, Any], digest: str, environ: Mapping[str, str]) -> H
         host_end=payloads.host_end_of(payload) if kind in ("stop", "subagent_stop") else "",
         last_message=payloads.end_of(payloads.text_of(payload, "last_assistant_message")),
         tool_name=payloads.text_of(payload, "tool_name") if is_tool else "",
-        tool_command=payloads.tool_command_of(payload) if is_tool else "",
+        tool_command=payloads.tool_command_of(payload, _SHELL_TOOLS) if is_tool else "",
         tool_output=tool_events.tool_output_of("codex", payload) if is_tool else "",
         transcript_path=payloads.text_of(payload, "transcript_path"),
         payload_digest=digest,

@@ -48,6 +48,8 @@ CLIENT = Client(
     ),
 )
 
+_SHELL_TOOLS = ("run_shell_command",)
+
 _KINDS: dict[str, EventKind] = {
     "AfterAgent": "stop",
     "SessionStart": "session_start",
@@ -81,7 +83,7 @@ def parse(payload: dict[str, Any], digest: str, environ: Mapping[str, str]) -> H
         host_end=payloads.host_end_of(payload) if kind == "stop" else "",
         last_message=payloads.end_of(payloads.text_of(payload, "prompt_response")),
         tool_name=payloads.text_of(payload, "tool_name") if is_tool else "",
-        tool_command=payloads.tool_command_of(payload) if is_tool else "",
+        tool_command=payloads.tool_command_of(payload, _SHELL_TOOLS) if is_tool else "",
         tool_output=tool_events.tool_output_of("gemini", payload) if is_tool else "",
         tool_failed=is_tool and tool_events.has_failed("gemini", payload),
         transcript_path=payloads.text_of(payload, "transcript_path"),

@@ -96,8 +96,15 @@ def session_id_of(payload: Mapping[str, Any]) -> str:
     return without_surrogates(value)
 
 
-def tool_command_of(payload: Mapping[str, Any]) -> str:
-    """Give the shell command of a tool event (``tool_input.command``); empty for other tools."""
+def tool_command_of(payload: Mapping[str, Any], shell_tools: tuple[str, ...]) -> str:
+    """Give the shell command of a tool event (``tool_input.command``); empty for other tools.
+
+    Args:
+        payload: of the event.
+        shell_tools: the client's names of its own shell tool; a foreign tool may have a ``command`` argument too.
+    """
+    if payload.get("tool_name") not in shell_tools:
+        return ""
     tool_input = payload.get("tool_input")
     command = tool_input.get("command") if isinstance(tool_input, dict) else None
     if isinstance(command, list) and all(isinstance(word, str) for word in command):
