@@ -77,11 +77,14 @@ def test_a_missing_session_id_is_empty() -> None:
     ],
 )
 def test_the_command_of_a_shell_tool_is_a_text_or_an_argument_vector(command: object, text: str) -> None:
-    assert payloads.tool_command_of({"tool_input": {"command": command}}) == text
+    assert (
+        payloads.tool_command_of({"tool_name": "Bash", "tool_input": {"command": command}}, ("Bash",)) == text
+    )
 
 
 def test_a_tool_without_arguments_has_no_command() -> None:
-    assert payloads.tool_command_of({"tool_input": "ls"}) == payloads.tool_command_of({}) == ""
+    for payload in ({"tool_name": "Bash", "tool_input": "ls"}, {"tool_name": "Bash"}, {}):
+        assert payloads.tool_command_of(payload, ("Bash",)) == ""
 
 
 def test_output_is_found_in_every_form_that_clients_send() -> None:
