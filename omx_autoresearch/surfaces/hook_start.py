@@ -13,4 +13,5 @@ else:
     from omx_autoresearch.surfaces.hook import main
 
 if __name__ == "__main__":
-    os._exit(main(sys.argv))  # everything is written; taking an interpreter apart would cost as much as a small import
+    # Everything is written by then; taking an interpreter apart would cost as much as a small import.
+    os._exit(main(sys.argv))
