@@ -11,8 +11,11 @@ from hypothesis import strategies as st
 from omx_autoresearch.core.adoption import Folder, adoptable
 
 NAMES = st.sampled_from(
-    "task_id goal scope allowed_operations success_criteria id description required accepts status iteration "
-    "stale_count summary kind paths command milestones write".split()
+    [
+        *("task_id", "goal", "scope", "milestones", "allowed_operations", "write", "success_criteria"),
+        *("id", "description", "required", "accepts", "status", "iteration", "stale_count"),
+        *("summary", "kind", "paths", "command"),
+    ]
 )
 WORDS = st.sampled_from(
     ["running", "manual", "f1", "a-b", "person", "command: 'x", "file: a ~ (", "command: ./x"]

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from omx_autoresearch.core.directions import direction_of
+from omx_autoresearch.core.records.claims import ClaimRecorded
 from omx_autoresearch.core.values import replace
 from omx_autoresearch.errors import MissionInvalid, StepIllegal, WorkspaceFault
 from omx_autoresearch.runtime import launch, missions
@@ -165,6 +166,8 @@ def test_a_folder_of_the_protocol_is_adopted_from_its_page(world: Scratch) -> No
 def test_our_own_projections_outlive_a_lost_state_home(world: Scratch) -> None:
     lost = world.mission(session="", milestones=("read",), forbid=("publish",))
     add_finding(world.runtime(), lost.task_id, Submission("seen"), source="cli")
+    with world.store.transaction(lost.task_id, world.runtime().now()) as transaction:
+        transaction.record(ClaimRecorded("a note \u2028 of 3 lines", "hand-edit", "0a" * 32))
     declare(world.runtime(), lost.task_id, direction_of("guess", {}))
     shutil.rmtree(world.home_path)
     path = world.project / ".omx" / "autoresearch" / lost.task_id
@@ -173,7 +176,7 @@ def test_our_own_projections_outlive_a_lost_state_home(world: Scratch) -> None:
     assert done.origin.layout == "own"
     mission = done.mission
     assert mission.task_id != lost.task_id, "its folder is the original, which stays"
-    assert (mission.goal, mission.milestones, mission.finding_count) == (lost.goal, ("read",), 1)
+    assert (mission.goal, mission.milestones, mission.finding_count) == (lost.goal, ("read",), 2)
     started = launch.start(world.runtime(), mission.task_id, launch.StartOptions(has_baseline=False)).mission
     assert started.contract is not None
     assert (started.contract.validator_command, started.contract.forbidden) == ("./check.sh", ("publish",))
