@@ -72,20 +72,32 @@ class Case:
     wall_seconds: list[float] = field(default_factory=list)
 
 
-def main() -> int:
-    """Measure and print; ends 1 when a bar is missed."""
+def main(argv: list[str] | None = None) -> int:
+    """Measure and print; 1 when a bar is missed."""
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("--rounds", type=int, default=25)
-    parser.add_argument("--omx", default=shutil.which("omx") or "", help="the command of oh-my-codex")
-    options = parser.parse_args()
+    parser.add_argument(
+        "--omx",
+        default=oh_my_codex(),
+        help="the command of oh-my-codex (default: the one on PATH, or where README.md says to install it)",
+    )
+    options = parser.parse_args(argv)
     with tempfile.TemporaryDirectory(prefix="hook-benchmark-") as folder:
         cases = build(Path(folder), options.omx)
         for number in range(options.rounds + 2):
             for case in cases:
                 measure(case, is_kept=number >= 2)
     return report(cases)
+
+
+def oh_my_codex() -> str:
+    """The command of oh-my-codex; empty where it is not installed."""
+    cache = os.environ.get("XDG_CACHE_HOME") or os.path.expanduser("~/.cache")
+    clients = os.environ.get("OMX_CLIENTS_DIR") or os.path.join(cache, "omx-autoresearch", "clients")
+    installed = os.path.join(clients, "omc", "node_modules", ".bin", "omx")
+    return shutil.which("omx") or (installed if os.access(installed, os.X_OK) else "")
 
 
 def build(folder: Path, omx: str) -> list[Case]:

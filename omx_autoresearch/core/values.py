@@ -82,9 +82,18 @@ else:
         body["__dataclass_params__"] = _Twin("__dataclass_params__")
         made = type(cls)(cls.__name__, cls.__bases__, body)
         made.__light_setters__ = tuple((name, made.__dict__[name].__set__) for name in made.__slots__)
+        made.__light_puts__ = tuple(put for _, put in made.__light_setters__)
         return made
 
     def _init(self, *args, **given):
+        puts = self.__class__.__light_puts__
+        if given or len(args) != len(puts):
+            _init_some(self, args, given)
+            return
+        for put, value in zip(puts, args, strict=True):  # every field, in order: what is made most
+            put(self, value)
+
+    def _init_some(self, args, given):
         kind = self.__class__
         setters = kind.__light_setters__
         if len(args) > len(setters):

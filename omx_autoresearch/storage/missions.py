@@ -2,7 +2,7 @@
 
     load          snapshot + the records behind it; O(1) in the length of the journal
     transaction   lock, newest state, append, fold, snapshot, projections; nothing is decided on an older state
-    burst         many transactions in a row: each as durable as alone, the projections a little behind
+    burst         many transactions in a row: each as durable as alone, what is derived a little behind
 
 What is known already (:mod:`.states`) is believed only while the journal still holds its last record; everything else
 is rebuilt from the journal.
@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 
 
 BURST_SECONDS = 0.05
-"""How far projections may be behind the journal within a burst."""
+"""How far snapshot and projections may be behind the journal within a burst."""
 
 
 class Transaction:
@@ -135,18 +135,13 @@ class Transaction:
     def _keep(self) -> None:
         """Write what is derived; a failure here loses nothing and is mended by the next call or ``repair``."""
         state = self._state
-        if state is None:
+        if state is None or (self._burst is not None and not self._burst.is_due()):
             return
         try:
             _save(self._folder, state, self._tail)
         except StorageFailed:
             return
-        if self._burst is None or self._burst.is_due():
-            Projections(self._folder, state.mission).extend(self._tail, tuple(self._new))
-
-    def bring_up(self) -> None:
-        """Bring the projections up at the end, although nothing was recorded."""
-        self._is_to_keep = True
+        Projections(self._folder, state.mission).extend(self._tail, tuple(self._new))
 
 
 class _Founding(Transaction):
@@ -176,14 +171,14 @@ class Burst:
         if not self._is_behind:
             return
         try:
-            with self._store.transaction(self._task_id, "") as transaction:
-                transaction.bring_up()
+            with self._store.transaction(self._task_id, ""):
+                pass  # finds the snapshot behind
         except AutoresearchError:
             if kind is None:
                 raise
 
     def is_due(self) -> bool:
-        """True when the projections are to follow now; otherwise they are owed."""
+        """True when what is derived is to follow now; otherwise it is owed."""
         now = time.monotonic()
         self._is_behind = now - self._followed_at < BURST_SECONDS
         if not self._is_behind:
@@ -306,10 +301,10 @@ class MissionStore:
         return Transaction(journal.folder, journal.locked(), ts, self.bursts.get(task_id))
 
     def burst(self, task_id: str) -> Burst:
-        """Let the projections follow every 50 ms instead of after every record, for who records much in a row.
+        """Let snapshot and projections follow every 50 ms instead of after every record, for who records much in a row.
 
-        Each record is as durable as ever and in the snapshot at once; what people and agents read under ``.omx`` is
-        complete at the end of the ``with``, and is brought up by the next look where this process is killed before.
+        Each record is as durable as ever. What is derived is complete at the end of the ``with``, and is brought up by
+        the next look where this process is killed before; until then a look reads some more of the journal.
         """
         return Burst(self, task_id)
 

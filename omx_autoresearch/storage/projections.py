@@ -42,6 +42,8 @@ if TYPE_CHECKING:
 
 
 NAMES = (*LINE_FILES, *STATE_FILES)
+MANY_RECORDS = 10_000
+"""Line files that lack more than this are written anew rather than added to."""
 _SMALL_BYTES = 1024 * 1024
 
 
@@ -155,12 +157,12 @@ class Projections:
         with_edited: bool,
     ) -> tuple[tuple[str, ...], tuple[Entry, ...]]:
         """Names of the files to be written anew, and the records that the other line files lack."""
+        if kept.covered is None or source.head.seq - kept.covered.seq > MANY_RECORDS:
+            return NAMES, ()  # in one pass over the journal, in memory of one line
         try:
             entries = self._unseen(kept, source, new)
         except JournalBroken:  # not the journal that they were made from: a copy put back, or the rest of one
             return NAMES, ()
-        if kept.covered is None:
-            return NAMES, entries
         missing, edited = _compared(kept, folders)
         return (*missing, *(edited if with_edited else ())), entries
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from omx_autoresearch.runtime.claims import take_in
-from omx_autoresearch.storage import missions, views
+from omx_autoresearch.storage import missions, states, views
 from omx_autoresearch.storage.projections import Projections
 from tests.storage.real_missions import TASK, Place
 from tests.support import snapshots
@@ -45,9 +45,13 @@ def test_projections_trail_within_a_burst_and_are_whole_at_its_end(
         for number in range(20):
             place.claim(f"{number}")
             assert len(synced) == number + 1
-            assert snapshots.content(place.folder)["mission"]["claim_count"] == number + 1
+            assert place.store.load(TASK).claim_count == number + 1
+            states.forget(place.folder)
+            assert place.store.load(TASK).claim_count == number + 1
         assert shown(place) == 1
+        assert snapshots.content(place.folder)["mission"]["claim_count"] == 1
     assert shown(place) == 20
+    assert snapshots.content(place.folder)["mission"]["claim_count"] == 20
     assert not Projections(place.folder, place.store.load(TASK)).needs_care()
     place.claim("alone")
     assert shown(place) == 21

@@ -20,7 +20,7 @@ from omx_autoresearch.core.findings import Evidence, Finding
 from omx_autoresearch.core.records.directions import DirectionDeclared, DirectionInjected
 from omx_autoresearch.core.records.findings import FindingRecorded
 from omx_autoresearch.runtime.claims import take_in
-from omx_autoresearch.storage import heartbeat, views
+from omx_autoresearch.storage import heartbeat, projections, views
 from omx_autoresearch.storage.projections import Projections
 from tests.storage.real_missions import SESSION, TASK, Place, at
 from tests.support import snapshots
@@ -138,6 +138,29 @@ def test_a_writer_killed_among_the_projections_leaves_no_edit_behind(
     place.block()
     assert take_in(place.runtime, TASK) == 0
     assert edits(place) == []
+    assert place.projections() == rebuilt(place)
+
+
+@pytest.mark.requirement("STATE-06")
+@pytest.mark.parametrize("is_edited", [False, True])
+def test_what_is_far_behind_is_written_anew_and_an_edit_in_it_is_kept(
+    place: Place, monkeypatch: pytest.MonkeyPatch, *, is_edited: bool
+) -> None:
+    monkeypatch.setattr(projections, "MANY_RECORDS", 3)
+    place.claim("first")
+    with monkeypatch.context() as killed:
+        killed.setattr(Projections, "extend", lambda *_: None)
+        for number in range(5):
+            place.claim(f"{number}")
+    if is_edited:
+        with (place.task_path / FINDINGS).open("a") as stream:
+            stream.write("somebody's line\n")
+    with monkeypatch.context() as memory:
+        memory.setattr(Projections, "_unseen", lambda *_: pytest.fail("they were held in memory"))
+        place.claim("next")
+    take_in(place.runtime, TASK)
+    assert ("somebody's line" in place.texts()) == is_edited
+    monkeypatch.undo()
     assert place.projections() == rebuilt(place)
 
 

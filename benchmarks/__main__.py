@@ -1,0 +1,20 @@
+"""Every bar in one go: ``python -m benchmarks``; ends 1 when one is missed. README.md says what is measured how."""
+
+from __future__ import annotations
+
+import sys
+
+from benchmarks import hook, journal, status
+
+
+def main() -> int:
+    """Run them one after the other, since they would disturb each other."""
+    missed = 0
+    for name, measure in (("hook", hook.main), ("journal", journal.main), ("status", status.main)):
+        print(f"\n== {name}\n", flush=True)
+        missed += measure([])
+    return 1 if missed else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
