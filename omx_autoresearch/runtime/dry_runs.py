@@ -79,7 +79,17 @@ def draft_warnings(runtime: Runtime, workspace_path: str, draft: MissionDraft) -
     ]
     for command in (draft.validator_command, draft.reviewer_command):
         found += command_warnings(runtime, workspace_path, command) if command.strip() else []
-    return tuple(found)
+    return (*found, *_reviewer_warnings(draft))
+
+
+def _reviewer_warnings(draft: MissionDraft) -> list[str]:
+    """A review that no command can give: who is waited for, and what decides without anybody."""
+    is_review = draft.validation_mode != SCRIPT and bool(draft.validator_prompt.strip())
+    if not is_review or draft.reviewer_command.strip():
+        return []
+    others = " or ".join(f"a {who}" for who in draft.reviewed_by if who != "command")
+    said = f"no command reviews, so only {others} can decide, and a stop is let go as blocked until then"
+    return [f"{said}; --reviewer 'COMMAND' reviews by itself"]
 
 
 def command_warnings(runtime: Runtime, workspace_path: str, command: str) -> list[str]:

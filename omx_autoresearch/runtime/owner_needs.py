@@ -60,9 +60,10 @@ def unreviewed(mission: Mission, look: Look) -> OwnerNeed | None:
     ):
         return None  # rejected as it is: the agent has work to do
     task_id = mission.task_id
+    others = [who for who in contract.reviewed_by if who != "command"]  # there is no command: see above
     return OwnerNeed(
         "review-needed",
-        f"{contract.output_artifact_path} waits for a review by a {' or a '.join(contract.reviewed_by)}",
+        f"{contract.output_artifact_path} waits for a review by a {' or a '.join(others)}",
         "a verdict on the artifact",
         f"omx-autoresearch review {task_id} --approve && omx-autoresearch unblock {task_id}",
     )

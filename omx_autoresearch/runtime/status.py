@@ -46,7 +46,7 @@ class StatusView:
         finding_count: claims and findings.
         open_criteria: what the contract still lacks, as far as the newest run tells.
         blocker: why a person must act; empty otherwise.
-        next_command: what the owner types next.
+        next_command: what the owner types next; ``$autoresearch TASK`` is typed in the agent.
         last_verdict: of the newest run; empty when there was none.
         last_run_id: of that run.
         last_heartbeat_at: when the client was last heard of; empty for never.
@@ -133,8 +133,6 @@ def _missing(runtime: Runtime, task_id: str) -> StatusView:
 
 
 def _view_of(runtime: Runtime, mission: Mission) -> StatusView:
-    from omx_autoresearch.core.lifecycle import COMMAND_FOR
-
     contract, usage, limits = mission.contract, mission.usage, mission.limits
     last = heartbeat.last_beat(runtime.home.mission(mission.task_id).heartbeat_path)
     blocker = mission.blocker
@@ -157,7 +155,7 @@ def _view_of(runtime: Runtime, mission: Mission) -> StatusView:
         finding_count=mission.finding_count + mission.claim_count,
         open_criteria=_open(mission),
         blocker=f"{blocker.reason_code}: {blocker.what} (needed: {blocker.needs})" if blocker else "",
-        next_command=blocker.command if blocker else COMMAND_FOR[mission.phase].format(task=mission.task_id),
+        next_command=_next_command(mission),
         last_verdict=mission.attestation.verdict if mission.attestation else "",
         last_run_id=mission.attestation.run_id if mission.attestation else "",
         last_heartbeat_at=last.at if last else "",
@@ -170,6 +168,17 @@ def _view_of(runtime: Runtime, mission: Mission) -> StatusView:
         notices=_notices(mission),
         lifecycle=mission.notices,
     )
+
+
+def _next_command(mission: Mission) -> str:
+    """What the owner types next; a running mission that no session works on waits for the line in the agent."""
+    from omx_autoresearch.core.lifecycle import COMMAND_FOR
+
+    if mission.blocker:
+        return mission.blocker.command
+    if mission.phase == "running" and mission.binding is None:
+        return f"$autoresearch {mission.task_id}"
+    return COMMAND_FOR[mission.phase].format(task=mission.task_id)
 
 
 def hold_of(runtime: Runtime, mission: Mission, last: heartbeat.Beat | None) -> str:

@@ -80,6 +80,17 @@ def test_a_review_is_not_tried(runtime: Runtime, project: Path) -> None:
     assert dry_run(runtime, str(project), draft).tryout is None
 
 
+def test_a_review_without_a_command_is_said_to_wait_for_a_person(runtime: Runtime, project: Path) -> None:
+    draft = MissionDraft(goal="write it", validator_prompt="Is it sound?", output_artifact_path="report.md")
+    told = dry_run(runtime, str(project), draft).warnings
+    assert len(told) == 1
+    assert "only a person can decide" in told[0]
+    assert "--reviewer" in told[0]
+    two = replace(draft, reviewed_by=("command", "person", "session"))
+    assert "a person or a session" in dry_run(runtime, str(project), two).warnings[0]
+    assert dry_run(runtime, str(project), replace(draft, reviewer_command="cat")).warnings == ()
+
+
 @pytest.mark.case("VAL-01")
 @pytest.mark.parametrize(
     ("text", "mode", "said"),

@@ -87,6 +87,7 @@ def test_each_phase_has_its_word_and_its_next_command(world: Scratch) -> None:
 def test_a_hold_is_proven_by_an_event_of_the_session_and_unproven_without(world: Scratch) -> None:
     mission = world.mission(session="")
     assert view(world.runtime(), mission.task_id).hold == "unbound"
+    assert view(world.runtime(), mission.task_id).next_command == f"$autoresearch {mission.task_id}"
     from omx_autoresearch.runtime import sessions
 
     sessions.bind(world.runtime(), mission.task_id, sessions.Act(SESSION, "claude", "session-option"))

@@ -209,6 +209,22 @@ def test_the_log_shows_the_newest_iterations_first(person: Person) -> None:
     assert person.ok("log", task_id).splitlines()[0].startswith("N\tENDED\tANSWER")
 
 
+@pytest.mark.requirement("EVID-16")
+def test_the_log_tells_the_events_of_the_missions_life_newest_first(person: Person) -> None:
+    task_id = started(person)
+    assert "has ended no iteration yet" in person.ok("log", task_id)
+    person.ok("pause", task_id)
+    person.ok("resume", task_id)
+    document = person.json("log", task_id)
+    check("log", document)
+    kinds = [notice["kind"] for notice in document["lifecycle"]]
+    assert kinds[0] == "mission_resumed"
+    assert kinds[-1] == "mission_created"
+    text = person.ok("log", task_id)
+    assert text.index("mission_resumed") < text.index("mission_created")
+    assert len(person.json("log", task_id, "--limit", "1")["lifecycle"]) == 1
+
+
 def test_a_check_by_the_agent_is_seen_by_its_next_stop(person: Person) -> None:
     task_id = started(person)
     person.bind(task_id)

@@ -155,6 +155,16 @@ def test_start_prints_the_line_to_type_and_every_limit(person: Person) -> None:
         "wall_clock_hours 24",
     ):
         assert name in text
+    assert "forbidden" not in text
+
+
+@pytest.mark.requirement("GATE-17")
+def test_start_prints_what_the_mission_is_forbidden_and_whom_that_binds(person: Person) -> None:
+    person.init("answer", "--forbid", "publish", "--forbid", "network")
+    assert "network (in the runtime's own runs), publish (a word to the agent)" in person.ok("start")
+    task_id = person.init("other", "--forbid", "write")
+    document = person.json("start", task_id)
+    assert document["forbidden"] == ["write"]
 
 
 @pytest.mark.requirement("SESS-13")

@@ -294,6 +294,7 @@ def _document(caller: Caller, started: Started) -> StartDocument:
         limits=mission.limits,
         notes=(*where, *started.notes),
         criteria=tuple(map(criterion_text, contract.criteria)) if contract else (),
+        forbidden=contract.forbidden if contract else (),
     )
 
 
@@ -303,6 +304,8 @@ def _print_to_agent(document: StartDocument) -> None:
         f"Mission {document.task_id} is {document.phase}; it holds this session once its agent CLI confirms it."
     )
     say(limits_line(document.limits))
+    if document.forbidden:
+        say(f"forbidden: {_forbidden_line(document)}")
     if document.bind_token:
         say(document.bind_token)
 
@@ -321,6 +324,7 @@ def _print_to_owner(document: StartDocument) -> None:
         [
             ("  judged by", f"{harmless(judged)} ({count_of(document.pinned_count, 'file')} frozen)", ""),
             ("  criteria", harmless("\n".join(document.criteria)), ""),
+            ("  forbidden", _forbidden_line(document), ""),
             ("  baseline", harmless(said), "yellow" if is_broken else ""),
             ("  mend it", f"then: omx-autoresearch amend {document.task_id}" if is_broken else "", "yellow"),
             ("  limits", limits_line(document.limits), ""),
@@ -334,6 +338,14 @@ def _print_to_owner(document: StartDocument) -> None:
         if document.task_variable:
             say("\nor start the agent with this in its environment; the first session takes it:\n")
             say(f"    OMX_AUTORESEARCH_TASK={document.task_variable}")
+
+
+def _forbidden_line(document: StartDocument) -> str:
+    """What the mission does without, and whom each word binds; empty when nothing is forbidden."""
+    kept = [name for name in document.forbidden if name != "publish"]
+    said = [f"{', '.join(kept)} (in the runtime's own runs)"] if kept else []
+    said += ["publish (a word to the agent)"] if "publish" in document.forbidden else []
+    return ", ".join(said)
 
 
 def _hold(document: StartDocument) -> str:

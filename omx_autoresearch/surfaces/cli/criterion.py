@@ -13,6 +13,8 @@ from omx_autoresearch.surfaces.cli.caller import json_option, reason_option, tas
 from omx_autoresearch.surfaces.cli.display import harmless, print_json, print_table, say
 
 if TYPE_CHECKING:
+    from typing import Any
+
     from omx_autoresearch.core.criteria import Criterion
     from omx_autoresearch.core.mission import Mission
     from omx_autoresearch.core.readiness import ReadinessReport
@@ -123,18 +125,26 @@ def readiness_verb(task: str, as_json: bool) -> int:
 )
 @json_option
 def log_verb(task: str, limit: int, as_json: bool) -> None:
-    """Show the newest iterations: what each brought, in which direction, and how the gate answered."""
+    """Show the newest iterations, what each brought and how the gate answered, and the newest events of the mission."""
     from omx_autoresearch.runtime.findings import list_iterations
+    from omx_autoresearch.storage.missions import MissionStore
 
     caller = this_caller()
     task_id = caller.task(task)
     found = list_iterations(caller.runtime, task_id, limit=limit)
+    notices = MissionStore(caller.runtime.home).load(task_id).notices[::-1][:limit]
     if as_json:
-        print_json({"task_id": task_id, "iterations": found})
+        print_json({"task_id": task_id, "iterations": found, "lifecycle": notices})
         return
-    if not found:
+    if found:
+        _print_iterations(found)
+    else:
         say(f"Mission {task_id} has ended no iteration yet.")
-        return
+    for notice in notices:
+        say(f"{notice.at}  {notice.kind}  {harmless(notice.text)}", "dim")
+
+
+def _print_iterations(found: tuple[dict[str, Any], ...]) -> None:
     rows = [
         (
             str(line["iteration"]),

@@ -9,7 +9,7 @@ from __future__ import annotations
 from omx_autoresearch.core.budget import Limits
 from omx_autoresearch.core.evidence import RunReport
 from omx_autoresearch.core.values import dataclass, field
-from omx_autoresearch.core.words import Verdict
+from omx_autoresearch.core.words import Operation, Verdict
 from omx_autoresearch.runtime.hold_proof import Check
 from omx_autoresearch.runtime.status import StatusView
 from omx_autoresearch.surfaces.cli.adoption_documents import ADOPTION_SCHEMAS, ADOPTION_VERBS
@@ -65,6 +65,7 @@ class StartDocument:
         limits: every allowance.
         notes: what the owner should know.
         criteria: further conditions, as they are written.
+        forbidden: operations that the mission does without: ``network``, ``write``, ``publish``.
     """
 
     task_id: str
@@ -81,6 +82,7 @@ class StartDocument:
     limits: Limits
     notes: tuple[str, ...]
     criteria: tuple[str, ...] = ()
+    forbidden: tuple[Operation, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

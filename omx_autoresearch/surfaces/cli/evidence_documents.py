@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from omx_autoresearch.core.findings import Evidence
+from omx_autoresearch.core.notices import Notice
 from omx_autoresearch.core.readiness import ReadinessReport
 from omx_autoresearch.core.values import dataclass
 
@@ -187,10 +188,12 @@ class LogDocument:
     Attributes:
         task_id: of the mission.
         iterations: the newest first.
+        lifecycle: the newest events of the mission's life, newest first; the journal has all.
     """
 
     task_id: str
     iterations: tuple[IterationLine, ...]
+    lifecycle: tuple[Notice, ...]
 
 
 EVIDENCE_SCHEMAS: dict[str, object] = {

@@ -75,11 +75,10 @@ def print_status(view: StatusView) -> None:
 
 def _next(view: StatusView) -> str:
     """What to type next; nothing that leads back to this page."""
-    if not view.next_command.startswith("omx-autoresearch status"):
-        return view.next_command
-    if view.phase == "running" and not view.session_id:
-        return f"type in the agent: $autoresearch {view.task_id}"
-    return ""
+    if view.next_command.startswith("omx-autoresearch status"):
+        return ""
+    where = "type in the agent: " if view.next_command.startswith("$") else ""
+    return where + view.next_command
 
 
 def _progress(view: StatusView) -> list[Row]:
