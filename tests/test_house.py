@@ -13,53 +13,24 @@ import pytest
 from importlinter.application import use_cases
 from importlinter.configuration import configure
 
+from tests.support.hook_path import modules
+
 ROOT = Path(__file__).resolve().parent.parent
 PACKAGE = ROOT / "omx_autoresearch"
-
-HOOK_PATH = (
-    "errors",
-    "core.*",
-    "core.records.*",
-    "storage.layout",
-    "storage.lines",
-    "storage.reader",
-    "storage.strictjson",
-    "storage.atomic",
-    "storage.journal",
-    "storage.registry",
-    "storage.missions",
-    "storage.approvals",
-    "storage.outputs",
-    "storage.inbox",
-    "storage.projections",
-    "system.clock",
-    "system.commands",
-    "system.git",
-    "system.tree",
-    "system.signals",
-    "system.contents",
-    "system.processes",
-    "system.sandbox",
-    "system.supervisor",
-    "agents.*",
-    "runtime.context",
-    "runtime.stops",
-    "runtime.validation",
-    "runtime.sessions",
-    "surfaces.hook",
-)
-"""Modules that a hook process imports; a star stands for every module beside it."""
 
 HEAVY = frozenset(
     {
         "asyncio",
         "ctypes",
         "email",
+        "hashlib",
         "http",
         "logging",
         "multiprocessing",
         "pathlib",
         "shlex",
+        "shutil",
+        "signal",
         "socket",
         "sqlite3",
     }
@@ -75,22 +46,6 @@ BROUGHT_BY_SUBPROCESS = frozenset({"subprocess", "threading"})
 
 IMPURE_NAMES = frozenset({"open", "input", "print", "eval", "exec", "__import__"})
 IMPURE_ATTRIBUTES = frozenset({"now", "utcnow", "today", "time", "monotonic", "random", "urandom", "getenv"})
-
-
-def _modules(patterns: tuple[str, ...]) -> list[str]:
-    names: list[str] = []
-    for pattern in patterns:
-        path = PACKAGE / pattern.replace(".", "/")
-        if path.name != "*":
-            names.append(pattern)
-        else:
-            prefix = pattern.removesuffix(".*")
-            names += [
-                f"{prefix}.{found.stem}"
-                for found in sorted(path.parent.glob("*.py"))
-                if found.stem != "__init__"
-            ]
-    return names
 
 
 def loaded_by(module: str, *, root: Path = ROOT) -> set[str]:
@@ -155,7 +110,7 @@ def test_each_contract_of_the_floors_can_be_broken(tmp_path: Path) -> None:
     assert "0 kept, 5 broken" in said.stdout
 
 
-@pytest.mark.parametrize("module", _modules(("core.*", "core.records.*")))
+@pytest.mark.parametrize("module", modules(("core.*", "core.records.*")))
 def test_a_rule_asks_no_clock_no_chance_and_no_file(module: str) -> None:
     assert impure_calls((PACKAGE / f"{module.replace('.', '/')}.py").read_text(encoding="utf-8")) == []
 
@@ -168,7 +123,7 @@ def test_a_clock_in_a_rule_would_be_found() -> None:
 
 
 @pytest.mark.requirement("SPEED-03")
-@pytest.mark.parametrize("module", _modules(HOOK_PATH))
+@pytest.mark.parametrize("module", modules())
 def test_a_module_of_the_hook_path_imports_light(module: str) -> None:
     allowed = BROUGHT_BY_SUBPROCESS if module in RUNS_PROCESSES else frozenset()
     assert sorted((loaded_by(f"omx_autoresearch.{module}") & HEAVY) - allowed) == []

@@ -8,8 +8,8 @@ the same form by itself, without this module (``surfaces/hook.py``).
 from __future__ import annotations
 
 import os
-from datetime import datetime
 
+from omx_autoresearch.core.times import datetime
 from omx_autoresearch.core.values import dataclass
 from omx_autoresearch.storage.atomic import write_all
 from omx_autoresearch.storage.strictjson import decode, encode

@@ -249,7 +249,7 @@ def _heard_seconds(folder_path: str) -> float | None:
 
 def _seconds_since(moment: str) -> float:
     """Seconds from a moment as it stands in records until now; infinite for one that cannot be read."""
-    from datetime import UTC, datetime
+    from omx_autoresearch.core.times import UTC, datetime
 
     try:
         return max(0.0, (datetime.now(UTC) - datetime.fromisoformat(moment)).total_seconds())

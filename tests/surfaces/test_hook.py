@@ -19,6 +19,7 @@ from omx_autoresearch.runtime import launch
 from omx_autoresearch.storage.layout import session_file_name
 from omx_autoresearch.storage.registry import TOKEN_WORD, token_name
 from omx_autoresearch.surfaces import hook
+from tests.support.hook_path import unlisted
 from tests.support.scratch import HOOK, OTHER, PACKAGE, SESSION, Answer, Scratch, fingerprint, finish
 
 STOP_NAME = {"claude": "Stop", "codex": "Stop", "gemini": "AfterAgent"}
@@ -590,6 +591,34 @@ def test_a_tool_event_of_a_held_session_loads_no_rule_of_the_gate(held: Scratch)
     held.hook(held.payload("SessionStart", source="startup"))
     names = loaded(held, held.payload("PostToolUse", tool_name="x"))
     assert names - ALWAYS <= STEP_TWO
+
+
+NEVER_WHERE_NOTHING_IS_SAID = {
+    "collections", "contextlib", "copyreg", "ctypes", "datetime", "enum", "functools", "hashlib", "json", "math", "re",
+    "shutil", "signal", "threading",
+}  # fmt: skip
+"""Loaded where a validator's words are read, where work is done that few stops ask for, or never."""
+
+
+@pytest.mark.requirement("SPEED-03")
+@pytest.mark.parametrize("client", CLIENT_NAMES)
+def test_a_held_stop_whose_validator_says_nothing_loads_what_it_uses_and_no_more(
+    world: Scratch, client: str
+) -> None:
+    world.mission(validator_command="false", unfrozen_reason="a test", client=client)
+    names = loaded(world, world.payload(STOP_NAME[client]), client)
+    assert "omx_autoresearch.runtime.stops" in names
+    assert unlisted(names) == set(), "add it to tests/support/hook_path.py, and keep it light"
+    tops = {name.partition(".")[0] for name in names - ALWAYS}
+    assert tops & (NEVER_ON_A_STOP | NEVER_WHERE_NOTHING_IS_SAID) == set()
+    unneeded = {
+        "core.runners",
+        "core.records.lifecycle",
+        "runtime.completion",
+        "storage.differences",
+        "storage.index",
+    }
+    assert not {f"omx_autoresearch.{name}" for name in unneeded} & names
 
 
 @pytest.mark.requirement("SPEED-03")
