@@ -24,6 +24,7 @@ from omx_autoresearch.errors import AutoresearchError, JournalBroken, StateUntru
 from omx_autoresearch.runtime import sessions
 from omx_autoresearch.runtime.claims import take_in_quietly
 from omx_autoresearch.runtime.completion import write_completion
+from omx_autoresearch.runtime.faults import forget_faults
 from omx_autoresearch.storage.approvals import approval_key
 from omx_autoresearch.storage.approvals import approve as write_approval
 from omx_autoresearch.storage.atomic import sweep_temporary
@@ -164,6 +165,8 @@ def repair(runtime: Runtime, task_id: str, *, accept_loss: bool = False) -> Miss
         write_completion(mission, mission.completed_at)
     registry = Registry(runtime.home)
     binding = mission.binding
+    if binding is not None:
+        forget_faults(runtime.home, binding.session_id)
     if mission.phase in FINAL_PHASES:
         registry.remove_task(task_id)
     elif binding is not None and _is_unknown(registry, binding.session_id):

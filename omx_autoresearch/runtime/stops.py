@@ -84,7 +84,9 @@ def answer_stop(runtime: Runtime, client: Client, event: HookEvent, *, entered_a
             return SILENCE
         return _Stop(runtime, client, event, entered_at).answer(mission)
     except AutoresearchError as error:
-        return Reply(person_message=briefing.fault_for_person(str(error)), fault=str(error))
+        from omx_autoresearch.runtime.faults import fault_reply
+
+        return fault_reply(runtime, event, error)
 
 
 def _bound_mission(runtime: Runtime, event: HookEvent, now: str) -> Mission | None:

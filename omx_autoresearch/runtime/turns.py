@@ -58,7 +58,9 @@ def answer_event(runtime: Runtime, client: Client, event: HookEvent) -> Reply:
         if mission is not None and not is_expired(runtime, mission, runtime.now()):
             beat(runtime, mission, event)
     except AutoresearchError as error:
-        return Reply(person_message=briefing.fault_for_person(str(error)), fault=str(error))
+        from omx_autoresearch.runtime.faults import fault_reply
+
+        return fault_reply(runtime, event, error)
     return SILENCE
 
 

@@ -148,6 +148,10 @@ class StateHome:
         """Return the file in ``active/`` that binds this session."""
         return os.path.join(self.active_path, session_file_name(session_id))
 
+    def told_path(self, session_id: str) -> str:
+        """Return the file in ``told/`` that remembers which faults this session has heard of."""
+        return os.path.join(self.root_path, "told", session_file_name(session_id))
+
 
 @dataclass(frozen=True, slots=True)
 class ProjectFolder:

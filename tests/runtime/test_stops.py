@@ -161,17 +161,50 @@ def test_a_journal_that_cannot_be_believed_lets_go_loudly_and_is_never_overwritt
         journal.write_bytes(damaged[damage])
         os.utime(journal)
 
-    answers = [world.hook(world.payload(last_assistant_message=str(number))) for number in range(2)]
-    for answer in answers:
-        assert set(answer.json) == {"systemMessage"}
-        assert "let the session go" in answer.json["systemMessage"]
-        assert str(journal) in answer.json["systemMessage"]
-    assert str(journal) in (world.home_path / "hook.log").read_text(), "not told by a message alone"
+    answer = world.hook(world.payload(last_assistant_message="1"))
+    assert set(answer.json) == {"systemMessage"}
+    assert "let the session go" in answer.json["systemMessage"]
+    assert str(journal) in answer.json["systemMessage"]
+    assert world.hook(world.payload(last_assistant_message="2")).is_silent, "told once"
+    log = (world.home_path / "hook.log").read_text().splitlines()
+    assert [str(journal) in line for line in log] == [True, True], "not told by a message alone"
     assert world.hook(world.payload(session=OTHER)).is_silent
     assert (journal.read_bytes() if journal.exists() else None) == damaged.get(damage)
     shown = view(world.runtime(), mission.task_id)
     assert shown.status == ("missing" if damage == "gone" else "invalid")
     assert not (world.project / mission.specs_path / "completion.json").exists()
+
+
+@pytest.mark.requirement("GATE-03")
+def test_a_broken_journal_is_told_once_until_it_breaks_in_another_way_or_again(world: Scratch) -> None:
+    mission = world.mission()
+    journal = Path(world.home.mission(mission.task_id).journal_path)
+    content = journal.read_bytes()
+
+    def broken_at(line: int) -> bytes:
+        lines = content.splitlines(keepends=True)
+        return b"".join([*lines[:line], b"\0" * 400 + b"\n", *lines[line + 1 :]])
+
+    journal.write_bytes(broken_at(1))
+    assert "line 2" in world.stop().person_message
+    assert world.stop().is_silent
+    journal.write_bytes(broken_at(2))
+    assert "line 3" in world.stop().person_message, "another fault"
+    journal.write_bytes(content)
+    missions.repair(world.runtime(), mission.task_id)
+    journal.write_bytes(broken_at(1))
+    assert "line 2" in world.stop().person_message, "mended in between"
+    assert world.stop().is_silent
+
+
+@pytest.mark.requirement("GATE-03")
+def test_what_cannot_be_remembered_is_told_again(world: Scratch) -> None:
+    mission = world.mission()
+    Path(world.home.mission(mission.task_id).journal_path).write_bytes(b"")
+    told = world.home_path / "told"
+    told.write_text("no folder")
+    for _ in range(2):
+        assert "let the session go" in world.stop().person_message
 
 
 @pytest.mark.requirement("STATE-06", "STATE-09")

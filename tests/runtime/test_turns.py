@@ -193,3 +193,5 @@ def test_a_fault_at_another_event_is_told_and_logged(world: Scratch, event: str)
     answer = world.hook(world.payload(event, prompt="hello", source="startup"))
     assert set(answer.json) == {"systemMessage"}
     assert str(journal) in (world.home_path / "hook.log").read_text()
+    again = world.hook(world.payload(event, prompt="hello again", source="startup"))
+    assert again.is_silent == (event != "SessionStart"), "a new start tells it once more"

@@ -48,6 +48,7 @@ HOOK_PATH = (
     "runtime.completion",
     "runtime.context",
     "runtime.expiry",
+    "runtime.faults",
     "runtime.heartbeats",
     "runtime.iterations",
     "runtime.looks",
