@@ -29,7 +29,7 @@ def shown(place: Place) -> int:
     return len((place.task_path / views.FINDINGS).read_bytes().splitlines())
 
 
-@pytest.mark.requirement("STATE-06")
+@pytest.mark.requirement("STATE-19")
 def test_projections_trail_within_a_burst_and_are_whole_at_its_end(
     place: Place, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -69,7 +69,7 @@ def test_a_burst_that_fails_leaves_them_whole_as_well(place: Place) -> None:
     assert shown(place) == 2
 
 
-@pytest.mark.requirement("STATE-06")
+@pytest.mark.requirement("STATE-19")
 def test_a_burst_that_is_killed_is_made_up_for_by_the_next_look(place: Place) -> None:
     child = os.fork()
     if not child:

@@ -43,7 +43,7 @@ def test_the_newest_is_read_and_the_one_before_stands_beside_it(tmp_path: Path, 
         json.loads(path.read_bytes())  # a person may read them too
 
 
-@pytest.mark.requirement("STATE-07")
+@pytest.mark.requirement("STATE-17")
 def test_whatever_is_left_of_the_newest_the_older_one_is_whole(tmp_path: Path) -> None:
     grown(tmp_path, 3)
     path = tmp_path / snapshots.NAMES[1]
@@ -83,6 +83,7 @@ def test_a_pipe_or_link_in_its_place_is_neither_waited_for_nor_written_through(t
     assert elsewhere.read_text() == "mine"
 
 
+@pytest.mark.requirement("STATE-17")
 def test_a_reader_beside_a_writer_always_finds_a_whole_one(tmp_path: Path) -> None:
     grown(tmp_path, 2)
     code = (

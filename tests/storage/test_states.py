@@ -98,6 +98,7 @@ def test_more_missions_than_are_remembered_are_all_right(
 # --- announcing
 
 
+@pytest.mark.requirement("STATE-18")
 def test_an_announcement_is_seen_by_everybody_and_waits_for_no_disk(
     place: Place, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -114,7 +115,7 @@ def test_an_announcement_is_seen_by_everybody_and_waits_for_no_disk(
     assert anew(place).running_validation == RUN.run
 
 
-@pytest.mark.requirement("STATE-02")
+@pytest.mark.requirement("STATE-18")
 def test_an_announcement_that_a_power_cut_took_was_never_promised(place: Place) -> None:
     path = Path(place.folder.journal_path)
     durable = path.read_bytes()
@@ -127,7 +128,7 @@ def test_an_announcement_that_a_power_cut_took_was_never_promised(place: Place) 
     assert place.store.rebuild(TASK) == place.store.load(TASK)
 
 
-@pytest.mark.requirement("STATE-02")
+@pytest.mark.requirement("STATE-18")
 def test_whoever_promises_an_announced_record_makes_it_durable_first(
     place: Place, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -600,7 +600,7 @@ NEVER_WHERE_NOTHING_IS_SAID = {
 """Loaded where a validator's words are read, where work is done that few stops ask for, or never."""
 
 
-@pytest.mark.requirement("SPEED-03")
+@pytest.mark.requirement("SPEED-03", "SPEED-06")
 @pytest.mark.parametrize("client", CLIENT_NAMES)
 def test_a_held_stop_whose_validator_says_nothing_loads_what_it_uses_and_no_more(
     world: Scratch, client: str
