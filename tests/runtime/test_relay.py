@@ -18,6 +18,7 @@ from omx_autoresearch.storage.pin_check import manifest_of
 from omx_autoresearch.storage.pins import freeze
 from omx_autoresearch.system.processes import ProcessIdentity, wait_for
 from tests.storage.real_missions import SESSION, TASK, Place, at
+from tests.support.pipes import opened
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -183,7 +184,7 @@ def test_a_validation_is_started_once_and_nobody_waits_for_it(
     gate = place.project / "gate"
     os.mkfifo(gate)
     assert relay(place, tool("omx-autoresearch validate")) == "validate"
-    with gate.open("w") as stream:  # opens only once the validator reads: the hook came back before it ended
+    with opened(gate) as stream:  # opens only once the validator reads: the hook came back before it ended
         running = place.store.load(TASK).running_validation
         assert relay(place, tool("omx-autoresearch validate")) == "validate"
         stream.write("done")

@@ -18,6 +18,7 @@ from omx_autoresearch.core.values import replace
 from omx_autoresearch.runtime import missions, validation
 from omx_autoresearch.runtime.status import view
 from omx_autoresearch.system.processes import wait_for
+from tests.support.pipes import let_go, opened
 from tests.support.scratch import CHECK, OTHER, SESSION, Scratch, fingerprint, finish, with_timeout
 
 PATIENT = {"idle_refusals": 50, "stale_pivot": 50, "stale_fresh": 50, "stale_stalled": 50}
@@ -486,7 +487,7 @@ def test_a_mended_validator_that_takes_long_is_not_gone_by_an_old_verdict(world:
     world.write("slow.sh", f"#!/bin/sh\nread x < {gate}\nexit 1\n", executable=True)
     answer = world.stop(client=with_timeout(claude.CLIENT, 0.3))
     assert "(validation-running)" in answer.refusal
-    gate.write_text("go\n")
+    let_go(gate)
     assert world.load(mission).phase == "running"
 
 
@@ -624,7 +625,7 @@ def test_a_validation_that_runs_on_is_waited_for_a_few_times_and_then_counts(wor
     assert world.kinds(mission).count("validation_started") == 1, "one run, joined by every stop"
     running = validation.running_validation(world.runtime(), world.load(mission))
     assert running is not None
-    gate.write_text("go\n")
+    let_go(gate)
     assert wait_for(running, 60)
     run = world.load(mission).attestation
     assert run is not None
@@ -918,8 +919,7 @@ def test_one_stop_seen_by_two_registrations_is_one_stop(world: Scratch) -> None:
         process.stdin.write(json.dumps(payload).encode())
         process.stdin.close()
         process.stdin = None
-    with gate.open("w") as stream:  # opens once the validator reads
-        stream.write("go\n")
+    let_go(gate)  # opens once the validator reads
     answers = [finish(process, b"") for process in processes]
     assert answers[0].stdout == answers[1].stdout
     assert answers[0].reason
@@ -996,7 +996,7 @@ def test_a_cancel_that_comes_while_the_validator_runs_wins(world: Scratch) -> No
     process.stdin.write(json.dumps(world.payload()).encode())
     process.stdin.close()
     process.stdin = None
-    with gate.open("w") as stream:
+    with opened(gate) as stream:
         missions.cancel(world.runtime(), mission.task_id)
         stream.write("go\n")
     assert finish(process, b"").is_silent
@@ -1216,7 +1216,7 @@ def test_an_owner_who_lets_the_session_go_while_the_validator_runs_is_heard(
     process.stdin.write(json.dumps(world.payload()).encode())
     process.stdin.close()
     process.stdin = None
-    with gate.open("w") as stream:
+    with opened(gate) as stream:
         getattr(missions, verb)(world.runtime(), mission.task_id)
         stream.write("go\n")
     assert finish(process, b"").is_silent

@@ -22,6 +22,7 @@ from omx_autoresearch.storage.layout import StateHome
 from omx_autoresearch.storage.outputs import output_path
 from omx_autoresearch.system.processes import ProcessIdentity, command_line, is_alive, wait_for
 from omx_autoresearch.system.sandbox import can_isolate
+from tests.support.pipes import let_go, word_from
 from tests.support.scratch import Scratch, finish, with_timeout
 
 if TYPE_CHECKING:
@@ -61,10 +62,10 @@ class Gated:
 
     def began(self) -> int:
         """Wait until it runs; returns its process id."""
-        return int(self.began_path.read_text())
+        return int(word_from(self.began_path))
 
     def let_go(self) -> None:
-        self.gate_path.write_text("go\n")
+        let_go(self.gate_path)
 
 
 def process_lines(mark: str) -> list[str]:
