@@ -24,7 +24,16 @@ from omx_autoresearch.runtime.installed_files import (
     record_path,
     sha256_of,
 )
-from omx_autoresearch.runtime.settings_files import BOM, FileChange, apply, read_bytes, remove, text_of
+from omx_autoresearch.runtime.settings_files import (
+    BOM,
+    FileChange,
+    apply,
+    missing_folders,
+    read_bytes,
+    remove,
+    remove_empty,
+    text_of,
+)
 from omx_autoresearch.storage.atomic import ensure_folder
 
 if TYPE_CHECKING:
@@ -97,16 +106,18 @@ def install(
         return _report(installation, (script, *changes), (*trust_notes, *notes), dry_run=True)
     ensure_folder(program.state_home_path)
     files = tuple(file for _, file in plans)
+    made = missing_folders((*(file.path for file in files), *filter(None, (installation.trust_path,))))
+    folders = tuple(dict.fromkeys((*record.folders, *made)))
     if any(change.before != change.after for change in changes):
         # recorded first: a kill in between leaves files that can be taken back
-        InstallRecord(files, added, record.trust_keys).save(where)
+        InstallRecord(files, added, record.trust_keys, folders).save(where)
     apply(script, mode=0o755)
     for change in changes:
         apply(change, mode=0o644 if installation.scope == "project" else 0o600)
     trust, keys, trust_notes = _trusted(installation, environ, record)
     if trust:
         files = _with_trust(files, trust, record)
-    if (saved := InstallRecord(files, added, keys)) != load_record(where):
+    if (saved := InstallRecord(files, added, keys, folders)) != load_record(where):
         saved.save(where)
     return _report(installation, _merged((script, *changes), trust), (*trust_notes, *notes), dry_run=False)
 
@@ -176,7 +187,8 @@ def uninstall(installation: Installation, state_home_path: str, *, dry_run: bool
     """Take our hooks, status line and tools out of a client's settings.
 
     A file that nobody changed since gets its old bytes back; from any other only our entries are taken, and what they
-    leave empty. The script goes with the last installation that the state home knows of.
+    leave empty. A folder that we made goes when it is empty, the script with the last installation that the state home
+    knows of.
 
     Raises:
         WorkspaceFault: a settings file cannot be read; it is left untouched.
@@ -207,6 +219,7 @@ def uninstall(installation: Installation, state_home_path: str, *, dry_run: bool
     if not dry_run:
         for change in changes:
             apply(change)
+        remove_empty(record.folders)
         remove(where)
     return _report(installation, changes, notes, dry_run=dry_run)
 

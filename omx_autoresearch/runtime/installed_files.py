@@ -43,11 +43,13 @@ class InstallRecord:
         files: the files it changed.
         environment: the variables that it added to the client's ``env`` setting.
         trust_keys: the keys under which it wrote trusted hashes.
+        folders: those that it had to make, outermost first.
     """
 
     files: tuple[InstalledFile, ...] = ()
     environment: tuple[str, ...] = ()
     trust_keys: tuple[str, ...] = ()
+    folders: tuple[str, ...] = ()
 
     def baseline(self, path: str, current: bytes | None, strip: Callable[[str], str]) -> str | None:
         """Give a file's text without us: as recorded if nobody changed it since, else with ours taken out."""
@@ -71,6 +73,7 @@ class InstallRecord:
             ],
             "environment": list(self.environment),
             "trust_keys": list(self.trust_keys),
+            "folders": list(self.folders),
         }
         replace_file(path, json.dumps(value, ensure_ascii=False, indent=1).encode() + b"\n", mode=0o600)
 
@@ -81,7 +84,8 @@ def load_record(path: str) -> InstallRecord:
         with open(path, encoding="utf-8") as source:
             value: dict[str, Any] = json.load(source)
         files = tuple(InstalledFile(f["path"], f["before"], f["after_sha256"]) for f in value["files"])
-        return InstallRecord(files, tuple(value["environment"]), tuple(value["trust_keys"]))
+        folders = tuple(value.get("folders", ()))  # a record of an older version has none
+        return InstallRecord(files, tuple(value["environment"]), tuple(value["trust_keys"]), folders)
     except (OSError, ValueError, KeyError, TypeError):
         return InstallRecord()
 

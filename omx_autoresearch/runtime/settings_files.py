@@ -106,6 +106,28 @@ def apply(change: FileChange, *, mode: int = 0o600) -> None:
         raise storage_failed("write", path, error) from error
 
 
+def missing_folders(paths: tuple[str, ...]) -> tuple[str, ...]:
+    """The folders that writing these files would make, outermost first."""
+    found: dict[str, None] = {}
+    for path in paths:
+        missing = []
+        folder_path = os.path.dirname(os.path.realpath(path))
+        while not os.path.lexists(folder_path):
+            missing.append(folder_path)
+            folder_path = os.path.dirname(folder_path)
+        found.update(dict.fromkeys(reversed(missing)))
+    return tuple(found)
+
+
+def remove_empty(folder_paths: tuple[str, ...]) -> None:
+    """Remove folders that were made outermost first, as far as they are empty."""
+    for path in reversed(folder_paths):
+        try:
+            os.rmdir(path)
+        except OSError:
+            continue  # somebody put something there, or it is gone
+
+
 def remove(path: str) -> None:
     """Remove a file; nothing happens when it is gone.
 

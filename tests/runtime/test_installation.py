@@ -112,6 +112,27 @@ def test_uninstall_gives_back_the_very_bytes(place: Place, name: str, text: str 
 
 
 @pytest.mark.requirement("INST-02")
+@pytest.mark.parametrize("name", CLIENT_NAMES)
+def test_uninstall_removes_the_folders_that_install_made_and_no_others(place: Place, name: str) -> None:
+    (place.path / "home").mkdir()
+    folder = place.settings(name).parent
+    place.install(name)
+    place.install(name)
+    assert folder.is_dir()
+    place.uninstall(name)
+    assert list((place.path / "home").iterdir()) == []
+    folder.mkdir()
+    place.install(name)
+    place.uninstall(name)
+    assert folder.is_dir(), "it was there before"
+    folder.rmdir()
+    place.install(name)
+    (folder / "mine.md").touch()
+    place.uninstall(name)
+    assert [path.name for path in folder.iterdir()] == ["mine.md"]
+
+
+@pytest.mark.requirement("INST-02")
 def test_uninstall_takes_only_ours_from_a_file_that_was_edited_since(place: Place) -> None:
     path = place.write("claude", '{\n  "model": "x"\n}\n')
     place.install("claude")
