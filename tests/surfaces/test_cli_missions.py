@@ -308,6 +308,8 @@ def test_status_shows_the_newest_mission_that_ended_here_where_none_is_under_way
     person.write("answer.txt", "42\n")
     person.stop()
     assert (person.json("status")["task_id"], person.json("status")["phase"]) == (task_id, "complete")
+    for verb in ("log", "findings"):
+        assert person.json(verb)["task_id"] == task_id
     assert person.run("pause").returncode == 2
     assert person.run("status", cwd=person.root).returncode == 2, "another folder has no mission that ended"
     under_way = person.init("three")

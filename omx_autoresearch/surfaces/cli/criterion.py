@@ -128,9 +128,10 @@ def log_verb(task: str, limit: int, as_json: bool) -> None:
     """Show the newest iterations, what each brought and how the gate answered, and the newest events of the mission."""
     from omx_autoresearch.runtime.findings import list_iterations
     from omx_autoresearch.storage.missions import MissionStore
+    from omx_autoresearch.surfaces.cli.looking import shown_task
 
     caller = this_caller()
-    task_id = caller.task(task)
+    task_id = shown_task(caller, task)
     found = list_iterations(caller.runtime, task_id, limit=limit)
     notices = MissionStore(caller.runtime.home).load(task_id).notices[::-1][:limit]
     if as_json:

@@ -232,8 +232,9 @@ def _text(value: Any) -> str:
 def _print_list(caller: Caller, task: str, options: dict[str, Any], *, as_json: bool) -> None:
     from omx_autoresearch.runtime.findings import list_findings
     from omx_autoresearch.storage.missions import MissionStore
+    from omx_autoresearch.surfaces.cli.looking import shown_task
 
-    task_id = caller.task(task)
+    task_id = shown_task(caller, task)
     found = list_findings(caller.runtime, task_id, **options)
     mission = MissionStore(caller.runtime.home).load(task_id)
     if as_json:

@@ -56,6 +56,15 @@ def _view(caller: Caller, task: str) -> StatusView:
         return found[0]
 
 
+def shown_task(caller: Caller, task: str) -> str:
+    """The mission that a verb looks back on: where none is under way, the last one that ended here.
+
+    Raises:
+        UsageError: none or several can be meant.
+    """
+    return _view(caller, task).task_id
+
+
 def _is_of_project(caller: Caller, view: StatusView) -> bool:
     return bool(caller.cwd) and view.task_path.startswith(os.path.join(caller.project_path(), ".omx", ""))
 
