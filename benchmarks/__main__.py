@@ -4,13 +4,19 @@ from __future__ import annotations
 
 import sys
 
-from benchmarks import hook, journal, status
+from benchmarks import findings, hook, journal, status
 
 
 def main() -> int:
     """Run them one after the other, since they would disturb each other."""
     missed = 0
-    for name, measure in (("hook", hook.main), ("journal", journal.main), ("status", status.main)):
+    bars = (
+        ("hook", hook.main),
+        ("journal", journal.main),
+        ("status", status.main),
+        ("findings", findings.main),
+    )
+    for name, measure in bars:
         print(f"\n== {name}\n", flush=True)
         missed += measure([])
     return 1 if missed else 0

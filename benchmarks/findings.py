@@ -37,14 +37,14 @@ BARS = {"status": 1.5, "last 50": 1.5, "one by id": 1.5, "readiness": 1.5, "one 
 FEW = 50
 
 
-def main() -> int:
+def main(argv: list[str] | None = None) -> int:
     """Measure and print; ends 1 when a bar is missed."""
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("--findings", type=int, nargs="*", default=[10_000, 1_000_000])
     parser.add_argument("--rounds", type=int, default=21)
-    options = parser.parse_args()
+    options = parser.parse_args(argv)
     with tempfile.TemporaryDirectory(prefix="findings-benchmark-") as folder:
         few, _ = measure(Path(folder, "few"), FEW, options.rounds)
         is_missed = False
