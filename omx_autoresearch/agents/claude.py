@@ -136,10 +136,11 @@ def is_sandboxed(event: HookEvent, environ: Mapping[str, str]) -> bool:
 
 def _has_sandbox(settings_path: str) -> bool:
     """True for a settings file that switches the sandbox on; one that Claude Code cannot read switches nothing."""
+    from omx_autoresearch.agents.folders import without_waiting
     from omx_autoresearch.core import light_json
 
     try:
-        with open(settings_path, "rb") as stream:
+        with open(settings_path, "rb", opener=without_waiting) as stream:
             text = stream.read(_MAX_SETTINGS_BYTES)
         if b"sandbox" not in text:
             return False

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import os
 
+from omx_autoresearch.agents.folders import without_waiting
+
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -19,7 +21,7 @@ def newest_lines(path: str, mark: bytes) -> Iterator[bytes]:
     Raises:
         OSError: the file cannot be read.
     """
-    with open(path, "rb", buffering=0) as stream:
+    with open(path, "rb", buffering=0, opener=without_waiting) as stream:
         size = end = os.fstat(stream.fileno()).st_size
         rest = b""
         while end > 0 and size - end < LIMIT_BYTES:

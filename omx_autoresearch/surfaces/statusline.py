@@ -29,6 +29,8 @@ CATCH_UP_BYTES = 1024 * 1024
 """Records behind the snapshot that are still read; beyond, the snapshot is shown as it is."""
 _LABEL_WIDTH = 14
 _SMALL_BYTES = 16 * 1024 * 1024
+_MODE_STATE_BYTES = 64 * 1024
+"""Of a file in the project, which anybody may have written: a longer one is none of ours."""
 _SAFE = b"abcdefghijklmnopqrstuvwxyz0123456789.-_"
 _PROJECT_KEYS = (b'"project_dir"', b'"current_dir"')
 
@@ -143,10 +145,15 @@ def _ended_task(raw: bytes, session: str) -> str:
     root_path = os.fsdecode(paths[0]) if paths else os.getcwd()
     name = os.path.join(".omx", "state", "sessions", _file_name(session), "autoresearch-state.json")
     try:
-        with open(os.path.join(root_path, name), "rb") as stream:
-            return _safe_name(_parsed(stream.read(_SMALL_BYTES)).get("task_id"))
+        with open(os.path.join(root_path, name), "rb", buffering=0, opener=_without_waiting) as stream:
+            return _safe_name(_parsed(stream.read(_MODE_STATE_BYTES) or b"").get("task_id"))
     except OSError:
         return ""
+
+
+def _without_waiting(path: str, flags: int) -> int:
+    """Open what may be a pipe in the place of the file: it reads empty."""
+    return os.open(path, flags | os.O_NONBLOCK | os.O_NOCTTY)
 
 
 def _done_line(home_path: str, task: str, session: str) -> str:
