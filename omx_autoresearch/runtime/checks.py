@@ -47,18 +47,26 @@ class Settlement:
     Attributes:
         runtime: the world.
         outcomes: one a criterion.
+        contract_digest: that they were looked at under; what was seen under another contract is not recorded.
         run_id: of the run that made them; empty where none was needed.
         submission: the finding that somebody offers for the (only) criterion; empty id for none.
     """
 
     runtime: Runtime
     outcomes: tuple[Outcome, ...]
+    contract_digest: str
     run_id: str = ""
     submission: Finding | None = field(default=None)
 
     def record(self, transaction: Transaction) -> None:
         """Record new evidence, the submission as evidence or claim, and a check of every criterion, in one write."""
         mission = transaction.mission
+        if (
+            mission.contract_digest != self.contract_digest
+        ):  # amended while we looked: the rule may be another one
+            if self.run_id:
+                transaction.record(CriteriaChecked((), self.run_id))
+            return
         journal = MissionStore(self.runtime.home).journal(mission.task_id)
         findings, checks = [], []
         try:
@@ -152,7 +160,7 @@ def checking(
         look = take_look(runtime.home.mission(mission.task_id), mission)
         criteria = named(mission, names) if names else unsettled_criteria(mission, look)
         outcomes = look_at(runtime, mission, criteria, isolation=isolation, look=look)
-        return Settlement(runtime, outcomes, run_id, submission).record
+        return Settlement(runtime, outcomes, mission.contract_digest, run_id, submission).record
 
     return then
 
@@ -199,6 +207,19 @@ def check(
     raise CommandFault(
         "the check left no result", next_step=f"omx-autoresearch criterion check {task_id} {' '.join(names)}"
     )
+
+
+def refuse_amended(newest: Mission, seen: Mission) -> None:
+    """Refuse what was looked at under a contract that is not the newest any more.
+
+    Raises:
+        StepIllegal: the contract was amended since.
+    """
+    if newest.contract_digest != seen.contract_digest:
+        raise StepIllegal(
+            f"the contract of {seen.task_id} was amended a moment ago; its criteria may ask for another thing now",
+            next_step=f"omx-autoresearch criterion list {seen.task_id}",
+        )
 
 
 def criterion_named(mission: Mission, name: str) -> Criterion:
@@ -277,9 +298,9 @@ def accept(runtime: Runtime, task_id: str, name: str, reason: str) -> Mission:
         iteration=mission.iteration,
     )
     with store.transaction(task_id, runtime.now()) as transaction:
-        Settlement(runtime, (Outcome(criterion, look, evidence=evidence),), submission=finding).record(
-            transaction
-        )
+        refuse_amended(transaction.mission, mission)
+        outcome = Outcome(criterion, look, evidence=evidence)
+        Settlement(runtime, (outcome,), mission.contract_digest, submission=finding).record(transaction)
         return transaction.mission
 
 

@@ -215,7 +215,8 @@ def _looked_at(runtime: Runtime, mission: Mission, criterion: Criterion, finding
     outcomes = look_at(runtime, mission, (criterion,), isolation="none", look=look)
     with MissionStore(runtime.home).transaction(mission.task_id, runtime.now()) as transaction:
         _refuse_end(transaction.mission)
-        checks.Settlement(runtime, outcomes, submission=finding).record(transaction)
+        checks.refuse_amended(transaction.mission, mission)
+        checks.Settlement(runtime, outcomes, mission.contract_digest, submission=finding).record(transaction)
     return _of(_needed(runtime, mission.task_id, finding.id))
 
 
