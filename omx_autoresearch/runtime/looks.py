@@ -10,7 +10,7 @@ from omx_autoresearch.core.values import dataclass
 from omx_autoresearch.errors import StateUntrusted, WorkspaceFault
 from omx_autoresearch.storage import strictjson
 from omx_autoresearch.storage.atomic import read_at
-from omx_autoresearch.storage.inside import digest_inside, open_inside
+from omx_autoresearch.storage.inside import FILE_LIMIT_BYTES, digest_inside, open_inside
 from omx_autoresearch.storage.pin_check import pin_stamps, touched
 from omx_autoresearch.storage.pins import check_pins, load_manifest
 from omx_autoresearch.system.tree import tree_state
@@ -24,6 +24,8 @@ if TYPE_CHECKING:
 
 _ARTIFACT_BYTES = 1024 * 1024 * 1024
 _COMPLETION_BYTES = 4 * 1024 * 1024
+CRITERIA_FILES_BYTES = 512 * 1024 * 1024
+"""What is read at one look of all files that criteria name; a look costs a second then."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,11 +60,7 @@ def take_look(folder: MissionFolder, mission: Mission) -> Look:
     artifact = Artifact()
     if contract.output_artifact_path:
         artifact = look_at_artifact(mission.workspace_path, contract.output_artifact_path)
-    files = {
-        path: look_at_artifact(mission.workspace_path, path)
-        for path in dict.fromkeys(item.rule.path for item in contract.criteria)
-        if path
-    }
+    files = _look_at_files(mission.workspace_path, contract)
     return Look(
         head=tree.head,
         tree_digest=tree.digest,
@@ -117,10 +115,33 @@ def changes_since(
     return (*others, f"{last}: written or moved while it ran (what a check writes itself: --protect '!PATH')")
 
 
-def look_at_artifact(workspace_path: str, relative_path: str) -> Artifact:
+def _look_at_files(workspace_path: str, contract: Contract) -> dict[str, Artifact]:
+    """The files that criteria name, by path; together they are read up to a limit, since a hook waits for it."""
+    found: dict[str, Artifact] = {}
+    left = CRITERIA_FILES_BYTES
+    for path in dict.fromkeys(item.rule.path for item in contract.criteria):
+        if not path:
+            continue
+        try:
+            size = os.lstat(os.path.join(workspace_path, path)).st_size
+        except (OSError, ValueError):
+            size = 0
+        size = 0 if size > FILE_LIMIT_BYTES else size  # refused unread
+        if size > left:
+            limit = f"{CRITERIA_FILES_BYTES // 1024**2} MiB"
+            found[path] = Artifact(fault=f"the files that criteria name have more than {limit} together")
+            continue
+        found[path] = look_at_artifact(workspace_path, path, limit_bytes=FILE_LIMIT_BYTES)
+        left -= size
+    return found
+
+
+def look_at_artifact(
+    workspace_path: str, relative_path: str, *, limit_bytes: int = _ARTIFACT_BYTES
+) -> Artifact:
     """The digest of an artifact inside the workspace; anything that is not a non-empty regular file is a fault."""
     try:
-        return Artifact(digest=digest_inside(workspace_path, relative_path, limit_bytes=_ARTIFACT_BYTES))
+        return Artifact(digest=digest_inside(workspace_path, relative_path, limit_bytes=limit_bytes))
     except FileNotFoundError:
         return Artifact(fault="no such file")
     except WorkspaceFault as error:

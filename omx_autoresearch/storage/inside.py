@@ -159,13 +159,19 @@ def read_chunks(descriptor: int, limit_bytes: int = FILE_LIMIT_BYTES) -> Iterato
         WorkspaceFault: it is larger than ``limit_bytes``, or grows beyond while it is read.
     """
     position = 0
+    if os.fstat(descriptor).st_size > limit_bytes:  # a sparse file costs nothing to make, and minutes to read
+        raise _too_large(limit_bytes)
     while chunk := os.pread(descriptor, CHUNK_BYTES, position):
         position += len(chunk)
         if position > limit_bytes:
-            raise WorkspaceFault(
-                f"a file is larger than {limit_bytes} bytes", next_step="name or protect a smaller one"
-            )
+            raise _too_large(limit_bytes)
         yield chunk
+
+
+def _too_large(limit_bytes: int) -> WorkspaceFault:
+    return WorkspaceFault(
+        f"a file is larger than {limit_bytes} bytes", next_step="name or protect a smaller one"
+    )
 
 
 def digest_inside(root_path: str, path: str, *, limit_bytes: int = FILE_LIMIT_BYTES) -> str:
