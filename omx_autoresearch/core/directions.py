@@ -49,8 +49,14 @@ RECENT = 3
 _KEPT_CHARACTERS = 300
 _IGNORED = frozenset(("Cf",))
 _SEPARATING = frozenset(("Cc", "Cs", "Sk"))
-_SELECTORS = ("\ufe00", "\ufe0f", "\U000e0100", "\U000e01ef")
-"""First and last of the two blocks of variation selectors."""
+_INVISIBLE = (
+    ("\u034f", "\u034f"), ("\u115f", "\u1160"), ("\u17b4", "\u17b5"), ("\u180b", "\u180f"), ("\u2060", "\u206f"),
+    ("\ufe00", "\ufe0f"), ("\ufff0", "\ufff8"), ("\U0001d159", "\U0001d159"), ("\U000e0000", "\U000e0fff"),
+)  # fmt: skip
+"""First and last of what nobody sees and is not ``Cf`` throughout: Unicode's Default_Ignorable_Code_Point (fillers,
+joiners, variation selectors, tags) and the null notehead."""
+_BLANK = "\u2800\ufffd"
+"""Shown as a space, or standing for what could not be read."""
 _UNSPACED = (("\u2e80", "\u9fff"), ("\U00020000", "\U0003ffff"))
 """Han and kana, written without spaces: each sign is a word, so that spaces between them mean nothing."""
 
@@ -139,12 +145,12 @@ def words_of(text: str) -> tuple[str, ...]:
     from unicodedata import category, normalize
 
     folded = normalize("NFKD", normalize("NFD", text).casefold()).casefold()
+    # Taken out before the composition: between a letter and its accent, an invisible sign would prevent it.
+    seen = "".join(char for char in folded if char.isascii() or not _is_invisible(char, category(char)))
     spaced = []
-    for char in normalize("NFKC", folded):
+    for char in normalize("NFKC", seen):
         kind = category(char)
-        if kind in _IGNORED or _is_selector(char):
-            continue
-        if kind[0] in "ZP" or kind in _SEPARATING or char == "\ufffd":
+        if kind[0] in "ZP" or kind in _SEPARATING or char in _BLANK:
             spaced.append(" ")
         elif kind[0] == "S" or any(first <= char <= last for first, last in _UNSPACED):
             spaced.append(f" {char} ")
@@ -153,8 +159,8 @@ def words_of(text: str) -> tuple[str, ...]:
     return tuple("".join(spaced).split())
 
 
-def _is_selector(char: str) -> bool:
-    return _SELECTORS[0] <= char <= _SELECTORS[1] or _SELECTORS[2] <= char <= _SELECTORS[3]
+def _is_invisible(char: str, kind: str) -> bool:
+    return kind in _IGNORED or any(first <= char <= last for first, last in _INVISIBLE)
 
 
 def fingerprint_of(summary: str) -> str:
