@@ -21,6 +21,7 @@ from omx_autoresearch.core.adoption import (
     adoptable,
 )
 from omx_autoresearch.core.digests import sha256
+from omx_autoresearch.core.directions import DIRECTIONS_LIMIT
 from omx_autoresearch.core.intake import MissionDraft
 from omx_autoresearch.core.lifecycle import FINAL_PHASES
 from omx_autoresearch.core.records.adoption import MissionAdopted
@@ -31,13 +32,12 @@ from omx_autoresearch.core.values import dataclass, replace
 from omx_autoresearch.errors import (
     AutoresearchError,
     MissionInvalid,
-    StateUntrusted,
     StepIllegal,
     WorkspaceFault,
 )
 from omx_autoresearch.runtime.intake import read_intake, write_intake
 from omx_autoresearch.storage import strictjson
-from omx_autoresearch.storage.atomic import read_bounded
+from omx_autoresearch.storage.inside import open_inside, read_chunks
 from omx_autoresearch.storage.layout import ProjectFolder, is_safe_task_id, slugify
 from omx_autoresearch.storage.layout import task_id as make_task_id
 from omx_autoresearch.storage.missions import MissionStore
@@ -48,6 +48,8 @@ if TYPE_CHECKING:
 
 LIMIT_BYTES = 256 * 1024 * 1024
 """Of one file of a folder."""
+KEPT_DIRECTIONS = DIRECTIONS_LIMIT // 2
+"""The newest of a folder: a mission that remembered as many as it may could declare none of its own."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,7 +98,7 @@ def read_origin(path: str) -> Origin:
             next_step=f"ls {os.path.dirname(path)}",
         )
     state_path = os.path.join(path, "state") if os.path.isdir(os.path.join(path, "state")) else path
-    reading = _Reading(state_path, os.path.relpath(state_path, path))
+    reading = _Reading(path, state_path, os.path.relpath(state_path, path))
     folder = reading.folder(path)
     content, faults = adoptable(folder, path)
     faults = [*reading.faults, *(fault for fault in faults if fault.file not in reading.unread)]
@@ -107,7 +109,23 @@ def read_origin(path: str) -> Origin:
             ),
             next_step=f"copy the folder, mend the copy, and adopt that: cp -r {path} COPY",
         )
-    return Origin(path, _layout(path, folder), content, reading.digests, tuple(reading.notes))
+    notes = (*reading.notes, *_notes(content))
+    content = replace(content, directions=content.directions[-KEPT_DIRECTIONS:])
+    return Origin(path, _layout(path, folder), content, reading.digests, notes)
+
+
+def _notes(content: Adoptable) -> tuple[str, ...]:
+    """What the owner should know before a start: what is left out, and what the folder would have run."""
+    left_out = len(content.directions) - KEPT_DIRECTIONS
+    notes = [f"the oldest {left_out} directions were left out"] if left_out > 0 else []
+    return (
+        *notes,
+        *(
+            f"criterion {item.id} comes from that folder, and a start approves what it runs: {item.rule}"
+            for item in content.criteria
+            if item.rule.kind == "command"
+        ),
+    )
 
 
 def draft_of(origin: Origin, project_path: str) -> MissionDraft:
@@ -221,7 +239,8 @@ def _layout(path: str, folder: Folder) -> str:
 class _Reading:
     """The files of one folder, opened once each and only read."""
 
-    def __init__(self, state_path: str, prefix: str) -> None:
+    def __init__(self, path: str, state_path: str, prefix: str) -> None:
+        self._path = path
         self._state_path = state_path
         self._prefix = "" if prefix == "." else f"{prefix}/"
         self.digests: dict[str, str] = {}
@@ -248,13 +267,22 @@ class _Reading:
 
     def _bytes(self, name: str, *, is_needed: bool = False) -> bytes | None:
         try:
-            data = read_bounded(os.path.join(self._state_path, name), LIMIT_BYTES)
+            descriptor = open_inside(
+                self._path, f"{self._prefix}{name}"
+            )  # no link: it would lead out of the folder
+            try:
+                data = b"".join(read_chunks(descriptor, LIMIT_BYTES))
+            finally:
+                os.close(descriptor)
         except FileNotFoundError:
             if is_needed:
                 self._fault(name, "", "it is missing")
             return None
-        except StateUntrusted as error:
+        except WorkspaceFault as error:
             self._fault(name, "", error.message)
+            return None
+        except OSError as error:
+            self._fault(name, "", f"it cannot be read: {error.strerror or type(error).__name__}")
             return None
         self.digests[f"{self._prefix}{name}"] = sha256(data).hexdigest()
         return data
