@@ -10,11 +10,14 @@ A hook marks the older session of a process as left when another one begins ther
 
 from __future__ import annotations
 
+import os
+
 from omx_autoresearch.core.values import dataclass
 from omx_autoresearch.errors import AutoresearchError, StepIllegal, UsageError
 from omx_autoresearch.runtime.sessions import client_process, sessions_of_process
 from omx_autoresearch.storage.missions import MissionStore
 from omx_autoresearch.storage.registry import Registry
+from omx_autoresearch.system.processes import ProcessIdentity, ancestors, is_alive
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -47,6 +50,10 @@ def tool_caller(runtime: Runtime, meta: Mapping[str, object]) -> ToolCaller:
     for key in SESSION_KEYS:
         named = meta.get(key)
         if isinstance(named, str) and named:
+            if _is_anothers(runtime, named):
+                return ToolCaller(
+                    "", "", "the session that the call names is held in another client's process"
+                )
             return _of_session(runtime, named)
     process = client_process()
     bound = sessions_of_process(Registry(runtime.home), process) if process else []
@@ -57,6 +64,19 @@ def tool_caller(runtime: Runtime, meta: Mapping[str, object]) -> ToolCaller:
         names = ", ".join(entry.task_id for entry in found)
         return ToolCaller("", "", f"the client above this server holds several sessions, of {names}")
     return ToolCaller("", "", "no mission holds this session")
+
+
+def _is_anothers(runtime: Runtime, session_id: str) -> bool:
+    """True for a session whose client runs, and not above this server: whoever started it speaks for another one."""
+    try:
+        entry = Registry(runtime.home).find(session_id)
+    except AutoresearchError:
+        return False  # told by whoever needs the entry
+    if entry is None or not entry.client_pid:
+        return False
+    process = ProcessIdentity(entry.client_pid, entry.client_started)
+    above = {os.getpid(), *(found.pid for found in ancestors(os.getpid()))}
+    return process.pid not in above and is_alive(process)
 
 
 def _of_session(runtime: Runtime, session_id: str) -> ToolCaller:
