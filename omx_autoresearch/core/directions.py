@@ -47,6 +47,7 @@ OPEN_LIMIT = 8
 RECENT = 3
 """How many directions back a pivot is held against."""
 _KEPT_CHARACTERS = 300
+_SHOWN_AXES = 8
 _IGNORED = frozenset(("Cf",))
 _SEPARATING = frozenset(("Cc", "Cs", "Sk"))
 _INVISIBLE = (
@@ -223,10 +224,12 @@ def direction_faults(summary: str, axes: Mapping[str, str]) -> list[str]:
         faults.append(f"a direction says in words what is tried, received {summary[:80]!r}")
     if len(summary) > SUMMARY_LIMIT:
         faults.append(f"a direction has at most {SUMMARY_LIMIT} characters, received {len(summary)}")
+    unknown = [name for name in axes if name not in AXES]
+    faults += [
+        f"there is no axis {name[:40]!r}; the axes are {', '.join(AXES)}" for name in unknown[:_SHOWN_AXES]
+    ]
     for name, value in axes.items():
-        if name not in AXES:
-            faults.append(f"there is no axis {name[:40]!r}; the axes are {', '.join(AXES)}")
-        elif len(value) > AXIS_LIMIT:
+        if name in AXES and len(value) > AXIS_LIMIT:
             faults.append(f"the axis {name} has at most {AXIS_LIMIT} characters, received {len(value)}")
     return faults
 
