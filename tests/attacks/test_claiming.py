@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import subprocess
 import unicodedata
 from typing import TYPE_CHECKING, Any
 
@@ -11,17 +12,19 @@ import pytest
 
 from omx_autoresearch.agents.transcripts import newest_lines
 from omx_autoresearch.core.criteria import criterion_of
-from omx_autoresearch.core.directions import DIRECTIONS_LIMIT, direction_of, fingerprint_of
+from omx_autoresearch.core.directions import DIRECTIONS_LIMIT, direction_faults, direction_of, fingerprint_of
 from omx_autoresearch.core.readiness import open_criteria
 from omx_autoresearch.core.values import replace
 from omx_autoresearch.errors import MissionInvalid, StepIllegal
-from omx_autoresearch.runtime import checks, launch, looks
+from omx_autoresearch.runtime import checks, launch, looks, sessions
 from omx_autoresearch.runtime.adoption import adopt, draft_of, read_origin
 from omx_autoresearch.runtime.amending import amend_mission
 from omx_autoresearch.runtime.directions import declare
 from omx_autoresearch.runtime.looks import take_look
+from omx_autoresearch.runtime.tool_callers import tool_caller
 from omx_autoresearch.storage.inside import FILE_LIMIT_BYTES
 from omx_autoresearch.surfaces import statusline
+from omx_autoresearch.system.processes import identify
 from tests.support.scratch import OTHER, Scratch
 
 if TYPE_CHECKING:
@@ -98,6 +101,28 @@ def test_a_blank_of_braille_is_a_space_and_hangul_stays_what_it_is() -> None:
     assert fingerprint_of("try\u2800a cache") == fingerprint_of("try a cache")
     assert fingerprint_of(unicodedata.normalize("NFD", "\ud55c\uad6d")) == fingerprint_of("\ud55c\uad6d")
     assert fingerprint_of("\ud55c") != fingerprint_of("\ud558")
+
+
+@pytest.mark.requirement("DIR-01")
+def test_thousands_of_unknown_axes_are_told_in_a_few_lines() -> None:
+    assert len(direction_faults("try it", {f"axis {n}": "x" for n in range(5000)})) < 20
+
+
+# --- another session
+
+
+@pytest.mark.requirement("MCP-04")
+def test_a_server_that_was_started_elsewhere_does_not_speak_for_the_session_that_a_call_names(
+    world: Scratch,
+) -> None:
+    mission = world.mission(session="")
+    with subprocess.Popen(["sleep", "60"]) as client:
+        act = sessions.Act(OTHER, "codex", "prompt", identify(client.pid))
+        sessions.bind(world.runtime(), mission.task_id, act)
+        caller = tool_caller(world.runtime(), {"sessionId": OTHER})
+        client.kill()
+    assert (caller.task_id, "another client" in caller.why_not) == ("", True)
+    assert tool_caller(world.runtime(), {"sessionId": OTHER}).task_id == mission.task_id, "its client is gone"
 
 
 # --- pipes where a hook or the status line looks
