@@ -40,6 +40,7 @@ if TYPE_CHECKING:
     from omx_autoresearch.core.readiness import ReadinessReport
 
 _SHOWN_FINDINGS = 5
+_BEAT_CHARACTERS = 200
 
 CreateOptions = MissionDraft
 """What may be said of a new mission; ``goal`` is the first argument of :meth:`Store.create_task`."""
@@ -276,12 +277,20 @@ class Store:
         )
 
     def append_heartbeat(self, task_id: str, status: str, *, session_id: str = "") -> None:
-        """Leave a sign of life.
+        """Leave a sign of life; ``status`` is a word or a few.
 
         Raises:
+            UsageError: it is longer than a line of the file may be, or no text.
             OSError: it could not be written; warn and go on.
         """
         self._store.load(task_id)
+        beat: dict[str, object] = {"status": status, "session_id": session_id}  # by other programs, unchecked
+        for name, text in beat.items():
+            if not isinstance(text, str) or len(text) > _BEAT_CHARACTERS:
+                raise UsageError(
+                    f"{name}: a text of at most {_BEAT_CHARACTERS} characters is needed, received {repr(text)[:80]}",
+                    next_step="leave what there is to say in a finding",
+                )
         path = self._runtime.home.mission(task_id).heartbeat_path
         heartbeat.beat(path, at=self._runtime.now(), status=status, session_id=session_id)
 

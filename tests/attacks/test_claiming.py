@@ -15,13 +15,15 @@ from omx_autoresearch.core.criteria import criterion_of
 from omx_autoresearch.core.directions import DIRECTIONS_LIMIT, direction_faults, direction_of, fingerprint_of
 from omx_autoresearch.core.readiness import open_criteria
 from omx_autoresearch.core.values import replace
-from omx_autoresearch.errors import MissionInvalid, StepIllegal
+from omx_autoresearch.errors import MissionInvalid, StepIllegal, UsageError
 from omx_autoresearch.runtime import checks, launch, looks, sessions
 from omx_autoresearch.runtime.adoption import adopt, draft_of, read_origin
 from omx_autoresearch.runtime.amending import amend_mission
 from omx_autoresearch.runtime.directions import declare
 from omx_autoresearch.runtime.looks import take_look
+from omx_autoresearch.runtime.store import Store
 from omx_autoresearch.runtime.tool_callers import tool_caller
+from omx_autoresearch.storage import heartbeat
 from omx_autoresearch.storage.inside import FILE_LIMIT_BYTES
 from omx_autoresearch.surfaces import statusline
 from omx_autoresearch.system.processes import identify
@@ -106,6 +108,15 @@ def test_a_blank_of_braille_is_a_space_and_hangul_stays_what_it_is() -> None:
 @pytest.mark.requirement("DIR-01")
 def test_thousands_of_unknown_axes_are_told_in_a_few_lines() -> None:
     assert len(direction_faults("try it", {f"axis {n}": "x" for n in range(5000)})) < 20
+
+
+@pytest.mark.parametrize("status", ["a" * 300_000, None, {"a": 1}])
+def test_a_sign_of_life_is_a_short_text(world: Scratch, status: Any) -> None:
+    mission = world.mission()
+    store = Store(str(world.project), home_path=str(world.home_path), environ=world.environ)
+    with pytest.raises(UsageError, match="status: a text of at most"):
+        store.append_heartbeat(mission.task_id, status)
+    assert heartbeat.size_of(world.home.mission(mission.task_id).heartbeat_path) == 0
 
 
 # --- another session
