@@ -203,7 +203,7 @@ def test_where_only_a_person_can_review_the_agent_is_let_go_and_the_person_is_as
     world.write("report.md", "one\n")
     answer = world.stop()
     assert not answer.refusal
-    assert "report.md waits for a review by a command or a person" in answer.person_message
+    assert "report.md waits for a review by a person" in answer.person_message
     assert f"omx-autoresearch review {mission.task_id} --approve" in answer.person_message
     assert "validation_started" not in world.kinds(mission)
     by_person(world, mission, is_approved=False)
