@@ -67,8 +67,12 @@ def living_with(marker: str) -> list[str]:
 
 
 def escape(marker: str) -> str:
-    """A shell line that returns when a child of it stands in a session of its own."""
-    return f"mkfifo away; setsid -f sh -c 'echo > away; exec sleep {marker}'; read line < away"
+    """A shell line that returns when a child of it stands in a session of its own.
+
+    The child waits by itself and executes nothing more: a process has no command line at the moment of an exec.
+    """
+    child = f"echo > away; read line < never; : {marker}"
+    return f"mkfifo away never; setsid -f sh -c '{child}'; read line < away"
 
 
 def output_of(result: CommandResult) -> str:
