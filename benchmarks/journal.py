@@ -69,7 +69,7 @@ def measure_appends(root_path: str) -> bool:
     ways: list[tuple[str, float, Callable[[int], None]]] = [
         ("journal", 0.75, lambda count: _append(journal, count)),
         ("mission, in a burst", 0.40, lambda count: _record_burst(store, count)),
-        ("mission, one by one", 0.0, lambda count: _record(store, count)),
+        ("mission, one by one", 0.40, lambda count: _record(store, count)),
     ]
     print(
         f"Durable appends of {len(line)} bytes, medians of {ROUNDS} rounds of {APPENDS}, each beside the bare loop"
@@ -80,7 +80,7 @@ def measure_appends(root_path: str) -> bool:
         bare_seconds, seconds = _in_turn(lambda count: _write_bare(bare, line, count), way)
         ratio = bare_seconds / seconds
         is_held = is_held and ratio >= bar
-        judged = f"(bar {bar:.0%}) {'held' if ratio >= bar else 'MISSED'}" if bar else ""
+        judged = f"(bar {bar:.0%}) {'held' if ratio >= bar else 'MISSED'}"
         print(
             f"  {name:22} {seconds * 1e6:7.0f} us   bare {bare_seconds * 1e6:5.0f} us   {ratio:6.1%}   {judged}"
         )
@@ -199,4 +199,4 @@ def _fill(path: str, records: int) -> int:
 
 
 if __name__ == "__main__":
-    main()
+    raise SystemExit(main())

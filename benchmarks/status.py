@@ -146,4 +146,4 @@ def timed(call: Callable[[], object]) -> tuple[float, float]:
 
 
 if __name__ == "__main__":
-    main()
+    raise SystemExit(main())

@@ -57,16 +57,19 @@ def test_real_clients_that_all_skip_are_no_success(
 @pytest.mark.parametrize(
     ("hook", "journal", "expected"),
     [
-        ("echo '(d) against python: 3.1 (bar 3.00) missed'; exit 1", "exit 0", 0),
-        ("echo Traceback; exit 1", "exit 0", 1),
-        ("echo '(d) against python: 1.1 (bar 3.00) held'", "exit 1", 1),
-        ("echo '(d) against python: 1.1 (bar 3.00) held'; exit 2", "exit 0", 1),
+        ("echo '(d) against python: 3.1 (bar 3.00) missed'; exit 1", "echo '  one by seq'", 0),
+        ("echo '(d) against python: 1.1 (bar 3.00) held'", "echo '  one by seq'; exit 1", 0),
+        ("echo Traceback; exit 1", "echo '  one by seq'", 1),
+        ("echo '(d) against python: 1.1 (bar 3.00) held'", "echo '  journal (bar 75%) held'; exit 1", 1),
+        ("echo '(d) against python: 1.1 (bar 3.00) held'; exit 2", "echo '  one by seq'", 1),
     ],
 )
 def test_a_benchmark_that_cannot_run_fails_and_a_missed_bar_does_not(
     tmp_path: Path, hook: str, journal: str, expected: int
 ) -> None:
-    stand_in(tmp_path / ".venv" / "bin" / "python", f'case "$*" in *hook*) {hook} ;; *) {journal} ;; esac')
+    others = "*) echo '  status --json, CPU'; echo '  one more' ;;"
+    cases = f'case "$*" in *hook*) {hook} ;; *journal*) {journal} ;; {others} esac'
+    stand_in(tmp_path / ".venv" / "bin" / "python", cases)
     assert function_of_the_script("benchmarks", tmp_path).returncode == expected
 
 
