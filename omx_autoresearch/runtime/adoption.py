@@ -27,7 +27,6 @@ from omx_autoresearch.core.lifecycle import FINAL_PHASES
 from omx_autoresearch.core.records.adoption import MissionAdopted
 from omx_autoresearch.core.records.directions import DirectionDeclared
 from omx_autoresearch.core.records.findings import FindingRecorded
-from omx_autoresearch.core.records.lifecycle import MissionCreated
 from omx_autoresearch.core.values import dataclass, replace
 from omx_autoresearch.errors import (
     AutoresearchError,
@@ -36,6 +35,7 @@ from omx_autoresearch.errors import (
     WorkspaceFault,
 )
 from omx_autoresearch.runtime.intake import read_intake, write_intake
+from omx_autoresearch.runtime.launch import creation_of
 from omx_autoresearch.storage import strictjson
 from omx_autoresearch.storage.inside import open_inside, read_chunks
 from omx_autoresearch.storage.layout import ProjectFolder, is_safe_task_id, slugify
@@ -160,18 +160,7 @@ def adopt(runtime: Runtime, project_path: str, origin: Origin, draft: MissionDra
     _refuse_adopted(store, origin)
     record = write_intake(runtime, project_path, draft)
     task_id = _task_id(runtime, project_path, origin, record.slug)
-    created = MissionCreated(
-        task_id=task_id,
-        slug=record.slug,
-        goal=draft.goal,
-        task_type="standard",
-        project_path=project_path,
-        workspace_path=project_path,
-        specs_path=record.specs_path,
-        scope=tuple(draft.scope),
-        non_goals=tuple(draft.non_goals),
-        milestones=tuple(draft.milestones),
-    )
+    created = creation_of(task_id, project_path, record, draft)
     content = origin.content
     adopted = MissionAdopted(
         origin.path,

@@ -90,7 +90,12 @@ def create_draft(runtime: Runtime, project_path: str, record: IntakeRecord, draf
     while store.exists(task_id):
         serial += 1
         task_id = make_task_id(moment, f"{record.slug}-{serial}")
-    created = MissionCreated(
+    return store.create(task_id, runtime.now(), creation_of(task_id, project_path, record, draft))
+
+
+def creation_of(task_id: str, project_path: str, record: IntakeRecord, draft: MissionDraft) -> MissionCreated:
+    """The first record of a mission that was taken in."""
+    return MissionCreated(
         task_id=task_id,
         slug=record.slug,
         goal=draft.goal,
@@ -102,7 +107,6 @@ def create_draft(runtime: Runtime, project_path: str, record: IntakeRecord, draf
         non_goals=tuple(draft.non_goals),
         milestones=tuple(draft.milestones),
     )
-    return store.create(task_id, runtime.now(), created)
 
 
 def start(runtime: Runtime, task_id: str, options: StartOptions) -> Started:
