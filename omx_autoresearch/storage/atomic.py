@@ -123,7 +123,8 @@ def ensure_folder(path: str, *, mode: int = 0o700) -> None:
         try:
             os.mkdir(path, mode)
         except FileExistsError:
-            if not os.path.isdir(path):
+            # another process made it; where it is gone again, somebody emptied it, and the caller finds it missing
+            if os.path.lexists(path) and not os.path.isdir(path):
                 raise
             return
         sync_folder(parent_path)

@@ -33,6 +33,9 @@ if TYPE_CHECKING:
     from omx_autoresearch.storage.layout import StateHome
 
 STATES = ("bound", "pending", "token")
+PUT_TRIES = 1000
+"""How often an entry may lose its folder to a process that takes the last one out. Each loss is an unbind that another
+process finished meanwhile, so only an endless storm of them, or a folder that cannot stay, uses this up."""
 TOKEN_PREFIX = f"{HASH_PREFIX}token-"
 TOKEN_WORD = "omx-bind-"  # noqa: S105 - the visible beginning of every token, no secret
 """How a bind token begins in the output of ``start``; the hook scans tool output for it."""
@@ -93,7 +96,7 @@ class Registry:
             if entry.state == "token"
             else self._home.session_path(entry.session_id)
         )
-        for tries_left in (2, 1, 0):
+        for tries_left in reversed(range(PUT_TRIES)):
             ensure_folder(self._home.active_path)
             try:
                 replace_file(path, encode(to_plain(entry)) + b"\n")

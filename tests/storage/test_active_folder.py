@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import subprocess
 import sys
@@ -9,6 +10,9 @@ from pathlib import Path
 
 import pytest
 
+from omx_autoresearch.errors import StorageFailed
+from omx_autoresearch.storage import registry
+from omx_autoresearch.storage.atomic import ensure_folder
 from omx_autoresearch.storage.layout import StateHome
 from omx_autoresearch.storage.registry import ActiveSession, Registry
 
@@ -33,18 +37,18 @@ def entry(session_id: str) -> ActiveSession:
 
 @pytest.mark.requirement("SPEED-01")
 def test_the_folder_goes_with_its_last_entry_and_comes_with_the_next(tmp_path: Path) -> None:
-    registry = Registry(StateHome(str(tmp_path)))
+    sessions = Registry(StateHome(str(tmp_path)))
     active = tmp_path / "active"
     assert not active.exists()
-    registry.put(entry("a"))
-    registry.put(entry("b"))
-    registry.remove("a")
-    registry.remove("unknown")
+    sessions.put(entry("a"))
+    sessions.put(entry("b"))
+    sessions.remove("a")
+    sessions.remove("unknown")
     assert active.is_dir()
-    registry.remove("b")
+    sessions.remove("b")
     assert not active.exists()
-    registry.put(entry("c"))
-    registry.remove_task("20260102-030405-x")
+    sessions.put(entry("c"))
+    sessions.remove_task("20260102-030405-x")
     assert not active.exists()
 
 
@@ -56,3 +60,34 @@ def test_processes_that_bind_and_unbind_at_once_lose_no_entry(tmp_path: Path) ->
     ]
     assert [process.wait(60) for process in running] == [0, 0, 0]
     assert sorted(item.session_id for item in Registry(StateHome(str(tmp_path))).entries()) == ["a", "b", "c"]
+
+
+def test_an_entry_finds_its_place_however_often_the_folder_is_taken_away_under_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    losses = iter(range(50))
+
+    def ensured_and_taken_away(path: str) -> None:
+        ensure_folder(path)
+        if next(losses, None) is not None:
+            os.rmdir(path)  # as another process does that unbinds the last session at this instant
+
+    monkeypatch.setattr(registry, "ensure_folder", ensured_and_taken_away)
+    Registry(StateHome(str(tmp_path))).put(entry("a"))
+    assert next(losses, None) is None
+    assert [item.session_id for item in Registry(StateHome(str(tmp_path))).entries()] == ["a"]
+
+
+def test_a_folder_that_another_process_made_and_emptied_meanwhile_is_no_fault(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def made_by_another(path: str, mode: int) -> None:
+        raise FileExistsError(errno.EEXIST, f"stood there a moment ago, mode {mode:o}", path)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "mkdir", made_by_another)
+        ensure_folder(str(tmp_path / "active"))
+    assert not (tmp_path / "active").exists()
+    (tmp_path / "active").symlink_to(tmp_path / "nowhere")
+    with pytest.raises(StorageFailed, match="EEXIST"):
+        ensure_folder(str(tmp_path / "active"))
