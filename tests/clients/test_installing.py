@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from typing import TYPE_CHECKING
 
 import pytest
@@ -12,9 +13,12 @@ from tests.clients.support.terminal import ClaudeTerminal
 from tests.clients.support.wire_formats import Turn
 
 if TYPE_CHECKING:
+    from tests.clients.support.scripted_model import Request
     from tests.clients.support.stage import Stage
 
 pytestmark = pytest.mark.client
+SEEN_SECONDS = 90
+"""More than a terminal waits for a text, so that the screen's own message is the one that is read."""
 
 
 def test_codex_trusts_every_hook_that_was_installed(codex_stage: Stage) -> None:
@@ -34,11 +38,19 @@ def test_codex_finds_no_hook_after_uninstall(codex_stage: Stage) -> None:
 @pytest.mark.requirement("LINE-02")
 def test_claudes_status_line_shows_the_mission_until_it_is_done(claude_stage: Stage) -> None:
     mission = OwnedMission(claude_stage).start()
-    work = claude_stage.cli.does("Then I write the answer.", EVIDENCE, needs=REFUSED)
-    with ClaudeTerminal(claude_stage, Turn("I am done."), work, Turn("Now it is done.")) as terminal:
+    is_seen = threading.Event()
+
+    def works_once_the_line_is_seen(_: Request) -> Turn:
+        """Nothing happens in the mission until the screen shows how it stands."""
+        assert is_seen.wait(SEEN_SECONDS), "the test never saw the status line"
+        return claude_stage.cli.does("Then I write the answer.", EVIDENCE, needs=REFUSED)
+
+    ends = Turn("Now it is done.")
+    with ClaudeTerminal(claude_stage, Turn("I am done."), works_once_the_line_is_seen, ends) as terminal:
         terminal.enter(mission.prompt_line)
         terminal.wait_for("Research 1")
-        terminal.wait_for("Research")
+        is_seen.set()
         screen = terminal.wait_for("Done")
+    assert terminal.script.misfits == []
     assert "open 0 heard" in " ".join(screen.split())  # Claude Code writes its blanks as no-break spaces
     mission.assert_let_go_with_evidence()
