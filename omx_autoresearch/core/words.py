@@ -48,7 +48,12 @@ HostEnd = Literal["", "user_abort", "context_limit", "rate_limit", "auth_failure
 
 Progress = Literal["strong", "weak", "none"]
 
-Outcome = Literal["exited", "timed_out", "not_started"]
+Outcome = Literal["exited", "timed_out", "not_started", "cancelled"]
+
+Direction = Literal["lower", "higher"]
+"""Which way a metric gets better."""
+
+MetricSource = Literal["line", "wall", "cpu", "memory", "exit", "json"]
 
 RuleKind = Literal["command", "file", "validator", "review", "person"]
 
