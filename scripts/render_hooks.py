@@ -1,4 +1,4 @@
-"""Write hooks/: the configuration of each agent CLI as the installer writes it into an empty settings file."""
+"""Write hooks/: the skill, and each agent CLI's configuration as the installer writes it into empty settings."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ sys.path.insert(0, str(ROOT))
 
 from omx_autoresearch.agents.registry import CLIENT_NAMES, dialect  # noqa: E402
 from omx_autoresearch.core.hook_settings import merged  # noqa: E402
+from omx_autoresearch.runtime.skill_files import skill_bytes  # noqa: E402
 
 STATE_HOME_PATH = "/Users/you/.local/state/omx-autoresearch"
 """A neutral stand-in for the folder that the installer bakes in."""
@@ -17,7 +18,7 @@ STATE_HOME_PATH = "/Users/you/.local/state/omx-autoresearch"
 
 def rendered() -> dict[str, str]:
     """Give each file's text by its path below hooks/."""
-    files = {}
+    files = {"skills/autoresearch/SKILL.md": skill_bytes().decode()}
     for name in CLIENT_NAMES:
         installation = dialect(name).installation("user", {"HOME": "/Users/you"}, "/Users/you/project")
         files[f"{name}/{Path(installation.settings_path).name}"] = merged("", installation, STATE_HOME_PATH)

@@ -5,6 +5,8 @@
   starts the count anew, and ``CLAUDE_CODE_STOP_HOOK_BLOCK_CAP`` (also from ``env`` of settings.json) raises it.
 - A failed tool fires ``PostToolUseFailure`` instead of ``PostToolUse``.
 - A settings file with a comment in it is ignored as a whole, silently.
+- A skill in ``skills/NAME/SKILL.md`` of the user's or the project's folder is listed to the model; the hook sees
+  ``/NAME ARGUMENTS`` as it was typed, and the model the skill's text.
 - ``sandbox.enabled`` in any of its settings puts its shell into a sandbox; the hooks stand outside.
 """
 
@@ -194,6 +196,12 @@ def installation(scope: Scope, environ: Mapping[str, str], project_path: str) ->
         off_switches=(("disableAllHooks",), ("allowManagedHooksOnly",)),
         has_status_line=True,
         server=ToolServer(_servers_path(scope, environ, project_path), has_type=True, note=_NOTES[scope]),
+        skill_path=os.path.join(
+            user_path if scope == "user" else os.path.join(project_path, ".claude"),
+            "skills",
+            "autoresearch",
+            "SKILL.md",
+        ),
     )
 
 

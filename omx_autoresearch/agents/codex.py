@@ -4,6 +4,9 @@
 - A hook runs as ``$SHELL -lc LINE``, so the line must be good for zsh and fish too.
 - A hook that is not trusted is skipped without a word; any edit of its definition voids the trust.
 - The hooks' environment carries no mark of the client at all; a tool shell's does.
+- A skill in ``skills/NAME/SKILL.md`` of its own folders (``CODEX_HOME``, a project's ``.codex``) is listed to the
+  model, and ``$NAME`` brings its text along. It reads ``.agents/skills`` too, but so does Gemini, for whom a skill of
+  our name is a command that takes the typed line away.
 - Its tools run in a sandbox unless the turn's policy is ``danger-full-access``; the hooks stand outside. The payload's
   ``permission_mode`` tells who is asked, not where tools run. The rollout, which no sandboxed tool can write, has the
   policy of each turn.
@@ -145,4 +148,5 @@ def installation(scope: Scope, environ: Mapping[str, str], project_path: str) ->
             form="toml",
             variables=("OMX_AUTORESEARCH_TASK",),
         ),
+        skill_path=os.path.join(os.path.dirname(files[scope]), "skills", "autoresearch", "SKILL.md"),
     )

@@ -5,6 +5,8 @@
   stops the model when answers repeat while the hook goes on being asked: such a session has to be let go.
 - ``prompt_response`` grows over the turn; it is compared, never taken for the last message alone.
 - The first prompt after a session start with context is prefixed with that context.
+- At a terminal, a custom command or a skill of a name becomes ``/NAME``: the hook then sees the text that it stands
+  for, or the arguments alone. So there is no skill of ours for it, and one elsewhere that it reads is a fault.
 - ``$NAME`` in settings.json is replaced when the file is read, so no hook line may hold one.
 - ``PreCompress`` fires before every model call (``trigger`` auto), so it is no sign of compaction and not registered.
 - A sub-agent's tool event looks like the session's own.
@@ -138,4 +140,16 @@ def installation(scope: Scope, environ: Mapping[str, str], project_path: str) ->
         on_switches=(("hooksConfig", "enabled"),),
         hook_shell=("bash", "-c"),
         server=ToolServer(files[scope], allows_comments=True),
+        hiding_paths=_hiding_paths(user_path, project_path, home_path(environ)),
+    )
+
+
+def _hiding_paths(user_path: str, project_path: str, home: str) -> tuple[str, ...]:
+    """Where Gemini CLI finds a command or a skill that answers to ``/autoresearch``."""
+    project_folder = f"{project_path}/.gemini" if project_path else ""
+    folders = [folder for folder in (user_path, project_folder) if folder]
+    skills = [*folders, f"{home}/.agents", *([f"{project_path}/.agents"] if project_path else ())]
+    return (
+        *(f"{folder}/commands/autoresearch.toml" for folder in folders),
+        *(f"{folder}/skills/autoresearch/SKILL.md" for folder in skills),
     )

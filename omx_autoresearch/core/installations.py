@@ -61,6 +61,8 @@ class Installation:
         hook_shell: how the client runs a hook's line.
         has_status_line: ``statusLine`` of the settings names a command whose first line the client shows.
         server: where the client registers MCP servers; None where it knows none.
+        skill_path: the file that tells the client's agent how to work on a mission; empty where it must have none.
+        hiding_paths: files that take the typed prompt command away from our hook, as far as they stand there.
     """
 
     client: Client
@@ -78,6 +80,8 @@ class Installation:
     hook_shell: tuple[str, ...] = ("sh", "-c")
     has_status_line: bool = False
     server: ToolServer | None = None
+    skill_path: str = ""
+    hiding_paths: tuple[str, ...] = ()
 
 
 def path_fault(path: str) -> str:

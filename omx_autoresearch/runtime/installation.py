@@ -1,4 +1,4 @@
-"""Putting our hooks, status line and tools into a client's settings and taking them out again.
+"""Putting our hooks, status line, tools and skill into a client's settings and taking them out again.
 
 ``install`` writes the script in the state home that the hook lines start, what of ours belongs into the client's
 settings files, and where the client asks for it (Codex) the hashes that make it trust the hooks. A record beside the
@@ -9,14 +9,14 @@ since, and takes out only ours otherwise.
 from __future__ import annotations
 
 import os
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
 from omx_autoresearch.core import hook_settings
 from omx_autoresearch.core.installations import hook_script, path_fault, program_of_script
 from omx_autoresearch.core.json_text import JsonTextFault
 from omx_autoresearch.core.values import dataclass
 from omx_autoresearch.errors import CommandFault, UsageError, WorkspaceFault
-from omx_autoresearch.runtime import hook_trust, settings_parts
+from omx_autoresearch.runtime import hook_trust, settings_parts, skill_files
 from omx_autoresearch.runtime.installed_files import (
     InstalledFile,
     InstallRecord,
@@ -41,6 +41,9 @@ if TYPE_CHECKING:
 
     from omx_autoresearch.core.installations import HookProgram, Installation
     from omx_autoresearch.core.tool_servers import TomlFault
+
+Part = Literal["tools", "skill"]
+"""What may be left out: the tools for agents (the MCP server), the skill."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,16 +75,16 @@ def install(
     program: HookProgram,
     *,
     environ: Mapping[str, str],
-    has_server: bool = True,
+    without: tuple[Part, ...] = (),
     dry_run: bool = False,
 ) -> InstallReport:
-    """Register our hooks, status line and tools with a client; doing it again changes nothing.
+    """Register our hooks, status line, tools and skill with a client; doing it again changes nothing.
 
     Args:
         installation: where and how, from the client's dialect.
         program: what the hooks run.
         environ: used to find and ask Codex.
-        has_server: register the tools for agents (MCP) as well; an older registration goes otherwise.
+        without: what is left out; where an older installation put it in, it goes.
         dry_run: say what would change and write nothing.
 
     Raises:
@@ -94,18 +97,20 @@ def install(
     where = record_path(program.state_home_path, installation)
     record = load_record(where)
     script = FileChange(program.script_path, read_bytes(program.script_path), hook_script(program).encode())
-    plans, added = _planned(installation, program, record, has_server=has_server)
-    changes = [change for change, _ in plans]
+    plans, added = _planned(installation, program, record, has_server="tools" not in without)
+    skill = skill_files.planned(installation, record, has_skill="skill" not in without)
+    changes = [*(change for change, _ in plans), *filter(None, (skill.change,))]
     notes = settings_parts.part_notes(
         installation, text_of(installation.settings_path, changes[0].before), program
     )
-    if installation.server and has_server and installation.server.note:
+    if installation.server and "tools" not in without and installation.server.note:
         notes = (*notes, installation.server.note)
+    notes = (*notes, *filter(None, (skill.note,)))
     if dry_run:
         trust_notes = _notes(installation, (), changes[0]) if installation.trust_path else ()
         return _report(installation, (script, *changes), (*trust_notes, *notes), dry_run=True)
     ensure_folder(program.state_home_path)
-    files = tuple(file for _, file in plans)
+    files = (*(file for _, file in plans), *filter(None, (skill.file,)))
     made = missing_folders((*(file.path for file in files), *filter(None, (installation.trust_path,))))
     folders = tuple(dict.fromkeys((*record.folders, *made)))
     if any(change.before != change.after for change in changes):
@@ -184,7 +189,7 @@ def _merged(changes: tuple[FileChange, ...], trust: FileChange | None) -> tuple[
 
 
 def uninstall(installation: Installation, state_home_path: str, *, dry_run: bool = False) -> InstallReport:
-    """Take our hooks, status line and tools out of a client's settings.
+    """Take our hooks, status line, tools and skill out of a client's settings.
 
     A file that nobody changed since gets its old bytes back; from any other only our entries are taken, and what they
     leave empty. A folder that we made goes when it is empty, the script with the last installation that the state home
@@ -211,6 +216,9 @@ def uninstall(installation: Installation, state_home_path: str, *, dry_run: bool
     if installation.trust_path and installation.trust_path not in others:
         others.append(installation.trust_path)
     changes += [_removal(installation, record, _Stripped(installation, one, added, keys)) for one in others]
+    skill = skill_files.removal(installation, record)
+    changes += filter(None, (skill.change,))
+    notes = (*notes, *filter(None, (skill.note,)))
     if _is_last(where):
         script_path = f"{state_home_path}/hook"
         script = read_bytes(script_path)

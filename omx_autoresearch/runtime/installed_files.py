@@ -55,10 +55,14 @@ class InstallRecord:
         """Give a file's text without us: as recorded if nobody changed it since, else with ours taken out."""
         if current is None:
             return None
-        known = next((file for file in self.files if file.path == path), None)
+        known = self.file(path)
         if known and known.after_sha256 == sha256_of(current):
             return known.before
         return strip(current.decode())
+
+    def file(self, path: str) -> InstalledFile | None:
+        """What is recorded of one file; None for nothing."""
+        return next((file for file in self.files if file.path == path), None)
 
     def save(self, path: str) -> None:
         """Write the record.

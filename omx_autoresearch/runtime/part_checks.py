@@ -1,4 +1,4 @@
-"""Do status line and tools work as they are installed? Neither holds an agent; each is tried, not believed."""
+"""Do status line, tools and skill work as they are installed? None holds an agent; each is tried, not believed."""
 
 from __future__ import annotations
 
@@ -10,7 +10,11 @@ from typing import TYPE_CHECKING
 from omx_autoresearch.core import settings_members, tool_servers
 from omx_autoresearch.core.installations import is_status_line, status_line
 from omx_autoresearch.core.json_text import JsonTextFault
+from omx_autoresearch.errors import StorageFailed
+from omx_autoresearch.runtime import skill_files
 from omx_autoresearch.runtime.hold_proof import Check
+from omx_autoresearch.runtime.installed_files import load_record, record_path
+from omx_autoresearch.runtime.settings_files import read_bytes
 from omx_autoresearch.runtime.settings_parts import STATUS_PATH, TextFault
 
 if TYPE_CHECKING:
@@ -20,7 +24,7 @@ if TYPE_CHECKING:
 
 STATUS_SECONDS = 20.0
 START_SECONDS = 60.0
-_NAMES = ("status line", "tools")
+_NAMES = ("status line", "tools", "skill", "prompt")
 
 
 def part_checks(
@@ -39,6 +43,10 @@ def part_checks(
         checks.append(_status_line(installation, state_home_path, environ, install))
     if installation.server is not None:
         checks.append(_tools(installation, state_home_path, environ, install))
+    if installation.skill_path:
+        checks.append(_skill(installation, state_home_path, install))
+    if installation.hiding_paths:
+        checks.append(_prompt(installation))
     return checks
 
 
@@ -101,6 +109,34 @@ def _tried_status_line(
             name, False, f"without a mission it said: status {done.returncode}, {shown!r}", install
         )
     return _checked(name, True, "it shows the mission of a held session, and nothing for any other")
+
+
+# --- the skill, and what hides the prompt command
+
+
+def _skill(installation: Installation, state_home_path: str, install: str) -> Check:
+    name, path = _NAMES[2], installation.skill_path
+    try:
+        current = read_bytes(path)
+    except StorageFailed as error:
+        return _checked(name, False, str(error), install)
+    if current is None:
+        return _checked(name, True, f"none stands in {path}; `install` puts ours there")
+    if current == skill_files.skill_bytes():
+        return _checked(name, True, f"it stands in {path}")
+    known = load_record(record_path(state_home_path, installation)).file(path)
+    if skill_files.is_ours(current, known):
+        return _checked(name, False, f"the skill in {path} is of an earlier version", install)
+    return _checked(name, True, f"your own stands in {path}; it stays")
+
+
+def _prompt(installation: Installation) -> Check:
+    name = _NAMES[3]
+    for path in installation.hiding_paths:
+        if os.path.lexists(path):
+            what = f"{path} takes /autoresearch away from the hook, so that it would bind no mission"
+            return _checked(name, False, what, f"remove {path}, or type $autoresearch instead")
+    return _checked(name, True, "no command or skill hides /autoresearch from the hook")
 
 
 # --- the tools

@@ -12,6 +12,7 @@ import pytest
 from omx_autoresearch.agents.registry import CLIENT_NAMES, dialect
 from omx_autoresearch.core.installations import HookProgram, Installation, hook_script
 from omx_autoresearch.errors import StorageFailed
+from omx_autoresearch.runtime import skill_files
 from omx_autoresearch.runtime.doctor import examine
 from omx_autoresearch.runtime.installation import install
 
@@ -320,3 +321,46 @@ def test_tools_of_another_state_home_or_without_an_interpreter_are_named(claude:
     assert "/gone/python is gone" in claude.checks()["tools"].what
     path.write_text(good.replace("omx_autoresearch.surfaces.cli", "json.tool"))
     assert claude.checks()["tools"].what.endswith("is your own; it stays")
+
+
+# --- the skill, and what hides the prompt command
+
+
+@pytest.mark.requirement("INST-09")
+def test_a_skill_of_an_earlier_version_is_named_and_an_edited_one_is_no_fault(
+    claude: Patient, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = Path(claude.installation.skill_path)
+    assert claude.checks()["skill"].ok
+    with monkeypatch.context() as patch:
+        patch.setattr(skill_files, "skill_bytes", lambda: b"newer\n")
+        check = claude.checks()["skill"]
+    assert (check.ok, check.is_about_hold) == (False, False)
+    assert "earlier version" in check.what
+    path.write_text("mine")
+    assert claude.checks()["skill"].ok
+    path.unlink()
+    assert "none stands" in claude.checks()["skill"].what
+
+
+@pytest.mark.requirement("INST-10")
+@pytest.mark.parametrize(
+    "name",
+    [
+        ".gemini/commands/autoresearch.toml",
+        ".gemini/skills/autoresearch/SKILL.md",
+        ".agents/skills/autoresearch/SKILL.md",
+        "project/.agents/skills/autoresearch/SKILL.md",
+        "project/.gemini/commands/autoresearch.toml",
+    ],
+)
+def test_what_would_hide_the_prompt_command_from_geminis_hook_is_named(tmp_path: Path, name: str) -> None:
+    patient = patient_of(tmp_path, "gemini")
+    assert patient.checks()["prompt"].ok
+    path = tmp_path / name
+    path.parent.mkdir(parents=True)
+    path.touch()
+    check = patient.checks()["prompt"]
+    assert not check.ok
+    assert str(path) in check.what
+    assert "$autoresearch" in check.cure

@@ -16,6 +16,7 @@ from omx_autoresearch.core.installations import HookProgram, Installation, Scope
 from omx_autoresearch.core.tool_servers import is_ours
 from omx_autoresearch.core.tool_servers import registered as registered_server
 from omx_autoresearch.errors import CommandFault, UsageError, WorkspaceFault
+from omx_autoresearch.runtime import skill_files
 from omx_autoresearch.runtime.installation import InstallReport, install, uninstall
 
 if TYPE_CHECKING:
@@ -315,7 +316,9 @@ def _renderer() -> ModuleType:
 @pytest.mark.requirement("HOOK-08")
 def test_the_shown_configuration_is_what_the_installer_writes() -> None:
     rendered = _renderer().rendered()
-    shown = {str(p.relative_to(ROOT / "hooks")): p.read_text() for p in (ROOT / "hooks").rglob("*.json")}
+    written = [path for path in (ROOT / "hooks").rglob("*") if path.suffix in (".json", ".md")]
+    shown = {str(path.relative_to(ROOT / "hooks")): path.read_text() for path in written}
+    shown.pop("README.md")
     assert shown == rendered, "run `python scripts/render_hooks.py`"
 
 
@@ -380,7 +383,7 @@ def test_no_mcp_leaves_the_tools_out_and_takes_an_older_registration_away(place:
     assert installation.server
     path = Path(installation.server.path)
     place.install(name)
-    install(installation, place.program, environ=NO_PATH, has_server=False)
+    install(installation, place.program, environ=NO_PATH, without=("tools",))
     left = path.read_text() if path.exists() else ""
     assert registered_server(left, installation.server) is None
     assert registered(place.settings(name).read_text(), comments=False)
@@ -421,3 +424,108 @@ def test_a_broken_file_of_servers_is_named_and_nothing_is_changed(place: Place) 
     with pytest.raises(WorkspaceFault, match=r"config\.toml"):
         place.install("codex")
     assert {**before, "entry.py": b""} == place.files()
+
+
+# --- the skill
+
+
+def skill_of(place: Place, name: str, scope: Scope = "user") -> Path:
+    return Path(place.installation(name, scope).skill_path)
+
+
+@pytest.mark.requirement("INST-09")
+@pytest.mark.parametrize("scope", ["user", "project"])
+@pytest.mark.parametrize("name", ["claude", "codex"])
+def test_the_skill_is_put_where_the_client_looks_and_taken_back_with_its_folders(
+    place: Place, name: str, scope: Scope
+) -> None:
+    installation = place.installation(name, scope)
+    base = place.path / ("home" if scope == "user" else "project")
+    assert skill_of(place, name, scope) == base / f".{name}" / "skills" / "autoresearch" / "SKILL.md"
+    base.mkdir()
+    install(installation, place.program, environ=NO_PATH)
+    shown = ROOT / "hooks" / "skills" / "autoresearch" / "SKILL.md"
+    assert skill_of(place, name, scope).read_bytes() == shown.read_bytes()
+    assert install(installation, place.program, environ=NO_PATH).changes == ()
+    uninstall(installation, str(place.state))
+    assert list(base.iterdir()) == []
+
+
+@pytest.mark.requirement("INST-09")
+def test_the_skills_go_into_the_folders_that_the_clients_variables_name(place: Place) -> None:
+    for name, variable in (("claude", "CLAUDE_CONFIG_DIR"), ("codex", "CODEX_HOME")):
+        environ = {"HOME": str(place.path / "home"), variable: str(place.path / "moved")}
+        found = dialect(name).installation("user", environ, "").skill_path
+        assert found == str(place.path / "moved" / "skills" / "autoresearch" / "SKILL.md")
+
+
+@pytest.mark.requirement("INST-09")
+def test_gemini_gets_no_skill_since_one_of_our_name_would_hide_the_prompt_command(place: Place) -> None:
+    assert place.installation("gemini").skill_path == ""
+    place.install("gemini")
+    assert not list(place.path.rglob("SKILL.md"))
+
+
+@pytest.mark.requirement("INST-09")
+@pytest.mark.parametrize("name", ["claude", "codex"])
+def test_a_skill_that_somebody_else_put_there_stays_and_the_person_is_told(place: Place, name: str) -> None:
+    path = skill_of(place, name)
+    path.parent.mkdir(parents=True)
+    path.write_bytes(b"\xff mine")
+    report = place.install(name)
+    assert any("a skill of your own" in note and str(path) in note for note in report.notes)
+    assert place.uninstall(name).notes == ()
+    assert path.read_bytes() == b"\xff mine"
+
+
+@pytest.mark.requirement("INST-09")
+def test_a_skill_that_was_edited_since_stays_and_is_told_at_both_ends(place: Place) -> None:
+    path = skill_of(place, "claude")
+    place.install("claude")
+    edited = path.read_text() + "\nMine.\n"
+    path.write_text(edited)
+    assert any("of your own" in note for note in place.install("claude").notes)
+    assert any("edited since; it stays" in note for note in place.uninstall("claude").notes)
+    assert path.read_text() == edited
+
+
+@pytest.mark.requirement("INST-09")
+def test_an_upgrade_replaces_the_skill_of_an_earlier_version(
+    place: Place, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with monkeypatch.context() as patch:
+        patch.setattr(skill_files, "skill_bytes", lambda: b"older\n")
+        place.install("claude")
+    path = skill_of(place, "claude")
+    assert path.read_bytes() == b"older\n"
+    place.install("claude")
+    assert path.read_bytes() == skill_files.skill_bytes()
+    place.uninstall("claude")
+    assert not path.exists()
+
+
+@pytest.mark.requirement("INST-09")
+def test_a_copy_that_a_person_made_before_is_still_there_after_uninstall(place: Place) -> None:
+    path = skill_of(place, "claude")
+    path.parent.mkdir(parents=True)
+    path.write_bytes(skill_files.skill_bytes())
+    place.install("claude")
+    place.uninstall("claude")
+    assert path.read_bytes() == skill_files.skill_bytes()
+
+
+@pytest.mark.requirement("INST-09")
+def test_no_skill_leaves_it_out_and_takes_an_older_one_away(place: Place) -> None:
+    place.install("claude")
+    report = install(place.installation("claude"), place.program, environ=NO_PATH, without=("skill",))
+    assert not skill_of(place, "claude").exists()
+    assert [change.path for change in report.changes] == [str(skill_of(place, "claude"))]
+    place.uninstall("claude")
+    assert not (place.path / "home").exists() or list((place.path / "home").iterdir()) == []
+
+
+@pytest.mark.requirement("INST-05")
+def test_a_dry_run_shows_the_skill_and_writes_none(place: Place) -> None:
+    report = place.install("codex", dry_run=True)
+    assert "+# Working on a mission" in report.diff
+    assert not skill_of(place, "codex").exists()

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
     from omx_autoresearch.core.installations import HookProgram, Installation, Scope
     from omx_autoresearch.runtime.hold_proof import Check
-    from omx_autoresearch.runtime.installation import InstallReport
+    from omx_autoresearch.runtime.installation import InstallReport, Part
     from omx_autoresearch.surfaces.cli.caller import Caller
     from omx_autoresearch.surfaces.cli.documents import ClientDocument
 
@@ -45,11 +45,14 @@ def _scope_option(function: Callable[..., Any]) -> Callable[..., Any]:
 @click.command("install")
 @_client_options
 @click.option("--no-mcp", is_flag=True, help="Leave the tools for agents (the MCP server) out.")
+@click.option(
+    "--no-skill", is_flag=True, help="Leave the skill out that tells an agent how to work on a mission."
+)
 @json_option
-def install_verb(client: str, scope: Scope, dry_run: bool, no_mcp: bool, as_json: bool) -> None:
-    """Put hooks, status line and tools into an agent CLI's settings; everything else there stays as it is.
+def install_verb(client: str, scope: Scope, dry_run: bool, as_json: bool, **left_out: bool) -> None:
+    """Put hooks, status line, tools and skill into an agent CLI's settings; everything else there stays as it is.
 
-    A status line of your own is never replaced.
+    A status line or a skill of your own is never replaced.
     """
     from omx_autoresearch.runtime.installation import install
     from omx_autoresearch.runtime.owners import require_owner
@@ -60,10 +63,10 @@ def install_verb(client: str, scope: Scope, dry_run: bool, no_mcp: bool, as_json
         _installation(caller, client, scope),
         hook_program(caller.runtime.home.root_path),
         environ=caller.runtime.environ,
-        has_server=not no_mcp and has_mcp(),
+        without=_without(**left_out),
         dry_run=dry_run,
     )
-    if not no_mcp and not has_mcp():
+    if not left_out["no_mcp"] and not has_mcp():
         report = replace(report, notes=(*report.notes, _NO_MCP))
     _print_report(report, "installed", as_json=as_json)
     if not as_json and not dry_run:
@@ -74,7 +77,7 @@ def install_verb(client: str, scope: Scope, dry_run: bool, no_mcp: bool, as_json
 @_client_options
 @json_option
 def uninstall_verb(client: str, scope: Scope, dry_run: bool, as_json: bool) -> None:
-    """Take hooks, status line and tools out of an agent CLI's settings again, and nothing else."""
+    """Take hooks, status line, tools and skill out of an agent CLI's settings again, and nothing else."""
     from omx_autoresearch.runtime.installation import uninstall
     from omx_autoresearch.runtime.owners import require_owner
 
@@ -82,6 +85,11 @@ def uninstall_verb(client: str, scope: Scope, dry_run: bool, as_json: bool) -> N
     require_owner(caller.runtime, "uninstall")
     report = uninstall(_installation(caller, client, scope), caller.runtime.home.root_path, dry_run=dry_run)
     _print_report(report, "uninstalled", as_json=as_json)
+
+
+def _without(*, no_mcp: bool, no_skill: bool) -> tuple[Part, ...]:
+    tools: tuple[Part, ...] = ("tools",) if no_mcp or not has_mcp() else ()
+    return (*tools, "skill") if no_skill else tools
 
 
 _NO_MCP = (
