@@ -1,4 +1,4 @@
-"""A mission's journal: the append-only file that is the truth. Only the mission store writes one.
+"""The journal of a mission or an experiment: the append-only file that is the truth. Only their stores write one.
 
 An append takes the lock, checks the tail, makes one write and one fsync for the whole batch, and returns only then.
 A process killed in between may leave the first records of its batch (never acknowledged) and a torn last line, which
@@ -40,7 +40,7 @@ if TYPE_CHECKING:
     from typing import Any
 
     from omx_autoresearch.storage.index import Index
-    from omx_autoresearch.storage.layout import MissionFolder
+    from omx_autoresearch.storage.reader import JournalFolder
 
 
 @dataclass(frozen=True, slots=True)
@@ -210,14 +210,14 @@ class Tail:
 
 
 class Journal(JournalReader):
-    """One mission's journal, to write. An object belongs to one thread; the lock keeps threads and processes apart.
+    """One journal, to write. An object belongs to one thread; the lock keeps threads and processes apart.
 
     Args:
-        folder: the mission's folder.
+        folder: of the mission or experiment.
         lock_wait_seconds: how long an append waits for another writer.
     """
 
-    def __init__(self, folder: MissionFolder, *, lock_wait_seconds: float = LOCK_WAIT_SECONDS) -> None:
+    def __init__(self, folder: JournalFolder, *, lock_wait_seconds: float = LOCK_WAIT_SECONDS) -> None:
         super().__init__(folder)
         self.lock_path = folder.lock_path
         self.lock_wait_seconds = lock_wait_seconds

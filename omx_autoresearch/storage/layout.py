@@ -144,6 +144,11 @@ class StateHome:
         """
         return MissionFolder(os.path.join(self.missions_path, _checked(task_id)))
 
+    @property
+    def experiments_path(self) -> str:
+        """``experiments/``: one folder an experiment, and ``holds/``."""
+        return os.path.join(self.root_path, "experiments")
+
     def session_path(self, session_id: str) -> str:
         """Return the file in ``active/`` that binds this session."""
         return os.path.join(self.active_path, session_file_name(session_id))

@@ -267,9 +267,9 @@ class MissionStore:
             UsageError: there is no such mission.
             JournalBroken: the journal has a broken line; file and line are named.
         """
-        journal = self.journal(task_id)
+        journal, folder = self.journal(task_id), self.home.mission(task_id)
         with journal.opened() as descriptor:
-            return states.newest_state(journal.folder, OpenJournal(descriptor, journal.path)).mission
+            return states.newest_state(folder, OpenJournal(descriptor, journal.path)).mission
 
     def load_bound(self, entry: ActiveSession) -> Mission | None:
         """The mission that a bound session's entry names, where the journal says the same; None where it does not.
@@ -296,9 +296,9 @@ class MissionStore:
         Raises:
             UsageError: there is no such mission.
         """
-        journal = self.journal(task_id)
-        journal.known = states.remembered_head(journal.folder)
-        return Transaction(journal.folder, journal.locked(), ts, self.bursts.get(task_id))
+        journal, folder = self.journal(task_id), self.home.mission(task_id)
+        journal.known = states.remembered_head(folder)
+        return Transaction(folder, journal.locked(), ts, self.bursts.get(task_id))
 
     def burst(self, task_id: str) -> Burst:
         """Let snapshot and projections follow every 50 ms instead of after every record, for who records much in a row.
@@ -319,18 +319,18 @@ class MissionStore:
             JournalBroken: a line is broken, or acknowledged records are missing; nothing is overwritten.
             StorageFailed: the state home or the project cannot be written.
         """
-        journal = self.journal(task_id)
+        journal, folder = self.journal(task_id), self.home.mission(task_id)
         with journal.locked() as tail:
-            states.forget(journal.folder)
-            saved = states.saved_state(journal.folder)
+            states.forget(folder)
+            saved = states.saved_state(folder)
             promised = saved.head if saved and not accept_loss else None
-            state = states.refolded(journal.folder, tail.source, saved, promised=promised)
+            state = states.refolded(folder, tail.source, saved, promised=promised)
             if tail.torn is not None:
-                with Transaction(journal.folder, tail, state.mission.updated_at):
+                with Transaction(folder, tail, state.mission.updated_at):
                     pass  # records it
-                state = states.newest_state(journal.folder, tail.source)
-            _save(journal.folder, state, tail)
-            _restored(journal.folder, state.mission, tail, is_thorough=True)
+                state = states.newest_state(folder, tail.source)
+            _save(folder, state, tail)
+            _restored(folder, state.mission, tail, is_thorough=True)
         return state.mission
 
 

@@ -1,4 +1,4 @@
-"""A mission's journal, read: streaming, from the end, or checked whole. Nothing here writes.
+"""A journal, of a mission or an experiment, read: streaming, from the end, or checked whole. Nothing here writes.
 
 Readers take no lock. A torn last line (no newline) does not count; a broken line in the middle is an error that names
 file and line, never a shorter history.
@@ -18,8 +18,25 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from types import TracebackType
+    from typing import Protocol
 
-    from omx_autoresearch.storage.layout import MissionFolder
+    class JournalFolder(Protocol):
+        """A folder that holds a journal: a mission's or an experiment's."""
+
+        @property
+        def root_path(self) -> str: ...  # noqa: D102
+        @property
+        def journal_path(self) -> str: ...  # noqa: D102
+        @property
+        def lock_path(self) -> str: ...  # noqa: D102
+        @property
+        def torn_path(self) -> str: ...  # noqa: D102
+        @property
+        def index_path(self) -> str: ...  # noqa: D102
+
+
+EVENTS_NAME = "events.jsonl"
+"""The journal of an experiment; a mission's is ``journal.jsonl``."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,13 +116,13 @@ class OpenJournal:
 
 
 class JournalReader:
-    """One mission's journal, for those who only read it.
+    """One journal, for those who only read it.
 
     Args:
-        folder: the mission's folder.
+        folder: of the mission or experiment.
     """
 
-    def __init__(self, folder: MissionFolder) -> None:
+    def __init__(self, folder: JournalFolder) -> None:
         self.folder = folder
         self.path = folder.journal_path
 
@@ -238,8 +255,10 @@ def broken(path: str, line: int, cause: str) -> JournalBroken:
 
 
 def _cure(path: str) -> str:
-    """What the owner of the mission does, in whose folder a journal stands: no rule could tell what was in a line."""
+    """What the owner does in whose folder a journal stands: no rule could tell what was in a line."""
     task_id = os.path.basename(os.path.dirname(path))
+    if os.path.basename(path) == EVENTS_NAME:
+        return f"put the file back from a copy, then: omx-autoresearch experiment status {task_id}"
     return f"put the file back from a copy, then: omx-autoresearch repair {task_id}"
 
 
