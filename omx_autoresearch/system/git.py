@@ -82,7 +82,7 @@ def run_git(
     timeout_seconds = timeout_seconds or TIMEOUT_SECONDS
     env = git_environment(os.environ if environ is None else environ)
     root = find_root(cwd)
-    program = _git_outside(root or cwd, env.get("PATH", os.defpath))
+    program = find_git(root or cwd, env.get("PATH", os.defpath))
     if root is not None:  # a repository that broke must not make git answer for one further up
         env["GIT_CEILING_DIRECTORIES"] = os.path.dirname(os.path.realpath(root))
     settings = [word for setting in _SETTINGS for word in ("-c", setting)]
@@ -200,10 +200,13 @@ def _is_object_id(text: str) -> bool:
     return len(text) in _OBJECT_ID_LENGTHS and not text.strip("0123456789abcdef")
 
 
-def _git_outside(root_path: str, search_path: str) -> str:
+def find_git(root_path: str, search_path: str) -> str:
     """The git of this PATH that no agent wrote: folders of the work tree, and relative ones, are left out.
 
     The hook stands outside the agent's sandbox, and an activated virtual environment puts the workspace on its PATH.
+
+    Raises:
+        WorkspaceFault: there is none.
     """
     root = os.path.join(os.path.realpath(root_path), "")
     folders = [
