@@ -8,7 +8,6 @@ from omx_autoresearch.core.evidence import RunReport, report_of_run
 from omx_autoresearch.storage import strictjson
 from omx_autoresearch.system.commands import explain_shell_status
 from omx_autoresearch.system.sandbox import bubblewrap_fault
-from omx_autoresearch.system.supervisor import shebang
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -67,6 +66,8 @@ def _is_for_the_owner(command: str, workspace_path: str, search_path: str) -> bo
         return shutil.which(program, path=search_path) is None
     path = os.path.join(workspace_path, program)
     if os.path.lexists(path):
+        from omx_autoresearch.system.starting import shebang
+
         return not os.access(path, os.X_OK) or not os.access(shebang(path) or path, os.X_OK)
     inside = os.path.realpath(workspace_path) + os.sep
     return not os.path.realpath(path).startswith(inside)

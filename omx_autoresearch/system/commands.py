@@ -19,15 +19,12 @@ from omx_autoresearch.system.processes import session_pids
 from omx_autoresearch.system.supervisor import (
     KILL_LIMIT_SECONDS,
     Order,
-    explain_start,
-    fork_alone,
-    shebang,
     supervise,
 )
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Callable, Collection, Mapping, Sequence
     from typing import Any
 
     from omx_autoresearch.core.words import Outcome
@@ -47,12 +44,16 @@ class CommandResult:
 
     Attributes:
         argv: what was run.
-        outcome: ``timed_out`` is what the clock said, whatever exit status a command gave when told to stop.
+        outcome: ``timed_out`` is what the clock said, whatever exit status a command gave when told to stop;
+            ``cancelled``: the caller ended it.
         exit_status: of the first process; a negative number is the signal that ended it; None if not started.
         duration_seconds: from the start to the end of the first process or the deadline.
-        cpu_seconds: of all processes of the command that could be collected.
+        user_seconds: of the processor, of all processes of the command that could be collected.
+        system_seconds: likewise, in the kernel.
+        peak_bytes: resident memory of the largest process at its peak; 0 where it was not asked for or cannot be told.
         output_path: the file with stdout and stderr in the order they were written.
         output_size_bytes: how much the command wrote; the file has less where ``is_truncated``.
+        stdout_size_bytes: how much of it to stdout, where that was asked for alone.
         is_truncated: the output went past the limit, or could not be stored.
         leaked: command lines of processes found alive in another session, which were then ended.
         error: why it was not started, what could not be stored or ended; empty where all went well.
@@ -62,12 +63,20 @@ class CommandResult:
     outcome: Outcome
     exit_status: int | None
     duration_seconds: float
-    cpu_seconds: float
+    user_seconds: float
+    system_seconds: float
+    peak_bytes: int
     output_path: str
     output_size_bytes: int
+    stdout_size_bytes: int
     is_truncated: bool
     leaked: tuple[str, ...]
     error: str
+
+    @property
+    def cpu_seconds(self) -> float:
+        """Processor time of all processes of the command that could be collected."""
+        return self.user_seconds + self.system_seconds
 
 
 def run_command(  # noqa: PLR0913  # one limit each; all but two have a default
@@ -80,6 +89,9 @@ def run_command(  # noqa: PLR0913  # one limit each; all but two have a default
     output_limit_bytes: int = OUTPUT_LIMIT_BYTES,
     grace_seconds: float = 2.0,
     clock: Clock | None = None,
+    stdout_fd: int = -1,
+    cancel_fd: int = -1,
+    measures_memory: bool = False,
 ) -> CommandResult:
     """Run a command and return when no process of it is left.
 
@@ -96,6 +108,11 @@ def run_command(  # noqa: PLR0913  # one limit each; all but two have a default
         output_limit_bytes: what is written past it is read and dropped.
         grace_seconds: between SIGTERM and SIGKILL.
         clock: decides what timed out.
+        stdout_fd: a file, open for writing, that takes stdout alone, up to the same limit; the output file then has
+            both streams in the order of their arrival.
+        cancel_fd: when it becomes readable or is closed, the whole tree is ended as at the deadline.
+        measures_memory: tell ``peak_bytes``; two small programs then run before the command, in 1 or 2 ms that are
+            not counted.
 
     Raises:
         StorageFailed: the output file cannot be written.
@@ -112,8 +129,10 @@ def run_command(  # noqa: PLR0913  # one limit each; all but two have a default
             output_fd=output_fd,
             output_limit_bytes=output_limit_bytes,
             clock=clock or SystemClock(),
+            stdout_fd=stdout_fd,
+            measures_memory=measures_memory,
         )
-        report = _supervise_apart(order)
+        report = _supervise_apart(order, cancel_fd)
     finally:
         os.close(output_fd)
     return CommandResult(argv=order.argv, output_path=output_path, **report)
@@ -132,6 +151,8 @@ def explain_shell_status(command: str, exit_status: int | None, cwd: str) -> str
     """
     if exit_status not in (_NOT_RUNNABLE, _NOT_FOUND):
         return ""
+    from omx_autoresearch.system.starting import explain_start, shebang
+
     program = _first_program(command)
     path = os.path.join(cwd, program)
     if "/" in program and not os.path.exists(path):
@@ -190,6 +211,29 @@ def fork_detached(work: Callable[[], None]) -> DetachedChild:
     return DetachedChild(pid, read_end)
 
 
+def fork_alone(work: Callable[[], None], keep: Collection[int] = (), *, ignore_signals: bool = False) -> int:
+    """Fork a child in a session of its own that runs ``work`` and exits; returns its pid to the parent.
+
+    The child has stdin, stdout and stderr on /dev/null and of the other descriptors only those of ``keep``, so
+    it holds no lock and no pipe of ours. Whatever ``work`` raises ends the child with status 1; nothing falls
+    back into the code of the parent.
+    """
+    pid = os.fork()
+    if pid:
+        return pid
+    status = 1
+    try:
+        os.setsid()
+        signals.set_wakeup_fd(-1)
+        for number in (signals.SIGTERM, signals.SIGINT, signals.SIGHUP):
+            signals.signal(number, signals.SIG_IGN if ignore_signals else signals.SIG_DFL)
+        _close_descriptors(keep)
+        work()
+        status = 0
+    finally:
+        os._exit(status)
+
+
 def _open_output(path: str) -> int:
     try:
         return os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
@@ -200,8 +244,8 @@ def _open_output(path: str) -> int:
         ) from fault
 
 
-def _supervise_apart(order: Order) -> dict[str, Any]:
-    """Let a forked supervisor run the order; closing the lifeline makes it end the command."""
+def _supervise_apart(order: Order, cancel_fd: int) -> dict[str, Any]:
+    """Let a forked supervisor run the order; a byte on the lifeline, or closing it, makes it end the command."""
     import marshal
 
     report_fd, answer_fd = os.pipe()
@@ -212,7 +256,8 @@ def _supervise_apart(order: Order) -> dict[str, Any]:
             marshal.dump(supervise(order, lifeline_fd), stream)
 
     try:
-        pid = fork_alone(work, keep=(order.output_fd, answer_fd, lifeline_fd), ignore_signals=True)
+        kept = {order.output_fd, answer_fd, lifeline_fd, order.stdout_fd} - {-1}
+        pid = fork_alone(work, keep=kept, ignore_signals=True)
     except OSError as fault:
         for descriptor in (report_fd, hold_fd):
             os.close(descriptor)
@@ -221,6 +266,8 @@ def _supervise_apart(order: Order) -> dict[str, Any]:
         os.close(answer_fd)
         os.close(lifeline_fd)
     try:
+        if cancel_fd >= 0:
+            _cancel_with(cancel_fd, report_fd, hold_fd)
         answer = _read_all(report_fd)
     finally:
         os.close(hold_fd)
@@ -233,6 +280,20 @@ def _supervise_apart(order: Order) -> dict[str, Any]:
         )
     report: dict[str, Any] = marshal.loads(answer)  # noqa: S302  # written by our own child
     return report
+
+
+def _cancel_with(cancel_fd: int, report_fd: int, hold_fd: int) -> None:
+    """Wait for the report; when the other descriptor speaks first, have the command ended."""
+    poll = select.poll()
+    poll.register(cancel_fd, select.POLLIN)
+    poll.register(report_fd, select.POLLIN)
+    ready = {descriptor for descriptor, _ in poll.poll()}
+    if report_fd in ready:
+        return
+    try:
+        os.write(hold_fd, b"c")
+    except BrokenPipeError:
+        return  # it has just ended
 
 
 def _read_all(descriptor: int) -> bytes:
@@ -279,3 +340,15 @@ def _first_program(command: str) -> str:
 def _is_assignment(word: str) -> bool:
     name, equals, _ = word.partition("=")
     return bool(equals) and name.isidentifier()
+
+
+def _close_descriptors(keep: Collection[int]) -> None:
+    """Put 0, 1 and 2 on /dev/null and close all others but those kept."""
+    null = os.open(os.devnull, os.O_RDWR)
+    for descriptor in (0, 1, 2):
+        os.dup2(null, descriptor)
+    start = 3
+    for descriptor in sorted(keep):
+        os.closerange(start, descriptor)
+        start = max(start, descriptor + 1)
+    os.closerange(start, os.sysconf("SC_OPEN_MAX"))

@@ -16,12 +16,10 @@ import time
 
 from omx_autoresearch.core.values import dataclass
 from omx_autoresearch.system import signals
-from omx_autoresearch.system.contents import first_line
 from omx_autoresearch.system.processes import command_line, descendant_pids
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection
     from typing import Any
 
     from omx_autoresearch.system.clock import Clock
@@ -38,7 +36,7 @@ _PR_SET_CHILD_SUBREAPER = 36  # linux/prctl.h
 _READ_BYTES = 65536
 _READS_AT_ONCE = 64  # a command that never pauses must not keep us from the clock
 _KILL_PASS_SECONDS = 0.01
-_RESET_SIGNALS = (
+RESET_SIGNALS = (
     signals.SIGPIPE,
     signals.SIGXFSZ,
     signals.SIGINT,
@@ -51,7 +49,10 @@ _RESET_SIGNALS = (
 
 @dataclass(frozen=True, slots=True)
 class Order:
-    """What to run, and within which limits. ``output_fd`` is open for writing."""
+    """What to run, and within which limits.
+
+    ``output_fd`` is open for writing and takes both streams; ``stdout_fd``, unless negative, takes stdout once more.
+    """
 
     argv: tuple[str, ...]
     cwd: str
@@ -61,66 +62,52 @@ class Order:
     output_fd: int
     output_limit_bytes: int
     clock: Clock
-
-
-def fork_alone(work: Callable[[], None], keep: Collection[int] = (), *, ignore_signals: bool = False) -> int:
-    """Fork a child in a session of its own that runs ``work`` and exits; returns its pid to the parent.
-
-    The child has stdin, stdout and stderr on /dev/null and of the other descriptors only those of ``keep``, so
-    it holds no lock and no pipe of ours. Whatever ``work`` raises ends the child with status 1; nothing falls
-    back into the code of the parent.
-    """
-    pid = os.fork()
-    if pid:
-        return pid
-    status = 1
-    try:
-        os.setsid()
-        signals.set_wakeup_fd(-1)
-        for number in (signals.SIGTERM, signals.SIGINT, signals.SIGHUP):
-            signals.signal(number, signals.SIG_IGN if ignore_signals else signals.SIG_DFL)
-        _close_descriptors(keep)
-        work()
-        status = 0
-    finally:
-        os._exit(status)
+    stdout_fd: int = -1
+    measures_memory: bool = False
 
 
 def supervise(order: Order, lifeline_fd: int) -> dict[str, Any]:
     """Run the command to its end or its deadline, leave no process behind, tell what happened.
 
-    Runs inside a child of `fork_alone`. The keys of the answer are the fields of ``CommandResult``.
+    Runs inside a child of `commands.fork_alone`. The keys of the answer are the fields of ``CommandResult``.
     """
-    began = order.clock.monotonic()
     _adopt_orphans()
-    read_end, write_end = os.pipe()
+    pipes = _Pipes(order)
     place = order.cwd
+    began = order.clock.monotonic()
     try:
         os.chdir(order.cwd)
         place = order.argv[0]
         program = find_program(order.argv[0], order.env.get("PATH", os.defpath))
-        pid = _spawn(program, order, write_end)
+        pid = _spawn(program, order, pipes)
     except (OSError, ValueError) as fault:
+        from omx_autoresearch.system.starting import why_not_started
+
         is_cwd = place is order.cwd and place is not order.argv[0]
-        return _report("not_started", error=_why_not_started(fault, place, order.cwd, is_cwd=is_cwd))
-    os.close(write_end)
-    watch = _Watch(order, pid, read_end, lifeline_fd)
+        return _report("not_started", error=why_not_started(fault, place, order.cwd, is_cwd=is_cwd))
+    if pid.is_apart:  # what stood in between is no part of the command
+        began = order.clock.monotonic()
+    pipes.close_write_ends()
+    watch = _Watch(order, pid, pipes, lifeline_fd)
     outcome = watch.until_end(began + order.timeout_seconds)
     duration_seconds = order.clock.monotonic() - began
     grace_seconds = order.grace_seconds
     if outcome == "exited":
         grace_seconds = min(grace_seconds, LEFTOVER_GRACE_SECONDS)
     watch.end_tree(grace_seconds)
-    watch.drain()
+    pipes.drain()
     return _report(
         outcome,
         exit_status=watch.exit_status,
         duration_seconds=duration_seconds,
-        cpu_seconds=watch.cpu_seconds,
-        output_size_bytes=watch.output_size_bytes,
-        is_truncated=watch.stored_bytes < watch.output_size_bytes,
+        user_seconds=watch.user_seconds,
+        system_seconds=watch.system_seconds,
+        peak_bytes=watch.peak_bytes,
+        output_size_bytes=pipes.size_bytes,
+        stdout_size_bytes=pipes.stdout_size_bytes,
+        is_truncated=pipes.stored_bytes < pipes.size_bytes,
         leaked=tuple(watch.leaked.values()),
-        error=watch.error,
+        error=pipes.error or watch.error,
     )
 
 
@@ -143,68 +130,109 @@ def find_program(name: str, path: str) -> str:
     raise OSError(number, os.strerror(number), barred or name)
 
 
-def explain_start(number: int, path: str, cwd: str) -> str:
-    """Why a program could not be started: the path, the name of the errno, and the cure."""
-    name = errno.errorcode.get(number, str(number))
-    full_path = os.path.join(cwd, path)
-    if number == errno.ENOENT and os.path.isfile(full_path):
-        interpreter = shebang(full_path)
-        if interpreter.endswith("\r"):
-            return f"{path}: its lines end the Windows way ({name}); run: sed -i 's/\\r$//' {path}"
-        return f"{path}: its first line names {interpreter or 'an interpreter'}, which is not there ({name})"
-    if number == errno.ENOENT and "/" not in path:
-        return f"{path}: no such program on PATH ({name}); install it, or write its whole path"
-    if number in (errno.ENOENT, errno.ENOTDIR):
-        return f"{path}: no such file ({name}); paths count from {cwd}"
-    if number == errno.EACCES and os.path.isdir(full_path):
-        return f"{path}: is a folder ({name})"
-    if number == errno.EACCES and os.path.isfile(full_path) and not os.access(full_path, os.X_OK):
-        mode = os.stat(full_path).st_mode & 0o7777
-        return f"{path}: not executable (mode {mode:04o}, {name}); run: chmod +x {path}"
-    if number == errno.ENOEXEC:
-        return f"{path}: no shebang ({name}); make its first line #!/bin/sh or the right interpreter"
-    return f"{path}: {os.strerror(number)} ({name})"
+class _Pipes:
+    """The output of one command: read from its pipes, stored up to the limit.
 
+    One pipe takes both streams in the order they were written; where stdout is wanted alone each has its own, and the
+    order in the output is that of their arrival.
+    """
 
-def shebang(path: str) -> str:
-    """The interpreter that the first line of a script names; empty where there is none or it cannot be read."""
-    line = first_line(path, 256)
-    if not line.startswith(b"#!"):
-        return ""
-    words = line[2:].strip(b" \t").split(None, 1)
-    interpreter = os.fsdecode(words[0]) if words else ""
-    return interpreter + "\r" if line.endswith(b"\r") and len(words) == 1 else interpreter
+    def __init__(self, order: Order) -> None:
+        self._order = order
+        self.size_bytes = self.stored_bytes = 0
+        self.stdout_size_bytes = self._stdout_stored_bytes = 0
+        self.error = ""
+        read_end, self.stdout_end = os.pipe()
+        self.stderr_end = self.stdout_end
+        self._stdout_fd = read_end
+        self.open = {read_end}
+        if order.stdout_fd >= 0:
+            read_end, self.stderr_end = os.pipe()
+            self.open.add(read_end)
+        for descriptor in self.open:
+            os.set_blocking(descriptor, False)
+
+    def close_write_ends(self) -> None:
+        """Keep none but the command from closing them."""
+        for descriptor in {self.stdout_end, self.stderr_end}:
+            os.close(descriptor)
+
+    def drain(self) -> tuple[int, ...]:
+        """Take what stands in the pipes; past the limit it is read and not stored. Returns the pipes that ended."""
+        ended = tuple(descriptor for descriptor in self.open if not self._drain(descriptor))
+        self.open.difference_update(ended)
+        return ended
+
+    def _drain(self, descriptor: int) -> bool:
+        order = self._order
+        for _ in range(_READS_AT_ONCE):
+            try:
+                chunk = os.read(descriptor, _READ_BYTES)
+            except BlockingIOError:
+                return True
+            if not chunk:
+                return False
+            self.size_bytes += len(chunk)
+            self.stored_bytes += self._store(
+                order.output_fd, chunk, order.output_limit_bytes - self.stored_bytes
+            )
+            if order.stdout_fd >= 0 and descriptor == self._stdout_fd:
+                self.stdout_size_bytes += len(chunk)
+                self._stdout_stored_bytes += self._store(
+                    order.stdout_fd, chunk, order.output_limit_bytes - self._stdout_stored_bytes
+                )
+        return True
+
+    def _store(self, descriptor: int, chunk: bytes, room: int) -> int:
+        """Store what there is room for; returns how many bytes."""
+        stored = 0
+        view = memoryview(chunk)[: max(room, 0)]
+        try:
+            while view and not self.error:
+                written = os.write(descriptor, view)
+                stored += written
+                view = view[written:]
+        except OSError as fault:
+            self.error = f"the output could not be stored whole: {fault.strerror}"
+        return stored
 
 
 class _Watch:
-    """One running command: its output, its end, and the processes below it."""
+    """One running command: its end, and the processes below it."""
 
-    def __init__(self, order: Order, pid: int, output_fd: int, lifeline_fd: int) -> None:
+    def __init__(self, order: Order, first: First, pipes: _Pipes, lifeline_fd: int) -> None:
         self._order = order
-        self._pid = pid
-        self._output_fd = output_fd
+        self._first = first
+        self._pipes = pipes
         self._lifeline_fd = lifeline_fd
         self._has_children = True
         self.exit_status: int | None = None
-        self.cpu_seconds = 0.0
-        self.output_size_bytes = 0
-        self.stored_bytes = 0
+        self.user_seconds = self.system_seconds = 0.0
+        self._peak = 0  # in the unit of ru_maxrss
         self.leaked: dict[int, str] = {}
         self.error = ""
-        os.set_blocking(output_fd, False)
         self._wake_fd = _wake_on_child_end()
         self._poll = select.poll()
-        for descriptor in (output_fd, lifeline_fd, self._wake_fd):
+        for descriptor in (*pipes.open, lifeline_fd, self._wake_fd):
             self._poll.register(descriptor, select.POLLIN)
 
+    @property
+    def peak_bytes(self) -> int:
+        """Of the largest process; 0 where it was not to be measured, or could not be told from our own."""
+        if not self._order.measures_memory:
+            return 0
+        from omx_autoresearch.system.starting import peak_of
+
+        return peak_of(self._peak, is_apart=self._first.is_apart)
+
     def until_end(self, deadline: float) -> str:
-        """Wait for the command: ``exited``, ``timed_out`` (the clock says so, whatever the command says)."""
+        """Wait for the command: ``exited``, ``timed_out`` (the clock says so, whatever the command says) and so on."""
         while True:
             left_seconds = deadline - self._order.clock.monotonic()
             if left_seconds <= 0:
                 return "timed_out"
             if self._lifeline_fd in self._wait(left_seconds):
-                return "abandoned"
+                return "cancelled" if os.read(self._lifeline_fd, 1) else "abandoned"
             self._reap()
             if self.exit_status is not None:
                 return "exited" if self._order.clock.monotonic() < deadline else "timed_out"
@@ -228,42 +256,18 @@ class _Watch:
             self._wait(_KILL_PASS_SECONDS if now >= kill_at else kill_at - now)
             self._reap()
 
-    def drain(self) -> None:
-        """Take what stands in the pipe; past the limit it is read and not stored."""
-        for _ in range(_READS_AT_ONCE):
-            try:
-                chunk = os.read(self._output_fd, _READ_BYTES)
-            except BlockingIOError:
-                return
-            if not chunk:
-                self._forget(self._output_fd)
-                return
-            self.output_size_bytes += len(chunk)
-            room = self._order.output_limit_bytes - self.stored_bytes
-            if room > 0 and not self.error:
-                self._store(chunk[:room])
-
     def _forget(self, descriptor: int) -> None:
         try:
             self._poll.unregister(descriptor)
         except KeyError:
             return  # forgotten before
 
-    def _store(self, chunk: bytes) -> None:
-        view = memoryview(chunk)
-        try:
-            while view:
-                written = os.write(self._order.output_fd, view)
-                self.stored_bytes += written
-                view = view[written:]
-        except OSError as fault:
-            self.error = f"the output could not be stored whole: {fault.strerror}"
-
     def _wait(self, seconds: float) -> set[int]:
         """Sleep until output, the end of a child, the end of whoever asked, or the time is over."""
         ready = {descriptor for descriptor, _ in self._poll.poll(int(seconds * 1000) + 1)}
-        if self._output_fd in ready:
-            self.drain()
+        if not self._pipes.open.isdisjoint(ready):
+            for descriptor in self._pipes.drain():
+                self._forget(descriptor)
         if self._wake_fd in ready:
             os.read(self._wake_fd, _READ_BYTES)
         if self._lifeline_fd in ready:
@@ -280,12 +284,14 @@ class _Watch:
                 return
             if not pid:
                 return
-            self.cpu_seconds += usage.ru_utime + usage.ru_stime
-            if pid == self._pid:
+            self.user_seconds += usage.ru_utime
+            self.system_seconds += usage.ru_stime
+            self._peak = max(self._peak, usage.ru_maxrss)
+            if pid == self._first.pid:
                 self.exit_status = os.waitstatus_to_exitcode(status)
 
     def _signal_tree(self, number: int) -> None:
-        own_session = os.getsid(0)
+        own_session = self._first.pid if self._first.is_apart else os.getsid(0)
         self._signal_group(number)
         for pid in descendant_pids(os.getpid()):
             try:
@@ -299,25 +305,41 @@ class _Watch:
 
     def _signal_group(self, number: int) -> None:
         try:
-            os.killpg(self._pid, number)
+            os.killpg(self._first.pid, number)
         except OSError:
             return  # it has ended
 
 
-def _spawn(program: str, order: Order, output_fd: int) -> int:
-    return os.posix_spawn(
+@dataclass(frozen=True, slots=True)
+class First:
+    """The first process of a command. ``is_apart``: it stands in a session of its own."""
+
+    pid: int
+    is_apart: bool = False
+
+
+def _spawn(program: str, order: Order, pipes: _Pipes) -> First:
+    actions = [
+        (os.POSIX_SPAWN_OPEN, 0, os.devnull, os.O_RDONLY, 0),
+        (os.POSIX_SPAWN_DUP2, pipes.stdout_end, 1),
+        (os.POSIX_SPAWN_DUP2, pipes.stderr_end, 2),
+    ]
+    if order.measures_memory:
+        from omx_autoresearch.system.starting import spawn_apart
+
+        pid = spawn_apart((program, *order.argv[1:]), order.env, actions, RESET_SIGNALS)
+        if pid:
+            return First(pid, is_apart=True)
+    pid = os.posix_spawn(
         program,
         order.argv,
         order.env,
-        file_actions=[
-            (os.POSIX_SPAWN_OPEN, 0, os.devnull, os.O_RDONLY, 0),
-            (os.POSIX_SPAWN_DUP2, output_fd, 1),
-            (os.POSIX_SPAWN_DUP2, output_fd, 2),
-        ],
+        file_actions=actions,
         setpgroup=0,
         setsigmask=[],
-        setsigdef=_RESET_SIGNALS,
+        setsigdef=RESET_SIGNALS,
     )
+    return First(pid)
 
 
 def _report(outcome: str, **known: Any) -> dict[str, Any]:
@@ -325,24 +347,16 @@ def _report(outcome: str, **known: Any) -> dict[str, Any]:
         "outcome": outcome,
         "exit_status": None,
         "duration_seconds": 0.0,
-        "cpu_seconds": 0.0,
+        "user_seconds": 0.0,
+        "system_seconds": 0.0,
+        "peak_bytes": 0,
         "output_size_bytes": 0,
+        "stdout_size_bytes": 0,
         "is_truncated": False,
         "leaked": (),
         "error": "",
     }
     return report | known
-
-
-def _why_not_started(fault: OSError | ValueError, place: str, cwd: str, *, is_cwd: bool) -> str:
-    if not isinstance(fault, OSError):
-        return f"{place}: {fault}"
-    number = fault.errno or 0
-    if is_cwd:
-        name = errno.errorcode.get(number, str(number))
-        return f"the folder to run in, {cwd}, cannot be entered: {os.strerror(number)} ({name})"
-    path = fault.filename if isinstance(fault.filename, str) else place
-    return explain_start(number, path, cwd)
 
 
 def _adopt_orphans() -> None:
@@ -368,15 +382,3 @@ def _wake_on_child_end() -> int:
     signals.signal(signals.SIGCHLD, lambda _number, _frame: None)
     signals.set_wakeup_fd(write_end, warn_on_full_buffer=False)
     return read_end
-
-
-def _close_descriptors(keep: Collection[int]) -> None:
-    """Put 0, 1 and 2 on /dev/null and close all others but those kept."""
-    null = os.open(os.devnull, os.O_RDWR)
-    for descriptor in (0, 1, 2):
-        os.dup2(null, descriptor)
-    start = 3
-    for descriptor in sorted(keep):
-        os.closerange(start, descriptor)
-        start = max(start, descriptor + 1)
-    os.closerange(start, os.sysconf("SC_OPEN_MAX"))

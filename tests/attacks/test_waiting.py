@@ -11,7 +11,7 @@ from omx_autoresearch.errors import WorkspaceFault
 from omx_autoresearch.runtime import stops
 from omx_autoresearch.system import contents, git
 from omx_autoresearch.system.git import head_commit, run_git
-from omx_autoresearch.system.supervisor import shebang
+from omx_autoresearch.system.starting import shebang
 from omx_autoresearch.system.tree import tree_state
 from tests.support.scratch import Scratch
 
