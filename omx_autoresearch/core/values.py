@@ -76,6 +76,8 @@ else:
         body["__qualname__"] = cls.__qualname__
         body["__match_args__"] = body["__slots__"]
         body["__light_fields__"] = tuple(declared)
+        if "__post_init__" in body:
+            body.setdefault("__init__", _init_checked)
         for name, method in _METHODS.items():
             body.setdefault(name, method)
         body["__dataclass_fields__"] = _Twin("__dataclass_fields__")
@@ -92,6 +94,10 @@ else:
             return
         for put, value in zip(puts, args, strict=True):  # every field, in order: what is made most
             put(self, value)
+
+    def _init_checked(self, *args, **given):
+        _init(self, *args, **given)
+        self.__post_init__()
 
     def _init_some(self, args, given):
         kind = self.__class__

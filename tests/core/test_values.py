@@ -32,7 +32,21 @@ def _light_classes() -> list[Any]:
 CLASSES = _light_classes()
 
 
+CHECKED: dict[str, dict[str, Any]] = {
+    "AcceptanceRule": {
+        "name": "median",
+        "alpha": 0.05,
+        "direction": "higher",
+        "warmups": 2,
+        "has_futility": False,
+    }
+}
+"""Classes that refuse a value of another kind when they are made, with values that they take."""
+
+
 def _arguments(kind: type) -> dict[str, Any]:
+    if kind.__name__ in CHECKED:
+        return {item.name: item.default for item in dataclasses.fields(kind)} | CHECKED[kind.__name__]
     return {item.name: f"value of {item.name}" for item in dataclasses.fields(kind)}
 
 
@@ -97,6 +111,23 @@ def test_a_default_factory_makes_a_new_value_for_each_instance() -> None:
         items: list[int] = field(default_factory=list)
 
     assert Holder().items is not Holder().items
+
+
+def test_a_class_may_refuse_values_when_it_is_made() -> None:
+    @dataclass(frozen=True, slots=True)
+    class Share:
+        value: float
+
+        def __post_init__(self) -> None:
+            if self.value > 1:
+                raise ValueError("more than all")
+
+    assert Share(1).value == 1
+    for given in ((2,), ()):
+        with pytest.raises(ValueError, match="more than all"):
+            Share(*given, **({} if given else {"value": 2}))
+    with pytest.raises(ValueError, match="more than all"):
+        dataclasses.replace(Share(1), value=2)
 
 
 def test_an_instance_can_be_pickled() -> None:

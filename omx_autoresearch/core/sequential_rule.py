@@ -1,0 +1,153 @@
+"""The hybrid sequential rule on interleaved pairs: when it accepts, when it gives up, what the order inside a pair did.
+
+It looks after every pair. A look spends a share of alpha on the exact chance of the scores; three to eight pairs may
+be enough where every gain is favourable and far beyond what A/A pairs show. specs/acceptance.md says what was measured.
+"""
+
+from __future__ import annotations
+
+from functools import lru_cache
+from math import sqrt
+
+from omx_autoresearch.core.acceptance_rules import FINAL_SHARE
+from omx_autoresearch.core.calibration import ORDER_PAIRS, ORDER_STANDING, order_gains
+from omx_autoresearch.core.signed_scores import (
+    centre,
+    chance,
+    cut_of,
+    normal_quantile,
+    scores_of,
+    spread,
+    standing,
+    walsh_averages,
+)
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from omx_autoresearch.core.acceptance_rules import AcceptanceRule
+
+FIRST_LOOK = 4
+LOOK_SHARE, LOOK_POWER = 0.22, 1.5
+"""Of alpha: what a look before the last may spend, growing with the share of pairs that were measured."""
+COUNTING_MARGIN = 0.6
+"""The exact chance is counted where the standing is no further than this below what a normal would need."""
+
+QUICK_FACTORS = {3: 3.0, 4: 2.0, 5: 1.5, 6: 1.0, 7: 0.8, 8: 0.6}
+"""By the number of pairs: how many times the usual A/A difference the smallest gain must be, all being favourable."""
+QUICK_ALPHA = 0.005
+"""Early acceptance does not scale with alpha; below this it is off."""
+
+FEW = 6
+"""Fewer pairs have no distribution-free 95 % interval."""
+
+
+@lru_cache(maxsize=64)
+def looks_of(alpha: float, max_pairs: int) -> tuple[tuple[float, float, float], ...]:
+    """For 0 to ``max_pairs`` pairs: the chance that is accepted, the standing that is worth counting, and futility.
+
+    The last is the bound of standing times the root of the pairs at or below which an acceptance became unlikely: the
+    trend is against the candidate, or the pairs that are left can hardly reach the last look's bound any more.
+    """
+    stretch = sqrt(max_pairs / 30)
+    goal = sqrt(max_pairs) * normal_quantile(1 - FINAL_SHARE * alpha)
+    looks = []
+    for pairs in range(max_pairs + 1):
+        share = LOOK_SHARE * (pairs / max_pairs) ** LOOK_POWER if pairs < max_pairs else FINAL_SHARE
+        allowed = share * alpha
+        worth = normal_quantile(1 - allowed) - COUNTING_MARGIN if allowed > 0.0 else float("inf")
+        futile = max(-3.1 * stretch + 0.38 * pairs / stretch, goal - 1.7 * (max_pairs - pairs) / stretch)
+        looks.append((allowed, worth, futile))
+    return tuple(looks)
+
+
+def decision_of(rule: AcceptanceRule, differences: Sequence[float], quick_gain: float) -> str:
+    """``accept``, ``stop`` (no acceptance will come) or an empty string: another pair is needed.
+
+    Args:
+        rule: alpha, the number of pairs, and whether futility stops.
+        differences: gains over the threshold, cleared of the order effect, in the order of the pairs.
+        quick_gain: what most A/A differences stay below; 0.0 turns early acceptance off.
+    """
+    pairs = len(differences)
+    if is_quick(rule, differences, quick_gain):
+        return "accept"
+    is_last = pairs >= rule.max_pairs
+    if pairs < FIRST_LOOK:
+        return "stop" if is_last else ""
+    allowed, worth, futile = looks_of(rule.alpha, rule.max_pairs)[pairs]
+    scores = scores_of([abs(difference) for difference in differences])
+    stands = standing(differences, scores)
+    if stands >= worth and chance(differences, scores) <= allowed:
+        return "accept"
+    return "stop" if is_last or (rule.has_futility and stands * sqrt(pairs) <= futile) else ""
+
+
+def is_quick(rule: AcceptanceRule, differences: Sequence[float], quick_gain: float) -> bool:
+    """True where every gain is favourable and beyond what A/A pairs show."""
+    factor = QUICK_FACTORS.get(len(differences))
+    if factor is None or quick_gain <= 0.0 or rule.alpha < QUICK_ALPHA:
+        return False
+    return min(differences) >= factor * quick_gain
+
+
+def can_accept(rule: AcceptanceRule, quick_gain: float) -> bool:
+    """False where not even a gain in every pair would be accepted within ``max_pairs``."""
+    is_quick_possible = (
+        quick_gain > 0.0 and rule.alpha >= QUICK_ALPHA and rule.max_pairs >= min(QUICK_FACTORS)
+    )
+    is_countable = rule.max_pairs >= FIRST_LOOK and 0.5**rule.max_pairs <= FINAL_SHARE * rule.alpha
+    return is_quick_possible or is_countable
+
+
+def cleared(
+    gains: Sequence[float], orders: Sequence[int], order_effect: float, calibrated: Sequence[float]
+) -> Sequence[float]:
+    """Gains without what the order inside a pair did to them.
+
+    The correction never sees which arm was which, so signs stay fair coins. An order that never changed cannot be told
+    from an effect: then only a correction against the candidate is made.
+
+    Args:
+        gains: of the candidate, pair by pair.
+        orders: 1 where the candidate ran first, else 0.
+        order_effect: as calibration proved it; 0.0 where it did not.
+        calibrated: the A/A pairs' gains of whichever arm ran first; pooled with those at hand.
+    """
+    has_both = 0 < sum(orders) < len(orders)
+    if len(gains) >= ORDER_PAIRS and has_both:
+        order_effect = _pooled_effect(order_gains(gains, orders), order_effect, calibrated)
+    if not order_effect:
+        return gains
+    if not has_both:
+        against = max(0.0, order_effect if orders[0] else -order_effect)
+        return [gain - against for gain in gains]
+    return [
+        gain - order_effect if order else gain + order_effect
+        for gain, order in zip(gains, orders, strict=True)
+    ]
+
+
+def _pooled_effect(first_gains: list[float], order_effect: float, calibrated: Sequence[float]) -> float:
+    if order_effect:
+        return centre([*calibrated, *first_gains])
+    scores = scores_of([abs(gain) for gain in first_gains])
+    return centre(first_gains) if abs(standing(first_gains, scores)) >= ORDER_STANDING else 0.0
+
+
+def estimate_of(differences: Sequence[float], deviation: float) -> tuple[float, float, float]:
+    """The Hodges-Lehmann estimate of ``differences`` and its interval of 95 %.
+
+    From six pairs on it is the distribution-free one. With fewer it leans on ``deviation``, the standard deviation of
+    a pair as calibration and the pairs at hand show it.
+    """
+    averages = walsh_averages(differences)
+    middle = len(averages) // 2
+    estimate = averages[middle] if len(averages) % 2 else (averages[middle - 1] + averages[middle]) / 2
+    if len(differences) >= FEW:
+        cut = cut_of(len(differences))
+        return estimate, averages[cut], averages[-1 - cut]
+    wide = max(deviation, spread([difference - estimate for difference in differences]))
+    reach = 2.2 * wide / sqrt(len(differences))
+    return estimate, estimate - reach, estimate + reach
