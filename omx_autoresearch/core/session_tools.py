@@ -12,6 +12,7 @@ from __future__ import annotations
 import math
 from typing import Literal
 
+from omx_autoresearch.core.metrics import MetricSpec, spec_faults
 from omx_autoresearch.core.values import dataclass, field, replace
 from omx_autoresearch.errors import UsageError
 
@@ -77,6 +78,7 @@ class SessionRun:
         run_id: by which its starter knows it again; empty for runs of other tools.
         source: ``measured`` by us, or ``reported`` by whoever called.
         isolation: what really isolated the benchmark.
+        checks: ``passed`` or ``failed``; empty where none were run.
     """
 
     run: int
@@ -92,6 +94,7 @@ class SessionRun:
     run_id: str = ""
     source: str = MEASURED
     isolation: str = ""
+    checks: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -212,7 +215,13 @@ def run_line(run: SessionRun) -> dict[str, Any]:
         "id": run.run_id,
         "source": run.source,
         "isolation": run.isolation,
+        "checks": run.checks,
     }
+
+
+def spec_of(config: SessionConfig) -> MetricSpec:
+    """What is read of the benchmark's output."""
+    return MetricSpec(config.metric_name, config.direction, unit=config.metric_unit)
 
 
 def checked_config(config: SessionConfig) -> SessionConfig:
@@ -230,6 +239,8 @@ def checked_config(config: SessionConfig) -> SessionConfig:
             raise _refused(f"{name} is one line of at most {NAME_LIMIT} characters")
         if not text.strip() and name != "metric_unit":
             raise _refused(f"{name} is empty")
+    if faults := spec_faults(spec_of(config)):
+        raise _refused(faults[0])
     for name, seconds in (
         ("timeout_seconds", config.timeout_seconds),
         ("checks_timeout_seconds", config.checks_timeout_seconds),
@@ -347,6 +358,7 @@ def _read_run(value: dict[str, Any], segment: int) -> SessionRun:
         run_id=_text(value, "id"),
         source=MEASURED if is_measured else REPORTED,
         isolation=_text(value, "isolation"),
+        checks=_text(value, "checks"),
     )
 
 
