@@ -1,0 +1,286 @@
+"""The experiment store: the one module that writes the log of an experiment and folds it.
+
+    experiments/{experiment_id}/   events.jsonl (the truth)  events.lock  work/  frozen/  held-out/  outputs/  prompts/
+
+The log has the line shape, the chain and the durability of a mission's journal. Only the controller that holds the
+repository appends (:mod:`.holds`); readers take no lock.
+"""
+
+from __future__ import annotations
+
+import itertools
+import os
+
+from omx_autoresearch.core.experiment_events import KINDS, fold_events
+from omx_autoresearch.core.shape import ShapeError, from_plain, to_plain
+from omx_autoresearch.core.values import dataclass
+from omx_autoresearch.errors import StateUntrusted, UsageError
+from omx_autoresearch.storage.atomic import ensure_folder, storage_failed, sync_folder
+from omx_autoresearch.storage.journal import Journal
+from omx_autoresearch.storage.layout import is_safe_task_id, slugify, task_id
+from omx_autoresearch.storage.reader import EVENTS_NAME, broken
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from datetime import datetime
+    from typing import Any
+
+    from omx_autoresearch.core.experiment_events import ExperimentEvent
+    from omx_autoresearch.core.experiments import ExperimentState
+    from omx_autoresearch.storage.layout import StateHome
+    from omx_autoresearch.storage.lines import Entry
+
+_NEXT = "omx-autoresearch experiment list"
+
+
+@dataclass(frozen=True, slots=True)
+class ExperimentFolder:
+    """One experiment's folder in the state home: ``experiments/{experiment_id}``."""
+
+    root_path: str
+
+    @property
+    def experiment_id(self) -> str:
+        """The experiment's id, which is the folder's name."""
+        return os.path.basename(self.root_path)
+
+    @property
+    def journal_path(self) -> str:
+        """``events.jsonl``, the truth."""
+        return os.path.join(self.root_path, EVENTS_NAME)
+
+    @property
+    def lock_path(self) -> str:
+        """``events.lock``: only ever locked."""
+        return os.path.join(self.root_path, "events.lock")
+
+    @property
+    def torn_path(self) -> str:
+        """``torn/``: torn last lines that were set aside."""
+        return os.path.join(self.root_path, "torn")
+
+    @property
+    def index_path(self) -> str:
+        """``index.sqlite``: disposable."""
+        return os.path.join(self.root_path, "index.sqlite")
+
+    @property
+    def work_path(self) -> str:
+        """``work/``: the two worktrees."""
+        return os.path.join(self.root_path, "work")
+
+    @property
+    def frozen_path(self) -> str:
+        """``frozen/``: copies of the pinned evaluator files."""
+        return os.path.join(self.root_path, "frozen")
+
+    @property
+    def held_out_path(self) -> str:
+        """``held-out/``: the private copy of the held-out check."""
+        return os.path.join(self.root_path, "held-out")
+
+    @property
+    def outputs_path(self) -> str:
+        """``outputs/``: the whole output of each run."""
+        return os.path.join(self.root_path, "outputs")
+
+    @property
+    def prompts_path(self) -> str:
+        """``prompts/``: what the agent was told, a file a trial."""
+        return os.path.join(self.root_path, "prompts")
+
+    @property
+    def scratch_path(self) -> str:
+        """``scratch/``: private temporary folders of the runs."""
+        return os.path.join(self.root_path, "scratch")
+
+    @property
+    def request_path(self) -> str:
+        """``request``: what another process asks of the controller at work, ``stop`` or ``cancel``."""
+        return os.path.join(self.root_path, "request")
+
+
+class ExperimentStore:
+    """The experiments of one state home.
+
+    Args:
+        home: the state home.
+    """
+
+    def __init__(self, home: StateHome) -> None:
+        self.home = home
+
+    def folder(self, experiment_id: str) -> ExperimentFolder:
+        """The folder of an experiment, whether it exists or not.
+
+        Raises:
+            UsageError: the id is no safe name, so it names no experiment.
+        """
+        if not is_safe_task_id(experiment_id):
+            raise UsageError(f"{experiment_id[:80]!r} is not the name of an experiment", next_step=_NEXT)
+        return ExperimentFolder(os.path.join(self.home.experiments_path, experiment_id))
+
+    def exists(self, experiment_id: str) -> bool:
+        """True when there is a log of this id.
+
+        Raises:
+            StorageFailed: the state home cannot be read; absence is not proven.
+        """
+        if not is_safe_task_id(experiment_id):
+            return False
+        path = self.folder(experiment_id).journal_path
+        try:
+            os.stat(path)
+        except (FileNotFoundError, NotADirectoryError):
+            return False
+        except OSError as error:
+            raise storage_failed("read", path, error) from error
+        return True
+
+    def list_ids(self) -> tuple[str, ...]:
+        """Ids of all experiments that have a log, newest first.
+
+        Raises:
+            StorageFailed: the state home cannot be read.
+        """
+        try:
+            names = os.listdir(self.home.experiments_path)
+        except FileNotFoundError:
+            return ()
+        except OSError as error:
+            raise storage_failed("read", self.home.experiments_path, error) from error
+        return tuple(sorted((name for name in names if self.exists(name)), reverse=True))
+
+    def find(self, words: str = "", *, project_path: str = "") -> str:
+        """The id that a person means: an id, the unique beginning or slug of one, or the newest one of a project.
+
+        Raises:
+            UsageError: there is none, or several; they are named.
+        """
+        if words and self.exists(words):
+            return words
+        known = self.list_ids()
+        if not words:
+            newest = next((name for name in known if self._is_of(name, project_path)), "")
+            if not newest:
+                raise UsageError("there is no experiment of this project", next_step=_NEXT)
+            return newest
+        found = [name for name in known if name.startswith(words) or name[16:] == words]
+        if len(found) != 1:
+            what = "no experiment" if not found else f"{len(found)} experiments ({', '.join(found[:5])})"
+            raise UsageError(f"{words[:80]!r} means {what}", next_step=_NEXT)
+        return found[0]
+
+    def _is_of(self, experiment_id: str, project_path: str) -> bool:
+        try:
+            first = next(self.read(experiment_id), None)
+        except StateUntrusted:
+            return False  # a corrupt log never hides another experiment; by its id it is an error
+        if first is None:
+            return False
+        return not project_path or str(first.data.get("project_path", "")) == project_path
+
+    def create(self, name: str, now: datetime) -> ExperimentFolder:
+        """Make the folder of a new experiment (exclusively) with an empty log.
+
+        Raises:
+            StorageFailed: the state home cannot be written.
+        """
+        ensure_folder(self.home.experiments_path)
+        stem = task_id(now, slugify(name))
+        names = itertools.chain((stem,), (f"{stem}-{number}" for number in itertools.count(2)))
+        folder = next(folder for folder in map(self.folder, names) if _is_made(folder.root_path))
+        try:
+            sync_folder(self.home.experiments_path)
+        except OSError as error:
+            raise storage_failed("sync", self.home.experiments_path, error) from error
+        Journal(folder).create()
+        return folder
+
+    def append(
+        self, experiment_id: str, *events: ExperimentEvent, ts: str, is_durable: bool = True
+    ) -> tuple[Entry, ...]:
+        """Record events: one lock, one write, one fsync.
+
+        Args:
+            experiment_id: whose log.
+            events: in order.
+            ts: the time of all of them.
+            is_durable: False where a power cut may take them, though no kill, until the next durable one.
+
+        Raises:
+            StorageFailed: the system refused; nothing of the batch remains.
+            JournalBroken: the log is missing, or its last line is no record.
+        """
+        drafts = [draft_of(event) for event in events]
+        with Journal(self.folder(experiment_id)).locked() as tail:
+            return tail.append(drafts, ts=ts, is_durable=is_durable)
+
+    def read(self, experiment_id: str) -> Iterator[Entry]:
+        """Every line of the log, verified on the way.
+
+        Raises:
+            UsageError: there is no such experiment.
+            JournalBroken: a line is no record or does not continue the one before; named by file and line.
+        """
+        return self._journal(experiment_id).read()
+
+    def events(self, experiment_id: str) -> Iterator[tuple[Entry, ExperimentEvent]]:
+        """Every line with the event that it is.
+
+        Raises:
+            JournalBroken: a line is no event; named by file and line.
+        """
+        journal = self._journal(experiment_id)
+        for entry in journal.read():
+            yield entry, _event_of(entry, journal.path)
+
+    def load(self, experiment_id: str) -> ExperimentState:
+        """The state that the log folds to.
+
+        Raises:
+            UsageError: there is no such experiment, or it never began.
+            JournalBroken: a line cannot be believed; named by file and line.
+        """
+        journal = self._journal(experiment_id)
+        state: ExperimentState | None = None
+        for entry in journal.read():
+            try:
+                state = fold_events(state, ((entry.kind, entry.ts, entry.data),))
+            except ShapeError as error:
+                raise broken(journal.path, entry.seq, str(error)) from None
+        if state is None:
+            raise UsageError(f"the experiment {experiment_id} never began: its log is empty", next_step=_NEXT)
+        return state
+
+    def _journal(self, experiment_id: str) -> Journal:
+        if not self.exists(experiment_id):
+            raise UsageError(f"there is no experiment {experiment_id[:80]!r}", next_step=_NEXT)
+        return Journal(self.folder(experiment_id))
+
+
+def _is_made(path: str) -> bool:
+    """Make a folder that nobody else made; False where the name is taken."""
+    try:
+        os.mkdir(path, mode=0o700)
+    except FileExistsError:
+        return False
+    except OSError as error:
+        raise storage_failed("make the folder", path, error) from error
+    return True
+
+
+def draft_of(event: ExperimentEvent) -> tuple[str, dict[str, Any]]:
+    """What the journal writes of an event."""
+    return event.kind, to_plain(event)
+
+
+def _event_of(entry: Entry, path: str) -> ExperimentEvent:
+    if entry.kind not in KINDS:
+        raise broken(path, entry.seq, f"event kind {entry.kind!r} is unknown: a newer version wrote it")
+    try:
+        event: ExperimentEvent = from_plain(KINDS[entry.kind], entry.data)
+    except ShapeError as error:
+        raise broken(path, entry.seq, str(error)) from None
+    return event

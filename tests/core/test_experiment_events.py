@@ -1,0 +1,148 @@
+"""The events of an experiment and the state that they fold to."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+
+from omx_autoresearch.core.acceptance import calibrate
+from omx_autoresearch.core.experiment_events import (
+    KINDS,
+    WIRE_KINDS,
+    AgentStarted,
+    BaselineEstablished,
+    ControllerAttached,
+    ControllerDetached,
+    ExperimentCompleted,
+    ExperimentStarted,
+    LimitsExtended,
+    RunMeasured,
+    TrialAccepted,
+    TrialAdmitted,
+    TrialFailed,
+    TrialRejected,
+    fold_events,
+    wire_event,
+)
+from omx_autoresearch.core.experiments import (
+    ExperimentConfig,
+    ExperimentHypothesis,
+    ExperimentLimits,
+    ExperimentState,
+    ExperimentUsage,
+    TrialRow,
+    checked_hypothesis,
+)
+from omx_autoresearch.core.metrics import MetricSpec
+from omx_autoresearch.core.shape import NewerShape, ShapeError, from_plain, to_plain
+from omx_autoresearch.core.values import replace
+from omx_autoresearch.errors import UsageError
+
+if TYPE_CHECKING:
+    from omx_autoresearch.core.experiment_events import ExperimentEvent
+
+TS = "2026-01-02T03:04:05.000000Z"
+CONFIG = ExperimentConfig("faster", MetricSpec("ms"), measure="./m.sh", check="./c.sh")
+STARTED = ExperimentStarted("20260102-030405-faster", "/p", CONFIG, base_commit="b" * 40)
+BASELINE = BaselineEstablished(
+    10.0, calibrate([(10.0, 10.0), (10.0, 10.0)], CONFIG.rule), (10.0,), "b" * 40, ExperimentUsage(runs=4)
+)
+ROW = TrialRow(1, "h-1", started_at=TS)
+ADMITTED = TrialAdmitted(ROW, ExperimentUsage(trials=1, runs=4))
+
+
+def folded(*events: ExperimentEvent) -> ExperimentState:
+    state = fold_events(None, ((event.kind, TS, to_plain(event)) for event in events))
+    assert state is not None
+    return state
+
+
+@pytest.mark.requirement("EXP-02")
+def test_the_wire_kinds_are_those_that_hosts_know() -> None:
+    assert set(WIRE_KINDS) <= set(KINDS)
+    assert set(WIRE_KINDS) == {"baseline", "iteration", "accepted", "rejected", "failed", "completed"}
+
+
+def test_an_accepted_trial_becomes_the_incumbent() -> None:
+    done = replace(ROW, status="accepted", candidate_commit="c" * 40, metric=9.0, reason_code="improved")
+    state = folded(STARTED, BASELINE, ADMITTED, TrialAccepted(done, ExperimentUsage(trials=1, runs=9)))
+    assert (state.incumbent_commit, state.checkpoints) == ("c" * 40, ("c" * 40,))
+    assert (state.phase, state.rows, state.usage.runs) == ("ready", (done,), 9)
+
+
+@pytest.mark.parametrize(("kind", "status"), [(TrialRejected, "rejected"), (TrialFailed, "failed")])
+def test_any_other_end_leaves_the_incumbent(kind: type, status: str) -> None:
+    done = replace(ROW, status=status)
+    state = folded(
+        STARTED, BASELINE, ADMITTED, AgentStarted(7, "boot:1"), kind(done, ExperimentUsage(trials=1))
+    )
+    assert (state.incumbent_commit, state.checkpoints) == ("b" * 40, ())
+    assert (state.rows, state.running_row, state.agent_pid) == ((done,), None, 0)
+
+
+@pytest.mark.requirement("EXP-07")
+def test_a_terminal_event_of_a_trial_that_is_over_counts_nothing_twice() -> None:
+    done = replace(ROW, status="accepted", candidate_commit="c" * 40)
+    once = TrialAccepted(done, ExperimentUsage(trials=1, runs=9))
+    again = TrialAccepted(done, ExperimentUsage(trials=2, runs=18))
+    assert folded(STARTED, BASELINE, ADMITTED, once, again) == folded(STARTED, BASELINE, ADMITTED, once)
+
+
+def test_the_first_reason_of_completion_stands() -> None:
+    state = folded(STARTED, ExperimentCompleted("budget_wall"), ExperimentCompleted("explicit"))
+    assert (state.phase, state.completed_reason) == ("completed", "budget_wall")
+
+
+def test_more_budget_reopens_what_a_budget_had_ended_and_nothing_else() -> None:
+    wider = LimitsExtended(replace(CONFIG, limits=ExperimentLimits(trials=80)))
+    reopened = folded(STARTED, BASELINE, ExperimentCompleted("budget_trials"), wider)
+    assert (reopened.phase, reopened.completed_reason, reopened.config.limits.trials) == ("ready", "", 80)
+    closed = folded(STARTED, BASELINE, ExperimentCompleted("explicit"), wider)
+    assert (closed.phase, closed.completed_reason) == ("completed", "explicit")
+
+
+def test_who_is_at_work_is_known_until_they_let_go() -> None:
+    at_work = folded(STARTED, ControllerAttached(12, "boot:9"))
+    assert (at_work.controller_pid, at_work.controller_started) == (12, "boot:9")
+    assert folded(STARTED, ControllerAttached(12, "boot:9"), ControllerDetached()).controller_pid == 0
+
+
+def test_every_event_survives_its_plain_form() -> None:
+    measured = RunMeasured("r-1", 1, "trial", "candidate", value=9.5, others={"rss": 1.0})
+    for event in (STARTED, BASELINE, ADMITTED, measured, ExperimentCompleted("explicit")):
+        assert from_plain(type(event), to_plain(event)) == event
+
+
+def test_a_log_that_does_not_begin_with_its_start_or_is_newer_is_refused() -> None:
+    with pytest.raises(ShapeError, match="comes before started"):
+        fold_events(None, [("completed", TS, to_plain(ExperimentCompleted("explicit")))])
+    with pytest.raises(NewerShape, match="unknown"):
+        fold_events(None, [("teleported", TS, {})])
+
+
+@pytest.mark.requirement("EXP-02")
+def test_the_wire_form_is_flat_and_has_every_field_of_the_table() -> None:
+    told = wire_event(ADMITTED, seq=3, ts=TS)
+    assert list(told)[:3] == ["type", "seq", "ts"]
+    assert told["type"] == "iteration"
+    needed = {
+        "iteration", "hypothesis_id", "description", "status", "metric", "samples", "improvement", "cost_usd",
+        "duration_seconds", "checkpoint", "candidate_commit", "reason",
+    }  # fmt: skip
+    assert needed <= set(told)
+
+
+@pytest.mark.case("GIT-22")
+@pytest.mark.parametrize(
+    ("hypothesis", "word"),
+    [
+        (ExperimentHypothesis(" "), "needs an id"),
+        (ExperimentHypothesis("a\0b"), "NUL"),
+        (ExperimentHypothesis("a", "x" * 1_000_000), "1000000 characters"),
+        (ExperimentHypothesis("a", metadata={str(number): 1 for number in range(101)}), "101 entries"),
+    ],
+)
+def test_a_hypothesis_that_cannot_be_recorded_is_refused(hypothesis: ExperimentHypothesis, word: str) -> None:
+    with pytest.raises(UsageError, match=word):
+        checked_hypothesis(hypothesis)
