@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 import time
+from tempfile import TemporaryFile
 
 from omx_autoresearch.core.metrics import Measured, read_metrics
 from omx_autoresearch.core.session_tools import SessionConfig, SessionRun, judged, run_line, spec_of
@@ -159,7 +160,11 @@ def _measured(
 ) -> SessionRun:
     """The run with what the benchmark and the checks said."""
     began = time.monotonic()
-    result = _run_script(runtime, folder, ask, (run.run, MEASURE, config.timeout_seconds))
+    with TemporaryFile(dir=folder.own_path) as stdout:
+        what = (run.run, MEASURE, config.timeout_seconds)
+        result = _run_script(runtime, folder, ask, what, stdout_fd=stdout.fileno())
+        stdout.seek(0)
+        said = stdout.read().decode("utf-8", "replace")
     run = replace(
         run, isolation=isolation_of(result).backend, duration_seconds=result.duration_seconds or 0.0
     )
@@ -171,7 +176,7 @@ def _measured(
         exit_status=result.exit_status,
         outcome=result.outcome,
     )
-    reading = read_metrics(_output(result), spec_of(config), seen)
+    reading = read_metrics(said, spec_of(config), seen)
     if reading.primary is None:
         return replace(run, reason=_short(f"{reading.fault}: {reading.detail}"))
     run = replace(run, status="keep", metric=reading.primary, metrics=dict(reading.others))
@@ -185,7 +190,7 @@ def _measured(
 
 
 def _run_script(
-    runtime: Runtime, folder: SessionFolder, ask: RunAsk, what: tuple[int, str, float]
+    runtime: Runtime, folder: SessionFolder, ask: RunAsk, what: tuple[int, str, float], *, stdout_fd: int = -1
 ) -> CommandResult:
     """Run one script of ``.auto/`` in the workspace; ``what`` is the run's number, the script, its time limit."""
     number, name, timeout_seconds = what
@@ -198,6 +203,7 @@ def _run_script(
         env=_environment(runtime),
         timeout_seconds=timeout_seconds,
         output_path=folder.output_path(number, name),
+        stdout_fd=stdout_fd,
     )
 
 
@@ -209,11 +215,6 @@ def _environment(runtime: Runtime) -> dict[str, str]:
     if runtime.shell_marks and not any(mark in environment for mark in runtime.shell_marks):
         environment[runtime.shell_marks[0]] = "1"
     return environment
-
-
-def _output(result: CommandResult) -> str:
-    with open(result.output_path, encoding="utf-8", errors="replace", newline="") as stream:
-        return stream.read()
 
 
 def _failure(result: CommandResult, timeout_seconds: float) -> str:
