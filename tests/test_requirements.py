@@ -34,6 +34,7 @@ PAGES = {
     "READY": "readiness.md",
     "API": "python-api.md",
     "RESUME": "resume.md",
+    "DRIVE": "experiment-command-line.md",
 }
 SOURCES = {"protocol", "client", "field", "design"}
 AREAS = {
