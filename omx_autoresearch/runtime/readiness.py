@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 
-from omx_autoresearch.core.readiness import readiness_report
+from omx_autoresearch.core.readiness import completion_items, readiness_report
 from omx_autoresearch.core.values import replace
 from omx_autoresearch.errors import StateUntrusted, StepIllegal, WorkspaceFault
 from omx_autoresearch.runtime.looks import take_look
@@ -15,6 +15,7 @@ from omx_autoresearch.storage.omx_folder import OmxFolder
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from omx_autoresearch.core.evidence import Look
     from omx_autoresearch.core.mission import Mission
     from omx_autoresearch.core.readiness import ReadinessReport
     from omx_autoresearch.runtime.context import Runtime
@@ -36,9 +37,23 @@ def readiness(runtime: Runtime, task_id: str) -> ReadinessReport:
             f"mission {task_id} is a draft; nothing is required of it yet",
             next_step=f"omx-autoresearch start {task_id}",
         )
-    look = take_look(runtime.home.mission(task_id), mission)
-    look = replace(look, state_fault=state_fault(runtime, mission))
+    look = _whole_look(runtime, mission)
     return readiness_report(mission, look, unresolved=unresolved_ids(runtime, mission))
+
+
+def lacking_now(runtime: Runtime, mission: Mission) -> tuple[str, ...]:
+    """The codes of what a stop at this moment would be refused for, were nothing run again.
+
+    Raises:
+        WorkspaceFault: the workspace cannot be looked at.
+        StateUntrusted: the mission was never launched.
+    """
+    return tuple(item.code for item in completion_items(mission, _whole_look(runtime, mission)))
+
+
+def _whole_look(runtime: Runtime, mission: Mission) -> Look:
+    look = take_look(runtime.home.mission(mission.task_id), mission)
+    return replace(look, state_fault=state_fault(runtime, mission))
 
 
 def state_fault(runtime: Runtime, mission: Mission) -> str:

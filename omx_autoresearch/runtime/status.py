@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Literal
 
+from omx_autoresearch.core.lifecycle import FINAL_PHASES
 from omx_autoresearch.core.notices import Notice
 from omx_autoresearch.core.readiness import open_criteria
 from omx_autoresearch.core.values import dataclass
@@ -44,7 +45,9 @@ class StatusView:
         hours_used: wall clock charged.
         max_hours: how much there may be.
         finding_count: claims and findings.
-        open_criteria: what the contract still lacks, as far as the newest run tells.
+        open_criteria: what the contract still lacks, at ``checked_at``; the workspace may have moved since.
+        checked_at: this moment where the workspace was looked at, else the time of the newest run or check under the
+            contract; empty for never.
         blocker: why a person must act; empty otherwise.
         next_command: what the owner types next; ``$autoresearch TASK`` is typed in the agent.
         last_verdict: of the newest run; empty when there was none.
@@ -76,6 +79,7 @@ class StatusView:
     max_hours: float = 0.0
     finding_count: int = 0
     open_criteria: tuple[str, ...] = ()
+    checked_at: str = ""
     blocker: str = ""
     next_command: str = ""
     last_verdict: str = ""
@@ -91,8 +95,14 @@ class StatusView:
     lifecycle: tuple[Notice, ...] = ()
 
 
-def view(runtime: Runtime, task_id: str) -> StatusView:
+def view(runtime: Runtime, task_id: str, *, looks: bool = False) -> StatusView:
     """The view of one mission; a corrupt or lost one is a view too, never an exception.
+
+    Args:
+        runtime: whose missions.
+        task_id: of the mission.
+        looks: look at the workspace, so that what is open is what a stop would be refused for now. Else it is as of
+            the newest record, in a time that depends on neither mission nor workspace.
 
     Raises:
         UsageError: there never was a mission of this id.
@@ -107,7 +117,7 @@ def view(runtime: Runtime, task_id: str) -> StatusView:
             return _missing(runtime, task_id)
         cure = error.next_step or f"omx-autoresearch repair {task_id}"
         return StatusView(task_id, "", "invalid", blocker=error.message, next_command=cure)
-    return _view_of(runtime, mission)
+    return _view_of(runtime, mission, looks=looks)
 
 
 def list_views(runtime: Runtime) -> tuple[StatusView, ...]:
@@ -132,10 +142,11 @@ def _missing(runtime: Runtime, task_id: str) -> StatusView:
     )
 
 
-def _view_of(runtime: Runtime, mission: Mission) -> StatusView:
+def _view_of(runtime: Runtime, mission: Mission, *, looks: bool) -> StatusView:
     contract, usage, limits = mission.contract, mission.usage, mission.limits
     last = heartbeat.last_beat(runtime.home.mission(mission.task_id).heartbeat_path)
     blocker = mission.blocker
+    lacking, checked_at = _open(runtime, mission, looks=looks)
     status: Status = mission.status  # type: ignore[assignment]
     return StatusView(
         task_id=mission.task_id,
@@ -153,7 +164,8 @@ def _view_of(runtime: Runtime, mission: Mission) -> StatusView:
         hours_used=round(seconds_running(mission, runtime.now()) / 3600, 4),
         max_hours=limits.wall_clock_hours,
         finding_count=mission.finding_count + mission.claim_count,
-        open_criteria=_open(mission),
+        open_criteria=lacking,
+        checked_at=checked_at,
         blocker=f"{blocker.reason_code}: {blocker.what} (needed: {blocker.needs})" if blocker else "",
         next_command=_next_command(mission),
         last_verdict=mission.attestation.verdict if mission.attestation else "",
@@ -210,16 +222,33 @@ def _judged_by(contract: Contract) -> str:
     return contract.validator_command or f"a review of {contract.output_artifact_path}"
 
 
-def _open(mission: Mission) -> tuple[str, ...]:
-    if mission.phase in ("complete", "cancelled") or mission.contract is None:
-        return ()
+def _open(runtime: Runtime, mission: Mission, *, looks: bool) -> tuple[tuple[str, ...], str]:
+    """What the contract lacks, and when that was seen."""
+    if mission.phase in FINAL_PHASES or mission.contract is None:
+        return (), ""
+    if looks:
+        from omx_autoresearch.runtime.readiness import lacking_now
+
+        try:
+            return lacking_now(runtime, mission), runtime.now()
+        except AutoresearchError:
+            pass  # a workspace that is gone is said by the next stop; here stands what was seen last
     run = mission.attestation
     is_passing = (
         run is not None and run.verdict == "passed" and run.contract_digest == mission.contract_digest
     )
     what = "review" if mission.contract.validation_mode == "prompt-architect-artifact" else "validation"
-    verdict = f"{what} (passed; confirmed at the next stop)" if is_passing else what
-    return (verdict, *(f"criterion:{name}" for name in open_criteria(mission)))
+    found = (*(() if is_passing else (what,)), *(f"criterion:{name}" for name in open_criteria(mission)))
+    return found, _checked_at(mission)
+
+
+def _checked_at(mission: Mission) -> str:
+    """When a run or a check last told something under this contract; empty for never."""
+    digest = mission.contract_digest
+    times = [check.at for check in mission.checks if check.contract_digest == digest]
+    if mission.attestation is not None and mission.attestation.contract_digest == digest:
+        times.append(mission.attestation.finished_at)
+    return max(times, default="")
 
 
 def _notices(mission: Mission) -> tuple[str, ...]:

@@ -1,6 +1,6 @@
 """The status line process: the client's JSON in, one line of stable width out, exit 0 whatever happens.
 
-    Research 4      stale  1  open  2  heard 12s
+    Research 4      stale  1  open  2  checked  3m  heard 12s
 
 The words of the line are ``Research N`` (a running mission and its iteration), ``Pivot`` (a change of structure is
 due), ``Blocked``, ``Paused``, ``Done`` (for some minutes), ``Invalid`` and ``Missing``. A session that no mission holds
@@ -60,18 +60,21 @@ def line_for(raw: bytes, home_path: str) -> str:
     folder_path = os.path.join(home_path, "missions", task)
     mission = _mission_of(folder_path)
     if isinstance(mission, str):
-        return composed(mission, 0, 0, "")
+        return composed(mission, 0, 0)
     if (mission.get("binding") or {}).get("session_id") != session:
         return ""  # the journal wins
-    return composed(
-        label_of(mission), _stale(mission), open_count(mission), _age_text(_heard_seconds(folder_path))
-    )
+    return _whole(label_of(mission), mission, open_count(mission), folder_path)
 
 
-def composed(label: str, stale: int, still_open: int, heard: str) -> str:
+def _whole(label: str, mission: Plain, still_open: int, folder_path: str) -> str:
+    checked, heard = _checked_seconds(mission), _heard_seconds(folder_path)
+    return composed(label, _stale(mission), still_open, _age_text(checked), _age_text(heard))
+
+
+def composed(label: str, stale: int, still_open: int, checked: str = "", heard: str = "") -> str:
     """The line: fixed columns, so that whatever stands beside it does not move."""
     shown = label if len(label) <= _LABEL_WIDTH else label[: _LABEL_WIDTH - 1] + "+"
-    columns = f"stale {min(stale, 99):>2}  open {min(still_open, 99):>2}"
+    columns = f"stale {min(stale, 99):>2}  open {min(still_open, 99):>2}  checked {checked or '-':>3}"
     return f"{shown:<{_LABEL_WIDTH}}  {columns}  heard {heard or '-':>3}"
 
 
@@ -88,7 +91,7 @@ def label_of(mission: Plain) -> str:
 
 
 def open_count(mission: Plain) -> int:
-    """What the contract still lacks, as far as records tell: required criteria, and the verdict."""
+    """What the contract lacked when it was last checked: required criteria, and the verdict."""
     contract = mission.get("contract")
     if not contract or mission["phase"] in ("complete", "cancelled"):
         return 0
@@ -102,6 +105,15 @@ def open_count(mission: Plain) -> int:
     run: Plain | None = mission.get("attestation")
     is_passing = run is not None and (run["verdict"], run["contract_digest"]) == ("passed", digest)
     return len(lacking) + (0 if is_passing else 1)
+
+
+def _checked_seconds(mission: Plain) -> float | None:
+    """How long ago a run or a check last told something under the contract; None for never."""
+    told = [(check["contract_digest"], check["at"]) for check in mission.get("checks", ())]
+    if run := mission.get("attestation"):
+        told.append((run["contract_digest"], run["finished_at"]))
+    times = [at for digest, at in told if digest == mission.get("contract_digest")]
+    return _seconds_since(max(times)) if times else None
 
 
 def _stale(mission: Plain) -> int:
@@ -165,7 +177,7 @@ def _done_line(home_path: str, task: str, session: str) -> str:
         return ""  # what completed the mission was another session's stop
     if _seconds_since(mission.get("updated_at", "")) > DONE_SECONDS:
         return ""
-    return composed("Done", _stale(mission), 0, _age_text(_heard_seconds(folder_path)))
+    return _whole("Done", mission, 0, folder_path)
 
 
 def _file_name(session: str) -> str:

@@ -52,5 +52,5 @@ def test_claudes_status_line_shows_the_mission_until_it_is_done(claude_stage: St
         is_seen.set()
         screen = terminal.wait_for("Done")
     assert terminal.script.misfits == []
-    assert "open 0 heard" in " ".join(screen.split())  # Claude Code writes its blanks as no-break spaces
+    assert "open 0 checked" in " ".join(screen.split())  # Claude Code writes its blanks as no-break spaces
     mission.assert_let_go_with_evidence()

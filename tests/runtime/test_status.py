@@ -9,9 +9,10 @@ from pathlib import Path
 
 import pytest
 
+from omx_autoresearch.core.criteria import criterion_of
 from omx_autoresearch.core.shape import to_plain
 from omx_autoresearch.errors import UsageError
-from omx_autoresearch.runtime import missions
+from omx_autoresearch.runtime import checks, missions, validation
 from omx_autoresearch.runtime.status import list_views, view
 from tests.support import snapshots
 from tests.support.scratch import OTHER, SESSION, Scratch
@@ -49,6 +50,56 @@ def test_a_running_mission_shows_what_it_spent_and_what_is_open(world: Scratch) 
     assert 0 <= shown.hours_used < shown.max_hours == 24.0
     assert os.path.isdir(shown.task_path)
     assert shown.last_heartbeat_at.endswith("Z")
+
+
+@pytest.mark.requirement("GATE-25")
+def test_what_is_open_is_what_the_next_refusal_says_also_after_the_workspace_moved(world: Scratch) -> None:
+    report = criterion_of("report: written :: file: report.md")
+    mission = world.mission(criteria=(report,))
+    task_id = mission.task_id
+
+    def as_recorded() -> tuple[str, ...]:
+        return view(world.runtime(), task_id).open_criteria
+
+    def as_it_is() -> tuple[str, ...]:
+        return view(world.runtime(), task_id, looks=True).open_criteria
+
+    assert as_recorded() == as_it_is() == ("validation", "criterion:report")
+    assert view(world.runtime(), task_id).checked_at == ""
+    world.write("report.md", "found\n")
+    assert checks.check(world.runtime(), task_id, ("report",), wait_seconds=60)
+    assert as_recorded() == as_it_is() == ("validation",)
+    checked_at = view(world.runtime(), task_id).checked_at
+    assert mission.updated_at < checked_at < view(world.runtime(), task_id, looks=True).checked_at
+    world.write("report.md", "")
+    assert as_recorded() == ("validation",), "as it was when it was checked"
+    assert view(world.runtime(), task_id).checked_at == checked_at
+    assert as_it_is() == ("validation", "criterion:report")
+    refused = world.stop().refusal
+    assert "evidence for `report`" in refused
+
+
+@pytest.mark.requirement("GATE-25")
+def test_a_pass_on_another_workspace_is_open_again_and_one_on_this_leaves_nothing_open(
+    world: Scratch,
+) -> None:
+    task_id = world.mission().task_id
+    world.write("answer.txt", "42\n")
+    assert validation.validate(world.runtime(), task_id, validation.Ask("none"), wait_seconds=60)
+    assert view(world.runtime(), task_id, looks=True).open_criteria == ()
+    world.write("other.txt", "x\n")
+    assert view(world.runtime(), task_id, looks=True).open_criteria == ("validation",)
+    assert view(world.runtime(), task_id).open_criteria == ()
+
+
+@pytest.mark.requirement("GATE-25")
+def test_where_the_workspace_is_gone_stands_what_was_seen_last(world: Scratch) -> None:
+    mission = world.mission()
+    world.stop()
+    shutil.rmtree(mission.workspace_path)
+    shown = view(world.runtime(), mission.task_id, looks=True)
+    assert shown.open_criteria == ("validation",)
+    assert shown.checked_at == view(world.runtime(), mission.task_id).checked_at != ""
 
 
 @pytest.mark.requirement("LIFE-01")

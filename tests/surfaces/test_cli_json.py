@@ -92,7 +92,7 @@ def test_list_is_an_array_of_what_status_prints(person: Person) -> None:
     for task_id in task_ids:
         status = person.json("status", task_id)
         assert [name for name in STATUS_FIELDS if name not in status] == []
-        clock = {"hours_used"}
+        clock = {"hours_used", "checked_at"}
         assert {k: v for k, v in listed[task_id].items() if k not in clock} == {
             k: v for k, v in status.items() if k not in clock
         }

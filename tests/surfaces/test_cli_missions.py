@@ -335,7 +335,7 @@ def test_the_status_says_in_words_what_judges_and_what_is_missing(person: Person
     assert "missing     a passing run of what judges it\n" in text
     person.write("answer.txt", "42\n")
     assert "complete at the agent's next stop" in person.ok("validate")
-    assert "missing     the agent's next stop" in person.ok("status")
+    assert "missing     nothing; the agent's next stop completes it" in person.ok("status")
     person.write("check.sh", "#!/bin/sh\nexit 0\n", mode=0o755)
     assert "next     omx-autoresearch restore" in person.run("validate").stdout
 

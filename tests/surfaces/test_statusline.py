@@ -37,7 +37,7 @@ def scratch(tmp_path: Path) -> Scratch:
 @pytest.mark.requirement("LINE-01")
 def test_a_running_mission_shows_iteration_stale_count_open_criteria_and_heartbeat(scratch: Scratch) -> None:
     mission = scratch.mission()
-    assert line_of(scratch) == "Research 0      stale  0  open  1  heard   -"
+    assert line_of(scratch) == "Research 0      stale  0  open  1  checked   -  heard   -"
     scratch.stop()
     path = scratch.home.mission(mission.task_id).heartbeat_path
     heartbeat.beat(path, at="2020-01-02T03:04:05.123456Z", status="tool", session_id=SESSION)
@@ -45,7 +45,7 @@ def test_a_running_mission_shows_iteration_stale_count_open_criteria_and_heartbe
     line = line_of(scratch)
     assert line.startswith(f"Research {loaded.iteration} ")
     assert f"stale  {loaded.usage.stale}" in line
-    assert line.endswith("heard 99d")
+    assert "  checked  0s  heard 99d" in line or "  checked  1s  heard 99d" in line
 
 
 @pytest.mark.requirement("LINE-01")
@@ -96,8 +96,8 @@ def test_a_mode_state_that_somebody_wrote_makes_no_other_session_done(scratch: S
 @pytest.mark.parametrize("label", [*(f"Research {n}" for n in (0, 9, 10_000, 123_456)), *PHASES, "Invalid"])
 @pytest.mark.parametrize("heard", ["", "1s", "59m"])
 def test_the_line_is_as_wide_whatever_stands_in_it(label: str, heard: str) -> None:
-    widths = {len(statusline.composed(label, stale, 7, heard)) for stale in (0, 12, 345)}
-    assert widths == {len(statusline.composed("Done", 0, 0, "2d"))}
+    widths = {len(statusline.composed(label, stale, 7, heard, heard)) for stale in (0, 12, 345)}
+    assert widths == {len(statusline.composed("Done", 0, 0, "9h", "2d"))}
 
 
 @pytest.mark.requirement("LINE-03")
@@ -187,7 +187,7 @@ def test_the_installed_line_prints_the_line_or_nothing_and_ends_with_0(scratch: 
     done = shell(scratch, asked(scratch))
     assert (done.returncode, done.stdout, done.stderr) == (
         0,
-        b"Research 0      stale  0  open  1  heard   -\n",
+        b"Research 0      stale  0  open  1  checked   -  heard   -\n",
         b"",
     )
     for raw in (asked(scratch, OTHER), b"", b"{"):

@@ -35,7 +35,7 @@ def current_verb(session: str, as_json: bool) -> None:
 
     caller = this_caller()
     found = _current(caller, session)
-    view = status.view(caller.runtime, found[0]) if len(found) == 1 else None
+    view = status.view(caller.runtime, found[0], looks=True) if len(found) == 1 else None
     if as_json:
         print_json(CurrentDocument(view, found if view is None else ()))
     elif view is not None:

@@ -27,21 +27,21 @@ def status_verb(task: str, as_json: bool) -> None:
     """Show how a mission stands, what is in its way and what to type next."""
     from omx_autoresearch.surfaces.cli.standing import print_status
 
-    view = _view(this_caller(), task)
+    view = _view(this_caller(), task, looks=True)
     if as_json:
         print_json(view)
     else:
         print_status(view)
 
 
-def _view(caller: Caller, task: str) -> StatusView:
+def _view(caller: Caller, task: str, *, looks: bool = False) -> StatusView:
     """The mission that is meant; where none is under way, the one that cannot be read, else the last one here."""
     from omx_autoresearch.runtime import status
 
     if task in status.known_ids(caller.runtime):
-        return status.view(caller.runtime, task)  # the trace of a lost one, too
+        return status.view(caller.runtime, task, looks=looks)  # the trace of a lost one, too
     try:
-        return status.view(caller.runtime, caller.task(task))
+        return status.view(caller.runtime, caller.task(task), looks=looks)
     except UsageError:
         if task:
             raise

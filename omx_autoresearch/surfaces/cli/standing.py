@@ -24,8 +24,14 @@ STYLES = {
 """Colour of each phase, or of a status that has none."""
 
 
-_CONFIRMED_LATER = "(passed; confirmed at the next stop)"
-_MISSING = {"validation": "a passing run of what judges it", "review": "an approving review"}
+_MISSING = {
+    "validation": "a passing run of what judges it",
+    "review": "an approving review",
+    "output-artifact": "the output artifact",
+    "verification": "verification of the code that changed since the launch",
+    "state-files": "state files as the journal has them",
+    "final-iteration": "evidence of the last iteration, since the mission was stale",
+}
 """What an open criterion asks for, in words."""
 
 
@@ -93,7 +99,7 @@ def _progress(view: StatusView) -> list[Row]:
         ("hours", f"{view.hours_used:.2f} of {view.max_hours:g}", ""),
         ("judged by", harmless(view.judged_by), ""),
         ("newest run", run, ""),
-        ("missing", "\n".join(map(_missing, view.open_criteria)), ""),
+        ("missing", _lacking(view), ""),
         ("findings", f"{view.finding_count}, in state/findings.jsonl" if view.finding_count else "", ""),
         ("session", session, ""),
         ("hold", view.hold, "green" if view.hold.startswith("proven") else "yellow"),
@@ -102,10 +108,15 @@ def _progress(view: StatusView) -> list[Row]:
     ]
 
 
+def _lacking(view: StatusView) -> str:
+    """What is still missing, a line each."""
+    if not view.open_criteria and view.phase == "running":
+        return "nothing; the agent's next stop completes it"
+    return "\n".join(map(_missing, view.open_criteria))
+
+
 def _missing(criterion: str) -> str:
     """One open criterion, for people."""
-    if criterion.endswith(_CONFIRMED_LATER):
-        return "the agent's next stop, which confirms the run that passed"
     if criterion.startswith("criterion:"):
         return f"evidence for {harmless(criterion.removeprefix('criterion:'))}"
     return _MISSING.get(criterion, harmless(criterion))

@@ -286,7 +286,7 @@ def _only_draft(call: Call) -> str:
 def _status(call: Call, task_id: str) -> results.MissionStatus:
     from omx_autoresearch.runtime import status
 
-    view = status.view(call.runtime, task_id)
+    view = status.view(call.runtime, task_id, looks=True)
     return fitted(  # type: ignore[no-any-return]
         results.MissionStatus,
         view,
