@@ -29,7 +29,8 @@ class MissionStatus(_Result):
     refusals: int
     max_refusals: int
     finding_count: int
-    open_criteria: list[str]
+    open_criteria: list[str] = Field(description="what a stop would be refused for, at `checked_at`")
+    checked_at: str
     blocker: str = Field(description="why a person must act; empty otherwise")
     last_verdict: str
     last_run_id: str
