@@ -65,13 +65,15 @@ def bubblewrap_path() -> str | None:
     return None
 
 
-def bubblewrap_argv(
+def bubblewrap_argv(  # noqa: PLR0913  # one door each; all but two have a default
     argv: Sequence[str],
     *,
     workspace_path: str,
     writable_paths: Sequence[str] = (),
     network: bool = False,
     is_read_only: bool = False,
+    hidden_paths: Sequence[str] = (),
+    shown_paths: Sequence[str] = (),
 ) -> tuple[str, ...]:
     """The command line that runs a command inside bubblewrap, in the workspace.
 
@@ -83,6 +85,9 @@ def bubblewrap_argv(
         writable_paths: further folders that stay writable; they must exist.
         network: whether the network stays.
         is_read_only: nothing of the workspace can be written.
+        hidden_paths: folders that look empty inside, and files that do; workspace, writable and shown paths below
+            them stay.
+        shown_paths: what can be read inside hidden folders all the same.
 
     Raises:
         CommandFault: bubblewrap is not installed.
@@ -96,12 +101,22 @@ def bubblewrap_argv(
     workspace = os.path.realpath(workspace_path)
     words = [program, "--ro-bind", "/", "/", "--dev", "/dev", "--proc", "/proc", "--tmpfs", "/tmp"]  # noqa: S108
     words += ["--tmpfs", "/run", "--ro-bind-try", "/run/current-system", "/run/current-system"]
+    hidden_folders = [path for path in map(os.path.realpath, hidden_paths) if os.path.isdir(path)]
+    for path in map(os.path.realpath, hidden_paths):
+        if path in hidden_folders:
+            words += ["--tmpfs", path]
+        elif os.path.lexists(path):
+            words += ["--ro-bind", os.devnull, path]
     words += ["--ro-bind" if is_read_only else "--bind", workspace, workspace]
+    for path in map(os.path.realpath, shown_paths):
+        words += ["--ro-bind", path, path]
     for path in (os.path.realpath(path) for path in writable_paths):
         words += ["--bind", path, path]
     for name in READ_ONLY_NAMES:
         path = os.path.realpath(os.path.join(workspace, name))
         words += ["--ro-bind-try", path, path]
+    for path in hidden_folders:
+        words += ["--remount-ro", path]
     words += ["--unshare-pid", "--unshare-ipc", "--unshare-uts"]
     if not network:
         words.append("--unshare-net")

@@ -297,7 +297,7 @@ class _Watch:
             try:
                 if os.getsid(pid) != own_session and pid not in self.leaked:
                     line = command_line(pid)
-                    if line:
+                    if line and not _is_ending(pid):
                         self.leaked[pid] = line[:SHOWN_COMMAND_LENGTH]
                 os.kill(pid, number)
             except OSError:
@@ -308,6 +308,17 @@ class _Watch:
             os.killpg(self._first.pid, number)
         except OSError:
             return  # it has ended
+
+
+def _is_ending(pid: int) -> bool:
+    """A process that has given up its memory already: it was not left behind, it is about to go."""
+    try:
+        os.readlink(f"/proc/{pid}/exe")
+    except FileNotFoundError:
+        return sys.platform == "linux"
+    except OSError:
+        return False
+    return False
 
 
 @dataclass(frozen=True, slots=True)
