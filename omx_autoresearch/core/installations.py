@@ -29,11 +29,13 @@ class HookProgram:
         state_home_path: the folder that holds ``active/`` and the script ``hook``.
         python_path: the interpreter.
         entry_path: the module file that the interpreter is given.
+        tool_options: further words for the server of the tools (MCP).
     """
 
     state_home_path: str
     python_path: str
     entry_path: str
+    tool_options: tuple[str, ...] = ()
 
     @property
     def script_path(self) -> str:
@@ -181,13 +183,14 @@ def hook_script(program: HookProgram) -> str:
 
 def program_of_script(text: str) -> HookProgram | None:
     """Read a script of ours back; None when it is not exactly one."""
-    found = []
+    found: list[str] = []
     for name in ("state_home", "python", "entry"):
         match = re.search(rf"^{name}='(.*)'$", text, re.MULTILINE)
         if not match:
             return None
         found.append(match[1].replace("'\\''", "'"))
-    program = HookProgram(*found)
+    state_home_path, python_path, entry_path = found
+    program = HookProgram(state_home_path, python_path, entry_path)
     return program if hook_script(program) == text else None
 
 

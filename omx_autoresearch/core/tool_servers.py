@@ -47,14 +47,16 @@ class ToolServer:
     note: str = ""
 
 
-def entry_of(server: ToolServer, python_path: str, state_home_path: str) -> dict[str, object]:
+def entry_of(
+    server: ToolServer, python_path: str, state_home_path: str, options: tuple[str, ...] = ()
+) -> dict[str, object]:
     """Compose the entry: this interpreter by its absolute path, blind to PYTHONPATH and to the folder it starts in.
 
     (A module of the agent's own named as one of ours would otherwise run outside of its sandbox.)
     """
     entry: dict[str, object] = {"type": "stdio"} if server.has_type else {}
     entry["command"] = python_path
-    entry["args"] = ["-E", "-P", "-m", MODULE, "mcp", "--home", state_home_path]
+    entry["args"] = ["-E", "-P", "-m", MODULE, "mcp", "--home", state_home_path, *options]
     if server.variables:
         entry["env_vars"] = list(server.variables)
     return entry

@@ -41,6 +41,9 @@ if TYPE_CHECKING:
     from omx_autoresearch.runtime.context import Runtime
 
 
+_BEGIN_SECONDS = 0.02
+
+
 @dataclass(frozen=True, slots=True)
 class SessionStart:
     """What a session is begun with.
@@ -125,11 +128,14 @@ def start_run(runtime: Runtime, folder: SessionFolder, ask: RunAsk, *, wait_seco
         _require_room(load_log(folder))
         _require_benchmark(folder)
     child = fork_detached(lambda: conduct(runtime, folder, ask))
-    if not child.wait(wait_seconds):
-        child.leave()
-    with folder.locked():
-        under_way = running_run(runtime, folder)
-        log = load_log(folder)
+    has_ended = child.wait(wait_seconds)
+    while True:
+        with folder.locked():
+            under_way, log = running_run(runtime, folder), load_log(folder)
+        if has_ended or under_way is not None or log.find(ask.run_id) is not None:
+            break
+        has_ended = child.wait(_BEGIN_SECONDS)  # it has not begun yet
+    child.leave()
     run = log.find(ask.run_id)
     if run is None and (under_way is None or under_way.run_id != ask.run_id):
         raise (

@@ -47,7 +47,9 @@ def with_ours(
             text = settings_members.with_member(text, STATUS_PATH, value, comments=_comments(installation))
     if server and path == server.path:
         if has_server:
-            entry = tool_servers.entry_of(server, program.python_path, program.state_home_path)
+            entry = tool_servers.entry_of(
+                server, program.python_path, program.state_home_path, program.tool_options
+            )
             text = tool_servers.with_server(text, server, entry)
         else:
             text = tool_servers.without_server(text, server)

@@ -36,7 +36,12 @@ def statusline_verb() -> int:
 
 @click.command("mcp")
 @click.option("--home", default="", metavar="PATH", help="The state home.  [default: the environment's]")
-def mcp_verb(home: str) -> None:
+@click.option(
+    "--session-tools",
+    is_flag=True,
+    help="Serve init_experiment, run_experiment and log_experiment, too: they measure in the workspace itself.",
+)
+def mcp_verb(home: str, session_tools: bool) -> None:
     """Serve the tools for agents on stdin and stdout (MCP), until the client closes them.
 
     `install` registers it with an agent CLI. Needs the extra: pip install omx-autoresearch[mcp].
@@ -52,4 +57,4 @@ def mcp_verb(home: str) -> None:
         )
     from omx_autoresearch.surfaces.mcp.server import serve
 
-    serve(home)
+    serve(home, has_session_tools=session_tools)

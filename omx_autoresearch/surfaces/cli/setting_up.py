@@ -11,6 +11,7 @@ import click
 
 from omx_autoresearch.agents.registry import CLIENT_NAMES, dialect
 from omx_autoresearch.core.values import replace
+from omx_autoresearch.errors import UsageError
 from omx_autoresearch.surfaces.cli.boundary import CHECK_SAID_NO
 from omx_autoresearch.surfaces.cli.caller import json_option, this_caller
 from omx_autoresearch.surfaces.cli.display import harmless, print_json, say
@@ -48,8 +49,13 @@ def _scope_option(function: Callable[..., Any]) -> Callable[..., Any]:
 @click.option(
     "--no-skill", is_flag=True, help="Leave the skill out that tells an agent how to work on a mission."
 )
+@click.option(
+    "--session-tools",
+    is_flag=True,
+    help="Serve init_experiment, run_experiment and log_experiment, too; without it they go.",
+)
 @json_option
-def install_verb(client: str, scope: Scope, dry_run: bool, as_json: bool, **left_out: bool) -> None:
+def install_verb(client: str, scope: Scope, dry_run: bool, as_json: bool, **chosen: bool) -> None:
     """Put hooks, status line, tools and skill into an agent CLI's settings; everything else there stays as it is.
 
     A status line or a skill of your own is never replaced.
@@ -59,14 +65,22 @@ def install_verb(client: str, scope: Scope, dry_run: bool, as_json: bool, **left
 
     caller = this_caller()
     require_owner(caller.runtime, "install")
+    program = hook_program(caller.runtime.home.root_path)
+    if chosen.pop("session_tools"):
+        if chosen["no_mcp"]:
+            raise UsageError(
+                "the session tools are tools, and --no-mcp leaves those out",
+                next_step="leave one of the two out",
+            )
+        program = replace(program, tool_options=("--session-tools",))
     report = install(
         _installation(caller, client, scope),
-        hook_program(caller.runtime.home.root_path),
+        program,
         environ=caller.runtime.environ,
-        without=_without(**left_out),
+        without=_without(**chosen),
         dry_run=dry_run,
     )
-    if not left_out["no_mcp"] and not has_mcp():
+    if not chosen["no_mcp"] and not has_mcp():
         report = replace(report, notes=(*report.notes, _NO_MCP))
     _print_report(report, "installed", as_json=as_json)
     if not as_json and not dry_run:

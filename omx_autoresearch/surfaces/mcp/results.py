@@ -9,11 +9,13 @@ from pydantic import BaseModel, ConfigDict, Field
 TEXT_CHARACTERS = 2000
 
 
-class _Result(BaseModel):
+class Result(BaseModel):
+    """What every answer is: nothing in it beyond its fields."""
+
     model_config = ConfigDict(frozen=True, extra="forbid")
 
 
-class MissionStatus(_Result):
+class MissionStatus(Result):
     """How a mission stands."""
 
     task_id: str
@@ -38,7 +40,7 @@ class MissionStatus(_Result):
     next_command: str = Field(description="what the owner types next")
 
 
-class RunResult(_Result):
+class RunResult(Result):
     """The newest run of the validator or reviewer."""
 
     task_id: str
@@ -56,7 +58,7 @@ class RunResult(_Result):
     next: str
 
 
-class FindingResult(_Result):
+class FindingResult(Result):
     """What became of a finding."""
 
     task_id: str
@@ -69,7 +71,7 @@ class FindingResult(_Result):
     is_pending: bool
 
 
-class FindingItem(_Result):
+class FindingItem(Result):
     """One finding."""
 
     seq: int
@@ -83,7 +85,7 @@ class FindingItem(_Result):
     criterion_id: str
 
 
-class FindingList(_Result):
+class FindingList(Result):
     """The newest findings, evidence first."""
 
     task_id: str
@@ -91,7 +93,7 @@ class FindingList(_Result):
     is_cut: bool = Field(description="there may be more; ask with `before`, the smallest seq of this answer")
 
 
-class DirectionResult(_Result):
+class DirectionResult(Result):
     """What became of a direction."""
 
     task_id: str
@@ -104,7 +106,7 @@ class DirectionResult(_Result):
     offered_axis: str = Field(description="the axis to change next")
 
 
-class TriedDirection(_Result):
+class TriedDirection(Result):
     """A direction that was tried."""
 
     summary: str
@@ -113,7 +115,7 @@ class TriedDirection(_Result):
     last_seen_iteration: int
 
 
-class DirectionList(_Result):
+class DirectionList(Result):
     """What was tried, newest last, and what waits to be taken up."""
 
     task_id: str
@@ -125,7 +127,7 @@ class DirectionList(_Result):
     is_cut: bool
 
 
-class CriterionItem(_Result):
+class CriterionItem(Result):
     """One condition of the contract."""
 
     id: str
@@ -138,14 +140,14 @@ class CriterionItem(_Result):
     next_command: str
 
 
-class CriterionList(_Result):
+class CriterionList(Result):
     """The conditions of the contract."""
 
     task_id: str
     criteria: list[CriterionItem]
 
 
-class ReadinessLine(_Result):
+class ReadinessLine(Result):
     """One line of the completion gate."""
 
     code: str
@@ -156,7 +158,7 @@ class ReadinessLine(_Result):
     next_command: str
 
 
-class ReadinessResult(_Result):
+class ReadinessResult(Result):
     """Whether the mission would complete now, line by line."""
 
     task_id: str
@@ -164,14 +166,14 @@ class ReadinessResult(_Result):
     lines: list[ReadinessLine]
 
 
-class NoteResult(_Result):
+class NoteResult(Result):
     """A note, kept as a claim."""
 
     task_id: str
     is_recorded: bool = Field(description="in the journal; otherwise it waits in the inbox")
 
 
-class StartResult(_Result):
+class StartResult(Result):
     """A mission that runs now."""
 
     task_id: str
@@ -184,7 +186,7 @@ class StartResult(_Result):
     )
 
 
-def fitted(kind: type[_Result], value: object, **more: Any) -> Any:
+def fitted(kind: type[Result], value: object, **more: Any) -> Any:
     """Make a result of the attributes of the same names; ``more`` are the others. Tuples become lists."""
     names = [name for name in kind.model_fields if name not in more]
     found = {name: getattr(value, name) for name in names}

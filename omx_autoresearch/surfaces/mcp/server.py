@@ -9,6 +9,7 @@ from mcp_types import ToolAnnotations
 
 from omx_autoresearch import __version__
 from omx_autoresearch.core.tool_servers import NAME
+from omx_autoresearch.surfaces.mcp import session_tools
 from omx_autoresearch.surfaces.mcp.calls import server_runtime
 from omx_autoresearch.surfaces.mcp.tools import Tools
 
@@ -26,9 +27,10 @@ WRITING = ("finding_add", "direction_add", "note", "block", "start")
 RUNNING = ("validate", "review")
 
 
-def build_server(runtime: Runtime) -> MCPServer:
-    """The server over one state home, not yet running."""
-    server = MCPServer(NAME, instructions=INSTRUCTIONS, version=__version__, log_level="ERROR")
+def build_server(runtime: Runtime, *, has_session_tools: bool = False) -> MCPServer:
+    """The server over one state home, not yet running; the older session tools only where the owner asked for them."""
+    instructions = INSTRUCTIONS + (session_tools.INSTRUCTIONS if has_session_tools else "")
+    server = MCPServer(NAME, instructions=instructions, version=__version__, log_level="ERROR")
     tools = Tools(runtime)
     for name in (*LOOKING, *WRITING, *RUNNING):
         hints = ToolAnnotations(
@@ -38,13 +40,16 @@ def build_server(runtime: Runtime) -> MCPServer:
             open_world_hint=False,
         )
         server.add_tool(getattr(tools, name), name=name, annotations=hints, structured_output=True)
+    if has_session_tools:
+        session_tools.add_session_tools(server, runtime)
     return server
 
 
-def serve(home_path: str = "") -> None:
+def serve(home_path: str = "", *, has_session_tools: bool = False) -> None:
     """Answer a client on stdin and stdout until it closes them.
 
     Args:
         home_path: the state home; empty for the environment's.
+        has_session_tools: serve the older session tools as well.
     """
-    build_server(server_runtime(home_path)).run("stdio")
+    build_server(server_runtime(home_path), has_session_tools=has_session_tools).run("stdio")
