@@ -29,6 +29,7 @@ PAGES = {
     "HOST": "command-line.md",
     "LINE": "statusline.md",
     "MCP": "mcp.md",
+    "AUTO": "session-tools.md",
     "SPEED": "hook-speed.md",
     "EVID": "evidence.md",
     "READY": "readiness.md",
