@@ -22,6 +22,9 @@ KINDS: tuple[TrialKind, ...] = ("accepted", "rejected", "failed", "tampered", "r
 KEPT_WITHOUT_GAIN = "kept_without_gain"
 """An accepted row of somebody else's log that was no better than the best before it: it moves no step."""
 
+LOGGED_BASELINE = "baseline"
+"""The row of somebody else's log that is the base itself."""
+
 _SIGNIFICANT = 6
 _LARGEST_PLAIN = 10**15
 _ENDS = 2
@@ -55,7 +58,9 @@ def kind_of(row: TrialRow) -> TrialKind:
 def steps_of(state: ExperimentState) -> tuple[TrialRow, ...]:
     """The accepted trials that moved the incumbent, in order."""
     return tuple(
-        row for row in state.rows if row.status == "accepted" and row.reason_code != KEPT_WITHOUT_GAIN
+        row
+        for row in state.rows
+        if row.status == "accepted" and row.reason_code not in (KEPT_WITHOUT_GAIN, LOGGED_BASELINE)
     )
 
 

@@ -1,0 +1,228 @@
+"""The log of pi-autoresearch and of the older session tools (``.auto/log.jsonl``), read for status, plot and report.
+
+Each header of the log begins a session of its own, and each becomes a state as an experiment has one. Lines are judged
+by the one reader of that format (``core/session_tools.py``); one that cannot be believed is named by its number and
+counts for nothing, and the file is never written. What such a log cannot hold stays empty: nobody interleaved pairs, so
+there is no interval, no claim, and no number to quote.
+
+A run without a value of its own (a crash, a failed check) has none here, whatever number its line carries. A kept run
+that was no better than the best before it is shown as accepted and moves no step.
+"""
+
+from __future__ import annotations
+
+import os
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Any
+
+from omx_autoresearch.core.acceptance import AcceptanceRule
+from omx_autoresearch.core.experiment_summary import KEPT_WITHOUT_GAIN, LOGGED_BASELINE
+from omx_autoresearch.core.experiments import (
+    ExperimentConfig,
+    ExperimentLimits,
+    ExperimentState,
+    ExperimentUsage,
+    TrialRow,
+)
+from omx_autoresearch.core.metrics import MetricSpec
+from omx_autoresearch.core.session_tools import SessionConfig, SessionRun, read_log
+from omx_autoresearch.core.values import dataclass, field, replace
+from omx_autoresearch.errors import UsageError
+from omx_autoresearch.storage import strictjson
+from omx_autoresearch.storage.atomic import read_bounded
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from omx_autoresearch.core.experiments import TrialStatus
+
+LOG_NAMES = (os.path.join(".auto", "log.jsonl"), "autoresearch.jsonl")
+"""Where such a log stands in a project: today's place, and the one before it."""
+FILE_LIMIT_BYTES = 256 * 1024 * 1024
+_NO_HEADER = SessionConfig(name="", metric_name="metric")
+_OWN_KEYS = frozenset(
+    {"type", "run", "commit", "metric", "metrics", "status", "description", "timestamp", "segment"}
+    | {"durationSeconds", "reason", "id"}
+)
+_ENDINGS: dict[str, tuple[TrialStatus, str]] = {
+    "keep": ("accepted", "improved"),
+    "discard": ("rejected", "discarded"),
+    "crash": ("failed", "crash"),
+    "checks_failed": ("rejected", "check_failed"),
+}
+_LATEST_MS = 253_402_300_799_000
+"""The end of the year 9999."""
+
+
+@dataclass(frozen=True, slots=True)
+class AutoLog:
+    """A log, as far as it can be believed.
+
+    Attributes:
+        path: of the file.
+        sessions: one state a header that has a run, in order; the last one is the newest.
+        faults: lines that count for nothing, each with its number and cause.
+        notes: what was read with a reservation.
+    """
+
+    path: str
+    sessions: tuple[ExperimentState, ...] = ()
+    faults: tuple[str, ...] = ()
+    notes: tuple[str, ...] = ()
+
+    @property
+    def origin(self) -> str:
+        """For plot and report: what this is not."""
+        left_out = f"; {len(self.faults)} lines could not be believed" if self.faults else ""
+        return f"Read from {self.path}: nothing here was measured, checked or isolated by this runtime{left_out}."
+
+
+@dataclass(frozen=True, slots=True)
+class _Session:
+    config: SessionConfig
+    runs: list[tuple[SessionRun, dict[str, Any]]] = field(default_factory=list)
+
+
+def find_auto_log(project_path: str) -> str:
+    """The log of a project, or the file itself where it is named.
+
+    Raises:
+        UsageError: there is none.
+    """
+    if os.path.isfile(project_path):
+        return project_path
+    for name in LOG_NAMES:
+        path = os.path.join(project_path, name)
+        if os.path.isfile(path):
+            return path
+    raise UsageError(
+        f"{project_path} has no {' and no '.join(LOG_NAMES)}",
+        next_step="name the log, or the project it is in",
+    )
+
+
+def read_auto_log(path: str) -> AutoLog:
+    """Read a log, or that of a project.
+
+    Raises:
+        UsageError: there is no such file.
+        StateUntrusted: it is too large, or no regular file.
+        StorageFailed: the system refused.
+    """
+    path = find_auto_log(path)
+    sessions, faults, notes = [_Session(_NO_HEADER)], list[str](), list[str]()
+    seen: set[int] = set()
+    for number, value in _decoded(read_bounded(path, FILE_LIMIT_BYTES)):
+        read = read_log([(number, value)])
+        faults += read.faults
+        if read.config is not None:
+            sessions.append(_Session(read.config))
+        for run in read.runs:
+            if run.run in seen:
+                notes.append(f"line {number}: run {run.run} is given twice; both are shown")
+            seen.add(run.run)
+            sessions[-1].runs.append((run, value))
+    states = [_state(path, number, session) for number, session in enumerate(sessions) if session.runs]
+    return AutoLog(path, tuple(states), tuple(faults), tuple(notes))
+
+
+def _decoded(data: bytes) -> Iterator[tuple[int, Any]]:
+    """Each line with its number; a `ValueError` stands for one that is no JSON."""
+    for number, line in enumerate(data.split(b"\n"), start=1):
+        if not line.strip():
+            continue
+        try:
+            yield number, strictjson.decode_document(line) if number == 1 else strictjson.decode(line)
+        except ValueError as error:
+            yield number, error
+
+
+def _state(path: str, number: int, session: _Session) -> ExperimentState:
+    config = session.config
+    rows, steps, baseline = _rows(session)
+    times = [row.ended_at for row in rows if row.ended_at]
+    return ExperimentState(
+        experiment_id=f"auto-{number}",
+        project_path=os.path.dirname(os.path.abspath(path)),
+        config=ExperimentConfig(
+            name=config.name or config.metric_name,
+            metric=MetricSpec(config.metric_name, config.direction, unit=config.metric_unit),
+            rule=AcceptanceRule(name="median", runs=1, warmups=0, direction=config.direction),
+            limits=ExperimentLimits(trials=config.max_iterations),
+            measure_timeout_seconds=config.timeout_seconds,
+        ),
+        incumbent_commit=steps[-1].candidate_commit if steps else "",
+        phase="ready",
+        baseline=baseline,
+        rows=rows,
+        checkpoints=tuple(row.candidate_commit for row in steps),
+        usage=ExperimentUsage(trials=len(rows), wall_seconds=sum(row.duration_seconds for row in rows)),
+        started_at=min(times, default=""),
+        updated_at=max(times, default=""),
+    )
+
+
+def _rows(session: _Session) -> tuple[tuple[TrialRow, ...], list[TrialRow], float | None]:
+    """The rows, those that were better than everything kept before, and the first kept value: the base."""
+    sign = -1.0 if session.config.direction == "higher" else 1.0
+    rows, steps = list[TrialRow](), list[TrialRow]()
+    baseline = best = checkpoint = None
+    for run, value in session.runs:
+        row = replace(_row(run, value), checkpoint=checkpoint or "")
+        if run.status == "keep" and run.metric is not None:
+            if best is None:
+                baseline = best = run.metric
+                checkpoint = run.commit
+                row = replace(
+                    row, reason_code=LOGGED_BASELINE, reason="the first kept run, which is the base"
+                )
+            elif sign * run.metric < sign * best:
+                best, checkpoint = run.metric, run.commit
+                steps.append(row)
+            else:
+                row = replace(
+                    row,
+                    reason_code=KEPT_WITHOUT_GAIN,
+                    reason=f"kept, though {run.metric:g} is no better than {best:g}, the best before it",
+                )
+        rows.append(row)
+    return tuple(rows), steps, baseline
+
+
+def _row(run: SessionRun, value: dict[str, Any]) -> TrialRow:
+    status, reason_code = _ENDINGS[run.status]
+    metadata = _kept({name: item for name, item in value.items() if name not in _OWN_KEYS})
+    metric = run.metric if run.status in ("keep", "discard") else None
+    if metric is None and value.get("metric") is not None:
+        metadata["reported_metric"] = value["metric"]
+    return TrialRow(
+        iteration=run.run,
+        hypothesis_id=f"run-{run.run}",
+        description=run.description,
+        status=status,
+        metric=metric,
+        samples=() if metric is None else (metric,),
+        others=run.metrics if metric is not None else {},
+        duration_seconds=run.duration_seconds,
+        candidate_commit=run.commit if run.status == "keep" else "",
+        reason_code=reason_code,
+        reason=run.reason,
+        ended_at=_time(run.timestamp_ms),
+        metadata=metadata,
+    )
+
+
+def _kept(metadata: dict[str, Any]) -> dict[str, Any]:
+    """What the line says beside the known fields; nothing where it is nested too deeply to be exported again."""
+    try:
+        strictjson.encode(metadata)
+    except ValueError:
+        return {}
+    return metadata
+
+
+def _time(milliseconds: int) -> str:
+    if not 0 < milliseconds <= _LATEST_MS:
+        return ""
+    moment = datetime.fromtimestamp(milliseconds / 1000, UTC)
+    return f"{moment:%Y-%m-%dT%H:%M:%S.%f}Z"

@@ -1,0 +1,59 @@
+"""The report of an experiment, for the person who decides whether to accept: Markdown and HTML, from the same facts.
+
+One number is quoted as a result, the verified claim; without one the report says so. Everything that a model wrote is
+text in both forms. The HTML is one file without script or outside reference, the plot a picture in it.
+"""
+
+from __future__ import annotations
+
+import base64
+from typing import TYPE_CHECKING
+
+from omx_autoresearch import templates
+from omx_autoresearch.core.values import replace
+from omx_autoresearch.errors import UsageError
+from omx_autoresearch.runtime.experiments import report_texts
+from omx_autoresearch.runtime.experiments.plot_packages import render_plot
+from omx_autoresearch.runtime.experiments.plots import COLOURS, plot_specification
+from omx_autoresearch.runtime.experiments.report_facts import ReportMaterial, plain_facts, report_facts
+
+if TYPE_CHECKING:
+    from omx_autoresearch.core.experiments import ExperimentState
+
+
+def markdown_report(state: ExperimentState, material: ReportMaterial | None = None) -> str:
+    """The report as Markdown; the plot is a file of its own there."""
+    material = material or ReportMaterial()
+    return templates.render(
+        "experiment_report.md.j2",
+        **plain_facts(report_facts(state, material)),
+        origin=material.origin,
+        faults=material.faults,
+        text=report_texts.markdown_text,
+        code=report_texts.markdown_code,
+        block=report_texts.markdown_block,
+    )
+
+
+def html_report(state: ExperimentState, material: ReportMaterial | None = None) -> str:
+    """The report as one HTML page, the plot inside where the material has one."""
+    material = material or ReportMaterial()
+    return templates.render(
+        "experiment_report.html.j2",
+        **plain_facts(report_facts(state, material)),
+        origin=material.origin,
+        faults=material.faults,
+        plot=base64.b64encode(material.svg).decode("ascii"),
+        plot_note=material.plot_note,
+        colours=COLOURS,
+        plain=report_texts.plain,
+        plain_block=report_texts.plain_block,
+    )
+
+
+def with_plot(state: ExperimentState, material: ReportMaterial) -> ReportMaterial:
+    """The material with the plot in it; where the extra is not installed, with a note that says so."""
+    try:
+        return replace(material, svg=render_plot(plot_specification(state, origin=material.origin), "svg"))
+    except UsageError as error:
+        return replace(material, plot_note=f"{error.message}; {error.next_step}")
