@@ -7,6 +7,7 @@ configuration file, which no agent can write: neither the system's, the user's n
 
 from __future__ import annotations
 
+import contextlib
 import os
 import subprocess
 import time
@@ -78,44 +79,47 @@ class Git:
         """The output of a started command.
 
         Raises:
-            WorkspaceFault: it failed.
+            WorkspaceFault: it failed, or did not end in time.
         """
-        output, said = process.communicate(timeout=LIMIT_SECONDS)
+        try:
+            output, said = process.communicate(timeout=LIMIT_SECONDS)
+        except subprocess.TimeoutExpired as fault:
+            process.kill()
+            process.communicate()
+            raise self._late(args) from fault
         return self.checked(_result(process.returncode, output, said), args)
 
-    def run(self, *args: str, stdin: bytes = b"", to_path: str = "") -> GitResult:
+    def run(self, *args: str, stdin: bytes = b"", to_path: str = "", from_path: str = "") -> GitResult:
         """Run one command to its end; what git refuses is a value.
 
         Args:
             args: the command and its arguments, without ``git``.
             stdin: what it reads.
             to_path: a new file that takes its output, of any size; the result's ``stdout`` is then empty.
+            from_path: a file that it reads instead of ``stdin``.
 
         Raises:
             WorkspaceFault: git could not be started, or did not end in time.
         """
         try:
-            if to_path:
-                with open(to_path, "wb") as target:
-                    return self._run(args, stdin, target.fileno())
-            return self._run(args, stdin, subprocess.PIPE)
+            with contextlib.ExitStack() as files:
+                target = files.enter_context(open(to_path, "wb")).fileno() if to_path else subprocess.PIPE
+                source = files.enter_context(open(from_path, "rb")).fileno() if from_path else None
+                return self._run(args, stdin, target, source)
         except subprocess.TimeoutExpired as fault:
-            raise WorkspaceFault(
-                f"`git {args[0]}` did not end within {LIMIT_SECONDS:g} seconds in {self.cwd}",
-                next_step=f"git -C {self.cwd} status",
-            ) from fault
+            raise self._late(args) from fault
         except OSError as fault:
             raise WorkspaceFault(
                 f"git could not be started in {self.cwd}: {fault.strerror}", next_step=f"ls -ld {self.cwd}"
             ) from fault
 
-    def output(self, *args: str, stdin: bytes = b"", to_path: str = "") -> bytes:
+    def output(self, *args: str, stdin: bytes = b"", to_path: str = "", from_path: str = "") -> bytes:
         """The output of a command that must succeed.
 
         Raises:
             WorkspaceFault: git refused, in git's own words; it could not be started or did not end.
         """
-        return self.checked(self.run(*args, stdin=stdin, to_path=to_path), args)
+        return self.checked(self.run(*args, stdin=stdin, to_path=to_path, from_path=from_path), args)
 
     def word(self, *args: str, stdin: bytes = b"") -> str:
         """The output of a command that prints one line. Raises what `output` does."""
@@ -139,12 +143,13 @@ class Git:
             f"`git {args[0]}` failed in {self.cwd}: {said}", next_step=f"git -C {self.cwd} status"
         )
 
-    def _run(self, args: Sequence[str], stdin: bytes, stdout: int) -> GitResult:
+    def _run(self, args: Sequence[str], stdin: bytes, stdout: int, source: int | None) -> GitResult:
         done = subprocess.run(
             self._argv(args),
             cwd=self.cwd,
             env=self.environ,
-            input=stdin,
+            input=stdin if source is None else None,
+            stdin=source,
             stdout=stdout,
             stderr=subprocess.PIPE,
             timeout=LIMIT_SECONDS,
@@ -152,6 +157,12 @@ class Git:
             process_group=0,
         )
         return _result(done.returncode, done.stdout or b"", done.stderr)
+
+    def _late(self, args: Sequence[str]) -> WorkspaceFault:
+        return WorkspaceFault(
+            f"`git {args[0]}` did not end within {LIMIT_SECONDS:g} seconds in {self.cwd}",
+            next_step=f"git -C {self.cwd} status",
+        )
 
     def _argv(self, args: Sequence[str]) -> list[str]:
         return [self.program, *(word for setting in self.settings for word in ("-c", setting)), *args]

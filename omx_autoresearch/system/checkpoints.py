@@ -1,0 +1,220 @@
+"""The content of a candidate's work tree as a git tree, or why it cannot be one.
+
+Files that git ignores do not count: they are in no checkpoint and are gone before anything is measured. What no patch
+could carry to the user is refused with its paths: nested repositories, changed submodules, pipes and sockets, links out
+of the tree, files too large, paths outside a sparse checkout.
+"""
+
+from __future__ import annotations
+
+import os
+import stat
+from typing import TYPE_CHECKING
+
+from omx_autoresearch.core.values import dataclass
+from omx_autoresearch.system.git import find_root
+from omx_autoresearch.system.patches import GITLINK, LINK, tree_changes
+from omx_autoresearch.system.user_repository import named
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from omx_autoresearch.system.folder_scan import Extra
+    from omx_autoresearch.system.patches import TreeChange
+    from omx_autoresearch.system.work_tree import WorkTree
+
+FILE_LIMIT_BYTES = 1024**3
+"""The largest file that a checkpoint takes."""
+
+_NAMED_PATHS = 200
+"""More than these are not named to git one by one: it then looks at the whole tree itself."""
+
+
+@dataclass(frozen=True, slots=True)
+class Snapshot:
+    """The content of a work tree.
+
+    Attributes:
+        tree: its id in our repository.
+        changed: paths that differ from the checkpoint, a renamed file as both of its names.
+    """
+
+    tree: str
+    changed: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class TreeFault:
+    """Why a work tree can be no checkpoint.
+
+    Attributes:
+        reason_code: ``nested_repository``, ``submodule_changed``, ``special_file``, ``link_outside``,
+            ``file_too_large``, ``outside_sparse_checkout``, ``not_addable`` or ``workspace_lost``.
+        paths: where.
+        detail: a sentence for people.
+    """
+
+    reason_code: str
+    paths: tuple[str, ...]
+    detail: str
+
+
+def take_snapshot(
+    work_tree: WorkTree, base: str, limit_bytes: int = FILE_LIMIT_BYTES
+) -> Snapshot | TreeFault:
+    """The tree of a folder that was set to ``base`` before and has been worked on since.
+
+    Raises:
+        WorkspaceFault: git or the file system fails.
+    """
+    if work_tree.is_lost():
+        return _fault("workspace_lost", (work_tree.root_path,), "the work tree is gone")
+    look = work_tree.look()
+    fault = _nested_in_tracked(work_tree, look.extras) or _special(work_tree, look.extras)
+    if fault is not None:
+        return fault
+    new = _untracked(work_tree, look.extras)
+    nested = tuple(os.fsdecode(path.rstrip(b"/")) for path in new if path.endswith(b"/"))
+    if nested:
+        return _nested(nested)
+    paths = sorted({*look.modified, *new})
+    fault = _too_large(work_tree, paths, limit_bytes)
+    if fault is None and paths:
+        fault = _add(work_tree, paths)
+    if fault is not None:
+        work_tree.forget()
+        return fault
+    return _tree(work_tree, base)
+
+
+def _tree(work_tree: WorkTree, base: str) -> Snapshot | TreeFault:
+    """The tree that the index holds, and whether a patch can carry it."""
+    tree = work_tree.update("write-tree").decode("ascii").strip()
+    changes = tree_changes(work_tree.store.git, base, tree)
+    links = tuple(change.path for change in changes if change.mode == LINK and _leaves(work_tree, change))
+    gitlinks = tuple(change.path for change in changes if GITLINK in (change.mode, change.old_mode))
+    fault = None
+    if gitlinks:
+        added = tuple(change.path for change in changes if change.mode == GITLINK and change.status == "A")
+        fault = (
+            _nested(added)
+            if added
+            else _fault("submodule_changed", gitlinks, "a submodule names another commit or is gone")
+        )
+    elif links:
+        fault = _fault("link_outside", links, "a link leads out of the tree")
+    if fault is not None:
+        work_tree.forget()
+        return fault
+    work_tree.take_over(tree, changes)
+    return Snapshot(tree, tuple(change.path for change in changes))
+
+
+def _untracked(work_tree: WorkTree, extras: Iterable[Extra]) -> list[bytes]:
+    """Files among the extras that git does not ignore; a nested repository as a folder with a slash."""
+    names = [os.fsdecode(extra.path) for extra in extras if extra.kind != "special"]
+    if not names:
+        return []
+    args = ["ls-files", "-o", "-z", "--exclude-standard"]
+    if len(names) <= _NAMED_PATHS:
+        args += ["--", *names]
+    git = work_tree.git.at(work_tree.root_path, GIT_LITERAL_PATHSPECS="1")
+    return [path for path in git.output(*args).split(b"\0") if path]
+
+
+def _add(work_tree: WorkTree, paths: list[bytes]) -> TreeFault | None:
+    """Put the files into the index as they are."""
+    args = ["add", "-A"] if work_tree.is_sparse else ["add", "-A", "--sparse"]
+    stdin = b""
+    if len(paths) <= _NAMED_PATHS or work_tree.is_sparse:
+        args += ["--pathspec-from-file=-", "--pathspec-file-nul"]
+        stdin = b"".join(path + b"\0" for path in paths)
+    result = work_tree.attempt(*args, stdin=stdin, is_literal=True)
+    if result.exit_status == 0:
+        return None
+    outside = tuple(line for line in result.stderr.splitlines() if os.fsencode(line) in set(paths))
+    if "sparse-checkout" in result.stderr:
+        return _fault("outside_sparse_checkout", outside, "outside the sparse checkout")
+    shown = tuple(os.fsdecode(path) for path in paths)
+    return _fault("not_addable", shown, f"git cannot take it: {result.stderr}")
+
+
+def _nested_in_tracked(work_tree: WorkTree, extras: Iterable[Extra]) -> TreeFault | None:
+    """A repository around tracked files, whose content git would pass over."""
+    found = []
+    for extra in extras:
+        folder, _, name = extra.path.rpartition(b"/")
+        if name == b".git":
+            path = os.path.join(work_tree.root_path, os.fsdecode(folder)).rstrip("/")
+            if find_root(path) == path:
+                found.append(os.fsdecode(folder))
+    return _nested(tuple(found)) if found else None
+
+
+def _special(work_tree: WorkTree, extras: Iterable[Extra]) -> TreeFault | None:
+    """Pipes, sockets and devices that are not ignored: git passes over them without a word."""
+    root = os.fsencode(work_tree.root_path)
+    found: list[bytes] = []
+    for extra in extras:
+        if extra.kind == "special":
+            found.append(extra.path)
+        elif extra.kind == "folder":
+            found += _special_below(root, extra.path)
+    if not found:
+        return None
+    git = work_tree.git
+    result = git.run("check-ignore", "-z", "--stdin", stdin=b"".join(path + b"\0" for path in found))
+    ignored = set(result.stdout.split(b"\0"))
+    paths = tuple(os.fsdecode(path) for path in found if path not in ignored)
+    return _fault("special_file", paths, "a pipe, socket or device is no file") if paths else None
+
+
+def _special_below(root: bytes, folder: bytes) -> list[bytes]:
+    found, waiting = [], [folder]
+    while waiting:
+        below = waiting.pop()
+        try:
+            with os.scandir(os.path.join(root, below)) as entries:
+                for entry in entries:
+                    path = below + b"/" + entry.name
+                    if entry.is_dir(follow_symlinks=False):
+                        waiting.append(path)
+                    elif not (entry.is_symlink() or entry.is_file(follow_symlinks=False)):
+                        found.append(path)
+        except OSError:
+            continue  # git names a folder that it cannot read
+    return found
+
+
+def _too_large(work_tree: WorkTree, paths: list[bytes], limit_bytes: int) -> TreeFault | None:
+    root = os.fsencode(work_tree.root_path)
+    large = tuple(os.fsdecode(path) for path in paths if _size(os.path.join(root, path)) > limit_bytes)
+    if not large:
+        return None
+    return _fault("file_too_large", large, f"larger than {limit_bytes} bytes")
+
+
+def _size(path: bytes) -> int:
+    try:
+        status = os.lstat(path)
+    except OSError:
+        return 0
+    return status.st_size if stat.S_ISREG(status.st_mode) else 0
+
+
+def _leaves(work_tree: WorkTree, change: TreeChange) -> bool:
+    """A link whose target is absolute or above the root, as it is written (targets need not exist)."""
+    try:
+        target = os.readlink(os.path.join(work_tree.root_path, change.path))
+    except OSError:
+        return False
+    joined = os.path.normpath(os.path.join(os.path.dirname(change.path), target))
+    return os.path.isabs(target) or joined == ".." or joined.startswith("../")
+
+
+def _nested(paths: tuple[str, ...]) -> TreeFault:
+    return _fault("nested_repository", paths, "a nested repository: no patch can carry its files")
+
+
+def _fault(reason_code: str, paths: tuple[str, ...], what: str) -> TreeFault:
+    return TreeFault(reason_code, paths, f"{what}: {named(paths)}" if paths else what)

@@ -1,0 +1,184 @@
+"""What stands in a work tree that no checkpoint put there, found without asking for every file.
+
+Names come and go in a folder only when its mtime and ctime change (and no process can set a ctime), so a folder that is
+as it was after the last look is not read again. Git is asked about contents, and looks at each file; here only folders
+are looked at, which is fifty times as fast, and finds what git passes over: pipes, sockets, devices, repositories
+inside tracked folders, links in the place of folders, empty folders, and folders whose permissions were taken away.
+"""
+
+from __future__ import annotations
+
+import os
+import stat
+import time
+from typing import TYPE_CHECKING
+
+from omx_autoresearch.core.values import dataclass
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+_RACY_NS = 2_000_000_000
+"""A folder that changed this recently may change again under the same time stamp (coarse clocks of file systems)."""
+
+_FOLDER_MODE = 0o777
+
+
+@dataclass(frozen=True, slots=True)
+class Extra:
+    """Something that the checkpoint does not have.
+
+    Attributes:
+        path: relative to the root of the work tree.
+        kind: ``file``, ``link``, ``folder``, or ``special`` for a pipe, socket or device.
+    """
+
+    path: bytes
+    kind: str
+
+
+class FolderScan:
+    """The folders of one work tree: which names belong to the checkpoint, and how each folder looked when it was right.
+
+    Args:
+        root: the work tree.
+        opaque: paths that are never looked into and may be there or not: kept ones, and submodules.
+    """
+
+    def __init__(self, root: bytes, opaque: frozenset[bytes] = frozenset()) -> None:
+        self.root = root
+        self._opaque = opaque
+        self._names: dict[bytes, set[bytes]] = {b"": set()}
+        self._right: dict[bytes, tuple[int, int, int, int]] = {}
+        self._folder_mode = _FOLDER_MODE & ~_umask()
+        self.has_mended = False
+
+    def expect(self, paths: Iterable[bytes]) -> None:
+        """Take these files, and no others, for those of the checkpoint."""
+        self._names = {b"": set()}
+        self._right = {}
+        grouped: dict[bytes, set[bytes]] = {}
+        for path in paths:
+            folder, _, name = path.rpartition(b"/")
+            names = grouped.get(folder)
+            if names is None:
+                names = grouped[folder] = set()
+            names.add(name)
+        for folder, names in grouped.items():
+            self._enter(folder)
+            self._names[folder] |= names
+        for path in self._opaque:
+            self.add(path)
+
+    def add(self, path: bytes) -> None:
+        """The checkpoint has one more file."""
+        folder, _, name = path.rpartition(b"/")
+        self._enter(folder)
+        self._names[folder].add(name)
+        self._right.pop(folder, None)
+
+    def discard(self, path: bytes) -> None:
+        """The checkpoint has a file no more."""
+        while path:
+            folder, _, name = path.rpartition(b"/")
+            names = self._names.get(folder)
+            if names is None:
+                return
+            names.discard(name)
+            self._right.pop(folder, None)
+            if names or not folder:
+                return
+            del self._names[folder]
+            path = folder
+
+    def look(self) -> list[Extra]:
+        """Everything that does not belong here, the topmost of each; folders get their permissions back.
+
+        ``has_mended`` then says whether one had lost them.
+
+        Raises:
+            OSError: a folder cannot be read.
+        """
+        self.has_mended = False
+        found: list[Extra] = []
+        lost: set[bytes] = set()
+        for folder in sorted(self._names):
+            if folder and folder.rpartition(b"/")[0] in lost:
+                lost.add(folder)
+                continue
+            if not self._look_into(folder, found, lost):
+                lost.add(folder)
+        return found
+
+    def _look_into(self, folder: bytes, found: list[Extra], lost: set[bytes]) -> bool:
+        """Look into one folder; False where there is none."""
+        path = os.path.join(self.root, folder) if folder else self.root
+        try:
+            status = os.lstat(path)
+        except (FileNotFoundError, NotADirectoryError):
+            return False
+        if not stat.S_ISDIR(status.st_mode):
+            return False
+        stamp = (status.st_ino, status.st_mtime_ns, status.st_ctime_ns, status.st_dev)
+        if self._right.get(folder) == stamp:
+            return True
+        self._right.pop(folder, None)
+        if status.st_mode & _FOLDER_MODE != self._folder_mode:
+            os.chmod(path, (status.st_mode & ~_FOLDER_MODE) | self._folder_mode)
+            stamp = (0, 0, 0, 0)
+            self.has_mended = True
+        extras = list(self._foreign(folder, path))
+        found += extras
+        lost.update(extra.path for extra in extras)
+        changed_ns = max(status.st_mtime_ns, status.st_ctime_ns)
+        if not extras and stamp[0] and changed_ns < time.time_ns() - _RACY_NS:
+            self._right[folder] = stamp
+        return True
+
+    def _foreign(self, folder: bytes, path: bytes) -> Iterable[Extra]:
+        names = self._names[folder]
+        prefix = folder + b"/" if folder else b""
+        with os.scandir(path) as entries:
+            for entry in entries:
+                name = entry.name
+                full = prefix + name
+                if full in self._opaque or (name == b".git" and not folder):
+                    continue
+                kind = _kind(entry)
+                is_folder = full in self._names
+                if name not in names or (kind == "folder") != is_folder or kind == "special":
+                    yield Extra(full, kind)
+
+    def _enter(self, folder: bytes) -> None:
+        """Expect a folder, and those above it."""
+        while folder not in self._names:
+            self._names[folder] = set()
+            parent, _, name = folder.rpartition(b"/")
+            if parent in self._names:
+                self._names[parent].add(name)
+                self._right.pop(parent, None)
+                return
+            self._enter(parent)
+            self._names[parent].add(name)
+
+
+def _kind(entry: os.DirEntry[bytes]) -> str:
+    if entry.is_symlink():
+        return "link"
+    if entry.is_dir(follow_symlinks=False):
+        return "folder"
+    return "file" if entry.is_file(follow_symlinks=False) else "special"
+
+
+def _umask() -> int:
+    """The process's umask, read without changing it where the system shows it."""
+    try:
+        with open("/proc/self/status", encoding="ascii", errors="replace") as stream:
+            for line in stream:
+                if line.startswith("Umask:"):
+                    return int(line.split()[1], 8)
+    except (OSError, ValueError):
+        pass
+    mask = os.umask(0o022)
+    os.umask(mask)
+    return mask

@@ -1,0 +1,143 @@
+"""Ignored paths that a measurement needs and that no checkpoint has: dependencies, environments, build caches.
+
+Three kinds, each with its answer to "can it carry something from one trial into the next?"
+
+- *kept*: made by a setup command in each work tree. It stays while it is exactly what was there when the tree was
+  sealed; a changed one is removed and named, so that the setup command runs again.
+- *linked*: copied once from the user's checkout (sharing blocks where the file system can), so that no agent writes
+  into the user's. A changed copy is made anew.
+- *cache*: stays whatever is in it. It can carry over, and its owner said so by naming it.
+
+What a path is told by names, sizes, inodes and times of everything below it; no process can set a ctime.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import hashlib
+import os
+import shutil
+import stat
+import sys
+from typing import TYPE_CHECKING
+
+from omx_autoresearch.errors import WorkspaceFault
+from omx_autoresearch.system.removal import remove
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from omx_autoresearch.system.user_repository import UserRepository
+
+_FICLONE = 0x40049409  # linux/fs.h
+
+
+def require_ignored(repository: UserRepository, paths: Iterable[str]) -> None:
+    """Every path is relative, inside the checkout, ignored by git and holds no tracked file.
+
+    Raises:
+        WorkspaceFault: one is not; it is named.
+    """
+    for path in paths:
+        normal = os.path.normpath(path)
+        if os.path.isabs(path) or normal.startswith("..") or normal in {".", ".git"} or "\0" in path:
+            raise WorkspaceFault(
+                f"{path!r} is no path inside the checkout", next_step="name it relative to the root"
+            )
+        git = repository.git.at(repository.root_path, GIT_LITERAL_PATHSPECS="1")
+        if git.output("ls-files", "-z", "--", normal):
+            raise WorkspaceFault(
+                f"{path} holds tracked files, which checkpoints restore; only ignored paths can be kept",
+                next_step=f"git -C {repository.root_path} ls-files -- {path}",
+            )
+        ignored = repository.git.run("check-ignore", "--quiet", "--", normal).exit_status == 0
+        if not ignored and repository.git.run("check-ignore", "--quiet", "--", f"{normal}/").exit_status != 0:
+            raise WorkspaceFault(
+                f"{path} is not ignored by git, so it would count as a change of every candidate",
+                next_step=f"echo '/{normal}' >> {repository.root_path}/.git/info/exclude",
+            )
+
+
+def seal_of(path: str) -> str:
+    """What stands at a path, as one digest; empty where there is nothing.
+
+    Raises:
+        WorkspaceFault: it cannot be read.
+    """
+    hashed = hashlib.sha256()
+    waiting = [os.fsencode(path)]
+    try:
+        top = os.lstat(waiting[0])
+    except OSError:
+        return ""
+    hashed.update(_facts(b"", top))
+    if not stat.S_ISDIR(top.st_mode):
+        return hashed.hexdigest()
+    try:
+        while waiting:
+            folder = waiting.pop()
+            with os.scandir(folder) as entries:
+                for entry in sorted(entries, key=lambda entry: entry.name):
+                    hashed.update(_facts(entry.path, entry.stat(follow_symlinks=False)))
+                    if entry.is_dir(follow_symlinks=False):
+                        waiting.append(entry.path)
+    except OSError as fault:
+        raise WorkspaceFault(
+            f"{os.fsdecode(fault.filename or path)} cannot be read: {fault.strerror}",
+            next_step=f"ls -la {path}",
+        ) from fault
+    return hashed.hexdigest()
+
+
+def copy_linked(source: str, target: str) -> None:
+    """Copy a path of the user's checkout into a work tree, links as links, with modes and times.
+
+    Raises:
+        WorkspaceFault: it is not there, or cannot be copied.
+    """
+    try:
+        os.makedirs(os.path.dirname(target), exist_ok=True)
+        if os.path.isdir(source) and not os.path.islink(source):
+            shutil.copytree(source, target, symlinks=True, copy_function=_copy_file)
+        else:
+            _copy_file(source, target)
+    except (OSError, shutil.Error) as fault:
+        remove(target)
+        raise WorkspaceFault(f"{source} cannot be copied: {fault}", next_step=f"ls -la {source}") from fault
+
+
+def _facts(path: bytes, status: os.stat_result) -> bytes:
+    if stat.S_ISDIR(status.st_mode):  # its times change when something below was made and taken away again
+        return b"%b\0%o\n" % (path, status.st_mode)
+    return b"%b\0%o %d %d %d %d\n" % (
+        path,
+        status.st_mode,
+        status.st_size,
+        status.st_ino,
+        status.st_mtime_ns,
+        status.st_ctime_ns,
+    )
+
+
+def _copy_file(source: str, target: str, *, follow_symlinks: bool = False) -> str:
+    """Copy one file, sharing its blocks where the file system can; special files are left out."""
+    mode = os.lstat(source).st_mode
+    if not stat.S_ISREG(mode):
+        if stat.S_ISLNK(mode):
+            shutil.copy2(source, target, follow_symlinks=follow_symlinks)
+        return target
+    with open(source, "rb") as original, open(target, "wb") as copy:
+        if not _clone(original.fileno(), copy.fileno()):
+            shutil.copyfileobj(original, copy, 1 << 20)
+    shutil.copystat(source, target)
+    return target
+
+
+def _clone(source: int, target: int) -> bool:
+    if sys.platform != "linux":
+        return False
+    try:
+        fcntl.ioctl(target, _FICLONE, source)
+    except OSError:
+        return False
+    return True

@@ -1,0 +1,170 @@
+"""Our own repository of an experiment: checkpoints as commits, out of reach of the user's and of every agent's git.
+
+It borrows the user's objects (``objects/info/alternates``) and keeps what is new to itself, so that nothing but one
+reference, which keeps the base commit from being pruned, is ever written into the user's repository. Its configuration
+is written once; no other counts (`git_calls.own_git`).
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+from typing import TYPE_CHECKING
+
+from omx_autoresearch.core.values import dataclass
+from omx_autoresearch.errors import WorkspaceFault
+from omx_autoresearch.system.git_calls import own_git
+from omx_autoresearch.system.user_settings import config_text
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+
+    from omx_autoresearch.system.git_calls import Git
+    from omx_autoresearch.system.user_repository import UserRepository
+
+REFERENCES = "refs/omx-autoresearch"
+"""Below it stand the checkpoints in our repository and ``{experiment_id}/base`` in the user's."""
+
+IDENTITY = {
+    "GIT_AUTHOR_NAME": "omx-autoresearch",
+    "GIT_AUTHOR_EMAIL": "omx-autoresearch@localhost",
+    "GIT_COMMITTER_NAME": "omx-autoresearch",
+    "GIT_COMMITTER_EMAIL": "omx-autoresearch@localhost",
+}
+
+MESSAGE_LIMIT_BYTES = 16 * 1024
+_BORROWED = ("info/exclude", "info/attributes")
+
+_SETTINGS = (
+    ("core.bare", "true"),
+    ("core.hookspath", "/dev/null"),
+    ("core.fsmonitor", "false"),
+    ("core.untrackedcache", "false"),
+    ("core.splitindex", "false"),
+    ("core.trustctime", "true"),
+    ("core.checkstat", "default"),
+    ("core.quotepath", "false"),
+    ("core.safecrlf", "false"),
+    ("core.logallrefupdates", "false"),
+    ("core.fsync", "committed,reference"),
+    ("commit.gpgsign", "false"),
+    ("index.sparse", "false"),
+    ("diff.renamelimit", "10000"),
+    ("gc.auto", "0"),
+    ("maintenance.auto", "false"),
+)
+
+
+@dataclass(frozen=True, slots=True)
+class ObjectStore:
+    """The repository at a path, and git for it."""
+
+    path: str
+    git: Git
+
+    def commit(self, tree: str, parent: str, message: str) -> str:
+        """Make a commit of a tree with our identity; the message is text and nothing else (`clean_message`).
+
+        Raises:
+            WorkspaceFault: git cannot make it.
+        """
+        git = self.git.at(self.path, **IDENTITY)
+        return git.word("commit-tree", tree, "-p", parent, stdin=clean_message(message))
+
+    def keep(self, name: str, commit: str) -> None:
+        """Let a reference of ours hold a commit.
+
+        Raises:
+            WorkspaceFault: git cannot write it.
+        """
+        self.git.output("update-ref", f"{REFERENCES}/{name}", commit)
+
+    def kept(self) -> tuple[tuple[str, str], ...]:
+        """Names and commits of the references of ours, by name.
+
+        Raises:
+            WorkspaceFault: git cannot read them.
+        """
+        said = self.git.word("for-each-ref", "--format=%(refname) %(objectname)", REFERENCES)
+        pairs = (line.split(" ") for line in said.splitlines())
+        return tuple((name.removeprefix(f"{REFERENCES}/"), commit) for name, commit in pairs)
+
+    def tree_of(self, commit: str) -> str:
+        """The tree of a commit.
+
+        Raises:
+            WorkspaceFault: there is no such commit here.
+        """
+        return self.git.word("rev-parse", "--verify", "--end-of-options", f"{commit}^{{tree}}")
+
+
+def create_store(
+    path: str,
+    repository: UserRepository,
+    settings: Iterable[tuple[str, str]],
+    submodule_objects: tuple[str, ...] = (),
+) -> ObjectStore:
+    """Make the repository anew, borrowing from the user's and from its submodules.
+
+    Raises:
+        WorkspaceFault: the folder cannot be written.
+    """
+    try:
+        os.mkdir(path, 0o700)
+        for name in ("objects/info", "objects/pack", "refs/heads", "info"):
+            os.makedirs(os.path.join(path, name))
+        borrowed = (os.path.join(repository.common_dir, "objects"), *submodule_objects)
+        _write(path, "objects/info/alternates", b"".join(_alternate(line) for line in borrowed))
+        _write(path, "config", config_text((*format_settings(repository), *settings, *_SETTINGS)))
+        for name in _BORROWED:
+            _borrow(os.path.join(repository.common_dir, name), os.path.join(path, name))
+        sparse = "info/sparse-checkout"
+        _borrow(os.path.join(repository.git_dir, sparse), os.path.join(path, sparse))
+        _borrow(os.path.join(repository.common_dir, "shallow"), os.path.join(path, "shallow"))
+        _write(path, "HEAD", b"ref: refs/heads/none\n")
+    except OSError as fault:
+        raise WorkspaceFault(
+            f"the repository of the experiment cannot be made in {path}: {fault.strerror}",
+            next_step=f"df -h {os.path.dirname(path)}",
+        ) from fault
+    return open_store(path, repository.root_path)
+
+
+def open_store(path: str, repository_path: str, environ: Mapping[str, str] | None = None) -> ObjectStore:
+    """The repository at a path; ``repository_path`` is the checkout whose programs are never taken for git."""
+    return ObjectStore(path, own_git(repository_path, path, environ))
+
+
+def format_settings(repository: UserRepository) -> tuple[tuple[str, str], ...]:
+    """What a configuration file must begin with for the object format of a repository."""
+    if repository.object_format == "sha1":
+        return (("core.repositoryformatversion", "0"),)
+    return (
+        ("core.repositoryformatversion", "1"),
+        ("extensions.objectformat", repository.object_format),
+    )
+
+
+def clean_message(message: str) -> bytes:
+    """A commit message from any text: no NUL, valid UTF-8, at most `MESSAGE_LIMIT_BYTES`, never empty."""
+    raw = message.replace("\0", "\ufffd").encode("utf-8", "replace")
+    if len(raw) > MESSAGE_LIMIT_BYTES:
+        raw = raw[:MESSAGE_LIMIT_BYTES].decode("utf-8", "ignore").encode("utf-8") + b"\n[cut]"
+    return raw.strip() + b"\n" if raw.strip() else b"(no description)\n"
+
+
+def _alternate(path: str) -> bytes:
+    raw = os.fsencode(path)
+    if raw.startswith((b"#", b'"')) or b"\n" in raw:
+        raw = b'"' + raw.replace(b"\\", b"\\\\").replace(b'"', b'\\"').replace(b"\n", b"\\n") + b'"'
+    return raw + b"\n"
+
+
+def _borrow(source: str, target: str) -> None:
+    if os.path.isfile(source):
+        shutil.copyfile(source, target)
+
+
+def _write(folder: str, name: str, data: bytes) -> None:
+    with open(os.path.join(folder, name), "wb") as stream:
+        stream.write(data)

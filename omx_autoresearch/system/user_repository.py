@@ -1,0 +1,203 @@
+"""The user's checkout as an experiment finds it: what must hold before one starts, and what it looked like then.
+
+Nothing here changes the checkout. Git is asked where it stands, so that its owner's ``safe.directory``, ignore rules
+and filters count; a git that refuses is a fault in git's own words, never a clean tree.
+"""
+
+from __future__ import annotations
+
+import os
+from typing import TYPE_CHECKING
+
+from omx_autoresearch.core.digests import sha256
+from omx_autoresearch.core.values import dataclass
+from omx_autoresearch.errors import WorkspaceFault
+from omx_autoresearch.system.git import common_dir, find_root, git_dir
+from omx_autoresearch.system.git_calls import user_git
+
+if TYPE_CHECKING:
+    from omx_autoresearch.system.git_calls import Git
+
+SHOWN_NAMES = 10
+"""How many paths a message names."""
+
+_UNDER_WAY = {
+    "MERGE_HEAD": ("a merge", "git merge --continue (or --abort)"),
+    "rebase-merge": ("a rebase", "git rebase --continue (or --abort)"),
+    "rebase-apply": ("a rebase or am", "git rebase --continue (or --abort)"),
+    "CHERRY_PICK_HEAD": ("a cherry-pick", "git cherry-pick --continue (or --abort)"),
+    "REVERT_HEAD": ("a revert", "git revert --continue (or --abort)"),
+}
+_STATUS_FIELDS = {b"1": 8, b"2": 9, b"u": 10}  # fields before the path, git-status(1), porcelain v2
+
+
+@dataclass(frozen=True, slots=True)
+class UserRepository:
+    """Where the parts of a user's repository are.
+
+    Attributes:
+        root_path: the top folder of the checkout.
+        git_dir: the git directory of this checkout.
+        common_dir: the one that all its work trees share; objects and references stand there.
+        object_format: ``sha1`` or ``sha256``.
+        git: how git is called there.
+    """
+
+    root_path: str
+    git_dir: str
+    common_dir: str
+    object_format: str
+    git: Git
+
+
+@dataclass(frozen=True, slots=True)
+class UserStamp:
+    """What a checkout looked like; two are compared by `moved`.
+
+    Attributes:
+        head_ref: the branch, as a full reference name; empty where HEAD is detached.
+        head_commit: the commit that is checked out.
+        index_digest: of names, modes, ids and flags in the index, not of its times.
+        dirty: changed tracked files, and untracked ones that are not ignored; ``.omx`` does not count.
+    """
+
+    head_ref: str
+    head_commit: str
+    index_digest: str
+    dirty: tuple[str, ...]
+
+
+def open_repository(repository_path: str) -> UserRepository:
+    """The user's repository, given the root of a checkout.
+
+    Raises:
+        WorkspaceFault: it is none: no repository, bare, a folder inside one; git refuses it (dubious ownership).
+    """
+    path = os.path.realpath(repository_path)
+    if not os.path.isdir(path):
+        raise WorkspaceFault(f"{repository_path} is no folder", next_step=f"ls -ld {repository_path}")
+    root = find_root(path)
+    if root is not None and os.path.realpath(root) != path:
+        raise WorkspaceFault(
+            f"{path} is a folder inside the repository {root}; an experiment needs its root",
+            next_step=f"cd {root}",
+        )
+    git = user_git(path)
+    said = git.output("rev-parse", "--is-bare-repository", "--show-object-format").decode().split()
+    if said[0] == "true":
+        raise WorkspaceFault(
+            f"{path} is a bare repository; an experiment needs a checkout",
+            next_step=f"git -C {path} worktree add ../checkout",
+        )
+    inside = git.word("rev-parse", "--is-inside-work-tree")
+    own, shared = git_dir(path), common_dir(path)
+    if inside != "true" or own is None or shared is None or git.output("rev-parse", "--show-prefix").strip():
+        raise WorkspaceFault(
+            f"{path} is not the root of its own work tree (core.worktree names another)",
+            next_step=f"git -C {path} config core.worktree",
+        )
+    return UserRepository(path, own, shared, said[1], git)
+
+
+def require_clean(repository: UserRepository) -> UserStamp:
+    """The stamp of a checkout from which an experiment may start.
+
+    Raises:
+        WorkspaceFault: it has no commit, something is under way or unmerged, files are changed or untracked (they are
+            named); git refuses.
+    """
+    git = repository.git
+    if git.run("rev-parse", "--quiet", "--verify", "HEAD^{commit}").exit_status != 0:
+        git.output("rev-parse", "--git-dir")
+        raise WorkspaceFault(
+            f"{repository.root_path} has no commit yet: there is nothing to measure against",
+            next_step=f"git -C {repository.root_path} commit",
+        )
+    going_on = under_way(repository)
+    if going_on:
+        raise WorkspaceFault(f"{repository.root_path}: {going_on[0]}", next_step="finish or abort it first")
+    stamp = user_stamp(repository)
+    if stamp.dirty:
+        raise WorkspaceFault(
+            f"{repository.root_path} is not clean: {named(stamp.dirty)}",
+            next_step="commit, stash or ignore these files, then start again",
+        )
+    return stamp
+
+
+def under_way(repository: UserRepository) -> tuple[str, ...]:
+    """What is under way in the checkout (a merge, a rebase), one sentence each with its cure."""
+    return tuple(
+        f"{what} is under way: `{cure}`"
+        for name, (what, cure) in _UNDER_WAY.items()
+        if os.path.lexists(os.path.join(repository.git_dir, name))
+    )
+
+
+def user_stamp(repository: UserRepository | str) -> UserStamp:
+    """What the checkout looks like now.
+
+    Raises:
+        WorkspaceFault: git refuses to read it, in git's own words.
+    """
+    if isinstance(repository, str):
+        repository = open_repository(repository)
+    git = repository.git
+    head = git.run("symbolic-ref", "--quiet", "HEAD")
+    entries = git.output("ls-files", "--stage", "-v", "-z")
+    return UserStamp(
+        head_ref=os.fsdecode(head.stdout).strip(),
+        head_commit=git.word("rev-parse", "--verify", "HEAD^{commit}"),
+        index_digest=sha256(entries).hexdigest(),
+        dirty=_dirty(git),
+    )
+
+
+def moved(before: UserStamp, now: UserStamp) -> tuple[str, ...]:
+    """What moved between two stamps, one sentence each; empty where nothing did."""
+    found = []
+    if (before.head_ref, before.head_commit) != (now.head_ref, now.head_commit):
+        was = f"{before.head_ref or 'detached'} at {before.head_commit[:12]}"
+        found.append(f"HEAD was {was} and is {now.head_ref or 'detached'} at {now.head_commit[:12]}")
+    if before.index_digest != now.index_digest:
+        found.append("the index was changed")
+    if before.dirty != now.dirty:
+        changed = tuple(sorted(set(before.dirty) ^ set(now.dirty)))
+        found.append(f"the work tree was changed: {named(changed)}")
+    return tuple(found)
+
+
+def named(paths: tuple[str, ...]) -> str:
+    """The first paths of several, for a message."""
+    rest = len(paths) - SHOWN_NAMES
+    shown = ", ".join(shown_path(path) for path in paths[:SHOWN_NAMES])
+    return f"{shown} and {rest} more" if rest > 0 else shown
+
+
+def shown_path(path: str) -> str:
+    r"""A path for people and for JSON: control characters and bytes that are no UTF-8 as ``\xNN``."""
+    if path.isprintable():
+        return path
+    raw = os.fsencode(path).decode("utf-8", "backslashreplace")
+    return "".join(c if c.isprintable() else c.encode("unicode_escape").decode("ascii") for c in raw)
+
+
+def _dirty(git: Git) -> tuple[str, ...]:
+    """Changed, unmerged and untracked paths, by git's own look."""
+    status = (
+        "status",
+        "--porcelain=v2",
+        "-z",
+        "--untracked-files=all",
+        "--ignore-submodules=none",
+        "--no-renames",
+    )
+    said = git.output(*status, "--", ".", ":(exclude).omx")
+    paths = []
+    for entry in said.split(b"\0"):
+        kind = entry[:1]
+        if kind == b"?":
+            paths.append(entry[2:])
+        elif kind in _STATUS_FIELDS:
+            paths.append(entry.split(b" ", _STATUS_FIELDS[kind])[-1])
+    return tuple(sorted(os.fsdecode(path) for path in paths))

@@ -1,0 +1,246 @@
+"""One work tree of an experiment: a folder that is made equal to a checkpoint, whatever was done to it.
+
+The index that says what each file was stands beside our repository, out of the agent's reach, and is kept between calls
+so that git reads only files that changed. The tree is looked at once (git at every file, `FolderScan` at folders that
+changed), and only what differs is removed or written again.
+"""
+
+from __future__ import annotations
+
+import os
+import stat
+from typing import TYPE_CHECKING
+
+from omx_autoresearch.core.values import dataclass
+from omx_autoresearch.errors import WorkspaceFault
+from omx_autoresearch.system.folder_scan import FolderScan
+from omx_autoresearch.system.git_calls import is_locked
+from omx_autoresearch.system.patches import tree_changes
+from omx_autoresearch.system.removal import remove
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from omx_autoresearch.system.folder_scan import Extra
+    from omx_autoresearch.system.git import GitResult
+    from omx_autoresearch.system.git_calls import Git
+    from omx_autoresearch.system.object_store import ObjectStore
+    from omx_autoresearch.system.patches import TreeChange
+
+_NOTHING = "0"
+_DIFFERENCES = ("diff-files", "-z", "--ignore-submodules=all")
+
+
+@dataclass(frozen=True, slots=True)
+class Look:
+    """How a work tree differs from its index.
+
+    Attributes:
+        modified: tracked files that are changed, gone or of another type (or only touched).
+        extras: what the index does not have, the topmost of each; ignored files too.
+    """
+
+    modified: tuple[bytes, ...]
+    extras: tuple[Extra, ...]
+
+
+class WorkTree:
+    """A folder, the index that describes it, and what is known about both.
+
+    Args:
+        store: our repository.
+        root_path: the folder.
+        index_path: the index file, beside the repository.
+        opaque: paths in it that are no concern of this tree: kept ones and submodules.
+    """
+
+    def __init__(
+        self, store: ObjectStore, root_path: str, index_path: str, opaque: frozenset[bytes] = frozenset()
+    ) -> None:
+        self.store = store
+        self.root_path = root_path
+        self.index_path = index_path
+        self.is_sparse = os.path.exists(os.path.join(store.path, "info", "sparse-checkout"))
+        self._scan = FolderScan(os.fsencode(root_path), opaque)
+        self._tree = ""  # what the index holds, a tree or a commit; empty where nobody knows
+
+    @property
+    def git(self) -> Git:
+        """Git for this folder and index."""
+        return self.store.git.at(self.root_path, GIT_WORK_TREE=self.root_path, GIT_INDEX_FILE=self.index_path)
+
+    def is_lost(self) -> bool:
+        """The folder is gone, or something else stands in its place."""
+        try:
+            return not stat.S_ISDIR(os.lstat(self.root_path).st_mode)
+        except OSError:
+            return True
+
+    def set_to(self, commit: str) -> tuple[str, ...]:
+        """Make the folder equal to a commit; returns the paths that had to be removed or written.
+
+        Raises:
+            WorkspaceFault: it cannot be done: no such commit, a full disk, a failing filter, foreign files.
+        """
+        self._make_folder()
+        self._aim(commit)
+        look = self.look()
+        for extra in look.extras:
+            remove(os.path.join(os.fsencode(self.root_path), extra.path))
+        self.write(look.modified)
+        if look.extras or look.modified:
+            self._require_no_extras()
+        touched = {extra.path for extra in look.extras} | set(look.modified)
+        return tuple(sorted(os.fsdecode(path) for path in touched))
+
+    def look(self) -> Look:
+        """How the folder differs from its index.
+
+        Raises:
+            WorkspaceFault: it cannot be read.
+        """
+        git = self.git
+        process = git.start(*_DIFFERENCES)
+        try:
+            extras = self._scan.look()
+        except OSError as fault:
+            process.kill()
+            process.communicate()
+            raise _unreadable(self.root_path, fault) from fault
+        said = git.finish(process, *_DIFFERENCES)
+        if self._scan.has_mended:  # git could not look into a folder that has its permissions back now
+            said = git.output(*_DIFFERENCES)
+        return Look(tuple(said.split(b"\0")[1::2]), tuple(extras))
+
+    def write(self, paths: Iterable[bytes]) -> None:
+        """Write tracked files as the index has them, whatever stands there now.
+
+        Raises:
+            WorkspaceFault: git cannot: a full disk, a failing filter.
+        """
+        names = b"".join(path + b"\0" for path in paths)
+        if names:
+            self.update("checkout-index", "-f", "-u", "-z", "--stdin", stdin=names)
+
+    def remove_extras(self) -> tuple[str, ...]:
+        """Remove everything that the index does not have; returns the topmost paths.
+
+        Raises:
+            WorkspaceFault: something cannot be removed.
+        """
+        try:
+            extras = self._scan.look()
+        except OSError as fault:
+            raise _unreadable(self.root_path, fault) from fault
+        for extra in extras:
+            remove(os.path.join(os.fsencode(self.root_path), extra.path))
+        if extras:
+            self._require_no_extras()
+        return tuple(os.fsdecode(extra.path) for extra in extras)
+
+    def take_over(self, tree: str, changes: Iterable[TreeChange]) -> None:
+        """The index was changed to hold this tree, by these changes."""
+        self._tree = tree
+        for change in changes:
+            path = os.fsencode(change.path)
+            if change.status == "D":
+                self._scan.discard(path)
+            elif change.status == "A":
+                self._scan.add(path)
+
+    def forget(self) -> None:
+        """The index may hold anything; the next `set_to` makes it anew."""
+        self._tree = ""
+        remove(self.index_path)
+
+    def update(self, *args: str, stdin: bytes = b"", is_literal: bool = False) -> bytes:
+        """The output of a command that writes the index.
+
+        A lock that a killed git left behind is waited for, then removed.
+
+        Raises:
+            WorkspaceFault: git refused; the index counts as unknown.
+        """
+        tree, self._tree = self._tree, ""
+        result = self.attempt(*args, stdin=stdin, is_literal=is_literal)
+        output = self.git.checked(result, args)
+        self._tree = tree
+        return output
+
+    def attempt(self, *args: str, stdin: bytes = b"", is_literal: bool = False) -> GitResult:
+        """As `update`, with git's refusal as a value."""
+        git = self.git.at(self.root_path, GIT_LITERAL_PATHSPECS="1") if is_literal else self.git
+        result = git.when_unlocked(*args, stdin=stdin)
+        if result.exit_status != 0 and is_locked(result):
+            remove(f"{self.index_path}.lock")  # the experiment is held by us alone, so its owner is dead
+            result = git.run(*args, stdin=stdin)
+        return result
+
+    def _aim(self, commit: str) -> None:
+        """Make the index hold a commit, with what is known of files that stay the same."""
+        if not self._tree and os.path.exists(self.index_path):
+            self._learn()
+        if not self._tree:
+            self._rebuild(commit)
+        changes = tree_changes(self.store.git, self._tree, commit) if self._tree != commit else ()
+        lines = [_index_line(change) for change in sorted(changes, key=lambda change: change.status != "D")]
+        if lines:
+            self.update("update-index", "-z", "--index-info", stdin=b"".join(lines))
+        self.take_over(commit, changes)
+
+    def _learn(self) -> None:
+        """Take over an index that another process left; an unusable one is forgotten."""
+        result = self.git.run("write-tree")
+        if result.exit_status != 0:
+            self.forget()
+            return
+        self._expect()
+        self._tree = result.stdout.decode("ascii").strip()
+
+    def _rebuild(self, commit: str) -> None:
+        """Begin anew: an empty folder (but for what is kept), a new index, every file written."""
+        self.forget()
+        remove(f"{self.index_path}.lock")
+        self._scan.expect(())
+        self.remove_extras()
+        self.update("read-tree", "--reset", "-u", commit)
+        self._expect()
+        self._tree = commit
+
+    def _expect(self) -> None:
+        """Tell the scan which files are there; those outside a sparse checkout (tag S) are not."""
+        said = self.git.output("ls-files", "-t", "-z")
+        self._scan.expect(entry[2:] for entry in said.split(b"\0") if entry and not entry.startswith(b"S"))
+
+    def _make_folder(self) -> None:
+        if self.is_lost():
+            remove(self.root_path)
+        try:
+            os.makedirs(self.root_path, exist_ok=True)
+        except OSError as fault:
+            raise _unreadable(self.root_path, fault) from fault
+        if os.path.realpath(self.root_path) != self.root_path:
+            raise WorkspaceFault(
+                f"{self.root_path} leads elsewhere: {os.path.realpath(self.root_path)}",
+                next_step=f"ls -ld {os.path.dirname(self.root_path)}",
+            )
+
+    def _require_no_extras(self) -> None:
+        rest = self._scan.look()
+        if rest:
+            self.forget()
+            raise WorkspaceFault(
+                f"{self.root_path} does not hold still: {os.fsdecode(rest[0].path)} came back while it was restored",
+                next_step=f"fuser -v {self.root_path}",
+            )
+
+
+def _index_line(change: TreeChange) -> bytes:
+    mode = _NOTHING if change.status == "D" else change.mode
+    return f"{mode} {change.object_id}\t".encode("ascii") + os.fsencode(change.path) + b"\0"
+
+
+def _unreadable(path: str, fault: OSError) -> WorkspaceFault:
+    return WorkspaceFault(
+        f"{fault.filename or path!r} cannot be used: {fault.strerror}", next_step=f"ls -la {path}"
+    )
