@@ -25,6 +25,7 @@ if __name__ == "__main__":
 
 from omx_autoresearch.core import lifecycle  # noqa: E402 - after the path
 from omx_autoresearch.core.records import KINDS, record_class  # noqa: E402 - after the path
+from omx_autoresearch.runtime import task_files  # noqa: E402 - after the path
 from omx_autoresearch.surfaces.cli import documents  # noqa: E402 - after the path
 
 SPECS = ROOT / "specs"
@@ -106,6 +107,8 @@ def generated() -> dict[Path, str]:
         files[name] = _schema_of(kind, name)
     for name, kind in documents.SCHEMAS.items():
         files[name] = _schema_of(kind, name, is_output=True)
+    for name, kind in task_files.FILES.items():
+        files[name] = _schema_of(kind, name, is_output=name not in task_files.WITH_GAPS)
     texts = {
         SPECS / "schemas" / f"{name}.json": json.dumps(schema, indent=2, ensure_ascii=False) + "\n"
         for name, schema in files.items()

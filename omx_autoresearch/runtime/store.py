@@ -27,6 +27,7 @@ from omx_autoresearch.runtime.directions import declare
 from omx_autoresearch.runtime.findings import Recorded, Submission, add_finding, list_findings
 from omx_autoresearch.runtime.intake import read_intake, write_intake
 from omx_autoresearch.runtime.readiness import readiness as readiness_of
+from omx_autoresearch.runtime.task_files import AllowedOperations, Progress, SuccessCriterion, TaskSpec
 from omx_autoresearch.storage import heartbeat, views
 from omx_autoresearch.storage.layout import ProjectFolder
 from omx_autoresearch.storage.missions import MissionStore
@@ -44,92 +45,6 @@ _BEAT_CHARACTERS = 200
 
 CreateOptions = MissionDraft
 """What may be said of a new mission; ``goal`` is the first argument of :meth:`Store.create_task`."""
-
-
-@dataclass(frozen=True, slots=True)
-class SuccessCriterion:
-    """One condition of the contract, with the evidence that its rule accepted.
-
-    Attributes:
-        id: short name, unique in the mission.
-        description: what must be true.
-        required: an optional one may stay open.
-        evidence_ids: newest accepted findings, newest last.
-        accepts: the rule, as people write it.
-    """
-
-    id: str
-    description: str
-    required: bool
-    evidence_ids: tuple[str, ...]
-    accepts: str
-
-
-@dataclass(frozen=True, slots=True)
-class AllowedOperations:
-    """What the owner left to the mission; ``False`` narrows what the runtime's own commands may do.
-
-    Attributes:
-        write: to the workspace.
-        network: reach it.
-        publish: a word to the agent alone.
-    """
-
-    write: bool = True
-    network: bool = True
-    publish: bool = True
-
-
-@dataclass(frozen=True, slots=True)
-class TaskSpec:
-    """What was asked: ``task_spec.json``.
-
-    Attributes:
-        task_id: ``YYYYMMDD-HHMMSS-slug``.
-        goal: in the owner's words.
-        scope: what belongs to it.
-        non_goals: what does not.
-        milestones: what is reached on the way, in order; never judged.
-        allowed_operations: what the contract leaves; a draft forbids nothing yet.
-        success_criteria: of the contract; none while draft.
-    """
-
-    task_id: str
-    goal: str
-    scope: tuple[str, ...]
-    non_goals: tuple[str, ...]
-    milestones: tuple[str, ...]
-    allowed_operations: AllowedOperations
-    success_criteria: tuple[SuccessCriterion, ...]
-
-
-@dataclass(frozen=True, slots=True)
-class Progress:
-    """Where it stands: ``progress.json``.
-
-    Attributes:
-        status: ``running``, ``blocked``, ``complete`` or ``stopped``.
-        phase: of the lifecycle.
-        iteration: passes between two stops.
-        current_direction: the declared direction.
-        stale_count: iterations without progress since the last strong one.
-        pivot_count: untried pivots declared.
-        pivot_required: the stale count demands a change of structure.
-        total_findings: evidence and claims.
-        blocked_reason: why a person must act; empty otherwise.
-        updated_at: of the newest record.
-    """
-
-    status: str
-    phase: str
-    iteration: int
-    current_direction: str
-    stale_count: int
-    pivot_count: int
-    pivot_required: bool
-    total_findings: int
-    blocked_reason: str
-    updated_at: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -368,7 +283,14 @@ def _spec(mission: Mission) -> TaskSpec:
     )
     allowed = AllowedOperations(**views.allowed_operations(mission))
     return TaskSpec(
-        mission.task_id, mission.goal, mission.scope, mission.non_goals, mission.milestones, allowed, criteria
+        mission.task_id,
+        mission.goal,
+        mission.scope,
+        mission.non_goals,
+        mission.milestones,
+        allowed,
+        said["task_type"],
+        criteria,
     )
 
 
