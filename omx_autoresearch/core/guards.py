@@ -25,7 +25,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from omx_autoresearch.core.words import Direction
+    from omx_autoresearch.core.words import MetricDirection
 
 _ROUNDING = 1e-9
 _BOUND = re.compile(r"(?P<name>.+?)\s*(?P<sign><=|>=)\s*(?P<value>[^<>=]+)")
@@ -45,7 +45,7 @@ def guard_of(text: str) -> Guard:
     guard = None
     if found := _BOUND.fullmatch(stripped):
         value = decimal_of(found["value"]).value
-        direction: Direction = "lower" if found["sign"] == "<=" else "higher"
+        direction: MetricDirection = "lower" if found["sign"] == "<=" else "higher"
         guard = None if value is None else Guard(found["name"], bound=value, direction=direction)
     elif found := _REGRESSION.fullmatch(stripped):
         value = decimal_of(found["value"]).value

@@ -25,7 +25,7 @@ from omx_autoresearch.core.decimals import decimal_of, shown
 from omx_autoresearch.core.json_path import JsonPathFault, parse_json_path, raw_number_at
 from omx_autoresearch.core.metric_names import name_faults, near_name, normal_name
 from omx_autoresearch.core.values import dataclass, field
-from omx_autoresearch.core.words import Direction, MetricSource, Outcome
+from omx_autoresearch.core.words import MetricDirection, MetricSource, Outcome
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -72,7 +72,7 @@ class MetricSpec:
     """
 
     name: str
-    direction: Direction = "lower"
+    direction: MetricDirection = "lower"
     source: MetricSource = "line"
     unit: str = ""
     json_path: str = ""
@@ -93,7 +93,7 @@ class Guard:
     name: str
     bound: float | None = None
     max_regression: float | None = None
-    direction: Direction = "lower"
+    direction: MetricDirection = "lower"
     max_regression_percent: float | None = None
 
 

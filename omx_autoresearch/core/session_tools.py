@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
     from typing import Any, TypeGuard
 
-    from omx_autoresearch.core.words import Direction
+    from omx_autoresearch.core.words import MetricDirection
 
 SessionStatus = Literal["keep", "discard", "crash", "checks_failed"]
 """``keep``: better than the best so far (or the first); ``discard``: not better; ``crash``: there is no value to judge;
@@ -54,7 +54,7 @@ class SessionConfig:
     name: str
     metric_name: str
     metric_unit: str = ""
-    direction: Direction = "lower"
+    direction: MetricDirection = "lower"
     timeout_seconds: float = MEASURE_TIMEOUT_SECONDS
     checks_timeout_seconds: float = CHECKS_TIMEOUT_SECONDS
     max_iterations: int = 0

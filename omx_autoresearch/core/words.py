@@ -10,7 +10,7 @@ from typing import Literal
 
 PinKind = Literal["file", "symlink", "absent-guard"]
 
-TaskType = Literal["standard"]
+TaskType = Literal["standard", "experiment"]
 
 ValidationMode = Literal["mission-validator-script", "prompt-architect-artifact"]
 
@@ -50,12 +50,12 @@ Progress = Literal["strong", "weak", "none"]
 
 Outcome = Literal["exited", "timed_out", "not_started", "cancelled"]
 
-Direction = Literal["lower", "higher"]
+MetricDirection = Literal["lower", "higher"]
 """Which way a metric gets better."""
 
 MetricSource = Literal["line", "wall", "cpu", "memory", "exit", "json"]
 
-RuleKind = Literal["command", "file", "validator", "review", "person"]
+RuleKind = Literal["command", "file", "validator", "review", "person", "trial"]
 
 DirectionBy = Literal["agent", "owner", "claim"]
 

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from omx_autoresearch.core.session_tools import SessionRun
-    from omx_autoresearch.core.words import Direction
+    from omx_autoresearch.core.words import MetricDirection
     from omx_autoresearch.runtime.context import Runtime
     from omx_autoresearch.storage.session_log import SessionFolder
 
@@ -88,7 +88,7 @@ def session(tmp_path: Path) -> Session:
     ],
 )
 def test_a_run_is_kept_where_it_is_strictly_better_than_the_best_so_far(
-    session: Session, direction: Direction, values: tuple[int, ...], statuses: list[str], best: float
+    session: Session, direction: MetricDirection, values: tuple[int, ...], statuses: list[str], best: float
 ) -> None:
     session.begin(config=replace(CONFIG, direction=direction))
     assert [session.run(value).status for value in values] == statuses

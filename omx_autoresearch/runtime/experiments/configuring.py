@@ -16,7 +16,7 @@ from omx_autoresearch.core.metric_names import name_faults
 from omx_autoresearch.core.metrics import Guard, MetricSpec, spec_faults
 from omx_autoresearch.core.shape import to_plain
 from omx_autoresearch.core.values import dataclass, field
-from omx_autoresearch.core.words import Direction, MetricSource
+from omx_autoresearch.core.words import MetricDirection, MetricSource
 from omx_autoresearch.errors import MissionInvalid, UsageError
 from omx_autoresearch.runtime import frontmatter
 from omx_autoresearch.runtime.entering import Fault, refusal, validated
@@ -95,7 +95,7 @@ class ExperimentPage:
 
     metric: str = ""
     name: str = ""
-    direction: Direction = "lower"
+    direction: MetricDirection = "lower"
     unit: str = ""
     source: str = "line"
     measure: str = ""
@@ -184,7 +184,7 @@ def guard_of(text: str) -> Guard:
         ValueError: it is none of these; says what counts.
     """
     if found := _BOUND.fullmatch(text.strip()):
-        direction: Direction = "lower" if found["sign"] == "<=" else "higher"
+        direction: MetricDirection = "lower" if found["sign"] == "<=" else "higher"
         return Guard(_named(found["name"]), bound=float(found["value"]), direction=direction)
     if found := _REGRESSION.fullmatch(text.strip()):
         value = float(found["value"])

@@ -20,7 +20,7 @@ from omx_autoresearch.core.session_tools import (
     NAME_LIMIT,
     SessionConfig,
 )
-from omx_autoresearch.core.words import Direction
+from omx_autoresearch.core.words import MetricDirection
 from omx_autoresearch.errors import CommandFault
 from omx_autoresearch.runtime.context import Runtime
 from omx_autoresearch.surfaces.mcp.calls import begun
@@ -63,7 +63,7 @@ class SessionResult(Result):
     name: str
     metric_name: str
     metric_unit: str
-    direction: Direction
+    direction: MetricDirection
     segment: int = Field(description="counts the beginnings; each has a baseline and a best of its own")
     run_count: int = Field(description="valid runs of all segments")
     workspace: str
@@ -114,7 +114,7 @@ class SessionTools:
         name: Annotated[_Line, Field(description="What is optimized")],
         metric_name: Annotated[_Line, Field(description="As .auto/measure.sh prints it: METRIC name=value")],
         metric_unit: _Line = "",
-        direction: Direction = "lower",
+        direction: MetricDirection = "lower",
         measure_command: Annotated[
             str, Field(description="Written to .auto/measure.sh where there is no such file")
         ] = "",
