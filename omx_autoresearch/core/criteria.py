@@ -7,6 +7,7 @@ A rule is declared at launch and nothing else accepts evidence. ``id: descriptio
     done: the validator agrees :: validator
     look: a person has seen the plots :: person
     good: the reviewer approves :: review
+    fast: the parser is faster :: trial total_ms 5%
 
 ``optional`` before the id makes a criterion one that may stay open. Pure.
 """
@@ -20,7 +21,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from omx_autoresearch.core.words import RuleKind
 
-RULE_KINDS: tuple[RuleKind, ...] = ("command", "file", "validator", "review", "person")
+RULE_KINDS: tuple[RuleKind, ...] = ("command", "file", "validator", "review", "person", "trial")
 _NEEDED_MODE = {"validator": "mission-validator-script", "review": "prompt-architect-artifact"}
 CRITERIA_LIMIT = 100
 TEXT_LIMIT = 2000
@@ -34,16 +35,23 @@ class Rule:
     Attributes:
         kind: ``command`` (exactly this argv, run by the runtime, exit status 0), ``file`` (a non-empty regular file of
             the workspace, with ``pattern`` in it where one is given), ``validator`` (an attested pass of the
-            contract's validator), ``review`` (an attested approval), ``person`` (the owner's word).
+            contract's validator), ``review`` (an attested approval), ``person`` (the owner's word), ``trial`` (the
+            verified claim of an experiment of this mission).
         argv: of a command, as the shell splits it.
         path: of a file, relative to the workspace.
         pattern: regular expression that the file's text must match somewhere; empty for none.
+        metric: of a trial, the metric that its experiment measures.
+        gain: of a trial, the gain that the whole interval of the claim must reach; 0 means any gain at all.
+        is_percent: that gain is in percent of the base; otherwise it is in the metric's unit.
     """
 
     kind: RuleKind
     argv: tuple[str, ...] = ()
     path: str = ""
     pattern: str = ""
+    metric: str = ""
+    gain: float = 0.0
+    is_percent: bool = False
 
     def __str__(self) -> str:
         """The rule as people write it."""
@@ -53,6 +61,9 @@ class Rule:
             return f"command: {shlex.join(self.argv)}"
         if self.kind == "file":
             return f"file: {self.path}" + (f" ~ {self.pattern}" if self.pattern else "")
+        if self.kind == "trial":
+            gain = f"{self.gain:.12f}".rstrip("0").rstrip(".")
+            return f"trial {self.metric} {gain}" + ("%" if self.is_percent else "")
         return self.kind
 
 
@@ -112,6 +123,8 @@ def rule_of(text: str) -> Rule:
     if kind == "file":
         path, _, pattern = rest.partition(" ~ ")
         return _file_rule(path.strip(), pattern.strip())
+    if kind == "trial" or kind.startswith("trial "):
+        return _trial_rule(text.strip())
     for plain in ("validator", "review", "person"):
         if kind == plain and not rest:
             return Rule(plain)
@@ -146,8 +159,29 @@ def _file_rule(path: str, pattern: str) -> Rule:
     return Rule("file", path=path, pattern=pattern)
 
 
+def _trial_rule(text: str) -> Rule:
+    """``trial METRIC GAIN`` or ``trial METRIC GAIN%``; a colon behind the first word is taken, too."""
+    import re
+
+    from omx_autoresearch.core.metric_names import name_faults
+
+    found = re.fullmatch(r"trial:?\s+(?P<name>\S+)\s+(?P<gain>[0-9]{1,12}(?:\.[0-9]{1,12})?)\s*(?P<percent>%?)", text)
+    if found is None:
+        raise CriterionFault(
+            f"the rule of a trial is `trial METRIC GAIN`, such as `trial total_ms 5%`, received {text[:200]!r}"
+        )
+    if faults := name_faults(found["name"]):
+        raise CriterionFault(faults[0])
+    return Rule("trial", metric=found["name"], gain=float(found["gain"]), is_percent=bool(found["percent"]))
+
+
 def _forms() -> str:
-    return "`command: ARGV`, `file: PATH [~ REGEX]`, `validator`, `review`, `person`"
+    return "`command: ARGV`, `file: PATH [~ REGEX]`, `validator`, `review`, `person`, `trial METRIC GAIN%`"
+
+
+def has_trial(criteria: tuple[Criterion, ...]) -> bool:
+    """True where a measured gain is required, so that a validator which passes from the start decides nothing yet."""
+    return any(item.is_required and item.rule.kind == "trial" for item in criteria)
 
 
 def criterion_text(criterion: Criterion) -> str:

@@ -6,7 +6,7 @@ import re
 from typing import Any, Literal
 
 from omx_autoresearch.core.budget import Limits, check_limits
-from omx_autoresearch.core.criteria import Criterion, criteria_faults
+from omx_autoresearch.core.criteria import Criterion, criteria_faults, has_trial
 from omx_autoresearch.core.mission import OPERATIONS, VALIDATION_MODES
 from omx_autoresearch.core.pins import glob_faults
 from omx_autoresearch.core.values import dataclass, field, fields, replace
@@ -45,6 +45,7 @@ class MissionDraft:
         unfrozen_reason: why no file needs to be frozen.
         score_direction: whether higher or lower scores are better.
         criteria: further conditions, each with its own rule.
+        task_type: the kind of mission.
         intake_digests: of mission.md and sandbox.md as read; empty for a draft that was not read from files.
     """
 
@@ -70,6 +71,7 @@ class MissionDraft:
     unfrozen_reason: str = ""
     score_direction: Literal["higher", "lower"] = "higher"
     criteria: tuple[Criterion, ...] = ()
+    task_type: TaskType = "standard"
     intake_digests: dict[str, str] = field(default_factory=dict)
 
 
@@ -250,6 +252,8 @@ _VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*\Z")
 
 def _criteria_faults(draft: MissionDraft) -> list[str]:
     found = [f"criteria: {fault}" for fault in criteria_faults(draft.criteria, draft.validation_mode)]
+    if draft.task_type == "experiment" and not has_trial(draft.criteria):
+        found.append("criteria: an experiment needs a required one, `ID: TEXT :: trial METRIC GAIN%` (--criterion)")
     reasons = ((item.id, placeholder_reason(item.description)) for item in draft.criteria)
     return found + [f"criteria: {name}: {reason}" for name, reason in reasons if reason]
 

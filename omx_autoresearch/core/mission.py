@@ -276,6 +276,10 @@ class Mission:
         turn_has_direction: a direction was declared since the last stop, by the agent or the owner.
         turn_has_pivot: an untried pivot was.
         turn_repeats_direction: a direction was that had been tried before.
+        experiments: ids of the experiments that belong to the mission, newest last, bounded.
+        credited_trials: the number of the newest accepted trial that was told, by experiment.
+        turn_trials: accepted trials since the last stop.
+        claim_digests: of the newest verified claim that was told, by metric.
         edited_projections: projections that somebody edited and that were restored, newest last, bounded.
         refused_verbs: owner verbs that were tried from inside an agent.
         forked_sessions: when a fork of a session in this workspace began, and its id; newest last, bounded.
@@ -339,6 +343,10 @@ class Mission:
     turn_has_direction: bool = False
     turn_has_pivot: bool = False
     turn_repeats_direction: bool = False
+    experiments: tuple[str, ...] = ()
+    credited_trials: dict[str, int] = field(default_factory=dict)
+    turn_trials: int = 0
+    claim_digests: dict[str, str] = field(default_factory=dict)
     edited_projections: tuple[str, ...] = ()
     refused_verbs: tuple[str, ...] = ()
     forked_sessions: tuple[str, ...] = ()

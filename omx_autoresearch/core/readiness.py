@@ -133,24 +133,22 @@ def is_current(check: Check, mission: Mission, criterion: Criterion, look: Look)
     """True when a check saw what stands there now.
 
     A command depends on HEAD, the whole tree and the pinned files, as a validation does; a file on its content alone;
-    validator and review on the attestation, which is judged anew; a person's word on the contract.
+    validator and review on the attestation, which is judged anew; a trial on the newest claim about its metric; a
+    person's word on the contract.
     """
     if check.contract_digest != mission.contract_digest:
         return False
-    kind = criterion.rule.kind
+    kind, rule, digest = criterion.rule.kind, criterion.rule, check.content_digest
     if kind == "command":
-        return (
-            bool(look.tree_digest)
-            and (check.head, check.tree_digest, check.pin_digest)
-            == (look.head, look.tree_digest, look.pin_digest)
-            and not look.changed_pins
-        )
+        seen = (check.head, check.tree_digest, check.pin_digest)
+        is_same = seen == (look.head, look.tree_digest, look.pin_digest)
+        return bool(look.tree_digest) and is_same and not look.changed_pins
     if kind == "file":
-        return (
-            bool(check.content_digest) and look.file_digests.get(criterion.rule.path) == check.content_digest
-        )
+        return bool(digest) and look.file_digests.get(rule.path) == digest
     if kind in ("validator", "review"):
         return is_passing(mission, look)
+    if kind == "trial":
+        return bool(digest) and mission.claim_digests.get(rule.metric) == digest
     return True
 
 

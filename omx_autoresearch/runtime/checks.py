@@ -37,6 +37,7 @@ _KIND_OF: dict[str, FindingKind] = {
     "validator": "verification",
     "review": "review",
     "person": "manual",
+    "trial": "benchmark",
 }
 
 
@@ -132,6 +133,7 @@ def claim_reason(mission: Mission, criterion: Criterion, received: str) -> str:
         "person": f'the owner types: omx-autoresearch criterion accept {mission.task_id} {criterion.id} --reason "..."',
         "validator": f"let the validator pass: omx-autoresearch validate {mission.task_id}",
         "review": f"let it be approved: omx-autoresearch review {mission.task_id}",
+        "trial": f"measure it: omx-autoresearch experiment start --task {mission.task_id}",
     }.get(criterion.rule.kind, f"then: omx-autoresearch criterion check {mission.task_id} {criterion.id}")
     return (
         f"criterion: {criterion.id} accepts only {_WHAT_COUNTS[criterion.rule.kind].format(rule=criterion.rule)}; "
@@ -145,6 +147,7 @@ _WHAT_COUNTS = {
     "validator": "an attested pass of the validator on the workspace as it is",
     "review": "an attested approval of the artifact as it is",
     "person": "the owner's word",
+    "trial": "`{rule}`, the verified claim of an experiment of this mission",
 }
 
 
@@ -157,6 +160,10 @@ def checking(
     """What :class:`validation.Ask` calls: look at these criteria (all that a look can settle, without names)."""
 
     def then(mission: Mission, run_id: str) -> Callable[[Transaction], None]:
+        if mission.experiments:
+            from omx_autoresearch.runtime.trials import tell_mission
+
+            mission = tell_mission(runtime, mission.task_id)
         look = take_look(runtime.home.mission(mission.task_id), mission)
         criteria = named(mission, names) if names else unsettled_criteria(mission, look)
         outcomes = look_at(runtime, mission, criteria, isolation=isolation, look=look)

@@ -3,7 +3,7 @@
 A command runs as a validator does: exactly its argv, in the workspace, in the owner's environment, pinned files
 compared before and after, its whole output kept. One that passed while the workspace changed is no evidence. A file is
 reached through real folders only and searched within a limit of time. Validator and review need an attested pass on the
-workspace as it is now.
+workspace as it is now. A trial needs the verified claim of an experiment of this mission, computed anew from its log.
 """
 
 from __future__ import annotations
@@ -78,6 +78,8 @@ def look_at(
             outcomes.append(outcome)
         elif criterion.rule.kind == "file":
             outcomes.append(look_at_file(mission, criterion, look))
+        elif criterion.rule.kind == "trial":
+            outcomes.append(_look_at_trial(runtime, mission, criterion, look))
         else:
             outcomes.append(_judged(mission, criterion, look))
     return tuple(outcomes)
@@ -203,6 +205,19 @@ def _content(workspace_path: str, path: str) -> bytes:
         return b"".join(read_chunks(descriptor, FILE_LIMIT_BYTES))
     finally:
         os.close(descriptor)
+
+
+def _look_at_trial(runtime: Runtime, mission: Mission, criterion: Criterion, look: Look) -> Outcome:
+    """The newest claim about the rule's metric; it is about commits of the experiment, not about the workspace."""
+    from omx_autoresearch.runtime.trials import claim_about
+
+    found = claim_about(runtime, mission, criterion.rule)
+    if found.received:
+        return Outcome(criterion, look, found.received, content_digest=found.digest)
+    evidence = evidence_of(
+        mission, criterion, look, (found.digest, criterion.rule.metric), output_digest=found.digest
+    )
+    return Outcome(criterion, look, evidence=evidence, content_digest=found.digest)
 
 
 def _judged(mission: Mission, criterion: Criterion, look: Look) -> Outcome:

@@ -69,7 +69,10 @@ class CriterionPage:
 
 @dataclass(frozen=True, slots=True)
 class SandboxPage:
-    """The frontmatter of sandbox.md; the names are those of :class:`MissionDraft`, but for ``env``."""
+    """The frontmatter of sandbox.md; the names are those of :class:`MissionDraft`, but for ``env``.
+
+    ``experiment`` is read where an experiment is started (``runtime/experiments/configuring.py``).
+    """
 
     validation_mode: ValidationMode
     validator_command: str = ""
@@ -87,6 +90,7 @@ class SandboxPage:
     criteria: tuple[str | CriterionPage, ...] = ()
     forbid: tuple[Operation, ...] = ()
     limits: dict[str, int | float] | None = None
+    experiment: dict[str, Any] | None = None
 
 
 def check_draft(draft: MissionDraft) -> list[str]:
@@ -144,11 +148,17 @@ def amended_sandbox(specs_path: str, draft: MissionDraft) -> bytes:
         data = read_bounded(path, frontmatter.LIMIT_BYTES)
     except FileNotFoundError:
         return _pages(settled(draft))[SANDBOX_NAME].encode("utf-8")
-    return frontmatter.replaced(data, _said(_sandbox_page(settled(draft))), where=path)
+    said = _said(_sandbox_page(settled(draft)))
+    block = frontmatter.parse(data, where=path).values.get("experiment")
+    if block is not None:  # no part of the draft, and the owner's all the same
+        said["experiment"] = block
+    return frontmatter.replaced(data, said, where=path)
 
 
 def _pages(draft: MissionDraft) -> dict[str, str]:
-    mission = MissionPage(draft.goal, draft.slug, "standard", draft.scope, draft.non_goals, draft.milestones)
+    mission = MissionPage(
+        draft.goal, draft.slug, draft.task_type, draft.scope, draft.non_goals, draft.milestones
+    )
     sandbox = _sandbox_page(draft)
     return {
         MISSION_NAME: templates.render(
@@ -195,7 +205,7 @@ def _record(
         schema_version=RECORD_VERSION,
         slug=draft.slug,
         goal=draft.goal,
-        task_type="standard",
+        task_type=draft.task_type,
         validation_mode=mode,
         specs_path=specs_path,
         mission_path=os.path.join(specs_path, MISSION_NAME),
@@ -291,12 +301,13 @@ def read_intake(specs_path: str) -> MissionDraft:
     shared = {
         name: getattr(sandbox, name)
         for name in SandboxPage.__dataclass_fields__
-        if name not in ("env", "limits", "criteria")
+        if name not in ("env", "limits", "criteria", "experiment")
     }
     sandbox_path = os.path.join(specs_path, SANDBOX_NAME)
     draft = MissionDraft(
         goal=mission.goal,
         slug=mission.slug,
+        task_type=mission.task_type,
         scope=mission.scope,
         non_goals=mission.non_goals,
         milestones=mission.milestones,

@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 from typing import TYPE_CHECKING
 
+from omx_autoresearch.core.criteria import has_trial
 from omx_autoresearch.core.lifecycle import next_phase
 from omx_autoresearch.core.records.lifecycle import MissionAmended, MissionCreated, MissionLaunched
 from omx_autoresearch.core.records.validations import CommandsApproved
@@ -99,7 +100,7 @@ def creation_of(task_id: str, project_path: str, record: IntakeRecord, draft: Mi
         task_id=task_id,
         slug=record.slug,
         goal=draft.goal,
-        task_type="standard",
+        task_type=draft.task_type,
         project_path=project_path,
         workspace_path=project_path,
         specs_path=record.specs_path,
@@ -264,7 +265,7 @@ def _baseline(mission: Mission, contract: Contract, options: StartOptions) -> Ru
     limited = replace(contract, timeout_seconds=seconds)
     path = options.workspace_path or mission.workspace_path
     report = try_validator(limited, path, isolation=isolation).report
-    if report.verdict == "passed":
+    if report.verdict == "passed" and not has_trial(contract.criteria):
         raise StepIllegal(
             f"the validator passes already: {report.summary}",
             next_step="make it check what is missing, or start with --no-baseline",

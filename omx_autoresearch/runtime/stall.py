@@ -45,6 +45,7 @@ def with_records(seen: Observation, mission: Mission, *, used_tools: bool) -> Ob
     return replace(
         seen,
         has_new_evidence=mission.turn_evidence > 0,
+        has_accepted_trial=mission.turn_trials > 0,
         has_pivot=mission.turn_has_pivot,
         has_reading=used_tools
         and not seen.has_tree_change

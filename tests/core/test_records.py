@@ -132,6 +132,7 @@ def test_the_kinds_are_the_record_classes_of_the_package() -> None:
         "lifecycle",
         "sessions",
         "stops",
+        "trials",
         "validations",
     }
     assert len(set(KINDS.values())) == len(KINDS)

@@ -126,6 +126,7 @@ def _answered(mission: Mission, ts: str, stop: StopFacts, answer: str, *, progre
             turn_has_direction=False,
             turn_has_pivot=False,
             turn_repeats_direction=False,
+            turn_trials=0,
         )
         known_tree_digest = stop.tree_digest or known_tree_digest
     return replace(

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 PLACEHOLDERS = ("prompt", "prompt_file", "workspace")
 LINE_LIMIT_BYTES = 128 * 1024 - 1
-"""What Linux takes as one argument, with its closing NUL (MAX_ARG_STRLEN, execve(2)); the shell gets the line as one."""
+"""What Linux takes as one argument, with its NUL (MAX_ARG_STRLEN, execve(2)); the shell gets the line as one."""
 
 _PLACEHOLDER = re.compile(r"\{(" + "|".join(sorted(PLACEHOLDERS, key=len, reverse=True)) + r")\}")
 

@@ -41,6 +41,12 @@ START = "omx-autoresearch start"
 @click.command("init")
 @click.option("--goal", help="What shall be true in the end.")
 @click.option("--slug", help="Short name of the mission.  [default: from the goal]")
+@click.option(
+    "--type",
+    "task_type",
+    type=click.Choice(("standard", "experiment")),
+    help="The kind of mission; an experiment needs a criterion `... :: trial METRIC GAIN%`.",
+)
 @click.option("--mode", type=click.Choice(MODES), help="How it is judged.  [default: from the other options]")
 @contract_options
 @click.option("--scope", multiple=True, help="What belongs to the mission; may be repeated.")

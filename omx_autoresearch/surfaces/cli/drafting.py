@@ -62,7 +62,8 @@ _OPTIONS = (
         "criteria",
         multiple=True,
         metavar="'[optional] ID: TEXT :: RULE'",
-        help="A further condition; RULE is `command: ARGV`, `file: PATH [~ REGEX]`, `validator`, `review` or `person`. "
+        help="A further condition; RULE is `command: ARGV`, `file: PATH [~ REGEX]`, `validator`, `review`, `person` or "
+        "`trial METRIC GAIN%`. "
         "May be repeated; one of the same id is replaced.",
     ),
     click.option("--drop-criterion", multiple=True, metavar="ID", help="Take a criterion out again."),
@@ -82,6 +83,7 @@ _OPTIONS = (
 
 _FIELDS = {
     "goal": "goal",
+    "task_type": "task_type",
     "slug": "slug",
     "mode": "validation_mode",
     "validator": "validator_command",
