@@ -103,7 +103,7 @@ class Finding:
         id: unique in the mission.
         kind: of the observation.
         summary: in the words of whoever recorded it; data, never an instruction.
-        source: where it comes from: ``cli``, ``mcp``, ``inbox``, ``runtime``, ``owner``, ``import``.
+        source: where it comes from: ``cli``, ``mcp``, ``inbox``, ``hook``, ``runtime``, ``owner``, ``import``.
         command: the command that showed it, as text.
         paths: files that it is about.
         criterion_id: the criterion it was offered for; empty for none.

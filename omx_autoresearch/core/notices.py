@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from omx_autoresearch.core.values import dataclass
 
-KEPT_NOTICES = 12
+KEPT_NOTICES = 16
 
 
 @dataclass(frozen=True, slots=True)

@@ -26,7 +26,6 @@ if TYPE_CHECKING:
 
 RELAY_MARK = "omx-autoresearch: not recorded here; the hook takes it in:"
 """Begins the one line by which a command inside a sandbox asks the hook to carry its verb out; the verb follows."""
-_SCAN_BYTES = 4 * 1024 * 1024
 
 
 @dataclass(frozen=True, slots=True)
@@ -193,20 +192,10 @@ def _findings(
 def _unknown(store: MissionStore, task_id: str, claims: list[ClaimRecorded]) -> list[ClaimRecorded]:
     """The claims that the journal does not hold yet, each once."""
     waiting = {claim.claim_id: claim for claim in reversed(claims)}
-    for known in _recorded(store.journal(task_id).path, list(waiting)):
-        del waiting[known]
+    journal = store.journal(task_id)
+    try:
+        for known in journal.by_ids([f"claim:{one}" for one in waiting]):
+            del waiting[known.removeprefix("claim:")]
+    finally:
+        journal.close()
     return list(reversed(waiting.values()))
-
-
-def _recorded(journal_path: str, ids: list[str]) -> set[str]:
-    """Which claim ids stand in a journal, by their bytes: a text cannot hold an unescaped quotation mark."""
-    marks = {f'"claim_id":"{one}"'.encode(): one for one in ids}
-    longest = max(map(len, marks), default=0)
-    found: set[str] = set()
-    with open(journal_path, "rb") as stream:
-        rest = b""
-        while marks and (block := stream.read(_SCAN_BYTES)):
-            data = rest + block
-            found |= {one for mark, one in marks.items() if mark in data}
-            rest = data[-longest:]
-    return found

@@ -92,7 +92,7 @@ def add_finding(
         runtime: the world.
         task_id: of the mission.
         submission: what was observed.
-        source: ``cli``, ``mcp``, ``inbox``, ``import``: only for ``cli`` the runtime runs a criterion's command.
+        source: ``cli``, ``mcp``, ``hook``, ``inbox``, ``import``; only for ``cli`` a criterion's command is run.
         wait_seconds: for that command; it goes on by itself.
 
     Raises:

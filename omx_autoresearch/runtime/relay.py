@@ -1,15 +1,16 @@
 """Verbs of an agent whose sandbox lets it write nothing: the hook carries them out from the tool event.
 
 The command ran in the sandbox, failed with :data:`~omx_autoresearch.runtime.claims.RELAY_MARK` and its verb, and the
-client's tool event brings command and output here. Only ``block``, ``validate``, ``note`` and ``direction add``, only
-for the mission that this session is bound to, only where the command is one simple command that a shell would not have
-changed.
+client's tool event brings command and output here. Only ``block``, ``validate``, ``note``, ``direction add`` and
+``finding add``, only for the mission that this session is bound to, only where the command is one simple command that a
+shell would not have changed. A finding's own words are never run: what it is offered for is looked at by the stop.
 """
 
 from __future__ import annotations
 
 import os.path
 
+from omx_autoresearch.core.digests import sha256
 from omx_autoresearch.core.values import dataclass
 from omx_autoresearch.errors import StepIllegal, UsageError
 from omx_autoresearch.runtime.claims import note, relay_line
@@ -22,14 +23,16 @@ if TYPE_CHECKING:
     from omx_autoresearch.runtime.context import Runtime
 
 PROGRAM = "omx-autoresearch"
-VERBS = ("block", "validate", "note", "direction")
+VERBS = ("block", "validate", "note", "direction", "finding")
 COMMAND_LIMIT = 64 * 1024
 _OPTIONS = {
     "block": ("--reason", "--needs"),
     "validate": ("--seconds",),
     "note": (),
     "direction": ("--axis",),
+    "finding": ("--summary", "--kind", "--criterion", "--id", "--command", "--path", "--seconds"),
 }
+_REPEATED = ("--axis", "--path")
 _FLAGS = ("--json",)
 _PIVOT = "--pivot"
 _NEVER_BARE = frozenset(";&|<>()`$\n\r\\*?[]{}~!#")
@@ -44,7 +47,7 @@ class Relayed:
     Attributes:
         verb: one of :data:`VERBS`.
         words: what stood beside options: perhaps a task id, perhaps a text.
-        options: option to value; of ``--axis`` all of them, a line each.
+        options: option to value; of ``--axis`` and ``--path`` all of them, a line each.
     """
 
     verb: str
@@ -69,8 +72,9 @@ def take_relayed(runtime: Runtime, mission: Mission, event: HookEvent) -> str:
         return _note(runtime, mission, relayed.words)
     if relayed.verb == "direction":
         return _direction(runtime, mission, relayed)
-    own_names = ((), (mission.task_id,), (mission.task_id.split("-", 2)[-1],))
-    if relayed.words not in own_names or mission.phase != "running":
+    if relayed.verb == "finding":
+        return _finding(runtime, mission, relayed)
+    if relayed.words not in ((), *((name,) for name in _names(mission))) or mission.phase != "running":
         return ""  # another mission is meant, or the verb has nothing to do here any more
     if relayed.verb == "block":
         return _block(runtime, mission, relayed.options)
@@ -138,9 +142,9 @@ def _parsed(verb: str, words: list[str]) -> Relayed | None:
             break
         if not word.startswith("-"):
             found.append(word)
-        elif name == "--axis" and name in _OPTIONS[verb] and (has_value or waiting):
-            axis = value if has_value else waiting.pop(0)
-            options[name] = f"{options[name]}\n{axis}" if name in options else axis
+        elif name in _REPEATED and name in _OPTIONS[verb] and (has_value or waiting):
+            one = value if has_value else waiting.pop(0)
+            options[name] = f"{options[name]}\n{one}" if name in options else one
         elif name in _OPTIONS[verb] and name not in options and (has_value or waiting):
             options[name] = value if has_value else waiting.pop(0)
         elif word == _PIVOT and verb == "direction":
@@ -181,6 +185,37 @@ def _direction(runtime: Runtime, mission: Mission, relayed: Relayed) -> str:
     if mission.phase != "running" or is_declared_now(mission, direction):
         return ""  # the mission runs no more, or this is a duplicate of the event
     return "direction" if declare(runtime, mission.task_id, direction).is_recorded else ""
+
+
+def _finding(runtime: Runtime, mission: Mission, relayed: Relayed) -> str:
+    """A finding in the agent's words, recorded as its twin over MCP is: no command is run for it."""
+    from omx_autoresearch.runtime.findings import Submission, add_finding
+
+    action, *words = relayed.words or ("",)
+    summary = relayed.options.get("--summary", "")
+    if action != "add" or words not in ([], *([name] for name in _names(mission))) or summary == "-":
+        return ""  # another mission is meant, or a text that only the command itself could read
+    paths = tuple(filter(None, relayed.options.get("--path", "").split("\n")))
+    given = {name: relayed.options.get(f"--{name}", "") for name in ("kind", "criterion", "id", "command")}
+    made = sha256(repr((summary, paths, sorted(given.items()))).encode("utf-8", "surrogatepass")).hexdigest()
+    submission = Submission(
+        summary,
+        kind=given["kind"] or "manual",  # type: ignore[arg-type]  # judged with every other fault
+        id=given["id"] or f"f-{made[:12]}",  # the same for a duplicate of the event
+        command=given["command"],
+        paths=paths,
+        criterion_id=given["criterion"],
+    )
+    try:
+        recorded = add_finding(runtime, mission.task_id, submission, source="hook")
+    except (StepIllegal, UsageError):
+        return ""  # one that cannot stand; the command itself has said so
+    return "" if recorded.is_known else "finding"
+
+
+def _names(mission: Mission) -> tuple[str, ...]:
+    """What a command may call the mission."""
+    return mission.task_id, mission.task_id.split("-", 2)[-1]
 
 
 def _block(runtime: Runtime, mission: Mission, options: dict[str, str]) -> str:

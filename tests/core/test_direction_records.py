@@ -23,9 +23,12 @@ from omx_autoresearch.core.records.directions import (
 )
 from omx_autoresearch.core.records.findings import FindingRecorded, ReadinessBlocked
 from omx_autoresearch.core.records.lifecycle import (
+    MissionAmended,
     MissionBlocked,
+    MissionCancelled,
     MissionCompleted,
     MissionCreated,
+    MissionLaunched,
     MissionPaused,
     MissionResumed,
     MissionUnblocked,
@@ -225,7 +228,7 @@ def test_each_step_of_a_mission_s_life_leaves_a_notice() -> None:
     )
     assert [notice.kind for notice in mission.notices] == [
         *("mission_created", "heartbeat_failed", "pivot_required", "readiness_blocked", "mission_blocked"),
-        *("mission_unblocked", "mission_resumed", "mission_completed"),
+        *("mission_unblocked", "mission_paused", "mission_resumed", "mission_completed"),
     ]
     texts = [notice.text for notice in mission.notices]
     assert "No space left on device" in texts[1]
@@ -235,6 +238,12 @@ def test_each_step_of_a_mission_s_life_leaves_a_notice() -> None:
     assert all(notice.at for notice in mission.notices)
     again = after(mission, MissionResumed(), MissionBlocked(blocker), MissionCompleted())
     assert again.notices == mission.notices, "a step that is not legal is no event"
+    begun = after(
+        created.apply(None, at(0)), MissionLaunched(SCRIPT, "d", reason="by hand"), MissionCancelled("enough")
+    )
+    assert [notice.text for notice in begun.notices[1:]] == ["launched: by hand", "cancelled: enough"]
+    amended = after(a_mission(), MissionAmended(SCRIPT, "e", reason="a better check"))
+    assert amended.notices[-1].text == "the contract was amended: a better check"
     many = after(a_mission(), *(PivotRequired(number, "objective") for number in range(40)))
     assert len(many.notices) == KEPT_NOTICES
 

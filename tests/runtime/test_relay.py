@@ -1,4 +1,4 @@
-"""Verbs that the hook carries out for an agent that may write nothing: three of them, plain, its own mission's."""
+"""Verbs that the hook carries out for an agent that may write nothing: a few, plain, its own mission's."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ from omx_autoresearch.core.mission import Contract
 from omx_autoresearch.core.records.lifecycle import MissionAmended, MissionPaused
 from omx_autoresearch.runtime import validation
 from omx_autoresearch.runtime.claims import relay_line
+from omx_autoresearch.runtime.findings import list_findings
 from omx_autoresearch.runtime.relay import relayed_verb, simple_words, take_relayed
 from omx_autoresearch.storage.approvals import approval_key, approve
 from omx_autoresearch.storage.pin_check import manifest_of
@@ -203,3 +204,49 @@ def test_what_a_shell_would_not_change_is_read_as_a_shell_reads_it() -> None:
     relayed = relayed_verb("omx-autoresearch note --json -- --text", relay_line("note"))
     assert relayed is not None
     assert relayed.words == ("--text",)
+
+
+# --- findings
+
+
+FINDING = (
+    "omx-autoresearch finding add --summary 'the tokenizer is quadratic' --kind benchmark --path src/a.py"
+)
+
+
+def findings_in(place: Place) -> list[tuple[str, str, str, tuple[str, ...]]]:
+    lines = list_findings(place.runtime, TASK)
+    return [(line["summary"], line["kind"], line["source"], tuple(line["paths"])) for line in lines]
+
+
+@pytest.mark.requirement("SESS-16")
+@pytest.mark.parametrize("named", ["", f" {TASK}", " parser"])
+def test_a_finding_is_recorded_as_a_claim_in_the_agents_own_words_once(place: Place, named: str) -> None:
+    command = FINDING.replace("add", f"add{named}") + " --path=src/b.py --json"
+    assert relay(place, tool(command)) == "finding"
+    assert relay(place, tool(command)) == "", "a duplicate of the event"
+    assert findings_in(place) == [
+        ("the tokenizer is quadratic", "benchmark", "hook", ("src/a.py", "src/b.py"))
+    ]
+    assert place.store.load(TASK).accepted_count == 0
+
+
+@pytest.mark.requirement("SESS-16")
+@pytest.mark.parametrize(
+    "command",
+    [
+        FINDING.replace("add", "add 20260102-030405-another"),
+        FINDING.replace("'the tokenizer is quadratic'", "-"),
+        FINDING.replace("'the tokenizer is quadratic'", "''"),
+        FINDING.replace("benchmark", "gossip"),
+        FINDING.replace("--path", "--unknown"),
+        FINDING.replace("finding add", "finding import"),
+        f"{FINDING} --criterion nowhere",
+    ],
+)
+def test_a_finding_that_cannot_stand_or_means_another_mission_changes_nothing(
+    place: Place, command: str
+) -> None:
+    before = place.kinds()
+    assert relay(place, tool(command)) == ""
+    assert place.kinds() == before

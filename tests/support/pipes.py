@@ -41,6 +41,21 @@ def let_go(gate: Path, *, seconds: float = SECONDS) -> None:
         stream.write("go\n")
 
 
+@contextmanager
+def written(pipe: Path, *, seconds: float = SECONDS) -> Iterator[TextIO]:
+    """The read end of a pipe, once somebody writes into it.
+
+    Raises:
+        AssertionError: nobody came to write.
+    """
+
+    def opening() -> TextIO:
+        return pipe.open()
+
+    with _waited(opening, f"nobody came to write into {pipe}", seconds) as stream:
+        yield stream
+
+
 def word_from(pipe: Path, *, seconds: float = SECONDS) -> str:
     """What somebody writes into a pipe.
 

@@ -22,6 +22,7 @@ from omx_autoresearch.system.commands import (
     run_command,
     shell_argv,
 )
+from tests.support.pipes import let_go, opened, word_from, written
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -290,7 +291,7 @@ def test_commands_in_two_threads_do_not_end_each_other(run: Run, tmp_path: Path,
 
     thread = threading.Thread(target=waiting)
     thread.start()
-    with open(tmp_path / "gate", "wb"):  # opens when the other command reads
+    with opened(tmp_path / "gate"):  # once the other command reads
         assert run(escape(marker)).exit_status == 0
     thread.join()
     assert (results["waiting"].outcome, results["waiting"].exit_status) == ("exited", 7)
@@ -305,13 +306,14 @@ def test_when_the_caller_is_killed_the_command_ends(tmp_path: Path) -> None:
         f"run_command(shell_argv({command!r}), cwd={str(tmp_path)!r}, env={{'PATH': {os.defpath!r}}},\n"
         f"    timeout_seconds=60, output_path={str(tmp_path / 'output')!r})\n"
     )
-    with (
-        subprocess.Popen([sys.executable, "-c", script], env=import_env()) as caller,
-        open(tmp_path / "held", encoding="utf-8") as held,
-    ):
-        assert held.readline() == "up\n"
-        caller.kill()
-        assert held.read() == ""
+    with subprocess.Popen([sys.executable, "-c", script], env=import_env()) as caller:
+        try:
+            with written(tmp_path / "held") as held:
+                assert held.readline() == "up\n"
+                caller.kill()
+                assert held.read() == ""
+        finally:
+            caller.kill()
 
 
 def import_env() -> dict[str, str]:
@@ -429,7 +431,7 @@ def test_work_that_is_slower_goes_on_after_we_stopped_waiting(tmp_path: Path) ->
 
     child = fork_detached(work)
     assert not child.wait(0.01)
-    (tmp_path / "gate").write_text("go")
+    let_go(tmp_path / "gate")
     assert child.wait(20)
     assert (tmp_path / "done").exists()
 
@@ -492,5 +494,5 @@ def test_detached_work_outlives_who_started_it(tmp_path: Path) -> None:
     )
     done = subprocess.run([sys.executable, "-c", script], env=import_env(), capture_output=True, check=True)
     assert done.stdout == b"False\n"
-    (tmp_path / "gate").write_text("go")
-    assert (tmp_path / "answer").read_text() == "alive"
+    let_go(tmp_path / "gate")
+    assert word_from(tmp_path / "answer") == "alive"

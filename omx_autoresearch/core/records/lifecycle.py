@@ -101,6 +101,7 @@ class MissionLaunched:
         """Running, with the clock started."""
         if not is_legal(mission.phase, "launch"):
             return replace(mission, updated_at=ts)
+        mission = noticed(mission, ts, self.kind, _because("launched", self.reason))
         return replace(
             mission,
             phase="running",
@@ -134,6 +135,7 @@ class MissionAmended:
         """
         if not is_legal(mission.phase, "amend"):
             return replace(mission, updated_at=ts)
+        mission = noticed(mission, ts, self.kind, _because("the contract was amended", self.reason))
         before = {item.id: item.rule for item in mission.contract.criteria} if mission.contract else {}
         kept = {item.id for item in self.contract.criteria if before.get(item.id) == item.rule}
         return replace(
@@ -199,6 +201,7 @@ class MissionPaused:
         """Paused, clock stopped."""
         if not is_legal(mission.phase, "pause"):
             return replace(mission, updated_at=ts)
+        mission = noticed(mission, ts, self.kind, _because("paused", self.reason))
         return replace(_stopped_clock(mission, ts), phase="paused", updated_at=ts)
 
 
@@ -251,6 +254,7 @@ class MissionCancelled:
         """Final; nothing re-opens it."""
         if not is_legal(mission.phase, "cancel"):
             return replace(mission, updated_at=ts)
+        mission = noticed(mission, ts, self.kind, _because("cancelled", self.reason))
         return replace(
             _stopped_clock(mission, ts), phase="cancelled", blocker=None, binding=None, updated_at=ts
         )

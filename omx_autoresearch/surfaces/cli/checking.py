@@ -64,7 +64,7 @@ def validate_verb(task: str, seconds: float | None, as_json: bool) -> int:
         raise StepIllegal(
             f"mission {task_id} is judged by a review", next_step=f"omx-autoresearch review {task_id}"
         )
-    if _is_relayed(caller, task_id, "validate", as_json=as_json):
+    if is_relayed(caller, task_id, "validate", as_json=as_json):
         return 0
     return _run(caller, mission, seconds, as_json=as_json)
 
@@ -227,7 +227,7 @@ def block_verb(task: str, reason: str, needs: str, as_json: bool) -> None:
 
     caller = this_caller()
     task_id = caller.task(task)
-    if reason.strip() and needs.strip() and _is_relayed(caller, task_id, "block", as_json=as_json):
+    if reason.strip() and needs.strip() and is_relayed(caller, task_id, "block", as_json=as_json):
         return
     by = "agent" if caller.is_agent() else "owner"
     missions.block(caller.runtime, task_id, reason=reason, needs=needs, by=by)
@@ -252,7 +252,7 @@ def note_verb(words: tuple[str, ...], as_json: bool) -> None:
     try:
         noted = claims.note(caller.runtime, task_id, text, origin="cli")
     except StorageFailed:
-        if not _is_relayed(caller, task_id, "note", as_json=as_json):
+        if not is_relayed(caller, task_id, "note", as_json=as_json):
             raise
         return
     is_recorded = not noted.inbox_file_path
@@ -262,7 +262,7 @@ def note_verb(words: tuple[str, ...], as_json: bool) -> None:
         say(f"Noted {'in' if is_recorded else 'in the inbox of'} {task_id}, as a claim.")
 
 
-def _is_relayed(caller: Caller, task_id: str, verb: str, *, as_json: bool) -> bool:
+def is_relayed(caller: Caller, task_id: str, verb: str, *, as_json: bool) -> bool:
     """Say what the hook will do for a caller inside an agent whose sandbox lets it write no state."""
     if caller.can_write(task_id) or not caller.is_agent():
         return False

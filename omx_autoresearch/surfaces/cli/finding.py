@@ -12,6 +12,7 @@ from omx_autoresearch.core.shape import to_plain
 from omx_autoresearch.errors import StorageFailed, UsageError
 from omx_autoresearch.storage.views import finding_line
 from omx_autoresearch.surfaces.cli.caller import json_option, task_argument, this_caller
+from omx_autoresearch.surfaces.cli.checking import is_relayed
 from omx_autoresearch.surfaces.cli.display import harmless, print_json, print_rows, print_table, say, tell
 
 if TYPE_CHECKING:
@@ -72,7 +73,12 @@ def finding_add(task: str, seconds: float | None, as_json: bool, **given: Any) -
     except StorageFailed:
         if caller.can_write(task_id):
             raise
-        recorded = findings.drop_finding(caller.runtime, task_id, submission)
+        try:
+            recorded = findings.drop_finding(caller.runtime, task_id, submission)
+        except StorageFailed:
+            if given["summary"] == "-" or not is_relayed(caller, task_id, "finding", as_json=as_json):
+                raise
+            return
     _print_recorded(caller, task_id, recorded, as_json=as_json)
 
 
