@@ -158,12 +158,13 @@ def _phase(state: ExperimentState) -> str:
 def _asked(state: ExperimentState) -> tuple[Fact, ...]:
     config, rule = state.config, state.config.rule
     unit = f", in {config.metric.unit}" if config.metric.unit else ""
+    smallest = (
+        effect_text(rule.min_effect, effect_scale(state), config.metric.unit) if rule.min_effect else "any"
+    )
     facts = [
         Fact("Metric", f"{config.metric.name}{unit}, {config.metric.direction} is better"),
         Fact("Rule", _rule(state)),
-        Fact(
-            "Smallest gain that counts", effect_text(rule.min_effect, effect_scale(state), config.metric.unit)
-        ),
+        Fact("Smallest gain that counts", smallest),
         Fact("Repository", state.project_path, is_code=True),
         Fact("Base", state.base_commit, is_code=True),
         *[Fact("Guard", guard_words(guard)) for guard in config.guards],
