@@ -126,7 +126,8 @@ def _add(work_tree: WorkTree, paths: list[bytes]) -> TreeFault | None:
     """Put the files into the index as they are."""
     args = ["add", "-A"] if work_tree.is_sparse else ["add", "-A", "--sparse"]
     stdin = b""
-    if len(paths) <= _NAMED_PATHS or work_tree.is_sparse:
+    # Without names git would look at submodules, too, and at kept paths that a candidate no longer ignores.
+    if len(paths) <= _NAMED_PATHS or work_tree.is_sparse or work_tree.has_opaque:
         args += ["--pathspec-from-file=-", "--pathspec-file-nul"]
         stdin = b"".join(path + b"\0" for path in paths)
     result = work_tree.attempt(*args, stdin=stdin, is_literal=True)

@@ -42,7 +42,8 @@ class FolderScan:
 
     Args:
         root: the work tree.
-        opaque: paths that are never looked into and may be there or not: kept ones, and submodules.
+        opaque: paths that are never looked into and may be there or not: kept ones, and submodules; the ``.git``
+            of a work tree is one.
     """
 
     def __init__(self, root: bytes, opaque: frozenset[bytes] = frozenset()) -> None:
@@ -142,7 +143,7 @@ class FolderScan:
             for entry in entries:
                 name = entry.name
                 full = prefix + name
-                if full in self._opaque or (name == b".git" and not folder):
+                if full in self._opaque:
                     continue
                 kind = _kind(entry)
                 is_folder = full in self._names

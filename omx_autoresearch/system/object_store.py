@@ -35,6 +35,10 @@ IDENTITY = {
 MESSAGE_LIMIT_BYTES = 16 * 1024
 _BORROWED = ("info/exclude", "info/attributes")
 
+_CREATED = frozenset(
+    {"objects", "refs", "info", "config", "shallow", "HEAD", "template", "workspaces.json.new"}
+)
+
 _SETTINGS = (
     ("core.bare", "true"),
     ("core.hookspath", "/dev/null"),
@@ -133,6 +137,15 @@ def create_store(
 def open_store(path: str, repository_path: str, environ: Mapping[str, str] | None = None) -> ObjectStore:
     """The repository at a path; ``repository_path`` is the checkout whose programs are never taken for git."""
     return ObjectStore(path, own_git(repository_path, path, environ))
+
+
+def is_unfinished(path: str) -> bool:
+    """A folder holds a repository that `create_store` began, or nothing at all; a killed process leaves such a one."""
+    try:
+        names = set(os.listdir(path))
+    except OSError:
+        return False
+    return names <= _CREATED
 
 
 def format_settings(repository: UserRepository) -> tuple[tuple[str, str], ...]:

@@ -51,7 +51,7 @@ class WorkTree:
         store: our repository.
         root_path: the folder.
         index_path: the index file, beside the repository.
-        opaque: paths in it that are no concern of this tree: kept ones and submodules.
+        opaque: paths in it that are no concern of this tree: its ``.git``, kept ones and submodules.
     """
 
     def __init__(
@@ -61,6 +61,7 @@ class WorkTree:
         self.root_path = root_path
         self.index_path = index_path
         self.is_sparse = os.path.exists(os.path.join(store.path, "info", "sparse-checkout"))
+        self.has_opaque = len(opaque) > 1
         self._scan = FolderScan(os.fsencode(root_path), opaque)
         self._tree = ""  # what the index holds, a tree or a commit; empty where nobody knows
 

@@ -1,0 +1,377 @@
+"""The two work trees of an experiment, their checkpoints, and the way back into the user's checkout.
+
+*incumbent* holds the last accepted checkpoint, *candidate* what is judged against it. Both are independent of the
+user's repository: our own one (`object_store`) keeps checkpoints and borrows the user's objects, and each tree has a
+small ``.git`` of its own that is made anew whenever it is restored. So whatever an agent does with git in its tree
+reaches neither the user's references, index, stash or configuration nor ours, and nothing it plants is run by us.
+
+One process at a time works on an experiment; who holds it is not decided here.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+from typing import TYPE_CHECKING, Self
+
+from omx_autoresearch.core.values import dataclass
+from omx_autoresearch.errors import StepIllegal, WorkspaceFault
+from omx_autoresearch.system.acceptances import apply_checkpoint, create_branches
+from omx_autoresearch.system.arms import Arm
+from omx_autoresearch.system.checkpoints import FILE_LIMIT_BYTES, Snapshot, TreeFault
+from omx_autoresearch.system.git_folder import make_template
+from omx_autoresearch.system.kept_paths import require_ignored, seal_of
+from omx_autoresearch.system.object_store import REFERENCES, create_store, is_unfinished, open_store
+from omx_autoresearch.system.patches import file_changes, write_patch
+from omx_autoresearch.system.removal import remove
+from omx_autoresearch.system.submodules import find_submodules
+from omx_autoresearch.system.user_repository import open_repository, require_clean
+from omx_autoresearch.system.user_settings import pinned, read_settings
+from omx_autoresearch.system.workspace_state import WorkspaceState, has_state, load_state, save_state
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from omx_autoresearch.system.acceptances import Acceptance
+    from omx_autoresearch.system.arms import Restored
+    from omx_autoresearch.system.object_store import ObjectStore
+    from omx_autoresearch.system.patches import FileChange
+    from omx_autoresearch.system.user_repository import UserRepository, UserStamp
+
+INCUMBENT, CANDIDATE = "incumbent", "candidate"
+"""Names of the two folders, equally long: a path of another length can change what is measured."""
+
+
+@dataclass(frozen=True, slots=True)
+class WorkspaceOptions:
+    """How work trees are made.
+
+    Attributes:
+        experiment_id: names the reference that keeps the base commit in the user's repository.
+        keep: ignored paths that a setup command makes in each tree; they stay while they are as they were sealed.
+        link: ignored paths of the user's checkout, copied into each tree; changed copies are made anew.
+        caches: ignored paths that stay whatever is in them.
+        file_limit_bytes: the largest file that a checkpoint takes.
+        store_path: where checkpoints are kept; empty for a folder ``checkpoints`` beside the trees. Elsewhere they
+            outlive a temporary folder that the system sweeps.
+    """
+
+    experiment_id: str
+    keep: tuple[str, ...] = ()
+    link: tuple[str, ...] = ()
+    caches: tuple[str, ...] = ()
+    file_limit_bytes: int = FILE_LIMIT_BYTES
+    store_path: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Checkpoint:
+    """A candidate's work as a commit, and its tree equal to it.
+
+    Attributes:
+        commit: in our repository; the parent itself where nothing changed.
+        tree: its tree.
+        changed: paths that differ from the parent; empty where nothing did.
+        dropped: kept paths that had changed and were removed: the setup command must run again, then `seal`.
+    """
+
+    commit: str
+    tree: str
+    changed: tuple[str, ...]
+    dropped: tuple[str, ...]
+
+
+class Workspaces:
+    """The work trees of one experiment; made by `create`, found again by `open`."""
+
+    def __init__(self, store: ObjectStore, state: WorkspaceState) -> None:
+        self._store = store
+        self._state = state
+        self._arms = {
+            arm.root_path: arm for arm in (Arm(name, store, state) for name in (INCUMBENT, CANDIDATE))
+        }
+        self._serial = 0
+        self.incumbent_path, self.candidate_path = self._arms
+        self.repository_path = state.repository_path
+        self.store_path = store.path
+        self.stamp: UserStamp = state.stamp
+        self.base_commit = state.stamp.head_commit
+
+    @classmethod
+    def create(cls, repository_path: str, folder_path: str, options: WorkspaceOptions) -> Self:
+        """Make both work trees at the commit that is checked out, from a clean checkout.
+
+        Leftovers of an unfinished attempt in the folder are removed first.
+
+        Args:
+            repository_path: the root of the user's checkout.
+            folder_path: a private folder for the trees, outside the checkout; made if missing.
+            options: see there.
+
+        Raises:
+            WorkspaceFault: the checkout is not clean or not usable, and why; a submodule is missing; the folder lies
+                in the checkout; git or the system fails.
+            StepIllegal: the folder already holds work trees; `open` them.
+        """
+        repository = open_repository(repository_path)
+        stamp = require_clean(repository)
+        folder = _private_folder(folder_path, repository.root_path)
+        store_path = os.path.realpath(options.store_path or os.path.join(folder, "checkpoints"))
+        if has_state(store_path):
+            raise StepIllegal(
+                f"{store_path} already holds an experiment", next_step="resume it, or close it first"
+            )
+        _remove_leftovers(store_path, folder)
+        require_ignored(repository, (*options.keep, *options.link, *options.caches))
+        submodules = find_submodules(repository, stamp.head_commit)
+        settings = pinned(read_settings(repository.git), repository.root_path)
+        objects = tuple(dict.fromkeys(sub.objects_path for sub in submodules if sub.objects_path))
+        store = create_store(store_path, repository, settings, objects)
+        make_template(os.path.join(store_path, "template"), repository, settings)
+        _hold_base(repository, options.experiment_id, stamp.head_commit)
+        seals = tuple(_linked_seal(repository.root_path, path) for path in options.link)
+        state = WorkspaceState(
+            experiment_id=options.experiment_id,
+            repository_path=repository.root_path,
+            folder_path=folder,
+            stamp=stamp,
+            submodules=submodules,
+            keep=options.keep,
+            link=options.link,
+            caches=options.caches,
+            link_seals=seals,
+            file_limit_bytes=options.file_limit_bytes,
+        )
+        save_state(store_path, state)
+        made = cls(store, state)
+        for path in made._arms:
+            made.set_to(path, made.base_commit)
+        return made
+
+    @classmethod
+    def open(cls, folder_path: str, store_path: str = "") -> Self:
+        """Find the work trees of an experiment again, in whatever state they are; `set_to` mends them.
+
+        Raises:
+            StateUntrusted: there is none, or it was never made to its end.
+            WorkspaceFault: the user's repository, from which checkpoints borrow, is gone.
+        """
+        store = store_path or os.path.join(folder_path, "checkpoints")
+        state = load_state(store)
+        if not os.path.isdir(state.repository_path):
+            raise WorkspaceFault(
+                f"the repository {state.repository_path} is gone; checkpoints of the experiment borrow from it",
+                next_step="move it back",
+            )
+        return cls(open_store(os.path.realpath(store), state.repository_path), state)
+
+    def commit_at(self, path: str) -> str:
+        """The commit that a work tree was set to; empty in the middle of that."""
+        return self._arm(path).commit
+
+    def is_lost(self, path: str) -> bool:
+        """A work tree is gone, or something else stands in its place. `set_to` makes it anew."""
+        return self._arm(path).is_lost()
+
+    def environment(self) -> dict[str, str]:
+        """Variables for commands in the trees: git finds no repository above a tree whose ``.git`` is gone."""
+        return {"GIT_CEILING_DIRECTORIES": self._state.folder_path}
+
+    def set_to(self, path: str, commit: str) -> Restored:
+        """Make a work tree equal to a commit, whatever was done to it; kept paths stay as `WorkspaceOptions` says.
+
+        Raises:
+            WorkspaceFault: it cannot be done: no such commit, a full disk, a failing filter, files of somebody else.
+        """
+        return self._arm(path).set_to(commit)
+
+    def seal(self, path: str) -> None:
+        """Take the kept paths of a tree, as a setup command has made them, for those that may stay.
+
+        Raises:
+            WorkspaceFault: one cannot be read.
+        """
+        self._arm(path).seal()
+
+    def snapshot(self, path: str) -> Snapshot | TreeFault:
+        """The content of a work tree beside the commit that it was set to, or why no checkpoint can be made of it.
+
+        Commits that an agent made in the tree are nothing special: what counts are the files.
+
+        Raises:
+            StepIllegal: the tree was not restored to its end.
+            WorkspaceFault: git or the file system fails.
+        """
+        return self._arm(path).snapshot()
+
+    def commit(self, tree: str, parent: str, message: str) -> str:
+        """Make a checkpoint of a tree and hold it by a reference of ours; returns the new commit.
+
+        Args:
+            tree: of a snapshot.
+            parent: the checkpoint that it was made from.
+            message: any text.
+
+        Raises:
+            WorkspaceFault: git cannot make it.
+        """
+        commit = self._store.commit(tree, parent, message)
+        if not self._serial:
+            self._serial = max((int(name) for name, _ in self._store.kept() if name.isdecimal()), default=0)
+        self._serial += 1
+        self._store.keep(str(self._serial), commit)
+        return commit
+
+    def checkpoint(self, path: str, message: str) -> Checkpoint | TreeFault:
+        """Snapshot, commit, and the tree made equal to that commit: what is measured is what a patch will carry.
+
+        Ignored files that the agent left are removed, its ``.git`` is made anew at the new commit.
+
+        Raises:
+            StepIllegal: the tree was not restored to its end.
+            WorkspaceFault: git or the file system fails.
+        """
+        arm = self._arm(path)
+        parent = arm.commit
+        taken = arm.snapshot()
+        if isinstance(taken, TreeFault):
+            return taken
+        commit = self.commit(taken.tree, parent, message) if taken.changed else parent
+        restored = arm.settle(commit, taken.changed)
+        return Checkpoint(commit, taken.tree, taken.changed, restored.dropped)
+
+    def changes(self, base: str, final: str) -> tuple[FileChange, ...]:
+        """The changed files between two commits, for people.
+
+        Raises:
+            WorkspaceFault: there is no such commit.
+        """
+        return file_changes(self._store.git, base, final)
+
+    def patch(self, base: str, final: str) -> bytes:
+        """The whole patch from one commit to another; `write_patch` for one that should not be held in memory.
+
+        Raises:
+            WorkspaceFault: there is no such commit.
+        """
+        path = os.path.join(self._store.path, "patch")
+        write_patch(self._store.git, base, final, path)
+        try:
+            with open(path, "rb") as stream:
+                return stream.read()
+        finally:
+            os.unlink(path)
+
+    def write_patch(self, base: str, final: str, to_path: str) -> int:
+        """Write the whole patch into a new file; returns its size in bytes.
+
+        Raises:
+            WorkspaceFault: there is no such commit, or the file cannot be written.
+        """
+        return write_patch(self._store.git, base, final, to_path)
+
+    def apply_to_user(self, final: str, stamp: UserStamp | None = None) -> Acceptance:
+        """Bring a checkpoint into the user's checkout: index and files, nothing committed.
+
+        Args:
+            final: the checkpoint.
+            stamp: what the checkout must look like; as it was when the experiment began where none is given.
+
+        Raises:
+            WorkspaceFault: git cannot read the checkout, or a failed attempt could not be taken back.
+        """
+        return apply_checkpoint(
+            self._store, self.repository_path, stamp or self.stamp, self.base_commit, final
+        )
+
+    def branches(self, branches: Iterable[tuple[str, str]]) -> tuple[str, ...]:
+        """Create new branches of the user's repository at checkpoints, all or none; none is checked out.
+
+        Args:
+            branches: names without ``refs/heads/``, and checkpoints.
+
+        Raises:
+            WorkspaceFault: a name is no branch name or is taken; nothing was created.
+        """
+        return create_branches(self._store, self.repository_path, self.base_commit, branches)
+
+    def close(self, *, forget: bool = False) -> None:
+        """Remove both work trees. Checkpoints stay for patch, acceptance and branches unless they are forgotten, too.
+
+        Args:
+            forget: remove our repository and the reference in the user's as well.
+
+        Raises:
+            WorkspaceFault: something cannot be removed.
+        """
+        for arm in self._arms.values():
+            arm.remove()
+        if forget:
+            if os.path.isdir(self.repository_path):
+                _let_base_go(open_repository(self.repository_path), self._state.experiment_id)
+            remove(self._store.path)
+
+    def _arm(self, path: str) -> Arm:
+        arm = self._arms.get(path)
+        if arm is None:
+            raise WorkspaceFault(
+                f"{path} is no work tree of this experiment", next_step="name one of its two"
+            )
+        return arm
+
+
+def _private_folder(folder_path: str, root_path: str) -> str:
+    """The folder for the trees, made if missing, outside the checkout."""
+    folder = os.path.realpath(folder_path)
+    if os.path.join(folder, "").startswith(os.path.join(root_path, "")):
+        raise WorkspaceFault(
+            f"{folder_path} lies in the checkout {root_path}; work trees need a place outside",
+            next_step="name another folder",
+        )
+    try:
+        os.makedirs(folder, mode=0o700, exist_ok=True)
+    except OSError as fault:
+        raise WorkspaceFault(
+            f"{folder} cannot be made: {fault.strerror}", next_step=f"ls -ld {folder}"
+        ) from fault
+    return folder
+
+
+def _remove_leftovers(store_path: str, folder: str) -> None:
+    """Remove what an attempt that was killed left behind, and nothing that may be somebody else's."""
+    paths = [os.path.join(folder, name) for name in (INCUMBENT, CANDIDATE)]
+    if is_unfinished(store_path):
+        paths.append(store_path)
+    else:
+        paths = [path for path in (*paths, store_path) if os.path.lexists(path)]
+        if paths:
+            raise WorkspaceFault(f"{paths[0]} is in the way and not ours", next_step="name another folder")
+    for path in paths:
+        remove(path)
+
+
+def _linked_seal(root_path: str, path: str) -> str:
+    seal = seal_of(os.path.join(root_path, path))
+    if not seal:
+        raise WorkspaceFault(
+            f"{path} is not there in {root_path}, so it cannot be linked", next_step=f"ls -la {root_path}"
+        )
+    return seal
+
+
+def _base_reference(experiment_id: str) -> str:
+    return f"{REFERENCES}/{experiment_id}/base"
+
+
+def _hold_base(repository: UserRepository, experiment_id: str, commit: str) -> None:
+    """Keep the base commit, from which checkpoints borrow, from being pruned in the user's repository."""
+    args = ("update-ref", _base_reference(experiment_id), commit)
+    repository.git.checked(repository.git.when_unlocked(*args), args)
+
+
+def _let_base_go(repository: UserRepository, experiment_id: str) -> None:
+    args = ("update-ref", "-d", _base_reference(experiment_id))
+    repository.git.checked(repository.git.when_unlocked(*args), args)
+    for name in (f"{REFERENCES}/{experiment_id}", REFERENCES):
+        with contextlib.suppress(OSError):  # not empty, or git has removed it
+            os.rmdir(os.path.join(repository.common_dir, name))
