@@ -6,7 +6,8 @@
     store.append_finding(task.spec.task_id, Submission("the tokenizer is quadratic", kind="benchmark"))
     print(store.readiness(task.spec.task_id).missing)
 
-Every method raises the errors of ``omx_autoresearch.errors``; each names what happened, where, and the next command.
+Every method raises the errors of ``omx_autoresearch.errors``; each names what happened, where, and the next command. An
+argument of another type than the one that is declared is ``UsageError``, too.
 Times are ISO 8601 in UTC, sizes bytes, durations seconds. Writes are durable when a method returns, and serialized per
 mission: any number of threads and processes may use stores at once.
 """
@@ -35,10 +36,12 @@ from omx_autoresearch.storage.missions import MissionStore
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Mapping
-    from typing import Any
+    from typing import Any, TypeVar
 
     from omx_autoresearch.core.mission import Mission
     from omx_autoresearch.core.readiness import ReadinessReport
+
+    Kind = TypeVar("Kind")
 
 _SHOWN_FINDINGS = 5
 _BEAT_CHARACTERS = 200
@@ -140,6 +143,7 @@ class Store:
     def __init__(
         self, project_path: str, *, home_path: str = "", environ: Mapping[str, str] | None = None
     ) -> None:
+        _texts(project_path=project_path, home_path=home_path)
         runtime = Runtime.of_process(home_path=home_path)
         self._runtime = runtime if environ is None else replace(runtime, environ=dict(environ))
         self._project_path = missions.project_root(project_path)
@@ -154,7 +158,8 @@ class Store:
             MissionInvalid: the options cannot stand; every fault is named.
             StepIllegal: the validator passes already.
         """
-        draft = replace(options or CreateOptions(), goal=goal)
+        _texts(goal=goal)
+        draft = replace(_as(CreateOptions, options or CreateOptions(), "options"), goal=goal)
         record = write_intake(self._runtime, self._project_path, draft)
         draft = read_intake(os.path.join(self._project_path, record.specs_path))
         mission = launch.create_draft(self._runtime, self._project_path, record, draft)
@@ -171,7 +176,11 @@ class Store:
             UsageError: there is none of this id.
             StateUntrusted: its state cannot be believed; the error names file, line and cure.
         """
-        return _task(self._store.load(task_id))
+        return _task(self._load(task_id))
+
+    def _load(self, task_id: str) -> Mission:
+        _texts(task_id=task_id)
+        return self._store.load(task_id)
 
     def resume_from_goal_text(self, text: str) -> Task | None:
         """The mission whose ``.omx/autoresearch/ID`` or ``.reasonix/autoresearch/ID`` folder a goal names, or None.
@@ -180,6 +189,7 @@ class Store:
             UsageError: the folder names no mission that is known here; a Reasonix task is adopted first.
             StateUntrusted: its state cannot be believed.
         """
+        _texts(text=text)
         named = paths_named(text)
         if not named:
             return None
@@ -198,7 +208,7 @@ class Store:
             UsageError: it is longer than a line of the file may be, or no text.
             OSError: it could not be written; warn and go on.
         """
-        self._store.load(task_id)
+        self._load(task_id)
         beat: dict[str, object] = {"status": status, "session_id": session_id}  # by other programs, unchecked
         for name, text in beat.items():
             if not isinstance(text, str) or len(text) > _BEAT_CHARACTERS:
@@ -211,7 +221,8 @@ class Store:
 
     def append_finding(self, task_id: str, submission: Submission) -> Recorded:
         """Record an observation; whether it is evidence is decided by its criterion's rule."""
-        return add_finding(self._runtime, task_id, submission, source="import")
+        _texts(task_id=task_id)
+        return add_finding(self._runtime, task_id, _as(Submission, submission, "submission"), source="import")
 
     def record_direction(
         self, task_id: str, summary: str, axes: Mapping[str, str] | None = None, *, is_pivot: bool = False
@@ -221,7 +232,12 @@ class Store:
         Raises:
             StepIllegal: it may not be declared now; the error names every reason.
         """
-        declared = declare(self._runtime, task_id, direction_of(summary, axes or {}, is_pivot=is_pivot))
+        axes = axes or {}
+        _texts(task_id=task_id, summary=summary)
+        if not hasattr(axes, "items"):
+            raise _wrong("axes", "a mapping of names to texts", axes)
+        _texts(**{f"axes[{name!r}]": value for name, value in axes.items()})
+        declared = declare(self._runtime, task_id, direction_of(summary, axes, is_pivot=is_pivot is True))
         if declared.faults:
             raise StepIllegal(
                 "; ".join(declared.faults), next_step=f"omx-autoresearch direction list {task_id}"
@@ -230,6 +246,8 @@ class Store:
 
     def update_progress(self, task_id: str, patch: ProgressPatch) -> Progress:
         """Block the mission: a person must act first."""
+        _texts(task_id=task_id)
+        patch = _as(ProgressPatch, patch, "patch")
         mission = missions.block(
             self._runtime, task_id, reason=patch.blocked_reason, needs=patch.needs, by="agent"
         )
@@ -237,6 +255,7 @@ class Store:
 
     def validate_task(self, task_id: str) -> ValidationReport:
         """Check every record and the whole chain; what is wrong is a value."""
+        _texts(task_id=task_id)
         checked = self._store.journal(task_id).verify()
         problems = []
         if not checked.ok:
@@ -251,11 +270,12 @@ class Store:
 
     def readiness(self, task_id: str) -> ReadinessReport:
         """Whether the mission would complete now, line by line."""
+        _texts(task_id=task_id)
         return readiness_of(self._runtime, task_id)
 
     def summary(self, task_id: str) -> Summary:
         """What is put before the agent at a turn's start."""
-        mission = self._store.load(task_id)
+        mission = self._load(task_id)
         try:
             newest = list_findings(self._runtime, task_id, limit=_SHOWN_FINDINGS, wanted="accepted")
         except AutoresearchError:
@@ -266,6 +286,32 @@ class Store:
         return Summary(
             briefing.summary(mission), task_id, open_ids, tuple(item["summary"] for item in newest)
         )
+
+
+def _texts(**values: object) -> None:
+    """Refuse every value that is no text: other programs are not type-checked."""
+    for name, value in values.items():
+        if not isinstance(value, str):
+            raise _wrong(name, "a text", value)
+
+
+def _wrong(name: str, needed: str, value: object) -> UsageError:
+    received = f"{type(value).__name__} {repr(value)[:60]}"
+    return UsageError(
+        f"{name}: {needed} is needed, received {received}",
+        next_step="see specs/python-api.md for what it takes",
+    )
+
+
+def _as(kind: type[Kind], value: object, name: str) -> Kind:
+    """The value as its class has it, every field of the right type."""
+    from omx_autoresearch.runtime.entering import (
+        validated,
+    )  # pydantic, which only a caller from outside needs
+
+    if not isinstance(value, kind):
+        raise _wrong(name, f"a {kind.__name__}", value)
+    return validated(kind, value, where=name, error=UsageError)
 
 
 def _task(mission: Mission) -> Task:

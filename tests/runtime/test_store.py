@@ -134,3 +134,39 @@ def test_a_goal_that_names_a_folder_resumes_its_mission_however_it_is_written(wo
     with pytest.raises(UsageError, match="no mission of this state home") as error:
         store.resume_from_goal_text("see /x/.reasonix/autoresearch/20200101-000000-gone/")
     assert error.value.next_step == "omx-autoresearch adopt /x/.reasonix/autoresearch/20200101-000000-gone"
+
+
+@pytest.mark.requirement("API-02")
+def test_an_argument_of_another_type_is_an_error_of_the_house_that_names_it(world: Scratch) -> None:
+    store, task = created(world)
+    task_id = task.spec.task_id
+    wrong: Any = 5
+    before = world.kinds(task_id)
+    calls: dict[str, Any] = {
+        "goal": lambda: store.create_task(wrong),
+        "options": lambda: store.create_task(GOAL, wrong),
+        "options: slug": lambda: store.create_task(GOAL, omx_autoresearch.CreateOptions(slug=wrong)),
+        "task_id": lambda: store.load_task(wrong),
+        "text": lambda: store.resume_from_goal_text(wrong),
+        "submission": lambda: store.append_finding(task_id, wrong),
+        "submission: summary": lambda: store.append_finding(task_id, omx_autoresearch.Submission(wrong)),
+        "submission: kind": lambda: store.append_finding(
+            task_id, omx_autoresearch.Submission("x", kind=wrong)
+        ),
+        "summary": lambda: store.record_direction(task_id, wrong),
+        "axes": lambda: store.record_direction(task_id, "x", wrong),
+        "axes['search_space']": lambda: store.record_direction(task_id, "x", {"search_space": wrong}),
+        "patch": lambda: store.update_progress(task_id, wrong),
+        "patch: needs": lambda: store.update_progress(task_id, omx_autoresearch.ProgressPatch("x", wrong)),
+        "status": lambda: store.append_heartbeat(task_id, wrong),
+        "project_path": lambda: omx_autoresearch.Store(wrong),
+    }
+    for name, call in calls.items():
+        with pytest.raises(UsageError) as raised:
+            call()
+        assert raised.value.message.startswith(f"{name}:"), raised.value.message
+        assert raised.value.next_step
+    for ask in (store.validate_task, store.readiness, store.summary):
+        with pytest.raises(UsageError, match="task_id: a text is needed, received int 5"):
+            ask(wrong)
+    assert world.kinds(task_id) == before

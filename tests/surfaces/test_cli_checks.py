@@ -133,7 +133,13 @@ def test_a_note_is_kept_as_a_claim(person: Person) -> None:
 
 @pytest.mark.requirement("SESS-16")
 @pytest.mark.parametrize(
-    "arguments", [("block", "--reason", "no device", "--needs", "a device"), ("validate",), ("note", "slow")]
+    "arguments",
+    [
+        ("block", "--reason", "no device", "--needs", "a device"),
+        ("validate",),
+        ("note", "slow"),
+        ("finding", "add", "--summary", "slow"),
+    ],
 )
 def test_where_nothing_can_be_written_the_command_leaves_the_rest_to_the_hook(
     person: Person, arguments: tuple[str, ...]
@@ -149,9 +155,12 @@ def test_where_nothing_can_be_written_the_command_leaves_the_rest_to_the_hook(
     words = " ".join(f"'{word}'" for word in arguments)
     asked = {"command": f"omx-autoresearch {words}"}
     person.hook("PostToolUse", tool_name="Bash", tool_input=asked, tool_response={"stdout": done.stdout})
-    kind = {"block": "mission_blocked", "validate": "validation_started", "note": "claim_recorded"}[
-        arguments[0]
-    ]
+    kind = {
+        "block": "mission_blocked",
+        "validate": "validation_started",
+        "note": "claim_recorded",
+        "finding": "finding_recorded",
+    }[arguments[0]]
     assert len(person.records(task_id, kind)) == 1
     person.run("wait", task_id)
 
