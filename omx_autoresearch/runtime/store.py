@@ -21,7 +21,7 @@ from omx_autoresearch.core.directions import direction_of
 from omx_autoresearch.core.intake import MissionDraft
 from omx_autoresearch.core.prompts import paths_named
 from omx_autoresearch.core.values import dataclass, field, replace
-from omx_autoresearch.errors import AutoresearchError, StateUntrusted, StepIllegal, UsageError
+from omx_autoresearch.errors import AutoresearchError, MissionInvalid, StateUntrusted, StepIllegal, UsageError
 from omx_autoresearch.runtime import launch, missions
 from omx_autoresearch.runtime.context import Runtime
 from omx_autoresearch.runtime.directions import declare
@@ -305,13 +305,12 @@ def _wrong(name: str, needed: str, value: object) -> UsageError:
 
 def _as(kind: type[Kind], value: object, name: str) -> Kind:
     """The value as its class has it, every field of the right type."""
-    from omx_autoresearch.runtime.entering import (
-        validated,
-    )  # pydantic, which only a caller from outside needs
+    # pydantic, which only a caller from outside needs
+    from omx_autoresearch.runtime.entering import validated
 
     if not isinstance(value, kind):
         raise _wrong(name, f"a {kind.__name__}", value)
-    return validated(kind, value, where=name, error=UsageError)
+    return validated(kind, value, where=name, error=MissionInvalid if kind is CreateOptions else UsageError)
 
 
 def _task(mission: Mission) -> Task:

@@ -162,7 +162,7 @@ def test_an_argument_of_another_type_is_an_error_of_the_house_that_names_it(worl
         "project_path": lambda: omx_autoresearch.Store(wrong),
     }
     for name, call in calls.items():
-        with pytest.raises(UsageError) as raised:
+        with pytest.raises((UsageError, MissionInvalid)) as raised:
             call()
         assert raised.value.message.startswith(f"{name}:"), raised.value.message
         assert raised.value.next_step
