@@ -69,7 +69,7 @@ def test_options_that_cannot_stand_and_ids_that_nobody_has_are_errors_with_a_nex
     store = store_of(world)
     with pytest.raises(MissionInvalid, match="no mode is given"):
         store.create_task(GOAL)
-    with pytest.raises(MissionInvalid, match=r"forbid: 'sleep' is no operation"):
+    with pytest.raises(MissionInvalid, match=r"forbid.0: must be 'network', 'write' or 'publish'"):
         created(world, forbid=("sleep",))
     with pytest.raises(UsageError, match="there is no mission"):
         store.load_task("20260102-030405-none")
