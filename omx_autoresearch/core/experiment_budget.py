@@ -22,6 +22,7 @@ _REASONS: tuple[tuple[str, CompletedReason], ...] = (
     ("runs", "budget_runs"),
     ("trials", "budget_trials"),
 )
+_BEFORE_TRIALS = ("trials", "cost_usd")
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,11 +50,12 @@ def spent_budget(
 ) -> CompletedReason | None:
     """The budget that is spent, None where none is.
 
-    Within a trial the number of trials says nothing: the one under way was admitted and may end.
+    Within a trial neither the number of trials nor the cost counts: the one under way was admitted, its agent is paid,
+    and what is left of it costs nothing.
     """
     for name, reason in _REASONS:
         limit = getattr(limits, name)
-        if limit and getattr(usage, name) >= limit and not (is_in_trial and name == "trials"):
+        if limit and getattr(usage, name) >= limit and not (is_in_trial and name in _BEFORE_TRIALS):
             return reason
     return None
 

@@ -43,7 +43,6 @@ class ExperimentStarted:
         base_commit: where the checkout stood.
         pin_digest: of the manifest of frozen files.
         user_stamp: of the checkout, compared when a patch is to be applied.
-        environment: the owner's at this moment, the only one that the commands get.
         task_id: of the mission that it belongs to; empty for none.
     """
 
@@ -54,7 +53,6 @@ class ExperimentStarted:
     base_commit: str = ""
     pin_digest: str = ""
     user_stamp: dict[str, Any] = field(default_factory=dict)
-    environment: dict[str, str] = field(default_factory=dict)
     task_id: str = ""
 
     def apply(self, state: ExperimentState | None, ts: str) -> ExperimentState:
@@ -69,7 +67,6 @@ class ExperimentStarted:
             incumbent_commit=self.base_commit,
             pin_digest=self.pin_digest,
             user_stamp=self.user_stamp,
-            environment=self.environment,
             task_id=self.task_id,
             started_at=ts,
             updated_at=ts,
@@ -193,6 +190,23 @@ class AgentStarted:
         return replace(state, agent_pid=self.pid, agent_started=self.process_started, updated_at=ts)
 
 
+@dataclass(frozen=True, slots=True)
+class CandidateMade:
+    """The callback of the trial under way returned: what it cost is spent, whatever comes of it."""
+
+    kind: ClassVar[str] = "made"
+    row: TrialRow = nested(TrialRow)
+    usage: ExperimentUsage = nested(ExperimentUsage, default_factory=ExperimentUsage)
+
+    def apply(self, state: ExperimentState, ts: str) -> ExperimentState:
+        """The running row with what the host said of it; its agent has ended."""
+        running = state.running_row
+        if running is None or running.iteration != self.row.iteration:
+            return replace(state, updated_at=ts)
+        rows = (*state.rows[:-1], self.row)
+        return replace(state, rows=rows, usage=self.usage, agent_pid=0, agent_started="", updated_at=ts)
+
+
 def _after_trial(state: ExperimentState, row: TrialRow, usage: ExperimentUsage, ts: str) -> ExperimentState:
     """The running row replaced by its terminal form; one that is not running any more stays as it was."""
     running = state.running_row
@@ -259,16 +273,37 @@ class ClaimVerified:
     kind: ClassVar[str] = "verified"
     claim: Claim = nested(Claim)
     commit: str = ""
+    held_out: str = ""
     usage: ExperimentUsage = nested(ExperimentUsage, default_factory=ExperimentUsage)
 
     def apply(self, state: ExperimentState, ts: str) -> ExperimentState:
         """The one number that may be quoted."""
-        return replace(state, claim=self.claim, claim_commit=self.commit, usage=self.usage, updated_at=ts)
+        return replace(
+            state,
+            claim=self.claim,
+            claim_commit=self.commit,
+            claim_held_out=self.held_out,
+            usage=self.usage,
+            updated_at=ts,
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class PatchApplied:
+    """The owner took the final state into the checkout."""
+
+    kind: ClassVar[str] = "applied"
+    commit: str
+    warning: str = ""
+
+    def apply(self, state: ExperimentState, ts: str) -> ExperimentState:
+        """Remembered, so that it is not taken twice."""
+        return replace(state, applied_commit=self.commit, updated_at=ts)
 
 
 @dataclass(frozen=True, slots=True)
 class LimitsExtended:
-    """The owner resumed with more to spend."""
+    """The owner changed what may be spent, the target, or (before the baseline) the sandbox."""
 
     kind: ClassVar[str] = "amended"
     config: ExperimentConfig = nested(ExperimentConfig)
@@ -281,7 +316,12 @@ class LimitsExtended:
         )
         return replace(
             state,
-            config=replace(state.config, limits=self.config.limits, target=self.config.target),
+            config=replace(
+                state.config,
+                limits=self.config.limits,
+                target=self.config.target,
+                sandbox=self.config.sandbox,
+            ),
             phase="ready" if is_reopened and state.baseline is not None else state.phase,
             completed_reason="" if is_reopened else state.completed_reason,
             updated_at=ts,
@@ -316,10 +356,12 @@ KINDS: dict[str, type] = {
         BaselineEstablished,
         TrialAdmitted,
         AgentStarted,
+        CandidateMade,
         TrialAccepted,
         TrialRejected,
         TrialFailed,
         ClaimVerified,
+        PatchApplied,
         LimitsExtended,
         ExperimentCompleted,
     )

@@ -49,7 +49,7 @@ class ExperimentLimits:
         trials: hypotheses that may be tried.
         wall_seconds: time that controllers were at work, over all resumes; sleep of the machine is not charged.
         cost_usd: what the host reported for its agents.
-        disk_bytes: the size of the experiment's own folder.
+        disk_bytes: the size of the experiment's own folder; its worktrees are counted where there is a limit.
         runs: measured runs, warm-ups included.
     """
 
@@ -182,16 +182,19 @@ class TrialRow:
         improvement: the judge's estimate, positive is better; a fraction of the incumbent's value on the ratio scale
             (0.03 is 3 %), in the metric's unit on the difference scale. Never quoted as a result: that is the claim.
         interval: of the improvement, 95 %, in its unit; empty where none is known.
+        scale: ``ratio`` or ``difference``, of improvement and interval; empty where nothing was judged.
         pairs: that were judged.
         others: medians of the candidate's secondary metrics.
         cost_usd: that the host reported.
         duration_seconds: of the whole trial.
         checkpoint: the incumbent it was judged against (a commit).
         candidate_commit: the private commit of an accepted change; empty otherwise.
-        reason_code: why it ended so: ``improved`` where accepted; ``inconclusive no_better tampered no_change
-            check_failed guard_failed held_out_failed not_reverified nested_repository`` and so on where rejected;
-            ``metric_missing timed_out callback_failed cancelled budget_wall interrupted`` and so on where failed.
+        reason_code: why it ended so: ``improved`` where accepted; ``not_better too_small inconclusive tampered
+            no_change check_failed guard_failed held_out_failed not_reverified nested_repository`` and so on where
+            rejected; ``metric_missing timed_out callback_failed agent_failed incumbent_failed workspace_lost cancelled
+            budget_wall interrupted`` and so on where failed.
         reason: one sentence for people.
+        detail: the last lines of what a failed command said; empty otherwise.
         changed_paths: what the candidate changed against the incumbent, at most a few hundred.
         direction: of the hypothesis.
         started_at: when it was admitted.
@@ -208,6 +211,7 @@ class TrialRow:
     incumbent_samples: tuple[float, ...] = ()
     improvement: float | None = None
     interval: tuple[float, ...] = ()
+    scale: str = ""
     pairs: int = 0
     others: dict[str, float] = field(default_factory=dict)
     cost_usd: float = 0.0
@@ -216,6 +220,7 @@ class TrialRow:
     candidate_commit: str = ""
     reason_code: str = ""
     reason: str = ""
+    detail: str = ""
     changed_paths: tuple[str, ...] = ()
     direction: str = ""
     started_at: str = ""
@@ -243,6 +248,8 @@ class ExperimentState:
         usage: what was spent.
         claim: the newest fresh check of base against final; None before. The only number that may be quoted.
         claim_commit: which final the claim is about.
+        claim_held_out: of the held-out check on that final, ``passed`` or ``failed``; empty where there is none.
+        applied_commit: what the owner took into the checkout; empty before.
         completed_reason: why it ended; empty before.
         isolation: what really isolated the newest run.
         controller_pid: of the controller at work; 0 for none.
@@ -252,7 +259,6 @@ class ExperimentState:
         started_at: when the experiment began.
         updated_at: of the newest event.
         user_stamp: of the user's checkout at the start.
-        environment: the owner's at the start.
         task_id: of the mission that it belongs to; empty for none.
     """
 
@@ -271,6 +277,8 @@ class ExperimentState:
     usage: ExperimentUsage = nested(ExperimentUsage, default_factory=ExperimentUsage)
     claim: Claim | None = nested(Claim, default=None)
     claim_commit: str = ""
+    claim_held_out: str = ""
+    applied_commit: str = ""
     completed_reason: str = ""
     isolation: str = "none"
     controller_pid: int = 0
@@ -280,7 +288,6 @@ class ExperimentState:
     started_at: str = ""
     updated_at: str = ""
     user_stamp: dict[str, Any] = field(default_factory=dict)
-    environment: dict[str, str] = field(default_factory=dict)
     task_id: str = ""
 
     @property

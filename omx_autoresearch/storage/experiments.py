@@ -139,7 +139,7 @@ class ExperimentStore:
         return True
 
     def list_ids(self) -> tuple[str, ...]:
-        """Ids of all experiments that have a log, newest first.
+        """Ids of all experiments whose log has begun, newest first.
 
         Raises:
             StorageFailed: the state home cannot be read.
@@ -150,7 +150,7 @@ class ExperimentStore:
             return ()
         except OSError as error:
             raise storage_failed("read", self.home.experiments_path, error) from error
-        return tuple(sorted((name for name in names if self.exists(name)), reverse=True))
+        return tuple(sorted((name for name in names if self._has_begun(name)), reverse=True))
 
     def find(self, words: str = "", *, project_path: str = "") -> str:
         """The id that a person means: an id, the unique beginning or slug of one, or the newest one of a project.
@@ -171,6 +171,10 @@ class ExperimentStore:
             what = "no experiment" if not found else f"{len(found)} experiments ({', '.join(found[:5])})"
             raise UsageError(f"{words[:80]!r} means {what}", next_step=_NEXT)
         return found[0]
+
+    def _has_begun(self, name: str) -> bool:
+        """Not one that was killed before its first event."""
+        return self.exists(name) and os.path.getsize(self.folder(name).journal_path) > 0
 
     def _is_of(self, experiment_id: str, project_path: str) -> bool:
         try:

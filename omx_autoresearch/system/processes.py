@@ -32,7 +32,12 @@ CLIENT_SANDBOXES = ("bwrap", "codex-linux-sandbox")
 
 _MAX_ANCESTORS = 256
 _ENDED_STATES = b"ZXx"
-_FIELD_STATE, _FIELD_PARENT, _FIELD_STARTED = 0, 1, 19  # counted behind the name in brackets
+_FIELD_STATE, _FIELD_PARENT, _FIELD_TERMINAL, _FIELD_STARTED = (
+    0,
+    1,
+    4,
+    19,
+)  # counted behind the name in brackets
 
 
 @dataclass(frozen=True, slots=True)
@@ -143,6 +148,14 @@ def session_pids(session: int) -> tuple[int, ...]:
     return tuple(
         int(name) for name in os.listdir("/proc") if name.isdigit() and _in_session(int(name), session)
     )
+
+
+def has_terminal(pid: int) -> bool:
+    """Whether a process has a controlling terminal, as a person's shell has; False where it is gone."""
+    if not ON_LINUX:
+        return bool(_ask_psutil(pid, lambda process: process.terminal(), ""))
+    fields = _stat_fields(pid)
+    return fields is not None and fields[_FIELD_TERMINAL] != b"0"
 
 
 def agent_marks(

@@ -46,7 +46,7 @@ def test_a_cost_may_be_a_whole_number_and_nothing() -> None:
 @pytest.mark.case("BUD-01")
 @pytest.mark.parametrize("value", [math.nan, math.inf, -1, "5", None, True])
 def test_a_limit_that_is_no_number_is_refused_by_name(value: object) -> None:
-    limits = replace(ExperimentLimits(), cost_usd=value)
+    limits = replace(ExperimentLimits(), cost_usd=value)  # type: ignore[arg-type]
     assert [fault.split(":")[0] for fault in limit_faults(limits)] == ["limits.cost_usd"]
     config = ExperimentConfig("x", MetricSpec("ms"), measure="m", check="c", limits=limits)
     with pytest.raises(MissionInvalid, match=r"limits\.cost_usd"):
@@ -69,11 +69,18 @@ def test_the_spent_budget_is_named(usage: ExperimentUsage, reason: str | None) -
     assert spent_budget(limits, usage) == reason
 
 
-def test_the_number_of_trials_does_not_end_the_trial_under_way() -> None:
-    limits = ExperimentLimits(trials=1)
-    usage = ExperimentUsage(trials=1)
+@pytest.mark.parametrize(
+    ("limits", "usage", "reason"),
+    [
+        (ExperimentLimits(trials=1), ExperimentUsage(trials=1), "budget_trials"),
+        (ExperimentLimits(cost_usd=1.0), ExperimentUsage(cost_usd=2.0), "budget_cost"),
+    ],
+)
+def test_neither_the_number_of_trials_nor_the_cost_ends_the_trial_under_way(
+    limits: ExperimentLimits, usage: ExperimentUsage, reason: str
+) -> None:
     assert spent_budget(limits, usage, is_in_trial=True) is None
-    assert spent_budget(limits, usage) == "budget_trials"
+    assert spent_budget(limits, usage) == reason
 
 
 def test_what_is_left_is_never_negative_and_none_without_a_limit() -> None:

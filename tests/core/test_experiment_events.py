@@ -73,7 +73,7 @@ def test_an_accepted_trial_becomes_the_incumbent() -> None:
 
 @pytest.mark.parametrize(("kind", "status"), [(TrialRejected, "rejected"), (TrialFailed, "failed")])
 def test_any_other_end_leaves_the_incumbent(kind: type, status: str) -> None:
-    done = replace(ROW, status=status)
+    done = replace(ROW, status=status)  # type: ignore[arg-type]
     state = folded(
         STARTED, BASELINE, ADMITTED, AgentStarted(7, "boot:1"), kind(done, ExperimentUsage(trials=1))
     )

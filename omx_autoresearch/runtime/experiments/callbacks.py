@@ -58,8 +58,7 @@ class CallbackRun:
             target=context.run, args=(self._call, callback), name="experiment-callback", daemon=True
         )
 
-    @property
-    def is_straggling(self) -> bool:
+    def straggles(self) -> bool:
         """True while the call goes on."""
         return self.thread.is_alive()
 
@@ -101,7 +100,7 @@ class CallbackRun:
             "cancelled": "the experiment was cancelled while the candidate was made",
             "timed_out": "the candidate was not ready in time",
         }.get(handle.reason, "the wall-clock budget was spent while the candidate was made")
-        return f"{told}; its callback goes on in spite of the signal" if self.is_straggling else told
+        return f"{told}; its callback goes on in spite of the signal" if self.straggles() else told
 
     def _call(self, callback: Callback) -> None:
         try:

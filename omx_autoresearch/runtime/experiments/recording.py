@@ -23,6 +23,9 @@ if TYPE_CHECKING:
     Subscriber = Callable[[dict[str, Any]], object]
 
 
+_NAME_PARTS = 2  # dashes at least in the name of an output: trial, number, stage, arm
+
+
 class ExperimentLog:
     """One experiment's log, kept by the controller that holds the repository. Any thread may record.
 
@@ -48,6 +51,8 @@ class ExperimentLog:
         self._subscribers: list[Subscriber] = []
         self._began = runtime.clock.monotonic()
         self._wall_before = state.usage.wall_seconds if state is not None else 0.0
+        self._disk_bytes = state.usage.disk_bytes if state is not None else 0
+        self._run_number = 0
         self.subscriber_fault: Exception | None = None
 
     @property
@@ -95,7 +100,22 @@ class ExperimentLog:
         """
         with self._lock:
             known = charge(self.state.usage, cost_usd=cost_usd, runs=runs, trials=trials)
-            return replace(known, wall_seconds=self.wall_seconds())
+            return replace(known, wall_seconds=self.wall_seconds(), disk_bytes=self._disk_bytes)
+
+    def measure_disk(self) -> None:
+        """Look how much the experiment's folder takes; its worktrees are counted where there is a limit."""
+        skipped = "" if self.state.config.limits.disk_bytes else os.path.basename(self.folder.work_path)
+        size_bytes = folder_size(self.folder.root_path, skip=skipped)
+        with self._lock:
+            self._disk_bytes = size_bytes
+
+    def next_run(self) -> int:
+        """A number for the output of the next run; never given twice, also after a resume."""
+        with self._lock:
+            if not self._run_number:
+                self._run_number = _last_number(self.folder.outputs_path)
+            self._run_number += 1
+            return self._run_number
 
     def wall_seconds(self) -> float:
         """Time that controllers were at work, this one included; the machine's sleep is not counted."""
@@ -125,3 +145,13 @@ def folder_size(path: str, *, skip: str = "") -> int:
         except OSError:
             continue
     return total
+
+
+def _last_number(outputs_path: str) -> int:
+    """The largest run number among the outputs; 0 where there is none."""
+    try:
+        names = os.listdir(outputs_path)
+    except FileNotFoundError:
+        return 0
+    numbers = (name.split("-")[1] for name in names if name.count("-") >= _NAME_PARTS)
+    return max((int(number) for number in numbers if number.isdecimal()), default=0)

@@ -1,0 +1,84 @@
+"""Processes that still work in a folder although whoever started them is gone.
+
+A supervisor whose controller was killed ends its command by itself within moments; it is given that time. What is left
+then, by its working folder, is killed. A process with a terminal is a person's and stays.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+
+from omx_autoresearch.system import signals
+from omx_autoresearch.system.processes import (
+    ON_LINUX,
+    ProcessIdentity,
+    descendant_pids,
+    has_terminal,
+    identify,
+    is_alive,
+    wait_for,
+)
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+GRACE_SECONDS = 6.0
+"""How long a supervisor may take to end its command: its grace, and a pass of killing."""
+LIMIT_SECONDS = 5.0
+"""How long killed processes may take to vanish."""
+
+
+def end_strays(folder_paths: Sequence[str], *, grace_seconds: float = GRACE_SECONDS) -> tuple[int, ...]:
+    """See everything gone that works in these folders; returns the pids that had to be killed.
+
+    Nothing is known on systems without /proc, and nothing is done there.
+    """
+    give_up_at = time.monotonic() + grace_seconds
+    for process in _processes_in(folder_paths):
+        wait_for(process, max(0.0, give_up_at - time.monotonic()))
+    return end_processes(_processes_in(folder_paths))
+
+
+def end_tree(process: ProcessIdentity) -> tuple[int, ...]:
+    """Kill a process and everything below it; returns what had to be killed, nothing where it is gone already."""
+    if not is_alive(process):
+        return ()
+    below = [identify(pid) for pid in descendant_pids(process.pid)]
+    return end_processes([process, *(each for each in below if each is not None)])
+
+
+def end_processes(processes: Iterable[ProcessIdentity]) -> tuple[int, ...]:
+    """Kill processes and see them gone; returns their pids."""
+    killed = []
+    for process in processes:
+        if is_alive(process):
+            try:
+                os.kill(process.pid, signals.SIGKILL)
+            except OSError:
+                continue
+            killed.append(process)
+    give_up_at = time.monotonic() + LIMIT_SECONDS
+    for process in killed:
+        wait_for(process, max(0.0, give_up_at - time.monotonic()))
+    return tuple(process.pid for process in killed)
+
+
+def _processes_in(folder_paths: Sequence[str]) -> list[ProcessIdentity]:
+    if not ON_LINUX:
+        return []
+    inside = tuple(os.path.join(os.path.realpath(path), "") for path in folder_paths)
+    found = []
+    for name in os.listdir("/proc"):
+        if not name.isdigit() or int(name) == os.getpid():
+            continue
+        try:
+            place = os.readlink(f"/proc/{name}/cwd").removesuffix(" (deleted)")
+        except OSError:
+            continue
+        if os.path.join(place, "").startswith(inside) and not has_terminal(int(name)):
+            identity = identify(int(name))
+            if identity is not None:
+                found.append(identity)
+    return found
