@@ -36,6 +36,8 @@ PAGES = {
     "API": "python-api.md",
     "RESUME": "resume.md",
     "DRIVE": "experiment-command-line.md",
+    "METRIC": "metrics.md",
+    "RUN": "metrics.md",
 }
 SOURCES = {"protocol", "client", "field", "design"}
 AREAS = {
@@ -44,6 +46,7 @@ AREAS = {
     "git-worktree",
     "hook-io",
     "loop-control",
+    "metric",
     "process",
     "session-scope",
     "state-jsonl",

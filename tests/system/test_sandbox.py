@@ -156,3 +156,32 @@ def test_without_bubblewrap_nothing_is_isolated_and_the_cure_is_told(monkeypatch
     with pytest.raises(CommandFault, match="not installed") as caught:
         bubblewrap_argv(["true"], workspace_path="/")
     assert "bubblewrap" in caught.value.next_step
+
+
+@needs_bubblewrap
+@pytest.mark.requirement("RUN-06")
+def test_what_is_hidden_looks_empty_and_what_is_shown_in_it_can_be_read(run: Run, tmp_path: Path) -> None:
+    hidden = tmp_path / "session"
+    (hidden / "shown").mkdir(parents=True)
+    (hidden / "shown" / "check").write_text("shown\n")
+    (hidden / "secret").write_text("secret\n")
+    (tmp_path / "file").write_text("secret\n")
+    command = (
+        f"ls {hidden}; cat {hidden}/shown/check; cat {hidden}/secret; cat {tmp_path}/file;"
+        f" echo > {hidden}/mine; echo > {hidden}/shown/check"
+    )
+    result = run(
+        command, hidden_paths=(str(hidden), str(tmp_path / "file")), shown_paths=(str(hidden / "shown"),)
+    )
+    lines = output_of(result).splitlines()
+    assert lines[:2] == ["shown", "shown"]
+    assert "secret" not in lines
+    assert not (hidden / "mine").exists()
+    assert (hidden / "shown" / "check").read_text() == "shown\n"
+
+
+@needs_bubblewrap
+def test_a_workspace_below_what_is_hidden_stays(run: Run, tmp_path: Path, workspace: Path) -> None:
+    result = run("echo here > made; cat made", hidden_paths=(str(tmp_path),))
+    assert output_of(result) == "here\n"
+    assert (workspace / "made").read_text() == "here\n"

@@ -15,6 +15,7 @@ change times, and an agent with the user's rights that forges the frozen copies,
 from __future__ import annotations
 
 import os
+import time
 from typing import TYPE_CHECKING, Any
 
 from omx_autoresearch.core.json_path import parse_json_path
@@ -26,7 +27,14 @@ from omx_autoresearch.storage import strictjson
 from omx_autoresearch.storage.atomic import load_json, replace_file
 from omx_autoresearch.storage.evaluators import take_pins
 from omx_autoresearch.storage.inside import open_folder
-from omx_autoresearch.storage.pin_check import check_pins, manifest_of, pin_stamps, touched, with_modules
+from omx_autoresearch.storage.pin_check import (
+    RACY_NS,
+    check_pins,
+    manifest_of,
+    pin_stamps,
+    touched,
+    with_modules,
+)
 from omx_autoresearch.storage.pins import freeze, load_manifest, restore_pins
 
 if TYPE_CHECKING:
@@ -232,8 +240,17 @@ def restore_evaluators(bench: Bench, worktree_path: str) -> tuple[str, ...]:
 
 
 def stamps_of(bench: Bench, worktree_path: str) -> Stamps:
-    """How the pinned paths stand at this moment, for `touched_since`."""
-    return pin_stamps(bench.manifest, worktree_path)
+    """How the pinned paths stand at this moment, for `touched_since`.
+
+    A file written within the kernel's tick of this moment could be written again without a new time: then the tick is
+    waited for (:data:`RACY_NS`).
+    """
+    stamps = pin_stamps(bench.manifest, worktree_path)
+    newest_ns = max((marks[-1] for path, marks in stamps.items() if marks and path[-1] != "/"), default=0)
+    age_ns = time.time_ns() - newest_ns
+    if 0 <= age_ns < RACY_NS:
+        time.sleep((RACY_NS - age_ns) / 1e9)
+    return stamps
 
 
 def touched_since(bench: Bench, worktree_path: str, stamps: Stamps) -> tuple[str, ...]:

@@ -147,7 +147,8 @@ def _guarded(job: Job) -> Run:
     stamps = stamps_of(bench, worktree_path)
     run = _run(job, backend)
     if touched := touched_since(bench, worktree_path, stamps):
-        run = _tampered(run, touched, "while it ran")
+        own = f"while it ran (if the command itself writes them: --protect '!{touched[0]}')"
+        run = _tampered(run, touched, own)
     return replace(run, notes=(*run.notes, note)) if note else run
 
 
