@@ -20,6 +20,7 @@ from omx_autoresearch.core import briefing
 from omx_autoresearch.core.directions import direction_of
 from omx_autoresearch.core.intake import MissionDraft
 from omx_autoresearch.core.prompts import paths_named
+from omx_autoresearch.core.readiness import open_criteria
 from omx_autoresearch.core.values import dataclass, field, replace
 from omx_autoresearch.errors import AutoresearchError, MissionInvalid, StateUntrusted, StepIllegal, UsageError
 from omx_autoresearch.runtime import launch, missions
@@ -121,7 +122,7 @@ class Summary:
     Attributes:
         text: under 1,200 characters, stable text first.
         task_id: of the mission.
-        open_criteria: required criteria without accepted evidence.
+        open_criteria: required criteria that the newest check under this contract did not find met.
         findings: newest accepted findings, newest first.
     """
 
@@ -280,12 +281,8 @@ class Store:
             newest = list_findings(self._runtime, task_id, limit=_SHOWN_FINDINGS, wanted="accepted")
         except AutoresearchError:
             newest = ()
-        open_ids = tuple(
-            item.id for item in _spec(mission).success_criteria if item.required and not item.evidence_ids
-        )
-        return Summary(
-            briefing.summary(mission), task_id, open_ids, tuple(item["summary"] for item in newest)
-        )
+        seen = tuple(item["summary"] for item in newest)
+        return Summary(briefing.summary(mission), task_id, open_criteria(mission), seen)
 
 
 def _texts(**values: object) -> None:

@@ -12,6 +12,7 @@ import pytest
 
 import omx_autoresearch
 from omx_autoresearch.errors import MissionInvalid, StateUntrusted, StepIllegal, UsageError
+from omx_autoresearch.runtime import checks
 from tests.support.scratch import GOAL
 
 if TYPE_CHECKING:
@@ -93,10 +94,15 @@ def test_findings_directions_heartbeats_and_a_block_go_through_the_journal(world
     assert store.summary(task_id).findings == ("written",)
     assert store.summary(task_id).open_criteria == ()
     assert store.load_task(task_id).progress.total_findings == 2
+    world.write("answer.txt", "0\n")
+    checks.check(world.runtime(), task_id, ("answer",), wait_seconds=60)
+    assert store.summary(task_id).open_criteria == ("answer",), "what its evidence saw is not there any more"
+    world.write("answer.txt", "42\n")
+    checks.check(world.runtime(), task_id, ("answer",), wait_seconds=60)
     patch = omx_autoresearch.ProgressPatch("no numbers left", "a number")
     assert store.update_progress(task_id, patch).blocked_reason == "no numbers left"
     assert "blocked" in {item.code for item in store.readiness(task_id).missing}
-    assert world.kinds(task_id).count("finding_recorded") == 2
+    assert world.kinds(task_id).count("finding_recorded") == 3, "seen again by the runtime"
 
 
 @pytest.mark.requirement("API-03")
