@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from omx_autoresearch.core.acceptance_rules import AcceptanceRule, verify_rule
 from omx_autoresearch.core.calibration import Calibration, calibrate
+from omx_autoresearch.core.experiment_plans import Option, Outlay, Plan, plan_of
 from omx_autoresearch.core.judges import Judge
 from omx_autoresearch.core.pair_orders import orders
 from omx_autoresearch.core.trial_verdicts import Verdict
@@ -21,9 +22,13 @@ __all__ = [
     "Calibration",
     "Claim",
     "Judge",
+    "Option",
+    "Outlay",
+    "Plan",
     "Verdict",
     "calibrate",
     "claim",
     "orders",
+    "plan_of",
     "verify_rule",
 ]

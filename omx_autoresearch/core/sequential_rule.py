@@ -36,6 +36,9 @@ COUNTING_MARGIN = 0.6
 
 QUICK_FACTORS = {3: 3.0, 4: 2.0, 5: 1.5, 6: 1.0, 7: 0.8, 8: 0.6}
 """By the number of pairs: how many times the usual A/A difference the smallest gain must be, all being favourable."""
+QUICK_RATIOS = {3: 1.5, 4: 1.8, 5: 2.2, 6: 2.6, 7: 3.0, 8: 4.0}
+"""By the number of pairs: how many times the smallest gain the largest may be. Noise that grew after calibration makes
+large differences, but seldom alike: with it alone 1.1 % of normal noise of any size would pass."""
 QUICK_ALPHA = 0.005
 """Early acceptance does not scale with alpha; below this it is off."""
 
@@ -57,7 +60,7 @@ def looks_of(alpha: float, max_pairs: int) -> tuple[tuple[float, float, float], 
         share = LOOK_SHARE * (pairs / max_pairs) ** LOOK_POWER if pairs < max_pairs else FINAL_SHARE
         allowed = share * alpha
         worth = normal_quantile(1 - allowed) - COUNTING_MARGIN if allowed > 0.0 else float("inf")
-        futile = max(-3.1 * stretch + 0.38 * pairs / stretch, goal - 1.7 * (max_pairs - pairs) / stretch)
+        futile = max(-2.9 * stretch + 0.38 * pairs / stretch, goal - 1.7 * (max_pairs - pairs) / stretch)
         looks.append((allowed, worth, futile))
     return tuple(looks)
 
@@ -85,11 +88,14 @@ def decision_of(rule: AcceptanceRule, differences: Sequence[float], quick_gain: 
 
 
 def is_quick(rule: AcceptanceRule, differences: Sequence[float], quick_gain: float) -> bool:
-    """True where every gain is favourable and beyond what A/A pairs show."""
-    factor = QUICK_FACTORS.get(len(differences))
-    if factor is None or quick_gain <= 0.0 or rule.alpha < QUICK_ALPHA:
+    """True where every gain is favourable, beyond what A/A pairs show, and all are alike."""
+    pairs = len(differences)
+    if pairs not in QUICK_FACTORS or quick_gain <= 0.0 or rule.alpha < QUICK_ALPHA:
         return False
-    return min(differences) >= factor * quick_gain
+    smallest = min(differences)
+    return (
+        smallest >= QUICK_FACTORS[pairs] * quick_gain and max(differences) <= QUICK_RATIOS[pairs] * smallest
+    )
 
 
 def can_accept(rule: AcceptanceRule, quick_gain: float) -> bool:

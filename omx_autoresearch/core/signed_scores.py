@@ -8,7 +8,7 @@ fall to nothing at six times, since a difference that large is an accident of on
 from __future__ import annotations
 
 from functools import lru_cache
-from math import ceil, sqrt
+from math import ceil, erfc, sqrt
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -117,6 +117,7 @@ def spread(residuals: Sequence[float]) -> float:
     return NORMAL_MAD * median(sizes) or 1.2533 * sum(sizes) / len(sizes)
 
 
+@lru_cache(maxsize=1024)
 def normal_quantile(probability: float) -> float:
     """The value below which a standard normal falls with this probability, strictly between 0 and 1."""
     low, high = -40.0, 40.0
@@ -131,8 +132,6 @@ def normal_quantile(probability: float) -> float:
 
 def normal_share(value: float) -> float:
     """The share of a standard normal distribution below ``value``."""
-    from math import erfc
-
     return erfc(-value / sqrt(2)) / 2
 
 
