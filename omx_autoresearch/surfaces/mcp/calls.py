@@ -6,7 +6,7 @@ import os
 import sys
 import threading
 import traceback
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from typing import TYPE_CHECKING
 
 from mcp.server.mcpserver.exceptions import ToolError
@@ -96,14 +96,19 @@ def server_runtime(home_path: str = "") -> Runtime:
 
 
 @contextmanager
-def begun(runtime: Runtime, context: Context[Any, Any]) -> Iterator[Call]:
-    """One call from its request, alone; what goes wrong in it is told with its slug and the next step.
+def begun(runtime: Runtime, context: Context[Any, Any], *, is_alone: bool = True) -> Iterator[Call]:
+    """One call from its request; what goes wrong in it is told with its slug and the next step.
+
+    Args:
+        runtime: the world.
+        context: of the request.
+        is_alone: no other call goes on meanwhile; False for one that only looks, however long.
 
     Raises:
         ToolError: whatever it was; the SDK makes an error result of it.
     """
     try:
-        with _ONE_AT_A_TIME:
+        with _ONE_AT_A_TIME if is_alone else nullcontext():
             request = context.request_context
             meta: dict[str, Any] = dict(request.meta or {})
             yield Call(runtime, tool_caller(runtime, meta), _client_of(request), meta)

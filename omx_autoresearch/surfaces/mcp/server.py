@@ -9,7 +9,7 @@ from mcp_types import ToolAnnotations
 
 from omx_autoresearch import __version__
 from omx_autoresearch.core.tool_servers import NAME
-from omx_autoresearch.surfaces.mcp import session_tools
+from omx_autoresearch.surfaces.mcp import experiment_tools, session_tools
 from omx_autoresearch.surfaces.mcp.calls import server_runtime
 from omx_autoresearch.surfaces.mcp.tools import Tools
 
@@ -29,7 +29,8 @@ RUNNING = ("validate", "review")
 
 def build_server(runtime: Runtime, *, has_session_tools: bool = False) -> MCPServer:
     """The server over one state home, not yet running; the older session tools only where the owner asked for them."""
-    instructions = INSTRUCTIONS + (session_tools.INSTRUCTIONS if has_session_tools else "")
+    instructions = INSTRUCTIONS + experiment_tools.INSTRUCTIONS
+    instructions += session_tools.INSTRUCTIONS if has_session_tools else ""
     server = MCPServer(NAME, instructions=instructions, version=__version__, log_level="ERROR")
     tools = Tools(runtime)
     for name in (*LOOKING, *WRITING, *RUNNING):
@@ -40,6 +41,7 @@ def build_server(runtime: Runtime, *, has_session_tools: bool = False) -> MCPSer
             open_world_hint=False,
         )
         server.add_tool(getattr(tools, name), name=name, annotations=hints, structured_output=True)
+    experiment_tools.add_experiment_tools(server, runtime)
     if has_session_tools:
         session_tools.add_session_tools(server, runtime)
     return server
