@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from omx_autoresearch.core.experiments import ExperimentState
     from omx_autoresearch.runtime.experiments.site import Site
     from omx_autoresearch.system.patches import FileChange
+    from omx_autoresearch.system.worktrees import Workspaces
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -74,18 +75,24 @@ def write_final_patch(site: Site) -> FinalPatch:
     Raises:
         WorkspaceFault: git cannot read a checkpoint.
     """
-    state = site.log.state
+    return final_patch_of(site.log.state, site.workspaces, site.log.folder.root_path)
+
+
+def final_patch_of(state: ExperimentState, workspaces: Workspaces, folder_path: str) -> FinalPatch:
+    """Write the patch of a state into a folder; needs no hold of the repository.
+
+    Raises:
+        WorkspaceFault: git cannot read a checkpoint.
+    """
     base, final = state.base_commit, state.incumbent_commit
-    path = os.path.join(site.log.folder.root_path, f"final-{final[:12]}.patch")
-    size_bytes = site.workspaces.write_patch(base, final, path)
-    is_current = state.claim_commit == final
+    path = os.path.join(folder_path, f"final-{final[:12]}.patch")
     return FinalPatch(
         path=path,
-        size_bytes=size_bytes,
+        size_bytes=workspaces.write_patch(base, final, path),
         base_commit=base,
         final_commit=final,
-        changed=site.workspaces.changes(base, final),
-        claim=state.claim if is_current else None,
+        changed=workspaces.changes(base, final),
+        claim=state.claim if state.claim_commit == final else None,
         warning=patch_warning(state),
     )
 
