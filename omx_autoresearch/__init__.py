@@ -1,18 +1,46 @@
 """omx_autoresearch: the runtime that keeps a long agent mission honest from start to end.
 
-For other programs: ``omx_autoresearch.Store`` and the types that it takes and gives (specs/python-api.md). They are
-loaded when they are first asked for, so that a hook, which needs none of them, pays nothing.
+For other programs: ``omx_autoresearch.Store``, ``omx_autoresearch.AutoresearchController`` and the types that they take
+and give (specs/python-api.md). They are loaded when they are first asked for, so that a hook, which needs none of them,
+pays nothing.
 """
 
 __version__ = "0.1.0"
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from omx_autoresearch.core.acceptance import AcceptanceRule as AcceptanceRule
+    from omx_autoresearch.core.acceptance import Claim as Claim
     from omx_autoresearch.core.criteria import Criterion as Criterion
     from omx_autoresearch.core.criteria import criterion_of as criterion_of
+    from omx_autoresearch.core.experiments import ExperimentConfig as ExperimentConfig
+    from omx_autoresearch.core.experiments import ExperimentHypothesis as ExperimentHypothesis
+    from omx_autoresearch.core.experiments import ExperimentLimits as ExperimentLimits
+    from omx_autoresearch.core.experiments import ExperimentState as ExperimentState
+    from omx_autoresearch.core.experiments import HypothesisOutcome as HypothesisOutcome
+    from omx_autoresearch.core.experiments import TrialRow as TrialRow
+    from omx_autoresearch.core.metrics import Guard as Guard
+    from omx_autoresearch.core.metrics import MetricSpec as MetricSpec
     from omx_autoresearch.core.readiness import ReadinessLine as ReadinessLine
     from omx_autoresearch.core.readiness import ReadinessReport as ReadinessReport
     from omx_autoresearch.errors import AutoresearchError as AutoresearchError
+    from omx_autoresearch.runtime.experiments.asynchronous import (
+        AsyncAutoresearchController as AsyncAutoresearchController,
+    )
+    from omx_autoresearch.runtime.experiments.cancellation import (
+        AutoresearchCancellation as AutoresearchCancellation,
+    )
+    from omx_autoresearch.runtime.experiments.controller import (
+        AutoresearchController as AutoresearchController,
+    )
+    from omx_autoresearch.runtime.experiments.controller import (
+        AutoresearchControllerConfig as AutoresearchControllerConfig,
+    )
+    from omx_autoresearch.runtime.experiments.handles import ControllerHandle as ControllerHandle
+    from omx_autoresearch.runtime.experiments.handles import new_controller_handle as new_controller_handle
+    from omx_autoresearch.runtime.experiments.patching import FinalPatch as FinalPatch
+    from omx_autoresearch.runtime.experiments.patching import PatchAcceptance as PatchAcceptance
+    from omx_autoresearch.runtime.experiments.workspaces import ExperimentWorkspace as ExperimentWorkspace
     from omx_autoresearch.runtime.findings import Recorded as Recorded
     from omx_autoresearch.runtime.findings import Submission as Submission
     from omx_autoresearch.runtime.store import AllowedOperations as AllowedOperations
@@ -45,6 +73,37 @@ _PUBLIC = {
     "core.criteria": ("Criterion", "criterion_of"),
     "core.readiness": ("ReadinessLine", "ReadinessReport"),
     "errors": ("AutoresearchError",),
+    "core.acceptance": (
+        "AcceptanceRule",
+        "Claim",
+    ),
+    "core.experiments": (
+        "ExperimentConfig",
+        "ExperimentHypothesis",
+        "ExperimentLimits",
+        "ExperimentState",
+        "HypothesisOutcome",
+        "TrialRow",
+    ),
+    "core.metrics": (
+        "Guard",
+        "MetricSpec",
+    ),
+    "runtime.experiments.asynchronous": ("AsyncAutoresearchController",),
+    "runtime.experiments.cancellation": ("AutoresearchCancellation",),
+    "runtime.experiments.controller": (
+        "AutoresearchController",
+        "AutoresearchControllerConfig",
+    ),
+    "runtime.experiments.handles": (
+        "ControllerHandle",
+        "new_controller_handle",
+    ),
+    "runtime.experiments.patching": (
+        "FinalPatch",
+        "PatchAcceptance",
+    ),
+    "runtime.experiments.workspaces": ("ExperimentWorkspace",),
 }
 
 

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING
 
 from omx_autoresearch.core.experiment_budget import spent_budget
 from omx_autoresearch.core.experiment_events import LimitsExtended, TrialAdmitted
-from omx_autoresearch.core.experiments import TrialRow, checked_hypothesis
+from omx_autoresearch.core.experiments import ExperimentConfig, TrialRow, checked_hypothesis
 from omx_autoresearch.core.values import replace
 from omx_autoresearch.errors import CommandFault, StepIllegal, UsageError
 from omx_autoresearch.runtime.context import Runtime
@@ -43,7 +43,6 @@ if TYPE_CHECKING:
     from omx_autoresearch.core.acceptance import Claim
     from omx_autoresearch.core.experiments import (
         CompletedReason,
-        ExperimentConfig,
         ExperimentHypothesis,
         ExperimentLimits,
         ExperimentState,
@@ -54,6 +53,9 @@ if TYPE_CHECKING:
     from omx_autoresearch.runtime.experiments.patching import FinalPatch, PatchAcceptance
     from omx_autoresearch.runtime.experiments.recording import Subscriber
     from omx_autoresearch.runtime.experiments.steps import Steps
+
+AutoresearchControllerConfig = ExperimentConfig
+"""The configuration, under the name that hosts of a controller look for."""
 
 
 class AutoresearchController:
