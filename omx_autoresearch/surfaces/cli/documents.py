@@ -15,6 +15,7 @@ from omx_autoresearch.runtime.status import StatusView
 from omx_autoresearch.surfaces.cli.adoption_documents import ADOPTION_SCHEMAS, ADOPTION_VERBS
 from omx_autoresearch.surfaces.cli.direction_documents import DIRECTION_SCHEMAS, DIRECTION_VERBS
 from omx_autoresearch.surfaces.cli.evidence_documents import EVIDENCE_SCHEMAS, EVIDENCE_VERBS
+from omx_autoresearch.surfaces.cli.experiment_documents import EXPERIMENT_SCHEMAS, EXPERIMENT_VERBS
 
 
 @dataclass(frozen=True, slots=True)
@@ -310,6 +311,7 @@ SCHEMAS: dict[str, object] = {
     **EVIDENCE_SCHEMAS,
     **DIRECTION_SCHEMAS,
     **ADOPTION_SCHEMAS,
+    **EXPERIMENT_SCHEMAS,
     "relay": RelayDocument,
     "install": InstallDocument,
     "doctor": DoctorList,
@@ -336,6 +338,7 @@ DOCUMENT_OF_VERB: dict[str, str] = {
     "note": "note",
     **DIRECTION_VERBS,
     **ADOPTION_VERBS,
+    **EXPERIMENT_VERBS,
     "approve": "approval",
     "pause": "status",
     "resume": "status",

@@ -70,6 +70,10 @@ SECTIONS: tuple[tuple[str, tuple[Verb, ...]], ...] = (
         ),
     ),
     (
+        "Measure",
+        (Verb("experiment", "experiment", "Optimize a metric by trials, keep only what is truly better"),),
+    ),
+    (
         "For the owner",
         (
             Verb("approve", "owning", "Allow the mission's commands outside a sandbox"),

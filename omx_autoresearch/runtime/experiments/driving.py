@@ -1,0 +1,307 @@
+"""Driving an agent: one fresh headless session, one hypothesis, one trial; then the next, while there is a budget.
+
+    agent_turn   the callback of one trial: write the prompt, run the agent in the candidate's worktree, read its report
+    drive        the loop, and what ends it
+
+The agent's command gets no descriptor of ours, no session of anybody, and no process of it outlives its trial. What it
+prints is kept whole. It may crash, hang, say nothing or change nothing: each ends in a row of its own.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import os
+import threading
+import time
+from typing import TYPE_CHECKING
+
+from omx_autoresearch.core.agent_reports import AgentReport, harmless_line, last_words, stated
+from omx_autoresearch.core.experiments import ExperimentHypothesis, HypothesisOutcome
+from omx_autoresearch.errors import AutoresearchError
+from omx_autoresearch.runtime.experiments.agent_lines import agent_script
+from omx_autoresearch.runtime.experiments.prompts import render_prompt
+from omx_autoresearch.storage.atomic import ensure_folder, read_bounded, replace_file
+from omx_autoresearch.system.commands import OUTPUT_LIMIT_BYTES, explain_shell_status, run_command, shell_argv
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Iterator, Mapping
+
+    from omx_autoresearch.core.experiments import ExperimentState, TrialRow
+    from omx_autoresearch.runtime.experiments.cancellation import AutoresearchCancellation
+    from omx_autoresearch.runtime.experiments.controller import AutoresearchController
+    from omx_autoresearch.runtime.experiments.workspaces import ExperimentWorkspace
+    from omx_autoresearch.storage.experiments import ExperimentFolder
+    from omx_autoresearch.system.commands import CommandResult
+
+FAILURES_IN_A_ROW = 3
+"""Sessions in a row without a candidate after which a person should look."""
+NO_CANDIDATE = ("agent_failed", "callback_failed", "no_change", "timed_out")
+"""Reason codes of a trial whose session brought nothing to judge."""
+LONGEST_SECONDS = 7 * 86400.0
+AGENT_GRACE_SECONDS = 2.0
+_PID_SECONDS = 10.0
+_POLL_SECONDS = 0.01
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Agent:
+    """An agent that can be driven.
+
+    Attributes:
+        line: its command for the shell, with placeholders.
+        environ: its whole environment, without anybody's session.
+        read_report: reads what it printed; the clients' dialects know how.
+        frozen_paths: what the prompt says of frozen files.
+    """
+
+    line: str
+    environ: Mapping[str, str]
+    read_report: Callable[[str], AgentReport]
+    frozen_paths: tuple[str, ...] = ()
+
+
+def agent_turn(
+    agent: Agent, folder: ExperimentFolder, state: ExperimentState, *, is_given: bool
+) -> Callable[[ExperimentWorkspace], HypothesisOutcome]:
+    """The callback of one trial.
+
+    Args:
+        agent: that makes the candidate.
+        folder: of the experiment; prompt and output are kept in it.
+        state: before the trial.
+        is_given: the hypothesis is the owner's; otherwise the agent finds its own.
+    """
+
+    def play(workspace: ExperimentWorkspace) -> HypothesisOutcome:
+        prompt = render_prompt(
+            state,
+            iteration=workspace.iteration,
+            frozen_paths=agent.frozen_paths,
+            hypothesis=workspace.hypothesis if is_given else None,
+        )
+        prompt_path = os.path.join(folder.prompts_path, f"{workspace.iteration:04}.md")
+        ensure_folder(folder.prompts_path)
+        ensure_folder(folder.outputs_path)
+        replace_file(prompt_path, prompt.encode("utf-8", "replace"), mode=0o600)
+        try:
+            script = agent_script(
+                agent.line, prompt=prompt, prompt_path=prompt_path, workspace_path=workspace.path
+            )
+        except AutoresearchError as error:
+            return HypothesisOutcome(fault="agent_failed", fault_reason=error.message)
+        result, said = _run(agent, folder, workspace, script)
+        return outcome_of(agent.read_report(said), result, workspace)
+
+    return play
+
+
+def _run(
+    agent: Agent, folder: ExperimentFolder, workspace: ExperimentWorkspace, script: str
+) -> tuple[CommandResult, str]:
+    """Run the agent to its end, its cancellation or its deadline; returns what it said on stdout."""
+    name = os.path.join(folder.outputs_path, f"agent-{workspace.iteration:04}")
+    pid_path = f"{name}.pid"
+    environ = {**agent.environ, "OMX_AUTORESEARCH_PID_FILE": pid_path}
+    script = 'echo $$ > "$OMX_AUTORESEARCH_PID_FILE"; unset OMX_AUTORESEARCH_PID_FILE\n' + script
+    stdout_fd = os.open(f"{name}.stdout", os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
+    ended = threading.Event()
+    watcher = threading.Thread(target=_note_pid, args=(pid_path, workspace, ended), daemon=True)
+    watcher.start()
+    try:
+        with _Signal(workspace.cancellation) as signal:
+            result = run_command(
+                shell_argv(script),
+                cwd=workspace.path,
+                env=environ,
+                timeout_seconds=LONGEST_SECONDS,  # the trial's own limit comes by its cancellation
+                output_path=f"{name}.log",
+                grace_seconds=AGENT_GRACE_SECONDS,
+                stdout_fd=stdout_fd,
+                cancel_fd=signal.descriptor,
+            )
+    finally:
+        os.close(stdout_fd)
+        ended.set()
+        watcher.join()
+        _remove(pid_path)
+    said = read_bounded(f"{name}.stdout", OUTPUT_LIMIT_BYTES)
+    return result, said.decode("utf-8", "replace")
+
+
+class _Signal:
+    """A descriptor that becomes readable when the work is to end."""
+
+    def __init__(self, cancellation: AutoresearchCancellation) -> None:
+        self._cancellation = cancellation
+        self.descriptor, self._write_fd = os.pipe()
+
+    def __enter__(self) -> _Signal:
+        self._unwatch = self._cancellation.watch(self._tell)
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._unwatch()
+        os.close(self.descriptor)
+        os.close(self._write_fd)
+
+    def _tell(self) -> None:
+        try:
+            os.write(self._write_fd, b"c")
+        except OSError:
+            return  # the command has just ended
+
+
+def _note_pid(pid_path: str, workspace: ExperimentWorkspace, ended: threading.Event) -> None:
+    """Tell the controller the agent's pid as soon as its shell has written it down."""
+    until = time.monotonic() + _PID_SECONDS
+    while time.monotonic() < until and not ended.is_set():
+        try:
+            with open(pid_path, encoding="ascii") as source:
+                text = source.read()
+        except (OSError, ValueError):
+            text = ""
+        if text.endswith("\n") and text.strip().isdigit():
+            workspace.note_process(int(text))
+            return
+        ended.wait(_POLL_SECONDS)
+
+
+def _remove(path: str) -> None:
+    try:
+        os.unlink(path)
+    except OSError:
+        return
+
+
+def outcome_of(
+    report: AgentReport, result: CommandResult, workspace: ExperimentWorkspace
+) -> HypothesisOutcome:
+    """What a session's report and end mean for its trial."""
+    fault, reason = _fault(report, result, workspace.path)
+    is_own = not workspace.hypothesis.description
+    said = stated(report.text, "HYPOTHESIS")
+    metadata = {
+        "client": report.client,
+        "model": report.model,
+        "session_id": report.session_id,
+        "tokens": report.tokens,
+        "is_cost_reported": report.cost_usd is not None,
+        "cost_fault": report.cost_fault,
+        "exit_status": result.exit_status,
+        "agent_seconds": round(result.duration_seconds, 3),
+        "stated": said if not is_own else "",
+        "output_path": result.output_path,
+    }
+    kept = ("is_cost_reported", "exit_status", "agent_seconds")
+    return HypothesisOutcome(
+        cost_usd=report.cost_usd or 0.0,
+        metadata={name: value for name, value in metadata.items() if value or name in kept},
+        description=(said or last_words(report.text)) if is_own else "",
+        direction=stated(report.text, "DIRECTION"),
+        fault=fault,
+        fault_reason=reason,
+    )
+
+
+def _fault(report: AgentReport, result: CommandResult, cwd: str) -> tuple[str, str]:
+    """Why a session brought no candidate, as a code and a sentence; empty where it may have brought one."""
+    if result.outcome == "not_started":
+        return "agent_failed", f"the agent could not be started: {result.error}"
+    if result.outcome == "timed_out":
+        return "timed_out", f"the agent was not ready after {result.duration_seconds:.0f} s"
+    words = f", its last words: {harmless_line(last_words(report.text))}" if report.text.strip() else ""
+    if result.exit_status:
+        why = explain_shell_status(result.argv[-1].split("\n")[-1], result.exit_status, cwd)
+        return "agent_failed", why or f"the agent ended with exit status {result.exit_status}{words}"
+    if report.is_error:
+        return "agent_failed", f"the agent's own report calls the session an error{words}"
+    return "", ""
+
+
+# --- the loop
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class DriveEnd:
+    """Why a loop of trials ended.
+
+    Attributes:
+        trials: that it ran.
+        reason: ``trials`` (as many as asked for), ``hypotheses`` (the list is through), ``completed`` (by a budget, a
+            target or a stop), ``cancelled``, or ``agent`` (sessions in a row without a candidate).
+        detail: one sentence for people.
+    """
+
+    trials: int
+    reason: str
+    detail: str
+
+
+def drive(
+    controller: AutoresearchController,
+    agent: Agent,
+    *,
+    trials: int = 0,
+    hypotheses: Iterable[ExperimentHypothesis] | None = None,
+    failures_in_a_row: int = FAILURES_IN_A_ROW,
+) -> DriveEnd:
+    """Run trials until something ends them.
+
+    Args:
+        controller: of the experiment, with its baseline established.
+        agent: that makes the candidates.
+        trials: at most so many; 0 for as many as the budget has.
+        hypotheses: the owner's, one a trial; None lets the agent find its own.
+        failures_in_a_row: sessions without a candidate after which it ends.
+    """
+    done, failures = 0, 0
+    for given in _hypotheses(hypotheses):
+        if end := _end_of(controller, done):
+            return end
+        if trials and done >= trials:
+            return DriveEnd(done, "trials", f"{done} trials, as asked for")
+        state = controller.state
+        number = state.rows[-1].iteration + 1 if state.rows else 1
+        hypothesis = given or ExperimentHypothesis(id=f"h-{number}")
+        row = controller.run_iteration(
+            hypothesis,
+            agent_turn(
+                agent, controller_folder(controller), state, is_given=bool(given and given.description)
+            ),
+        )
+        done += 1
+        failures = failures + 1 if row.reason_code in NO_CANDIDATE else 0
+        if failures >= failures_in_a_row:
+            return DriveEnd(done, "agent", _gave_up(failures, row))
+    return _end_of(controller, done) or DriveEnd(
+        done, "hypotheses", f"every hypothesis was tried, {done} trials"
+    )
+
+
+def _hypotheses(given: Iterable[ExperimentHypothesis] | None) -> Iterator[ExperimentHypothesis | None]:
+    if given is not None:
+        yield from given
+        return
+    while True:
+        yield None
+
+
+def _end_of(controller: AutoresearchController, done: int) -> DriveEnd | None:
+    if controller.cancellation.is_cancelled:
+        return DriveEnd(done, "cancelled", "cancelled; the trial under way was rolled back")
+    if controller.state.phase == "completed":
+        reason = controller.state.completed_reason
+        return DriveEnd(done, "completed", f"the experiment ended: {reason.replace('_', ' ')}")
+    return None
+
+
+def _gave_up(failures: int, row: TrialRow) -> str:
+    why = f"{row.reason_code.replace('_', ' ')}: {row.reason}" if row.reason else row.reason_code
+    return f"{failures} sessions in a row brought no candidate; the last one: {why}"
+
+
+def controller_folder(controller: AutoresearchController) -> ExperimentFolder:
+    """The folder of a controller's experiment."""
+    from omx_autoresearch.storage.experiments import ExperimentFolder
+
+    return ExperimentFolder(controller.session_dir())

@@ -1,0 +1,284 @@
+"""An experiment on a screen: the page of its status, the table of its trials, and what is shown while it works.
+
+While it works, a terminal has a table that lives, with the run under way, a sparkline and what is left; a pipe has one
+line an event. Both go to stderr, so that the answer on stdout stays whole.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from typing import TYPE_CHECKING
+
+from omx_autoresearch.core.agent_reports import harmless_line
+from omx_autoresearch.core.experiment_summary import figure, kind_of, quoted_claim
+from omx_autoresearch.runtime.experiments.prompts import effect_words, left_words, row_text
+from omx_autoresearch.surfaces.cli.display import count_of, harmless, print_rows, print_table, say, tell
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+    from typing import Any, TextIO
+
+    from rich.console import Group
+    from rich.live import Live
+    from rich.table import Table
+
+    from omx_autoresearch.core.experiments import ExperimentState, TrialRow
+    from omx_autoresearch.surfaces.cli.experiment_documents import ExperimentDocument
+
+STYLES = {"accepted": "green", "rejected": "dim", "failed": "yellow", "tampered": "red", "running": "cyan"}
+HEADER = ("TRIAL", "RESULT", "METRIC", "EFFECT", "PAIRS", "COST", "HYPOTHESIS")
+LIVE_ROWS = 12
+SPARKLINE_WIDTH = 40
+_BLOCKS = "▁▂▃▄▅▆▇█"
+_ASCII_BLOCKS = "_.-=*#"
+_RESULT_CHARACTERS = 28
+
+
+def print_experiment(state: ExperimentState, document: ExperimentDocument) -> None:
+    """The page of one experiment, for people."""
+    metric = state.config.metric
+    unit = f" {metric.unit}" if metric.unit else ""
+    quoted = quoted_claim(state)
+    spent = (
+        f"{count_of(state.usage.trials, 'trial')}, {count_of(state.usage.runs, 'run')}, "
+        f"{state.usage.wall_seconds / 3600:.2f} h, ${state.usage.cost_usd:.2f}"
+    )
+    print_rows(
+        [
+            ("experiment", state.experiment_id, "bold"),
+            ("mission", state.task_id, ""),
+            ("phase", phase_words(state, is_at_work=document.is_at_work), ""),
+            ("metric", harmless(f"{metric.name}{unit}, {metric.direction} is better"), ""),
+            ("baseline", figure(state.baseline, metric.unit) if state.baseline is not None else "", ""),
+            ("noise", noise_words(state), ""),
+            ("result", harmless(quoted.sentence), "green" if quoted.has_gain else ""),
+            ("warning", harmless("\n".join(quoted.warnings)), "yellow"),
+            ("spent", spent, ""),
+            ("left", ", ".join(left_words(state)), ""),
+            ("isolation", state.isolation if state.usage.runs else "", ""),
+            ("workspace", document.workspace_path, "dim"),
+            ("files", document.session_path, "dim"),
+            ("next", document.next, "bold"),
+        ]
+    )
+    if state.rows:
+        say("")
+        print_trials(state)
+
+
+def phase_words(state: ExperimentState, *, is_at_work: bool) -> str:
+    """How it stands, in words."""
+    if state.phase == "completed":
+        return f"completed: {state.completed_reason.replace('_', ' ')}"
+    if is_at_work:
+        return f"{state.phase}, process {state.controller_pid} works on it"
+    if state.phase in ("started", "running"):
+        return f"{state.phase}, but nobody works on it: its controller was killed"
+    return state.phase
+
+
+def noise_words(state: ExperimentState) -> str:
+    """What calibration found; empty before it."""
+    calibration = state.calibration
+    if calibration is None:
+        return ""
+    if calibration.regime == "deterministic":
+        return "none: every run gave the same value"
+    is_ratio = calibration.scale == "ratio"
+    factor, unit = (100.0, " %") if is_ratio else (1.0, f" {state.config.metric.unit}".rstrip())
+    words = f"{factor * calibration.noise:.3g}{unit} a run"
+    if calibration.minimum_detectable_effect:
+        words += f"; a gain of {factor * calibration.minimum_detectable_effect:.3g}{unit} is usually seen"
+    return f"{words} ({calibration.regime})"
+
+
+def print_trials(state: ExperimentState) -> None:
+    """The table of trials: columns on a terminal, tab-separated lines elsewhere."""
+    rows = [trial_cells(state, row) for row in state.rows]
+    print_table(HEADER, rows, [STYLES[kind_of(row)] for row in state.rows])
+
+
+def trial_cells(state: ExperimentState, row: TrialRow) -> tuple[str, ...]:
+    """One trial as the cells of a table."""
+    return (
+        str(row.iteration),
+        result_words(row),
+        "" if row.metric is None else f"{row.metric:.6g}",
+        effect_words(state, row),
+        str(row.pairs) if row.pairs else "",
+        f"${row.cost_usd:.2f}" if row.cost_usd else "",
+        row_text(row),
+    )
+
+
+def result_words(row: TrialRow) -> str:
+    """How a trial ended: ``accepted``, ``rejected: not better``."""
+    if row.status == "accepted" or not row.reason_code:
+        return row.status
+    return f"{row.status}: {harmless_line(row.reason_code.replace('_', ' '))}"[:_RESULT_CHARACTERS]
+
+
+def trial_line(state: ExperimentState, row: TrialRow) -> str:
+    """One ended trial as a line for a log."""
+    effect = effect_words(state, row)
+    parts = [
+        f"trial {row.iteration} {result_words(row)}",
+        effect and f"{effect} in {row.pairs} pairs",
+        f"{row.duration_seconds:.0f} s",
+        row.cost_usd and f"${row.cost_usd:.2f}",
+        row_text(row),
+    ]
+    return harmless(", ".join(str(part) for part in parts if part))
+
+
+def sparkline(values: Sequence[float], *, width: int = SPARKLINE_WIDTH, blocks: str = _BLOCKS) -> str:
+    """The newest values as blocks between the smallest and the largest; empty for none."""
+    shown = list(values)[-width:]
+    if not shown:
+        return ""
+    low, high = min(shown), max(shown)
+    top = len(blocks) - 1
+    return "".join(
+        blocks[round((value - low) / (high - low) * top) if high > low else top // 2] for value in shown
+    )
+
+
+# --- while it works
+
+
+class LineProgress:
+    """One line an event that says something, for pipes and plain terminals."""
+
+    def __init__(self, state_of: Callable[[], ExperimentState], *, is_quiet: bool = False) -> None:
+        self._state_of = state_of
+        self._is_quiet = is_quiet
+
+    def __enter__(self) -> LineProgress:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        return None
+
+    def __call__(self, event: dict[str, Any]) -> None:
+        """Say what happened."""
+        line = "" if self._is_quiet else self._line(event)
+        if line:
+            tell(line)
+
+    def note(self, text: str) -> None:
+        """A line of the caller's."""
+        if not self._is_quiet:
+            tell(text)
+
+    def _line(self, event: dict[str, Any]) -> str:
+        state, kind = self._state_of(), event["type"]
+        if kind == "iteration":
+            return harmless(
+                f"trial {event['iteration']} begins: {event['description'] or event['hypothesis_id']}"
+            )
+        if kind in ("accepted", "rejected", "failed"):
+            return trial_line(state, state.rows[-1])
+        if kind == "baseline":
+            words = noise_words(state)
+            return f"baseline {figure(event['metric'], state.config.metric.unit)}; noise {words}"
+        if kind == "verified":
+            return harmless(quoted_claim(state).sentence)
+        if kind == "completed":
+            return f"completed: {str(event['reason']).replace('_', ' ')}"
+        return ""
+
+
+class LiveProgress:
+    """A table that lives, at a terminal."""
+
+    def __init__(self, state_of: Callable[[], ExperimentState], stream: TextIO) -> None:
+        from rich.console import Console
+        from rich.live import Live
+
+        self._state_of = state_of
+        self._step = ""
+        self._console = Console(file=stream, no_color=bool(os.environ.get("NO_COLOR")))
+        encoding = (stream.encoding or "").lower().replace("-", "")
+        self._blocks = _BLOCKS if encoding == "utf8" else _ASCII_BLOCKS
+        self._live: Live = Live(console=self._console, refresh_per_second=4, transient=False)
+
+    def __enter__(self) -> LiveProgress:
+        self._live.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._live.update(self._page(), refresh=True)
+        self._live.stop()
+
+    def __call__(self, event: dict[str, Any]) -> None:
+        """Show what happened."""
+        self._step = step_words(self._state_of(), event) or self._step
+        self._live.update(self._page())
+
+    def note(self, text: str) -> None:
+        """A line of the caller's, above the table."""
+        self._live.console.print(text, markup=False, highlight=False)
+
+    def _page(self) -> Group:
+        from rich.console import Group
+        from rich.text import Text
+
+        state = self._state_of()
+        values = [row.metric for row in state.rows if row.metric is not None]
+        curve = sparkline(values, blocks=self._blocks)
+        left = ", ".join(left_words(state)) or "no limit"
+        lines = [f"{state.experiment_id}  {curve}".rstrip(), f"left: {left}", self._step]
+        return Group(self._table(state), *(Text(harmless(line), style="dim") for line in lines if line))
+
+    def _table(self, state: ExperimentState) -> Table:
+        from rich.table import Table
+        from rich.text import Text
+
+        table = Table(box=None, pad_edge=False, header_style="bold")
+        for title in HEADER:
+            table.add_column(title, overflow="ellipsis", no_wrap=True)
+        if len(state.rows) > LIVE_ROWS:
+            table.add_row(f"+{len(state.rows) - LIVE_ROWS}", *("" for _ in HEADER[1:]), style="dim")
+        for row in state.rows[-LIVE_ROWS:]:
+            cells = trial_cells(state, row)
+            table.add_row(*(Text(cell) for cell in cells), style=STYLES[kind_of(row)])
+        return table
+
+
+def step_words(state: ExperimentState, event: dict[str, Any]) -> str:
+    """The step under way, from the newest event; empty where it says nothing of that."""
+    kind = event["type"]
+    if kind == "iteration":
+        return f"trial {event['iteration']}: the agent works"
+    if kind == "made":
+        return f"trial {event['iteration']}: checks"
+    if kind == "measured":
+        return _run_words(state, event)
+    if kind in ("accepted", "rejected", "failed"):
+        return f"trial {event['iteration']} {event['status']}"
+    if kind == "completed":
+        return f"completed: {str(event['reason']).replace('_', ' ')}"
+    return ""
+
+
+def _run_words(state: ExperimentState, event: dict[str, Any]) -> str:
+    stage = str(event["stage"]).replace("_", " ")
+    where = {0: "baseline", -1: "claim"}.get(event["iteration"], f"trial {event['iteration']}")
+    most = {
+        "calibration": state.config.calibration_pairs,
+        "claim": state.config.claim_pairs,
+        "trial": state.config.rule.max_pairs,
+        "reverification": state.config.rule.max_pairs,
+    }.get(event["stage"])
+    pair = f", pair {event['pair']} of at most {most}" if event["pair"] and most else ""
+    value = f": {event['value']:.6g}" if event["value"] is not None else ""
+    fault = f": {event['fault']}" if event["fault"] else ""
+    return f"{where}, {stage} of the {event['arm']}{pair}{value}{fault}"
+
+
+def progress_for(state_of: Callable[[], ExperimentState], *, as_json: bool) -> LineProgress | LiveProgress:
+    """What shows the work: a live table where stderr is a capable terminal, lines elsewhere, nothing with --json."""
+    if not as_json and sys.stderr.isatty() and os.environ.get("TERM", "") not in ("", "dumb"):
+        return LiveProgress(state_of, sys.stderr)
+    return LineProgress(state_of, is_quiet=as_json)

@@ -1,0 +1,207 @@
+"""Files made of an experiment: plot, report, exports. They read the log, also while another process works."""
+
+from __future__ import annotations
+
+import os
+import sys
+from typing import TYPE_CHECKING
+
+import click
+
+from omx_autoresearch.core.experiment_summary import quoted_claim
+from omx_autoresearch.core.values import replace
+from omx_autoresearch.errors import UsageError
+from omx_autoresearch.surfaces.cli.caller import json_option, this_caller
+from omx_autoresearch.surfaces.cli.display import harmless, print_json, say, tell
+from omx_autoresearch.surfaces.cli.experiment import experiment_argument, meant
+from omx_autoresearch.surfaces.cli.experiment_running import frozen_paths
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from typing import Any
+
+    from omx_autoresearch.core.experiments import ExperimentState
+    from omx_autoresearch.runtime.experiments.report_facts import ReportMaterial
+    from omx_autoresearch.surfaces.cli.experiment import Meant
+
+
+def _auto_option(function: Callable[..., Any]) -> Callable[..., Any]:
+    return click.option(
+        "--auto-log",
+        default="",
+        metavar="PATH",
+        help="Of an existing .auto/ log instead: the file, or the project that has it.",
+    )(function)
+
+
+@click.command("plot")
+@experiment_argument
+@click.option("--output", default="", metavar="FILE", help="Ends in .html, .svg or .png.  [default: ID.html]")
+@_auto_option
+@json_option
+def experiment_plot(named: str, output: str, auto_log: str, as_json: bool) -> None:
+    """Draw trials over time, accepted steps, intervals and the verified claim."""
+    from omx_autoresearch.runtime.experiments.plot_packages import FORMATS, render_plot
+    from omx_autoresearch.runtime.experiments.plots import plot_specification
+
+    state, material, _ = _source(named, auto_log)
+    path = output or f"{state.experiment_id}.html"
+    ending = os.path.splitext(path)[1].lstrip(".").lower()
+    kind = next((name for name in FORMATS if name == ending), None)
+    if kind is None:
+        raise UsageError(
+            f"the name of a plot ends in {', '.join('.' + name for name in FORMATS)}, received {path!r}",
+            next_step="--output plot.html",
+        )
+    data = render_plot(plot_specification(state, origin=material.origin), kind)
+    _write(path, data)
+    _told(state, path, kind, data, as_json=as_json)
+
+
+@click.command("report")
+@experiment_argument
+@click.option(
+    "--output", default="", metavar="FILE", help="Ends in .md or .html.  [default: Markdown to stdout]"
+)
+@_auto_option
+@json_option
+def experiment_report(named: str, output: str, auto_log: str, as_json: bool) -> None:
+    """Write it up: what was asked, the one number, every trial, every accepted step."""
+    from omx_autoresearch.runtime.experiments.reports import html_report, markdown_report, with_plot
+
+    state, material, found = _source(named, auto_log)
+    if found is not None:
+        material = _whole(found, state, material)
+    kind = os.path.splitext(output)[1].lstrip(".").lower() if output else "md"
+    if kind not in ("md", "markdown", "html"):
+        raise UsageError(
+            f"the name of a report ends in .md or .html, received {output!r}", next_step="--output report.md"
+        )
+    text = (
+        html_report(state, with_plot(state, material)) if kind == "html" else markdown_report(state, material)
+    )
+    if output:
+        _write(output, text.encode())
+    elif not as_json:
+        sys.stdout.write(text)
+        return
+    _told(state, output, kind, text.encode(), as_json=as_json, notes=material.faults)
+
+
+@click.command("export")
+@experiment_argument
+@click.option(
+    "--format",
+    "kind",
+    type=click.Choice(("csv", "jsonl", "events", "mlflow")),
+    default="csv",
+    show_default=True,
+    help="Trials as CSV or JSON lines, the whole log, or a local MLflow store.",
+)
+@click.option("--output", default="", metavar="PATH", help="File, or folder of the store.  [default: stdout]")
+@_auto_option
+@json_option
+def experiment_export(named: str, kind: str, output: str, auto_log: str, as_json: bool) -> None:
+    """Export the trials for other tools."""
+    state, _, found = _source(named, auto_log)
+    if kind == "mlflow":
+        _export_to_mlflow(state, output, as_json=as_json)
+        return
+    data, notes = _exported(state, kind, found)
+    if output:
+        _write(output, data)
+    elif not as_json:
+        sys.stdout.flush()
+        sys.stdout.buffer.write(data)
+        sys.stdout.buffer.flush()
+        for note in notes:
+            tell(f"note: {note}", "yellow")
+        return
+    _told(state, output, kind, data, as_json=as_json, notes=notes)
+
+
+def _exported(state: ExperimentState, kind: str, found: Meant | None) -> tuple[bytes, tuple[str, ...]]:
+    from omx_autoresearch.runtime.experiments.exports import exported_events, trials_csv, trials_jsonl
+
+    if kind == "csv":
+        return trials_csv(state), ()
+    if kind == "jsonl":
+        return trials_jsonl(state), ()
+    if found is None:
+        raise UsageError("an .auto/ log is exported as csv or jsonl", next_step="--format jsonl")
+    events = exported_events(found.folder.journal_path)
+    torn = f"an unfinished last line of {events.torn_bytes} bytes was left out" if events.torn_bytes else ""
+    return events.data, (torn,) if torn else ()
+
+
+def _export_to_mlflow(state: ExperimentState, output: str, *, as_json: bool) -> None:
+    from omx_autoresearch.runtime.experiments.mlflow_export import export_to_mlflow
+    from omx_autoresearch.runtime.experiments.reports import markdown_report
+
+    folder_path = output or f"mlflow-{state.experiment_id}"
+    done = export_to_mlflow(state, folder_path, {"report.md": markdown_report(state).encode()})
+    notes = (
+        f"{done.added} trials added, {done.known} known",
+        f"mlflow ui --backend-store-uri {done.tracking_uri}",
+    )
+    _told(state, os.path.abspath(folder_path), "mlflow", b"", as_json=as_json, notes=notes)
+
+
+def _source(named: str, auto_log: str) -> tuple[ExperimentState, ReportMaterial, Meant | None]:
+    """The state that is meant, and what else is known of it; an ``.auto/`` log has no experiment of ours."""
+    from omx_autoresearch.runtime.experiments.report_facts import ReportMaterial
+
+    if not auto_log:
+        found = meant(named)
+        return found.load(), ReportMaterial(), found
+    from omx_autoresearch.runtime.experiments.auto_log import read_auto_log
+
+    if named:
+        raise UsageError("an experiment and an .auto/ log were named", next_step="leave one of them out")
+    log = read_auto_log(os.path.join(this_caller().cwd, auto_log))
+    if not log.sessions:
+        raise UsageError(f"{log.path} has no run that can be believed", next_step="name another log")
+    return log.sessions[-1], ReportMaterial(origin=log.origin, faults=(*log.faults, *log.notes)), None
+
+
+def _whole(found: Meant, state: ExperimentState, material: ReportMaterial) -> ReportMaterial:
+    """The material of an experiment of ours: frozen files, the files of each step, what isolated the runs."""
+    from omx_autoresearch.core.experiment_events import RunMeasured
+    from omx_autoresearch.core.experiment_summary import steps_of
+    from omx_autoresearch.system.worktrees import Workspaces
+
+    workspaces = Workspaces.open(found.folder.work_path)
+    changes, before = {}, state.base_commit
+    for row in steps_of(state):
+        changes[row.candidate_commit] = workspaces.changes(before, row.candidate_commit)
+        before = row.candidate_commit
+    isolations = dict.fromkeys(
+        event.isolation
+        for _, event in found.store.events(found.experiment_id)
+        if isinstance(event, RunMeasured)
+    )
+    return replace(
+        material, frozen_paths=frozen_paths(found, state), changes=changes, isolations=tuple(isolations)
+    )
+
+
+def _write(path: str, data: bytes) -> None:
+    try:
+        with open(path, "wb") as target:
+            target.write(data)
+    except OSError as error:
+        raise UsageError(f"{path} cannot be written: {error.strerror}", next_step="--output FILE") from None
+
+
+def _told(  # noqa: PLR0913  # one line each of the document
+    state: ExperimentState, path: str, kind: str, data: bytes, *, as_json: bool, notes: tuple[str, ...] = ()
+) -> None:
+    from omx_autoresearch.surfaces.cli.experiment_documents import ExperimentFileDocument
+
+    if as_json:
+        result = quoted_claim(state).sentence
+        print_json(ExperimentFileDocument(state.experiment_id, path, kind, len(data), result, notes))
+        return
+    say(path)
+    for note in notes:
+        tell(f"note: {harmless(note)}")

@@ -1,0 +1,101 @@
+"""Looking at experiments without changing anything: status, list, workspace; also while another process works."""
+
+from __future__ import annotations
+
+import click
+
+from omx_autoresearch.errors import AutoresearchError, WorkspaceFault
+from omx_autoresearch.surfaces.cli.caller import json_option, this_caller
+from omx_autoresearch.surfaces.cli.display import harmless, print_json, print_table, say
+from omx_autoresearch.surfaces.cli.experiment import NEXT_START, experiment_argument, is_at_work, meant
+from omx_autoresearch.surfaces.cli.experiment_documents import ExperimentLine
+
+
+@click.command("status")
+@experiment_argument
+@json_option
+def experiment_status(named: str, as_json: bool) -> None:
+    """Show how an experiment stands: the result that may be quoted, what is left, and every trial."""
+    found = meant(named)
+    state = found.load()
+    document = found.document(state)
+    if as_json:
+        print_json(document)
+        return
+    from omx_autoresearch.surfaces.cli.experiment_display import print_experiment
+
+    print_experiment(state, document)
+
+
+@click.command("list")
+@json_option
+def experiment_list(as_json: bool) -> None:
+    """Show every experiment, newest first."""
+    from omx_autoresearch.core.experiment_summary import quoted_claim
+    from omx_autoresearch.storage.experiments import ExperimentStore
+
+    store = ExperimentStore(this_caller().runtime.home)
+    lines = []
+    for experiment_id in store.list_ids():
+        try:
+            state = store.load(experiment_id)
+        except AutoresearchError as error:
+            lines.append(
+                ExperimentLine(experiment_id, "", "invalid", "", False, "", "", 0, 0, "", error.message)
+            )
+            continue
+        accepted = sum(row.status == "accepted" for row in state.rows)
+        lines.append(
+            ExperimentLine(
+                experiment_id,
+                state.config.name,
+                state.phase,
+                state.completed_reason,
+                is_at_work(state),
+                state.project_path,
+                state.config.metric.name,
+                len(state.rows),
+                accepted,
+                quoted_claim(state).sentence,
+                "",
+            )
+        )
+    if as_json:
+        print_json(lines)
+    elif not lines:
+        say(f"No experiment yet.\n  next: {NEXT_START}")
+    else:
+        _print_list(lines)
+
+
+def _print_list(lines: list[ExperimentLine]) -> None:
+    rows = [
+        (
+            line.experiment_id,
+            line.completed_reason.replace("_", " ") or line.phase,
+            str(line.trials),
+            str(line.accepted),
+            " ".join(harmless(line.fault or line.result).split()),
+        )
+        for line in lines
+    ]
+    styles = ["red" if line.fault else "cyan" if line.is_at_work else "" for line in lines]
+    print_table(("EXPERIMENT", "PHASE", "TRIALS", "ACCEPTED", "RESULT"), rows, styles)
+
+
+@click.command("workspace")
+@experiment_argument
+@json_option
+def experiment_workspace(named: str, as_json: bool) -> None:
+    """Print the candidate's worktree: whoever makes a change by hand makes it there, then calls `trial`."""
+    found = meant(named, is_open=not named)
+    path = found.workspace_path()
+    if not path:
+        raise WorkspaceFault(
+            f"the worktree of {found.experiment_id} is gone",
+            next_step=f"omx-autoresearch experiment resume {found.experiment_id}",
+        )
+    if as_json:
+        print_json(found.document(found.load()))
+    else:
+        say(path)

@@ -1,0 +1,196 @@
+"""``experiment start``: what judges is frozen, the base is checked and measured against itself, the plan is printed."""
+
+from __future__ import annotations
+
+import os
+from typing import TYPE_CHECKING
+
+import click
+
+from omx_autoresearch.errors import UsageError
+from omx_autoresearch.surfaces.cli.caller import json_option, this_caller
+from omx_autoresearch.surfaces.cli.display import count_of, harmless, print_json, print_rows, say, tell
+from omx_autoresearch.surfaces.cli.experiment import Meant
+from omx_autoresearch.surfaces.cli.experiment_options import given_options, start_options
+from omx_autoresearch.surfaces.cli.experiment_plans import PlanTeller, plan_document, print_plan
+from omx_autoresearch.surfaces.cli.experiment_running import attended, frozen_paths, teller
+
+if TYPE_CHECKING:
+    from typing import Any
+
+    from omx_autoresearch.core.experiments import ExperimentConfig, ExperimentState
+    from omx_autoresearch.surfaces.cli.caller import Caller
+    from omx_autoresearch.surfaces.cli.experiment_documents import ExperimentStartDocument
+
+FROZEN_SHOWN = 8
+
+
+@click.command("start")
+@start_options
+@click.option(
+    "--config",
+    "page_path",
+    default="",
+    metavar="FILE",
+    help="A file with an `experiment:` block in its frontmatter.  [default: sandbox.md of --task, if it has one]",
+)
+@click.option("--task", default="", metavar="TASK", help="The mission that the experiment counts for.")
+@click.option("--no-baseline", is_flag=True, help="Measure the base later, when the first trial begins.")
+@click.option("--dry-run", is_flag=True, help="Show what would be run and begin nothing.")
+@json_option
+def experiment_start(
+    page_path: str, task: str, no_baseline: bool, dry_run: bool, as_json: bool, **given: Any
+) -> None:
+    """Begin an experiment on a clean checkout: nothing in it is touched until you accept the final patch.
+
+    The files that the commands name are frozen, two worktrees are made in a private folder, the base is checked, and
+    measured against itself to learn how noisy the metric is. The plan says what a trial will cost before that takes
+    long.
+    """
+    from omx_autoresearch.core.experiment_faults import checked_config
+    from omx_autoresearch.runtime.experiments.configuring import configure
+
+    caller = this_caller()
+    options = given_options(given)
+    _require_owner_for(caller, options)
+    task_id = _task_of(caller, task)
+    config = checked_config(configure(options, page_path=page_path or _page_of(caller, task_id)))
+    if dry_run:
+        _show(caller, config, as_json=as_json)
+        return
+    _start(caller, config, task_id, has_baseline=not no_baseline, as_json=as_json)
+
+
+def _require_owner_for(caller: Caller, options: dict[str, Any]) -> None:
+    """What isolates the commands, and what the agent must not see, is the owner's to choose."""
+    from omx_autoresearch.runtime.owners import require_owner
+
+    for name in ("sandbox", "held_out"):
+        if name in options:
+            require_owner(caller.runtime, f"experiment start --{name.replace('_', '-')}")
+
+
+def _task_of(caller: Caller, task: str) -> str:
+    """The mission that is meant: named, or the one that holds this very session; empty for none.
+
+    Raises:
+        StepIllegal: it is a draft or has ended.
+    """
+    from omx_autoresearch.runtime.trials import refuse_unlinkable
+    from omx_autoresearch.storage.missions import MissionStore
+    from omx_autoresearch.storage.registry import Registry
+
+    if task:
+        task_id = caller.task(task)
+    else:
+        entry = Registry(caller.runtime.home).find(caller.session_id) if caller.session_id else None
+        task_id = entry.task_id if entry is not None and entry.state == "bound" else ""
+    if task_id:
+        refuse_unlinkable(MissionStore(caller.runtime.home).load(task_id))
+    return task_id
+
+
+def _page_of(caller: Caller, task_id: str) -> str:
+    """The mission's sandbox.md; empty where there is none."""
+    from omx_autoresearch.storage.missions import MissionStore
+
+    if not task_id:
+        return ""
+    mission = MissionStore(caller.runtime.home).load(task_id)
+    path = os.path.join(mission.project_path, mission.specs_path, "sandbox.md")
+    return path if os.path.isfile(path) else ""
+
+
+def _show(caller: Caller, config: ExperimentConfig, *, as_json: bool) -> None:
+    """What a start would do."""
+    from omx_autoresearch.core.shape import to_plain
+    from omx_autoresearch.surfaces.cli.experiment_documents import ExperimentStartDocument
+
+    plan = plan_document(config, None, 0.0)
+    document = ExperimentStartDocument(
+        None, plan, config.protect, (f"in {caller.workspace_path()}",), True, "the same without --dry-run"
+    )
+    if as_json:
+        print_json(document)
+        return
+    plain = to_plain(config)
+    print_rows(
+        [
+            (name.replace("_", " "), harmless(str(value)), "")
+            for name, value in plain.items()
+            if value or value == 0
+        ]
+    )
+    print_plan(plan)
+    say(f"  next: {document.next}", "dim")
+
+
+def _start(
+    caller: Caller, config: ExperimentConfig, task_id: str, *, has_baseline: bool, as_json: bool
+) -> None:
+    from omx_autoresearch.runtime.experiments.controller import AutoresearchController
+    from omx_autoresearch.runtime.trials import link_experiment
+    from omx_autoresearch.storage.experiments import ExperimentStore
+
+    root_path = caller.workspace_path()
+    controller = AutoresearchController(root_path, config, runtime=caller.runtime, task_id=task_id)
+    found = Meant(caller, ExperimentStore(caller.runtime.home), controller.experiment_id)
+    frozen = frozen_paths(found, controller.state)
+    if not as_json:
+        _tell_frozen(frozen)
+    with attended(controller, as_json=as_json, tell=teller(found)) as progress:
+        if task_id:
+            link_experiment(caller.runtime, task_id, controller.experiment_id, config.metric.name)
+        plans = PlanTeller(config, progress)
+        controller.subscribe(plans)
+        if has_baseline:
+            controller.establish_baseline()
+        state = controller.state
+    document = _document(found, state, frozen, plans.run_seconds)
+    if as_json:
+        print_json(document)
+    else:
+        _print(document, state)
+
+
+def _tell_frozen(frozen: tuple[str, ...]) -> None:
+    shown = ", ".join(frozen[:FROZEN_SHOWN])
+    more = f" and {len(frozen) - FROZEN_SHOWN} more" if len(frozen) > FROZEN_SHOWN else ""
+    tell(harmless(f"frozen: {count_of(len(frozen), 'file')}: {shown}{more}"))
+
+
+def _document(
+    found: Meant, state: ExperimentState, frozen: tuple[str, ...], run_seconds: float
+) -> ExperimentStartDocument:
+    from omx_autoresearch.surfaces.cli.experiment_documents import ExperimentStartDocument
+
+    document = found.document(found.load())
+    notes = []
+    if state.config.sandbox == "none":
+        notes.append("the commands run without a sandbox, with your rights")
+    elif state.usage.runs:
+        notes.append(f"the commands ran isolated by: {state.isolation}")
+    if not state.config.check:
+        notes.append("no check is set: a candidate that breaks the program may be accepted")
+    plan = plan_document(state.config, state.calibration, run_seconds) if run_seconds else None
+    return ExperimentStartDocument(document, plan, frozen, tuple(notes), False, document.next)
+
+
+def _print(document: ExperimentStartDocument, state: ExperimentState) -> None:
+    from omx_autoresearch.surfaces.cli.experiment_display import phase_words
+
+    if document.experiment is None:
+        raise UsageError("nothing was begun", next_step="omx-autoresearch experiment start")
+    say(
+        f"Experiment {document.experiment.experiment_id} is {phase_words(state, is_at_work=False)}; "
+        "your checkout was not touched."
+    )
+    if document.plan is not None:
+        print_plan(document.plan)
+    for note in document.notes:
+        tell(f"note: {harmless(note)}", "yellow")
+    if document.experiment.phase != "completed":
+        say(
+            f"  or: an agent changes {document.experiment.workspace_path} and calls `experiment trial`", "dim"
+        )
+    say(f"  next: {document.next}", "dim")

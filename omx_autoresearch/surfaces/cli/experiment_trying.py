@@ -1,0 +1,150 @@
+"""``experiment trial``: one change is judged, made by hand in the candidate's worktree, by a command, or in a patch."""
+
+from __future__ import annotations
+
+import os
+from typing import TYPE_CHECKING
+
+import click
+
+from omx_autoresearch.errors import UsageError
+from omx_autoresearch.surfaces.cli.boundary import CHECK_SAID_NO
+from omx_autoresearch.surfaces.cli.caller import json_option
+from omx_autoresearch.surfaces.cli.display import harmless, print_json, say
+from omx_autoresearch.surfaces.cli.experiment import meant
+from omx_autoresearch.surfaces.cli.experiment_running import agent_of, working
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from omx_autoresearch.core.experiments import ExperimentHypothesis, HypothesisOutcome, TrialRow
+    from omx_autoresearch.runtime.experiments.controller import AutoresearchController
+    from omx_autoresearch.runtime.experiments.workspaces import ExperimentWorkspace
+    from omx_autoresearch.surfaces.cli.experiment import Meant
+
+    Callback = Callable[[ExperimentWorkspace], HypothesisOutcome]
+
+PATCH_NAME = "candidate.patch"
+
+
+@click.command("trial", context_settings={"ignore_unknown_options": False})
+@click.option("--experiment", "named", default="", metavar="ID", help="Which experiment.")
+@click.option(
+    "--hypothesis", "hypothesis_id", default="", metavar="ID", help="Its name.  [default: h-NUMBER]"
+)
+@click.option("--description", default="", metavar="TEXT", help="What was changed, and why it should help.")
+@click.option("--direction", default="", metavar="TEXT", help="The approach, in a few words.")
+@click.option(
+    "--patch",
+    "patch_path",
+    default="",
+    metavar="FILE",
+    help="The change, as `git diff` prints it; - is stdin.",
+)
+@click.option("--cost", type=click.FloatRange(0), default=0.0, metavar="USD", help="What making it cost.")
+@click.argument("command", nargs=-1, type=click.UNPROCESSED, metavar="[-- COMMAND...]")
+@json_option
+def experiment_trial(
+    named: str, patch_path: str, command: tuple[str, ...], cost: float, as_json: bool, **said: str
+) -> int:
+    """Judge one change, and keep it only if it is truly better.
+
+    Without --patch and COMMAND the change is what stands in the worktree that `experiment workspace` prints. COMMAND
+    makes it there. Ends with 0 where it was accepted, with 9 where it was not.
+    """
+    from omx_autoresearch.core.experiments import ExperimentHypothesis, checked_hypothesis
+
+    if patch_path and command:
+        raise UsageError(
+            "a trial has one change: --patch and a command were given", next_step="leave one of them out"
+        )
+    found = meant(named, is_open=True)
+    state = found.load()
+    number = state.rows[-1].iteration + 1 if state.rows else 1
+    hypothesis = checked_hypothesis(
+        ExperimentHypothesis(said["hypothesis_id"] or f"h-{number}", said["description"], said["direction"])
+    )
+    make = _maker(found, patch_path, command, cost)
+    with working(found, as_json=as_json) as (controller, _):
+        if controller.state.phase == "started":
+            controller.establish_baseline()
+        row = _tried(controller, hypothesis, make(controller))
+    return _told(found, row, as_json=as_json)
+
+
+def _tried(
+    controller: AutoresearchController, hypothesis: ExperimentHypothesis, callback: Callback
+) -> TrialRow:
+    return controller.run_iteration(hypothesis, callback)
+
+
+def _maker(
+    found: Meant, patch_path: str, command: tuple[str, ...], cost_usd: float
+) -> Callable[[AutoresearchController], Callback]:
+    """How the callback of the trial is made, once the controller holds the repository.
+
+    What stands in the worktree is taken before that: a controller begins by restoring it.
+    """
+    if command:
+        return lambda controller: _by_command(found, controller, command, cost_usd)
+    from omx_autoresearch.runtime.experiments.candidates import patched, require_applicable, take_candidate
+    from omx_autoresearch.storage.atomic import replace_file
+
+    patch = take_candidate(found.caller.runtime, found.experiment_id, _read_patch(patch_path))
+    path = os.path.join(found.folder.root_path, PATCH_NAME)
+    replace_file(path, patch, mode=0o600)
+
+    def make(_: AutoresearchController) -> Callback:
+        require_applicable(found.folder.work_path, path)
+        return patched(found.folder.work_path, path, cost_usd)
+
+    return make
+
+
+def _read_patch(path: str) -> bytes:
+    if not path:
+        return b""
+    try:
+        with click.open_file(path, "rb") as source:
+            content: bytes = source.read()
+    except OSError as error:
+        raise UsageError(f"{path} cannot be read: {error.strerror}", next_step="--patch FILE") from None
+    if not content.strip():
+        raise UsageError(f"the patch {path} is empty", next_step="git diff > FILE, then --patch FILE")
+    return content
+
+
+def _by_command(
+    found: Meant, controller: AutoresearchController, command: tuple[str, ...], cost_usd: float
+) -> Callback:
+    """A command makes the change, as an agent would: in the worktree, its output kept, nothing of it left behind."""
+    import shlex
+
+    from omx_autoresearch.core.values import replace
+    from omx_autoresearch.runtime.experiments.driving import agent_turn
+
+    agent = agent_of(found, controller.state, shlex.join(command))
+    turn = agent_turn(agent, found.folder, controller.state, is_given=True)
+
+    def make(workspace: ExperimentWorkspace) -> HypothesisOutcome:
+        outcome = turn(workspace)
+        said = "" if workspace.hypothesis.description else shlex.join(command)[:600]
+        return replace(outcome, cost_usd=outcome.cost_usd + cost_usd, description=said)
+
+    return make
+
+
+def _told(found: Meant, row: TrialRow, *, as_json: bool) -> int:
+    from omx_autoresearch.surfaces.cli.experiment_display import trial_line
+    from omx_autoresearch.surfaces.cli.experiment_documents import ExperimentTrialDocument
+
+    next_step = f"omx-autoresearch experiment status {found.experiment_id}"
+    if as_json:
+        print_json(ExperimentTrialDocument(found.experiment_id, row, next_step))
+    else:
+        style = {"accepted": "green", "failed": "yellow"}.get(row.status, "")
+        say(trial_line(found.load(), row), style)
+        if row.reason and row.status != "accepted":
+            say(f"  {harmless(row.reason)}")
+        say(f"  next: {next_step}", "dim")
+    return 0 if row.status == "accepted" else CHECK_SAID_NO
