@@ -7,6 +7,7 @@ changed), and only what differs is removed or written again.
 
 from __future__ import annotations
 
+import contextlib
 import os
 import stat
 from typing import TYPE_CHECKING
@@ -14,12 +15,13 @@ from typing import TYPE_CHECKING
 from omx_autoresearch.core.values import dataclass
 from omx_autoresearch.errors import WorkspaceFault
 from omx_autoresearch.system.folder_scan import FolderScan
+from omx_autoresearch.system.fresh_files import FreshFiles
 from omx_autoresearch.system.git_calls import is_locked
 from omx_autoresearch.system.patches import tree_changes
 from omx_autoresearch.system.removal import remove
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Sequence
 
     from omx_autoresearch.system.folder_scan import Extra
     from omx_autoresearch.system.git import GitResult
@@ -62,6 +64,7 @@ class WorkTree:
         self.index_path = index_path
         self.is_sparse = os.path.exists(os.path.join(store.path, "info", "sparse-checkout"))
         self.has_opaque = len(opaque) > 1
+        self._fresh = FreshFiles(root_path, f"{index_path}.fresh")
         self._scan = FolderScan(os.fsencode(root_path), opaque)
         self._tree = ""  # what the index holds, a tree or a commit; empty where nobody knows
 
@@ -111,7 +114,9 @@ class WorkTree:
         said = git.finish(process, *_DIFFERENCES)
         if self._scan.has_mended:  # git could not look into a folder that has its permissions back now
             said = git.output(*_DIFFERENCES)
-        return Look(tuple(said.split(b"\0")[1::2]), tuple(extras))
+        modified = dict.fromkeys(said.split(b"\0")[1::2])
+        modified.update(dict.fromkeys(self._fresh.changed()))
+        return Look(tuple(modified), tuple(extras))
 
     def write(self, paths: Iterable[bytes]) -> None:
         """Write tracked files as the index has them, whatever stands there now.
@@ -119,9 +124,14 @@ class WorkTree:
         Raises:
             WorkspaceFault: git cannot: a full disk, a failing filter.
         """
-        names = b"".join(path + b"\0" for path in paths)
-        if names:
+        written = tuple(paths)
+        if written:
+            for path in written:  # git would let a file be that looks right to the second
+                with contextlib.suppress(OSError):
+                    os.unlink(os.path.join(os.fsencode(self.root_path), path))
+            names = b"".join(path + b"\0" for path in written)
             self.update("checkout-index", "-f", "-u", "-z", "--stdin", stdin=names)
+            self._fresh.note(written)
 
     def remove_extras(self) -> tuple[str, ...]:
         """Remove everything that the index does not have; returns the topmost paths.
@@ -139,9 +149,10 @@ class WorkTree:
             self._require_no_extras()
         return tuple(os.fsdecode(extra.path) for extra in extras)
 
-    def take_over(self, tree: str, changes: Iterable[TreeChange]) -> None:
+    def take_over(self, tree: str, changes: Sequence[TreeChange]) -> None:
         """The index was changed to hold this tree, by these changes."""
         self._tree = tree
+        self._fresh.drop(os.fsencode(change.path) for change in changes)
         for change in changes:
             path = os.fsencode(change.path)
             if change.status == "D":
@@ -205,13 +216,15 @@ class WorkTree:
         self._scan.expect(())
         self.remove_extras()
         self.update("read-tree", "--reset", "-u", commit)
-        self._expect()
+        self._fresh.note(self._expect())
         self._tree = commit
 
-    def _expect(self) -> None:
-        """Tell the scan which files are there; those outside a sparse checkout (tag S) are not."""
+    def _expect(self) -> list[bytes]:
+        """Tell the scan which files are there, and return them; those outside a sparse checkout (tag S) are not."""
         said = self.git.output("ls-files", "-t", "-z")
-        self._scan.expect(entry[2:] for entry in said.split(b"\0") if entry and not entry.startswith(b"S"))
+        paths = [entry[2:] for entry in said.split(b"\0") if entry and not entry.startswith(b"S")]
+        self._scan.expect(paths)
+        return paths
 
     def _make_folder(self) -> None:
         if self.is_lost():
