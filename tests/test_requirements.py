@@ -38,6 +38,7 @@ PAGES = {
     "DRIVE": "experiment-command-line.md",
     "METRIC": "metrics.md",
     "RUN": "metrics.md",
+    "SEE": "experiment-reports.md",
 }
 SOURCES = {"protocol", "client", "field", "design"}
 AREAS = {

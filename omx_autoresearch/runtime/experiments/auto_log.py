@@ -73,7 +73,8 @@ class AutoLog:
     @property
     def origin(self) -> str:
         """For plot and report: what this is not."""
-        left_out = f"; {len(self.faults)} lines could not be believed" if self.faults else ""
+        count = len(self.faults)
+        left_out = f"; {count} {'line' if count == 1 else 'lines'} could not be believed" if count else ""
         return f"Read from {self.path}: nothing here was measured, checked or isolated by this runtime{left_out}."
 
 

@@ -1,7 +1,7 @@
 """The table of trials for other programs: JSON lines, CSV, and the events as they stand in the log.
 
 JSON lines are the lossless form: one object a trial, the same keys in the same order, strict UTF-8. CSV is for
-spreadsheets and data frames: RFC 4180 with line feeds, UTF-8 without a mark, every text that a spreadsheet could
+spreadsheets and data frames: RFC 4180, UTF-8 without a mark, every text that a spreadsheet could
 take for a formula behind an apostrophe. Both hold every field of every trial, the running one too.
 """
 
@@ -98,7 +98,7 @@ def trials_csv(state: ExperimentState) -> bytes:
     """
     table = trial_table(state)
     out = io.StringIO(newline="")
-    writer = csv.writer(out, lineterminator="\n")
+    writer = csv.writer(out, lineterminator="\r\n")  # both are then quoted within a text
     writer.writerow([_cell(name) for name in table.columns])
     writer.writerows([_cell(row[name]) for name in table.columns] for row in table.rows)
     return strictjson.without_surrogates(out.getvalue()).encode("utf-8")

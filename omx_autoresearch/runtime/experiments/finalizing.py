@@ -15,12 +15,11 @@ from omx_autoresearch.core.agent_reports import harmless_line
 from omx_autoresearch.core.experiment_summary import figure, median_of, quoted_claim, steps_of
 from omx_autoresearch.core.values import dataclass
 from omx_autoresearch.errors import StepIllegal, UsageError, WorkspaceFault
-from omx_autoresearch.system.acceptances import create_branches
 from omx_autoresearch.system.user_repository import open_repository
 
 if TYPE_CHECKING:
     from omx_autoresearch.core.experiments import ExperimentState, TrialRow
-    from omx_autoresearch.system.object_store import ObjectStore
+    from omx_autoresearch.system.worktrees import Workspaces
 
 PREFIX = "autoresearch"
 _SUBJECT_CHARACTERS, _BODY_COLUMNS, _SLUG_CHARACTERS = 72, 72, 40
@@ -91,12 +90,12 @@ def branch_plan(state: ExperimentState, prefix: str = "") -> tuple[BranchPlan, .
     return tuple(plans)
 
 
-def finalize(state: ExperimentState, store: ObjectStore, prefix: str = "") -> tuple[FinalBranch, ...]:
+def finalize(state: ExperimentState, workspaces: Workspaces, prefix: str = "") -> tuple[FinalBranch, ...]:
     """Make the branches of `branch_plan`, all of them or none.
 
     Args:
         state: of the experiment.
-        store: the repository of ours that holds its checkpoints.
+        workspaces: that hold its checkpoints, open or closed.
         prefix: of the names; ``autoresearch/{experiment_id}`` without.
 
     Raises:
@@ -109,10 +108,9 @@ def finalize(state: ExperimentState, store: ObjectStore, prefix: str = "") -> tu
     made: list[FinalBranch] = []
     parent = state.base_commit
     for plan in plans:
-        parent = store.commit(store.tree_of(plan.checkpoint), parent, plan.message)
+        parent = workspaces.commit(f"{plan.checkpoint}^{{tree}}", parent, plan.message)
         made.append(FinalBranch(plan.name, parent))
-    pairs = [(branch.name, branch.commit) for branch in made]
-    create_branches(store, state.project_path, state.base_commit, pairs)
+    workspaces.branches((branch.name, branch.commit) for branch in made)
     return tuple(made)
 
 

@@ -47,7 +47,8 @@ def loaded_mlflow(tracking_uri: str) -> Iterator[Mlflow]:
                 importlib.import_module(name)
             tracking = importlib.import_module("mlflow.tracking")
             entities = importlib.import_module("mlflow.entities")
-            faults = importlib.import_module("mlflow.exceptions")
+            refusal = importlib.import_module("mlflow.exceptions").MlflowException
+            database_fault = importlib.import_module("sqlalchemy.exc").SQLAlchemyError
         except ImportError as error:
             raise UsageError(
                 f"an export to MLflow needs the packages of the extra `mlflow`; {error.name or error} cannot be loaded",
@@ -59,9 +60,9 @@ def loaded_mlflow(tracking_uri: str) -> Iterator[Mlflow]:
             yield Mlflow(
                 tracking.MlflowClient(tracking_uri=tracking_uri, registry_uri=tracking_uri), entities
             )
-        except faults.MlflowException as error:
+        except (refusal, database_fault) as error:
             raise UsageError(
-                f"MLflow refused to write to {tracking_uri}: {error.message}",
+                f"MLflow cannot write to {tracking_uri}: {str(error).partition(chr(10))[0]}",
                 next_step="name another folder, or update the store: mlflow db upgrade URI",
             ) from error
 

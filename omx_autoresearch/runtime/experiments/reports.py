@@ -10,6 +10,7 @@ import base64
 from typing import TYPE_CHECKING
 
 from omx_autoresearch import templates
+from omx_autoresearch.core.experiment_summary import steps_of
 from omx_autoresearch.core.values import replace
 from omx_autoresearch.errors import UsageError
 from omx_autoresearch.runtime.experiments import report_texts
@@ -19,6 +20,8 @@ from omx_autoresearch.runtime.experiments.report_facts import ReportMaterial, pl
 
 if TYPE_CHECKING:
     from omx_autoresearch.core.experiments import ExperimentState
+    from omx_autoresearch.system.patches import FileChange
+    from omx_autoresearch.system.worktrees import Workspaces
 
 
 def markdown_report(state: ExperimentState, material: ReportMaterial | None = None) -> str:
@@ -57,3 +60,15 @@ def with_plot(state: ExperimentState, material: ReportMaterial) -> ReportMateria
         return replace(material, svg=render_plot(plot_specification(state, origin=material.origin), "svg"))
     except UsageError as error:
         return replace(material, plot_note=f"{error.message}; {error.next_step}")
+
+
+def step_changes(state: ExperimentState, workspaces: Workspaces) -> dict[str, tuple[FileChange, ...]]:
+    """For `ReportMaterial.changes`: the files of every accepted step, by its checkpoint.
+
+    Raises:
+        WorkspaceFault: a checkpoint is missing.
+    """
+    return {
+        row.candidate_commit: workspaces.changes(row.checkpoint, row.candidate_commit)
+        for row in steps_of(state)
+    }
