@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from omx_autoresearch.runtime.experiments.measuring import Measuring
+from omx_autoresearch.system.checkpoints import TreeFault
 
 if TYPE_CHECKING:
     from omx_autoresearch.core.experiments import ExperimentConfig
@@ -28,6 +29,7 @@ class Site:
         self.log = log
         self.bench = bench
         self.workspaces = workspaces
+        self._own_changes: frozenset[str] = frozenset()  # what the incumbent's own runs leave changed
         self._bare: set[str] = set()  # worktrees whose kept paths were removed
         self._ready: dict[str, str] = {}  # worktrees that are set up and warm, and at which commit
 
@@ -66,6 +68,20 @@ class Site:
         if self._ready.get(self.workspaces.incumbent_path) != commit:
             self.set_to(self.workspaces.incumbent_path, commit)
 
+    def foreign_changes(self) -> tuple[str, ...]:
+        """Paths of the incumbent's worktree that changed otherwise than by its own set-up and first runs."""
+        return tuple(sorted(self._changes(self.workspaces.incumbent_path) - self._own_changes))
+
+    def refresh(self) -> None:
+        """Make the incumbent's worktree right again where an agent or an earlier candidate reached over to it."""
+        path = self.workspaces.incumbent_path
+        if path not in self._ready or self.foreign_changes():
+            self.set_to(path, self.log.state.incumbent_commit)
+
+    def _changes(self, path: str) -> frozenset[str]:
+        taken = self.workspaces.snapshot(path)
+        return frozenset(taken.paths if isinstance(taken, TreeFault) else taken.changed)
+
     def measuring(self, steps: Steps, place: Place, *, is_swapped: bool = False) -> Measuring:
         """Runs in the worktrees."""
         return Measuring(self.bench, self.log, steps, place, self.paths(is_swapped=is_swapped))
@@ -78,6 +94,7 @@ class Site:
             self.set_up(measuring, arm)
             measuring.warm_up(arm)
             self._ready[path] = commit
+            self._own_changes = self._changes(path)
 
     def furnish(self, measuring: Measuring) -> None:
         """Run the set-up where the candidate's kept paths are gone, so that the callback finds what it needs."""

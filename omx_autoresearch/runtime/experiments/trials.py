@@ -89,7 +89,7 @@ class Trial:
         except TrialEnded as end:
             return self.ended(end.status, end.code, end.reason)
         except WorkspaceFault as fault:
-            return self.ended("failed", "workspace_failed", fault.message)
+            return self.ended("failed", self._workspace_code(), fault.message)
         except StateUntrusted as fault:
             return self.ended("failed", fault.slug.replace("-", "_"), fault.message)
         except AutoresearchError as fault:
@@ -110,6 +110,11 @@ class Trial:
             ended_at=runtime.now(),
         )
         return self.row
+
+    def _workspace_code(self) -> str:
+        workspaces = self._site.workspaces
+        is_lost = any(map(workspaces.is_lost, (workspaces.incumbent_path, workspaces.candidate_path)))
+        return "workspace_lost" if is_lost else "workspace_failed"
 
     # --- make
 
@@ -146,6 +151,8 @@ class Trial:
     def _take(self, path: str) -> None:
         """The candidate's tree as a commit, and the worktree made exactly that."""
         workspaces = self._site.workspaces
+        if workspaces.is_lost(path):
+            raise failed("workspace_lost", f"the worktree {path} is gone")
         if touched := restore_evaluators(self._site.bench, path):
             raise rejected("tampered", f"frozen files were touched: {named(touched)}")
         taken = workspaces.checkpoint(path, self._message())
@@ -165,9 +172,10 @@ class Trial:
 
     def _measure(self, calibration: Calibration) -> Judgement:
         measuring = self._site.measuring(self._steps, Place(self.row.iteration, "trial"))
+        self._site.refresh()
+        self._site.make_ready(measuring, "incumbent")  # before anything of the candidate's runs
         self._site.set_up(measuring, "candidate")
         measuring.check("candidate")
-        self._site.make_ready(measuring, "incumbent")
         measuring.warm_up("candidate")
         config = self._site.config
         judgement = judge(measuring, config.rule, calibration, seed_of(config.seed, self.row.iteration))
@@ -199,8 +207,8 @@ class Trial:
         incumbent, candidate = judgement.other_samples
         if reasons := guard_failures(config.guards, incumbent, candidate):
             raise rejected("guard_failed", "; ".join(reasons))
-        if slowed := self._changed_incumbent():
-            raise rejected("tampered", f"the incumbent's worktree was changed: {named(slowed)}")
+        if touched := self._touched_incumbent():
+            raise rejected("tampered", f"the incumbent's worktree was changed: {named(touched)}")
         place = Place(self.row.iteration, "trial")
         self._site.measuring(self._steps, place).check_held_out("candidate")
         if config.reverification == "on" or (
@@ -208,20 +216,16 @@ class Trial:
         ):
             self._verify_again(calibration)
 
-    def _changed_incumbent(self) -> tuple[str, ...]:
-        """Files of the incumbent's worktree that its own runs do not change: the candidate reached over to them.
+    def _touched_incumbent(self) -> tuple[str, ...]:
+        """Files of the incumbent's worktree that its own runs do not write: the candidate reached over to them.
 
-        What both arms change is what the commands write. A sandbox keeps one arm from seeing the other at all.
+        New files are the commands' own as far as anybody can tell. A sandbox keeps one arm from seeing the other.
         """
-        workspaces = self._site.workspaces
-        taken = [workspaces.snapshot(path) for path in (workspaces.incumbent_path, workspaces.candidate_path)]
-        ours, theirs = (() if isinstance(each, TreeFault) else each.changed for each in taken)
-        known = {*self.row.changed_paths, *theirs}
+        root_path = self._site.workspaces.candidate_path
         return tuple(
             path
-            for path in ours
-            if path not in theirs
-            and (path in known or os.path.lexists(os.path.join(workspaces.candidate_path, path)))
+            for path in self._site.foreign_changes()
+            if path in self.row.changed_paths or os.path.lexists(os.path.join(root_path, path))
         )
 
     def _verify_again(self, calibration: Calibration) -> None:

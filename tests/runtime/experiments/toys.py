@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
+from hashlib import sha256
 from typing import TYPE_CHECKING
 
 from omx_autoresearch.core.experiments import (
@@ -111,3 +113,18 @@ def begun(root: Path, **changes: Any) -> AutoresearchController:
     controller = AutoresearchController(str(root), configured(**changes))
     controller.establish_baseline()
     return controller
+
+
+def checkout(path: Path) -> dict[str, str]:
+    """Every file and link below a checkout with mode and content, ignored ones and git's own too.
+
+    Left out is only the one reference that the experiment says it writes.
+    """
+    found = {}
+    for each in sorted(path.rglob("*")):
+        name = str(each.relative_to(path))
+        if "refs/omx-autoresearch" in name or (each.is_dir() and not each.is_symlink()):
+            continue
+        content = os.readlink(each) if each.is_symlink() else sha256(each.read_bytes()).hexdigest()
+        found[name] = f"{each.lstat().st_mode:o} {content}"
+    return found
