@@ -253,7 +253,7 @@ def _supervise_apart(order: Order, cancel_fd: int) -> dict[str, Any]:
 
     def work() -> None:
         with open(answer_fd, "wb", closefd=False) as stream:
-            marshal.dump(supervise(order, lifeline_fd), stream)
+            marshal.dump(supervise(order, lifeline_fd, answer_fd), stream)
 
     try:
         kept = {order.output_fd, answer_fd, lifeline_fd, order.stdout_fd} - {-1}
@@ -266,15 +266,19 @@ def _supervise_apart(order: Order, cancel_fd: int) -> dict[str, Any]:
         os.close(answer_fd)
         os.close(lifeline_fd)
     try:
-        if cancel_fd >= 0:
-            _cancel_with(cancel_fd, report_fd, hold_fd)
-        answer = _read_all(report_fd)
+        answer = _read_all(report_fd, cancel_fd, hold_fd)
     finally:
         os.close(hold_fd)
         os.close(report_fd)
         _collect(pid)
+    session = 0
+    if answer[:1].isdigit():
+        told, _, answer = answer.partition(b"\n")
+        session = int(told)
     if not answer:
         _end_session(pid)
+        if session:
+            _end_session(session)
         raise CommandFault(
             f"the process that supervised `{' '.join(order.argv)}` was killed; its end is unknown"
         )
@@ -282,25 +286,26 @@ def _supervise_apart(order: Order, cancel_fd: int) -> dict[str, Any]:
     return report
 
 
-def _cancel_with(cancel_fd: int, report_fd: int, hold_fd: int) -> None:
-    """Wait for the report; when the other descriptor speaks first, have the command ended."""
+def _read_all(report_fd: int, cancel_fd: int, hold_fd: int) -> bytes:
+    """What the supervisor answers; when the canceller speaks before its end, it is told to end the command."""
+    chunks: list[bytes] = []
     poll = select.poll()
-    poll.register(cancel_fd, select.POLLIN)
     poll.register(report_fd, select.POLLIN)
-    ready = {descriptor for descriptor, _ in poll.poll()}
-    if report_fd in ready:
-        return
-    try:
-        os.write(hold_fd, b"c")
-    except BrokenPipeError:
-        return  # it has just ended
-
-
-def _read_all(descriptor: int) -> bytes:
-    chunks = []
-    while chunk := os.read(descriptor, _READ_BYTES):
-        chunks.append(chunk)
-    return b"".join(chunks)
+    if cancel_fd >= 0:
+        poll.register(cancel_fd, select.POLLIN)
+    while True:
+        ready = {descriptor for descriptor, _ in poll.poll()}
+        if report_fd in ready:
+            chunk = os.read(report_fd, _READ_BYTES)
+            if not chunk:
+                return b"".join(chunks)
+            chunks.append(chunk)
+        elif cancel_fd in ready:
+            poll.unregister(cancel_fd)
+            try:
+                os.write(hold_fd, b"c")
+            except BrokenPipeError:
+                continue  # it has just ended
 
 
 def _collect(pid: int) -> None:

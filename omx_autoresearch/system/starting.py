@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 _SETSID_PATHS = ("/usr/bin/setsid", "/bin/setsid", "/run/current-system/sw/bin/setsid")
 _SHELL_PATH = "/bin/sh"
-_TELL_PID = 'echo $$ >&3; exec "$@" 3>&-'
+_TELL_PID_AND_WAIT = 'echo $$ >&3; read go <&4; exec "$@" 3>&- 4<&-'
 
 
 def spawn_apart(
@@ -37,26 +37,53 @@ def spawn_apart(
     program = next((path for path in _SETSID_PATHS if os.access(path, os.X_OK)), "")
     if sys.platform != "linux" or not program or not os.access(_SHELL_PATH, os.X_OK):
         return 0
-    read_end, write_end = os.pipe()
+    told_fd, tell_fd = _high_pipe()
+    gate_fd, open_fd = _high_pipe()
     try:
         between = os.posix_spawn(
             program,
-            (program, "-f", _SHELL_PATH, "-c", _TELL_PID, "sh", *argv),
+            (program, "-f", _SHELL_PATH, "-c", _TELL_PID_AND_WAIT, "sh", *argv),
             dict(env),
-            file_actions=[*actions, (os.POSIX_SPAWN_DUP2, write_end, 3)],
+            file_actions=[*actions, (os.POSIX_SPAWN_DUP2, tell_fd, 3), (os.POSIX_SPAWN_DUP2, gate_fd, 4)],
             setpgroup=0,
             setsigmask=[],
             setsigdef=reset_signals,
         )
+    except OSError:
+        between = 0
     finally:
-        os.close(write_end)
+        os.close(tell_fd)
+        os.close(gate_fd)
     try:
-        os.waitpid(between, 0)
-        with open(read_end, "rb", closefd=False) as stream:
-            told = stream.readline().strip()
+        return _go(between, told_fd, open_fd) if between else 0
     finally:
-        os.close(read_end)
-    return int(told) if told.isdigit() else 0
+        os.close(told_fd)
+        os.close(open_fd)
+
+
+def _go(between: int, told_fd: int, open_fd: int) -> int:
+    """Let the shell go on once its parent is gone and we are its parent; returns its pid, 0 where there is none.
+
+    A command may ask to be killed with its parent (bwrap does), and must not take the passing one for it.
+    """
+    os.waitpid(between, 0)
+    with open(told_fd, "rb", closefd=False) as stream:
+        told = stream.readline().strip()
+    if not told.isdigit():
+        return 0
+    os.write(open_fd, b"\n")
+    return int(told)
+
+
+def _high_pipe() -> list[int]:
+    """A pipe whose descriptors stand in nobody's way."""
+    import fcntl
+
+    ends = os.pipe()
+    high = [fcntl.fcntl(descriptor, fcntl.F_DUPFD_CLOEXEC, 10) for descriptor in ends]
+    for descriptor in ends:
+        os.close(descriptor)
+    return high
 
 
 def peak_of(max_rss: int, *, is_apart: bool) -> int:

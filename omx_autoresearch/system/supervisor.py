@@ -66,12 +66,14 @@ class Order:
     measures_memory: bool = False
 
 
-def supervise(order: Order, lifeline_fd: int) -> dict[str, Any]:
+def supervise(order: Order, lifeline_fd: int, answer_fd: int) -> dict[str, Any]:
     """Run the command to its end or its deadline, leave no process behind, tell what happened.
 
-    Runs inside a child of `commands.fork_alone`. The keys of the answer are the fields of ``CommandResult``.
+    Runs inside a child of `commands.fork_alone`. The keys of the answer are the fields of ``CommandResult``. A command
+    with a session of its own is told to ``answer_fd`` as soon as it runs.
     """
     _adopt_orphans()
+    wake_fd = _wake_on_child_end()  # before there is a child, whose end could be missed otherwise
     pipes = _Pipes(order)
     place = order.cwd
     began = order.clock.monotonic()
@@ -79,16 +81,17 @@ def supervise(order: Order, lifeline_fd: int) -> dict[str, Any]:
         os.chdir(order.cwd)
         place = order.argv[0]
         program = find_program(order.argv[0], order.env.get("PATH", os.defpath))
-        pid = _spawn(program, order, pipes)
+        first = _spawn(program, order, pipes)
     except (OSError, ValueError) as fault:
         from omx_autoresearch.system.starting import why_not_started
 
         is_cwd = place is order.cwd and place is not order.argv[0]
         return _report("not_started", error=why_not_started(fault, place, order.cwd, is_cwd=is_cwd))
-    if pid.is_apart:  # what stood in between is no part of the command
-        began = order.clock.monotonic()
+    if first.is_apart:
+        os.write(answer_fd, b"%d\n" % first.pid)  # whoever asked must find it if we are killed
+        began = order.clock.monotonic()  # what stood in between is no part of the command
     pipes.close_write_ends()
-    watch = _Watch(order, pid, pipes, lifeline_fd)
+    watch = _Watch(order, first, pipes, (lifeline_fd, wake_fd))
     outcome = watch.until_end(began + order.timeout_seconds)
     duration_seconds = order.clock.monotonic() - began
     grace_seconds = order.grace_seconds
@@ -200,20 +203,19 @@ class _Pipes:
 class _Watch:
     """One running command: its end, and the processes below it."""
 
-    def __init__(self, order: Order, first: First, pipes: _Pipes, lifeline_fd: int) -> None:
+    def __init__(self, order: Order, first: First, pipes: _Pipes, signs: tuple[int, int]) -> None:
         self._order = order
         self._first = first
         self._pipes = pipes
-        self._lifeline_fd = lifeline_fd
+        self._lifeline_fd, self._wake_fd = signs
         self._has_children = True
         self.exit_status: int | None = None
         self.user_seconds = self.system_seconds = 0.0
         self._peak = 0  # in the unit of ru_maxrss
         self.leaked: dict[int, str] = {}
         self.error = ""
-        self._wake_fd = _wake_on_child_end()
         self._poll = select.poll()
-        for descriptor in (*pipes.open, lifeline_fd, self._wake_fd):
+        for descriptor in (*pipes.open, *signs):
             self._poll.register(descriptor, select.POLLIN)
 
     @property

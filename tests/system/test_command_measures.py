@@ -12,7 +12,8 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from omx_autoresearch.system import starting
+from omx_autoresearch.errors import CommandFault
+from omx_autoresearch.system import starting, supervisor
 from omx_autoresearch.system.commands import CommandResult, run_command, shell_argv
 
 if TYPE_CHECKING:
@@ -130,6 +131,35 @@ def test_a_measured_command_is_ended_as_wholly_as_any_other(run: Run, marker: st
     assert living_with(marker) == []
 
 
+@linux_only
+def test_a_measured_command_that_kills_its_supervisor_is_a_fault_and_ends(run: Run, marker: str) -> None:
+    with pytest.raises(CommandFault, match="was killed"):
+        run(f"kill -9 $PPID; sleep {marker}", measures_memory=True)
+    assert living_with(marker) == []
+
+
+@linux_only
+def test_a_measured_command_that_is_killed_with_its_parent_has_the_right_one(run: Run) -> None:
+    # prctl(PR_SET_PDEATHSIG) as bwrap does it; whoever was in between must be gone by then
+    program = "import ctypes, time; ctypes.CDLL(None).prctl(1, 9); time.sleep(0.2)"
+    result = run([sys.executable, "-I", "-S", "-c", program], measures_memory=True)
+    assert (result.outcome, result.exit_status) == ("exited", 0)
+
+
+@linux_only
+def test_a_measured_command_has_the_session_of_no_terminal_and_can_be_cancelled(
+    run: Run, marker: str
+) -> None:
+    read_end, write_end = os.pipe()
+    os.close(write_end)
+    try:
+        result = run(f"setsid -f sleep {marker}; sleep {marker}", cancel_fd=read_end, measures_memory=True)
+    finally:
+        os.close(read_end)
+    assert result.outcome == "cancelled"
+    assert living_with(marker) == []
+
+
 def test_user_and_system_time_are_told_apart_and_together(run: Run) -> None:
     burn = "i=0; while [ $i -lt 60000 ]; do i=$((i+1)); done"
     result = run(f"sh -c '{burn}'; true")
@@ -214,3 +244,19 @@ def test_nobody_who_cancels_changes_nothing(run: Run) -> None:
         os.close(read_end)
         os.close(write_end)
     assert (result.outcome, result.exit_status) == ("exited", 4)
+
+
+@linux_only
+def test_a_command_that_ended_before_anybody_looked_has_ended(
+    run: Run, marker: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    spawn = supervisor._spawn
+
+    def slow(*order: Any) -> Any:
+        first = spawn(*order)
+        os.waitid(os.P_PID, first.pid, os.WEXITED | os.WNOWAIT)
+        return first
+
+    monkeypatch.setattr(supervisor, "_spawn", slow)
+    result = run(f"sleep {marker} & exit 3", 5.0)  # the pipe stays open
+    assert (result.outcome, result.exit_status) == ("exited", 3)
