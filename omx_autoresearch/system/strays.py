@@ -1,7 +1,8 @@
 """Processes that still work in a folder although whoever started them is gone.
 
 A supervisor whose controller was killed ends its command by itself within moments; it is given that time. What is left
-then, by its working folder, is killed. A process with a terminal is a person's and stays.
+then, by its working folder, is killed. A process with a terminal is a person's and stays, and so does whoever started
+this very process: an agent may go on from the folder itself.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ from omx_autoresearch.system import signals
 from omx_autoresearch.system.processes import (
     ON_LINUX,
     ProcessIdentity,
+    ancestors,
     descendant_pids,
     has_terminal,
     identify,
@@ -70,8 +72,9 @@ def _processes_in(folder_paths: Sequence[str]) -> list[ProcessIdentity]:
         return []
     inside = tuple(os.path.join(os.path.realpath(path), "") for path in folder_paths)
     found = []
+    above = {os.getpid(), *(process.pid for process in ancestors(os.getpid()))}
     for name in os.listdir("/proc"):
-        if not name.isdigit() or int(name) == os.getpid():
+        if not name.isdigit() or int(name) in above:
             continue
         try:
             place = os.readlink(f"/proc/{name}/cwd").removesuffix(" (deleted)")

@@ -75,7 +75,8 @@ def _end_leftovers(state: ExperimentState, work_path: str, adopt_seconds: float)
         if adopt_seconds:
             wait_for(agent, adopt_seconds)
         end_tree(agent)
-    end_strays((work_path,))
+    if state.controller_pid:  # one that let go leaves nobody: who works there now makes the next candidate
+        end_strays((work_path,))
 
 
 def fail_interrupted(site: Site) -> None:
