@@ -25,7 +25,7 @@ pytest.importorskip("mcp")
 from mcp import Client, StdioServerParameters
 from mcp.client.stdio import stdio_client
 
-from omx_autoresearch.surfaces.mcp import calls, server, tools
+from omx_autoresearch.surfaces.mcp import calls, experiment_tools, server, tools
 
 CLI_TWINS = {
     "finding_add": "finding",
@@ -33,6 +33,9 @@ CLI_TWINS = {
     "direction_add": "direction",
     "direction_list": "direction",
     "criterion_list": "criterion",
+    **dict.fromkeys(
+        (*experiment_tools.EXPERIMENT_LOOKING, *experiment_tools.EXPERIMENT_RUNNING), "experiment"
+    ),
 }
 """Tools whose command has another name."""
 
@@ -83,12 +86,13 @@ def test_every_tool_has_an_output_schema_a_description_and_a_twin_on_the_command
             return (await client.list_tools()).tools
 
     found = {tool.name: tool for tool in asyncio.run(listed())}
-    assert set(found) == {*server.LOOKING, *server.WRITING, *server.RUNNING}
+    looking = {*server.LOOKING, *experiment_tools.EXPERIMENT_LOOKING}
+    assert set(found) == looking | {*server.WRITING, *server.RUNNING, *experiment_tools.EXPERIMENT_RUNNING}
     for name, tool in found.items():
         assert tool.description
         assert tool.output_schema["type"] == "object", name
         assert (tool.annotations.read_only_hint, tool.annotations.destructive_hint) == (
-            name in server.LOOKING,
+            name in looking,
             False,
         )
         assert CLI_TWINS.get(name, name) in VERBS
