@@ -6,8 +6,10 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from omx_autoresearch.runtime.skill_files import skill_bytes
 from tests.clients.support.agent_clis import CLAUDE, CODEX, GEMINI, AgentCli
 from tests.clients.support.owned_mission import EVIDENCE, PRODUCT, REFUSED, OwnedMission
+from tests.clients.support.terminal import GeminiTerminal
 from tests.clients.support.wire_formats import Turn
 
 if TYPE_CHECKING:
@@ -61,3 +63,32 @@ def test_gemini_has_no_skill_of_ours_and_both_signs_bind(open_stage: OpenStage) 
     stage = open_stage(GEMINI)
     run = played(stage, OwnedMission(stage).start(), "/")
     assert run.first_turn_with(LISTED) == -1
+
+
+@pytest.mark.requirement("INST-09")
+def test_codexs_skill_takes_nothing_away_from_a_person_at_geminis_terminal(open_stage: OpenStage) -> None:
+    stage = open_stage(GEMINI)
+    mission = OwnedMission(stage).start()
+    stage.owner(PRODUCT, "install", "codex")
+    with GeminiTerminal(stage, Turn("I am done.")) as terminal:
+        terminal.enter(f"/autoresearch {mission.task_id}")
+        terminal.wait_for("holds this session")
+    assert mission.status()["session_id"] != ""
+
+
+@pytest.mark.requirement("INST-10")
+def test_a_skill_where_gemini_reads_it_hides_the_typed_command_and_doctor_names_it(
+    open_stage: OpenStage,
+) -> None:
+    stage = open_stage(GEMINI)
+    mission = OwnedMission(stage).start()
+    skill_path = stage.place.home / ".agents" / "skills" / "autoresearch" / "SKILL.md"
+    skill_path.parent.mkdir(parents=True)
+    skill_path.write_bytes(skill_bytes())
+    said = stage.owner(PRODUCT, "doctor", "gemini", may_fail=True)
+    assert said.returncode == 9
+    assert f"{skill_path} takes /autoresearch away from the hook" in " ".join(said.stdout.split())
+    with GeminiTerminal(stage, Turn("I am done.")) as terminal:
+        terminal.enter(f"/autoresearch {mission.task_id}")
+        terminal.wait_for("I am done.")
+    assert mission.status()["session_id"] == "", "the hook saw the task's id alone, which binds nothing"

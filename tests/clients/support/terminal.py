@@ -1,4 +1,4 @@
-"""Claude Code as a person sees it: in a terminal, with a keyboard. tmux draws the screen."""
+"""An agent CLI as a person sees it: in a terminal, with a keyboard. tmux draws the screen."""
 
 from __future__ import annotations
 
@@ -17,16 +17,16 @@ if TYPE_CHECKING:
 
     from tests.clients.support.stage import Stage
 
-READY = "\N{HEAVY RIGHT-POINTING ANGLE QUOTATION MARK ORNAMENT}"
-"""What stands before the input line of Claude Code."""
-
 
 class ClaudeTerminal:
     """One interactive session on a stage; a context manager that ends with the session killed.
 
     Attributes:
+        ready: what the client's empty input line shows.
         script: what the model answers in this session.
     """
+
+    ready = "\N{HEAVY RIGHT-POINTING ANGLE QUOTATION MARK ORNAMENT}"
 
     def __init__(self, stage: Stage, *moves: Move) -> None:
         self.script = stage.model.script = Script(*moves)
@@ -89,10 +89,16 @@ class ClaudeTerminal:
         shutil.rmtree(self._folder_path)
 
     def __enter__(self) -> ClaudeTerminal:
-        self.wait_for(READY)
+        self.wait_for(self.ready)
         return self
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None
     ) -> None:
         self.close()
+
+
+class GeminiTerminal(ClaudeTerminal):
+    """The same of Gemini CLI."""
+
+    ready = "Type your message"
