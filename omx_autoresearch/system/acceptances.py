@@ -225,7 +225,7 @@ def _is_ours(store: ObjectStore, repository: UserRepository, change: TreeChange)
         else:
             with open(path, "rb") as stream:
                 content = stream.read(_UNREAD_BYTES)
-    except FileNotFoundError:
+    except (FileNotFoundError, NotADirectoryError):
         return True
     except OSError:
         return False

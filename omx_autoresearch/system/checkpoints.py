@@ -12,6 +12,7 @@ import stat
 from typing import TYPE_CHECKING
 
 from omx_autoresearch.core.values import dataclass
+from omx_autoresearch.errors import StepIllegal
 from omx_autoresearch.system.git import find_root
 from omx_autoresearch.system.patches import GITLINK, LINK, tree_changes
 from omx_autoresearch.system.user_repository import named
@@ -65,10 +66,16 @@ def take_snapshot(
     """The tree of a folder that was set to ``base`` before and has been worked on since.
 
     Raises:
+        StepIllegal: nothing is known about the tree; restore it first.
         WorkspaceFault: git or the file system fails.
     """
     if work_tree.is_lost():
         return _fault("workspace_lost", (work_tree.root_path,), "the work tree is gone")
+    if not work_tree.recall():
+        raise StepIllegal(
+            f"the index of {work_tree.root_path} is gone, so nobody can tell what changed",
+            next_step="restore the tree first",
+        )
     look = work_tree.look()
     fault = _nested_in_tracked(work_tree, look.extras) or _special(work_tree, look.extras)
     if fault is not None:
@@ -119,7 +126,18 @@ def _untracked(work_tree: WorkTree, extras: Iterable[Extra]) -> list[bytes]:
     if len(names) <= _NAMED_PATHS:
         args += ["--", *names]
     git = work_tree.git.at(work_tree.root_path, GIT_LITERAL_PATHSPECS="1")
-    return [path for path in git.output(*args).split(b"\0") if path]
+    tops = {extra.path for extra in extras}
+    return [path for path in git.output(*args).split(b"\0") if path and _is_below(path, tops)]
+
+
+def _is_below(path: bytes, tops: set[bytes]) -> bool:
+    """A path, or a folder above it, is one of these; a kept path is not, though a candidate may not ignore it."""
+    path = path.rstrip(b"/")
+    while path:
+        if path in tops:
+            return True
+        path = path.rpartition(b"/")[0]
+    return False
 
 
 def _add(work_tree: WorkTree, paths: list[bytes]) -> TreeFault | None:

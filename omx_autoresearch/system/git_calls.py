@@ -27,7 +27,7 @@ LOCK_WAIT_SECONDS = 5.0
 """How long a lock file of another git is waited for."""
 
 _LOCK_PAUSE_SECONDS = 0.1
-_LOCKED = (".lock': File exists", "Unable to create '", "cannot lock ref")
+_LOCKED = ".lock': File exists"
 _OLDEST_GIT = (2, 34)  # `add --sparse`, GIT_CONFIG_GLOBAL, `config --show-scope`
 
 USER_SETTINGS = (
@@ -208,7 +208,7 @@ def own_git(repository_path: str, git_dir: str, environ: Mapping[str, str] | Non
 
 def is_locked(result: GitResult) -> bool:
     """A lock file of another git stood in the way."""
-    return any(words in result.stderr for words in _LOCKED)
+    return _LOCKED in result.stderr
 
 
 def _plain_environment(environ: Mapping[str, str]) -> dict[str, str]:

@@ -12,7 +12,7 @@ import shutil
 from typing import TYPE_CHECKING
 
 from omx_autoresearch.errors import WorkspaceFault
-from omx_autoresearch.system.object_store import format_settings
+from omx_autoresearch.system.object_store import alternate_line, format_settings
 from omx_autoresearch.system.removal import remove
 from omx_autoresearch.system.user_settings import config_text
 
@@ -79,7 +79,7 @@ def make_git_folder(
             source = os.path.join(store.path, name)
             if os.path.exists(source):
                 shutil.copyfile(source, os.path.join(path, name))
-        _write(path, "objects/info/alternates", os.fsencode(os.path.join(store.path, "objects")) + b"\n")
+        _write(path, "objects/info/alternates", alternate_line(os.path.join(store.path, "objects")))
         shutil.copyfile(index_path, os.path.join(path, "index"))
         _write(path, "HEAD", commit.encode("ascii") + b"\n")
     except OSError as fault:

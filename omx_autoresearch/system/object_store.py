@@ -118,7 +118,7 @@ def create_store(
         for name in ("objects/info", "objects/pack", "refs/heads", "info"):
             os.makedirs(os.path.join(path, name))
         borrowed = (os.path.join(repository.common_dir, "objects"), *submodule_objects)
-        _write(path, "objects/info/alternates", b"".join(_alternate(line) for line in borrowed))
+        _write(path, "objects/info/alternates", b"".join(alternate_line(line) for line in borrowed))
         _write(path, "config", config_text((*format_settings(repository), *settings, *_SETTINGS)))
         for name in _BORROWED:
             _borrow(os.path.join(repository.common_dir, name), os.path.join(path, name))
@@ -166,7 +166,8 @@ def clean_message(message: str) -> bytes:
     return raw.strip() + b"\n" if raw.strip() else b"(no description)\n"
 
 
-def _alternate(path: str) -> bytes:
+def alternate_line(path: str) -> bytes:
+    """One line of ``objects/info/alternates``, quoted where its first byte or a line end would be misread."""
     raw = os.fsencode(path)
     if raw.startswith((b"#", b'"')) or b"\n" in raw:
         raw = b'"' + raw.replace(b"\\", b"\\\\").replace(b'"', b'\\"').replace(b"\n", b"\\n") + b'"'

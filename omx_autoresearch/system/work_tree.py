@@ -153,12 +153,18 @@ class WorkTree:
         """The index was changed to hold this tree, by these changes."""
         self._tree = tree
         self._fresh.drop(os.fsencode(change.path) for change in changes)
-        for change in changes:
+        for change in sorted(changes, key=_deleted_first):  # a file may take the place of a folder
             path = os.fsencode(change.path)
             if change.status == "D":
                 self._scan.discard(path)
             elif change.status == "A":
                 self._scan.add(path)
+
+    def recall(self) -> bool:
+        """Take over the index that another process left; False where nothing can be known from it."""
+        if not self._tree and os.path.exists(self.index_path):
+            self._learn()
+        return bool(self._tree)
 
     def forget(self) -> None:
         """The index may hold anything; the next `set_to` makes it anew."""
@@ -190,12 +196,10 @@ class WorkTree:
 
     def _aim(self, commit: str) -> None:
         """Make the index hold a commit, with what is known of files that stay the same."""
-        if not self._tree and os.path.exists(self.index_path):
-            self._learn()
-        if not self._tree:
+        if not self.recall():
             self._rebuild(commit)
         changes = tree_changes(self.store.git, self._tree, commit) if self._tree != commit else ()
-        lines = [_index_line(change) for change in sorted(changes, key=lambda change: change.status != "D")]
+        lines = [_index_line(change) for change in sorted(changes, key=_deleted_first)]
         if lines:
             self.update("update-index", "-z", "--index-info", stdin=b"".join(lines))
         self.take_over(commit, changes)
@@ -247,6 +251,10 @@ class WorkTree:
                 f"{self.root_path} does not hold still: {os.fsdecode(rest[0].path)} came back while it was restored",
                 next_step=f"fuser -v {self.root_path}",
             )
+
+
+def _deleted_first(change: TreeChange) -> bool:
+    return change.status != "D"
 
 
 def _index_line(change: TreeChange) -> bytes:

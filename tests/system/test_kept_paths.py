@@ -1,0 +1,178 @@
+"""Ignored paths that a measurement needs: they are there again, and carry nothing from one trial into the next."""
+
+from __future__ import annotations
+
+import os
+from typing import TYPE_CHECKING
+
+import pytest
+
+from omx_autoresearch.errors import WorkspaceFault
+from omx_autoresearch.system.worktrees import Checkpoint, WorkspaceOptions, Workspaces
+from tests.system.contents_on_disk import contents, everything
+from tests.system.repositories import git
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+
+@pytest.fixture
+def repository(repository: Path) -> Path:
+    """One that ignores what is kept, linked and cached."""
+    (repository / ".gitignore").write_text("ignored\n.venv/\nbuild/\n/node_modules\n/target\n")
+    git(repository, "add", "-A")
+    git(repository, "commit", "-qm", "ignore")
+    (repository / "node_modules" / "lib").mkdir(parents=True)
+    (repository / "node_modules" / "lib" / "index.js").write_text("module\n")
+    (repository / "node_modules" / ".bin").mkdir()
+    (repository / "node_modules" / ".bin" / "lib").symlink_to("../lib/index.js")
+    return repository
+
+
+def create(repository: Path, work: Path) -> Workspaces:
+    options = WorkspaceOptions("e1", keep=(".venv", "build/deps"), link=("node_modules",), caches=("target",))
+    return Workspaces.create(str(repository), str(work), options)
+
+
+def set_up(tree: Path) -> None:
+    """What a setup command makes."""
+    (tree / ".venv" / "bin").mkdir(parents=True)
+    (tree / ".venv" / "ok").write_text("ok")
+    (tree / "build" / "deps").mkdir(parents=True)
+    (tree / "build" / "deps" / "lib.a").write_text("lib")
+
+
+@pytest.mark.requirement("TREE-16")
+@pytest.mark.case("GIT-03")
+def test_what_the_setup_made_is_there_for_every_trial(repository: Path, tmp_path: Path) -> None:
+    workspaces = create(repository, tmp_path / "work")
+    candidate = tmp_path / "work" / "candidate"
+    set_up(candidate)
+    workspaces.seal(workspaces.candidate_path)
+    for number in range(3):
+        (candidate / "a.py").write_text(str(number))
+        (candidate / "build" / "other").write_text("left")
+        made = workspaces.checkpoint(workspaces.candidate_path, "m")
+        assert isinstance(made, Checkpoint)
+        assert (made.changed, made.dropped) == (("a.py",), ())
+        if number == 1:
+            workspaces = Workspaces.open(str(tmp_path / "work"))
+        restored = workspaces.set_to(workspaces.candidate_path, workspaces.base_commit)
+        assert (restored.dropped, restored.copied) == ((), ())
+        assert (candidate / ".venv" / "ok").read_text() == "ok"
+        assert sorted(os.listdir(candidate / "build")) == ["deps"]
+
+
+@pytest.mark.requirement("TREE-16")
+@pytest.mark.case("GIT-03")
+@pytest.mark.parametrize("act", ["edit", "edit back in time", "add", "delete", "link", "mode"])
+def test_a_kept_path_that_a_candidate_changed_is_dropped_and_named(
+    repository: Path, tmp_path: Path, act: str
+) -> None:
+    workspaces = create(repository, tmp_path / "work")
+    candidate = tmp_path / "work" / "candidate"
+    set_up(candidate)
+    workspaces.seal(workspaces.candidate_path)
+    kept = candidate / ".venv" / "ok"
+    status = kept.stat()
+    if act.startswith("edit"):
+        kept.write_text("no")
+        if act != "edit":
+            os.utime(kept, ns=(status.st_atime_ns, status.st_mtime_ns))
+    elif act == "add":
+        (candidate / ".venv" / "bin" / "python").write_text("x")
+    elif act == "delete":
+        kept.unlink()
+    elif act == "mode":
+        kept.chmod(0o755)
+    else:
+        (candidate / ".venv").rename(candidate / "elsewhere")
+        (candidate / ".venv").symlink_to("elsewhere")
+    restored = workspaces.set_to(workspaces.candidate_path, workspaces.base_commit)
+    assert restored.dropped == (".venv",)
+    assert not (candidate / ".venv").exists()
+    assert (candidate / "build" / "deps" / "lib.a").exists()
+
+
+@pytest.mark.requirement("TREE-16")
+def test_what_nobody_sealed_does_not_stay(repository: Path, tmp_path: Path) -> None:
+    workspaces = create(repository, tmp_path / "work")
+    set_up(tmp_path / "work" / "candidate")
+    restored = workspaces.set_to(workspaces.candidate_path, workspaces.base_commit)
+    assert restored.dropped == (".venv", "build/deps")
+
+
+@pytest.mark.requirement("TREE-16")
+@pytest.mark.case("GIT-02")
+def test_a_linked_path_is_a_copy_and_made_anew_when_it_changed(repository: Path, tmp_path: Path) -> None:
+    before = everything(repository)
+    workspaces = create(repository, tmp_path / "work")
+    linked = tmp_path / "work" / "candidate" / "node_modules"
+    assert contents(linked) == contents(repository / "node_modules")
+    (linked / "lib" / "index.js").write_text("cheat\n")
+    restored = workspaces.set_to(workspaces.candidate_path, workspaces.base_commit)
+    assert restored.copied == ("node_modules",)
+    assert contents(linked) == contents(repository / "node_modules")
+    assert workspaces.set_to(workspaces.candidate_path, workspaces.base_commit).copied == ()
+    assert everything(repository) == before
+
+
+@pytest.mark.requirement("TREE-16")
+def test_copies_of_two_different_states_are_not_compared(repository: Path, tmp_path: Path) -> None:
+    workspaces = create(repository, tmp_path / "work")
+    (repository / "node_modules" / "lib" / "index.js").write_text("later\n")
+    (tmp_path / "work" / "candidate" / "node_modules" / "lib" / "index.js").write_text("cheat\n")
+    with pytest.raises(WorkspaceFault, match="changed since the experiment began"):
+        workspaces.set_to(workspaces.candidate_path, workspaces.base_commit)
+
+
+@pytest.mark.requirement("TREE-16")
+def test_a_cache_stays_whatever_is_in_it(repository: Path, tmp_path: Path) -> None:
+    workspaces = create(repository, tmp_path / "work")
+    target = tmp_path / "work" / "candidate" / "target"
+    target.mkdir()
+    (target / "o").write_text("x")
+    made = workspaces.checkpoint(workspaces.candidate_path, "m")
+    assert isinstance(made, Checkpoint)
+    assert made.changed == ()
+    assert (target / "o").exists()
+
+
+@pytest.mark.requirement("TREE-16")
+def test_a_candidate_that_no_longer_ignores_a_kept_path_checkpoints_none_of_it(
+    repository: Path, tmp_path: Path
+) -> None:
+    workspaces = create(repository, tmp_path / "work")
+    candidate = tmp_path / "work" / "candidate"
+    (candidate / ".gitignore").write_text("")
+    for number in range(300):
+        (candidate / f"n{number}").write_text("x")
+    made = workspaces.checkpoint(workspaces.candidate_path, "m")
+    assert isinstance(made, Checkpoint)
+    assert not [path for path in made.changed if path.startswith("node_modules")]
+
+
+@pytest.mark.requirement("TREE-16")
+@pytest.mark.parametrize("kind", ["keep", "link", "caches"])
+@pytest.mark.parametrize(
+    ("path", "said"),
+    [
+        ("pkg", "tracked files"),
+        ("/tmp", "inside the checkout"),
+        ("../x", "inside"),
+        (".", "inside"),
+        ("open", "ignored"),
+    ],
+)
+def test_only_ignored_paths_inside_the_checkout_can_be_kept(
+    repository: Path, tmp_path: Path, kind: str, path: str, said: str
+) -> None:
+    options = WorkspaceOptions("e1", **{kind: (path,)})  # type: ignore[arg-type]
+    with pytest.raises(WorkspaceFault, match=said):
+        Workspaces.create(str(repository), str(tmp_path / "work"), options)
+
+
+@pytest.mark.requirement("TREE-16")
+def test_a_linked_path_that_is_not_there_is_named(repository: Path, tmp_path: Path) -> None:
+    with pytest.raises(WorkspaceFault, match="ignored is not there"):
+        Workspaces.create(str(repository), str(tmp_path / "work"), WorkspaceOptions("e1", link=("ignored",)))
