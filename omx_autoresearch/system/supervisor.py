@@ -294,12 +294,14 @@ class _Watch:
 
     def _signal_tree(self, number: int) -> None:
         own_session = self._first.pid if self._first.is_apart else os.getsid(0)
+        argv = self._order.argv  # bwrap's own process inside its sandbox ends a moment after the one outside
+        sandbox = " ".join(argv) if argv[0].endswith("/bwrap") else ""
         self._signal_group(number)
         for pid in descendant_pids(os.getpid()):
             try:
                 if os.getsid(pid) != own_session and pid not in self.leaked:
                     line = command_line(pid)
-                    if line and not _is_ending(pid):
+                    if line and line != sandbox and not _is_ending(pid):
                         self.leaked[pid] = line[:SHOWN_COMMAND_LENGTH]
                 os.kill(pid, number)
             except OSError:

@@ -185,3 +185,9 @@ def test_a_workspace_below_what_is_hidden_stays(run: Run, tmp_path: Path, worksp
     result = run("echo here > made; cat made", hidden_paths=(str(tmp_path),))
     assert output_of(result) == "here\n"
     assert (workspace / "made").read_text() == "here\n"
+
+
+@needs_bubblewrap
+@pytest.mark.requirement("RUN-06")
+def test_the_sandboxs_own_process_is_not_told_as_one_left_behind(run: Run) -> None:
+    assert {run("exit 0").leaked for _ in range(12)} == {()}
