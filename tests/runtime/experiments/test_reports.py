@@ -31,7 +31,7 @@ HOSTILE = (
     "![x](http://evil.example/p.png) [y](javascript:alert(1)) <http://evil.example>",
     "`` ` ``` code | pipe \\| end \\",
     "# head\n\n---\n\n| a | b |\n|---|---|\n\n```\nfence",
-    "@everyone closes #1 https://evil.example www.evil.example",
+    "@everyone see #1 https://evil.example www.evil.example",
     "\u202egpj.exe\u2066 \x1b[31m\x00",
     "</td></tr></table><img src=x onerror=alert(1)>",
     "&lt;b&gt; &#60;script&#62; {{ 7 * 7 }} {% raw %}",
