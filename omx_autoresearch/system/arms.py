@@ -103,6 +103,15 @@ class Arm:
             return TreeFault("workspace_lost", (self.root_path,), f"the work tree {self.root_path} is gone")
         return self._changed_submodules() or take_snapshot(self._tree, base, self._state.file_limit_bytes)
 
+    def drift(self) -> tuple[str, ...]:
+        """Paths that differ from the commit, or were only touched; ignored ones too, the topmost of each.
+
+        Raises:
+            WorkspaceFault: git or the file system fails.
+        """
+        look = self._tree.look()
+        return tuple(os.fsdecode(path) for path in (*look.modified, *(extra.path for extra in look.extras)))
+
     def settle(self, commit: str, changed: tuple[str, ...]) -> Restored:
         """Make the tree, just taken as a snapshot, equal to the commit of it: no ignored file stays.
 

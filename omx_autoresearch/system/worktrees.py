@@ -204,6 +204,14 @@ class Workspaces:
         """
         return self._arm(path).snapshot()
 
+    def drift(self, path: str) -> tuple[str, ...]:
+        """What was changed, added or only touched in a work tree since it was set to its commit; a look without reading.
+
+        Raises:
+            WorkspaceFault: git or the file system fails.
+        """
+        return self._arm(path).drift()
+
     def commit(self, tree: str, parent: str, message: str) -> str:
         """Make a checkpoint of a tree and hold it by a reference of ours; returns the new commit.
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from omx_autoresearch.runtime.experiments.measuring import Measuring
-from omx_autoresearch.system.checkpoints import TreeFault
 
 if TYPE_CHECKING:
     from omx_autoresearch.core.experiments import ExperimentConfig
@@ -79,8 +78,7 @@ class Site:
             self.set_to(path, self.log.state.incumbent_commit)
 
     def _changes(self, path: str) -> frozenset[str]:
-        taken = self.workspaces.snapshot(path)
-        return frozenset(taken.paths if isinstance(taken, TreeFault) else taken.changed)
+        return frozenset(self.workspaces.drift(path))
 
     def measuring(self, steps: Steps, place: Place, *, is_swapped: bool = False) -> Measuring:
         """Runs in the worktrees."""
