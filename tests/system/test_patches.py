@@ -274,7 +274,7 @@ def test_an_acceptance_that_fails_half_way_is_taken_back(
 
     made = checkpoint(workspaces, change)
     flag.touch()
-    before = everything(repository)
+    before = contents(repository)
     accepted = workspaces.apply_to_user(made.commit)
     assert (accepted.is_applied, accepted.reason_code) == (False, "git_refused")
     assert "z.zzz" in accepted.reasons[0]
