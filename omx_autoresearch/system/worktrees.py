@@ -205,7 +205,7 @@ class Workspaces:
         return self._arm(path).snapshot()
 
     def drift(self, path: str) -> tuple[str, ...]:
-        """What was changed, added or only touched in a work tree since it was set to its commit; a look without reading.
+        """What was changed, added or only touched in a work tree since it was set to its commit; nothing is read.
 
         Raises:
             WorkspaceFault: git or the file system fails.
