@@ -14,6 +14,7 @@ from omx_autoresearch.core.experiment_summary import steps_of
 from omx_autoresearch.core.values import replace
 from omx_autoresearch.errors import UsageError
 from omx_autoresearch.runtime.experiments import report_texts
+from omx_autoresearch.runtime.experiments.exports import trials_csv
 from omx_autoresearch.runtime.experiments.plot_packages import render_plot
 from omx_autoresearch.runtime.experiments.plots import COLOURS, plot_specification
 from omx_autoresearch.runtime.experiments.report_facts import ReportMaterial, plain_facts, report_facts
@@ -60,6 +61,31 @@ def with_plot(state: ExperimentState, material: ReportMaterial) -> ReportMateria
         return replace(material, svg=render_plot(plot_specification(state, origin=material.origin), "svg"))
     except UsageError as error:
         return replace(material, plot_note=f"{error.message}; {error.next_step}")
+
+
+def report_files(state: ExperimentState, material: ReportMaterial, patch: bytes = b"") -> dict[str, bytes]:
+    """Everything that can be kept of an experiment beside a run elsewhere: reports, plots, table, patch, by file name.
+
+    Plots are left out where the extra ``plots`` is not installed; the report says so.
+
+    Args:
+        state: of the experiment.
+        material: of its report.
+        patch: from base to final; empty leaves it out.
+    """
+    material = with_plot(state, material)
+    files = {
+        "report.md": markdown_report(state, material).encode("utf-8"),
+        "report.html": html_report(state, material).encode("utf-8"),
+        "trials.csv": trials_csv(state),
+    }
+    if material.svg:
+        specification = plot_specification(state, origin=material.origin)
+        files["plot.svg"] = material.svg
+        files |= {f"plot.{kind}": render_plot(specification, kind) for kind in ("html", "png")}
+    if patch:
+        files["final.patch"] = patch
+    return files
 
 
 def step_changes(state: ExperimentState, workspaces: Workspaces) -> dict[str, tuple[FileChange, ...]]:

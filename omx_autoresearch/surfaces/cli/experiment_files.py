@@ -103,9 +103,11 @@ def experiment_report(named: str, output: str, auto_log: str, as_json: bool) -> 
 @json_option
 def experiment_export(named: str, kind: str, output: str, auto_log: str, as_json: bool) -> None:
     """Export the trials for other tools."""
-    state, _, found = _source(named, auto_log)
+    state, material, found = _source(named, auto_log)
     if kind == "mlflow":
-        _export_to_mlflow(state, output, as_json=as_json)
+        if found is not None:
+            material = _whole(found, state, material)
+        _export_to_mlflow((state, material, _patch(found, state)), output, as_json=as_json)
         return
     data, notes = _exported(state, kind, found)
     if output:
@@ -134,12 +136,15 @@ def _exported(state: ExperimentState, kind: str, found: Meant | None) -> tuple[b
     return events.data, (torn,) if torn else ()
 
 
-def _export_to_mlflow(state: ExperimentState, output: str, *, as_json: bool) -> None:
+def _export_to_mlflow(
+    source: tuple[ExperimentState, ReportMaterial, bytes], output: str, *, as_json: bool
+) -> None:
     from omx_autoresearch.runtime.experiments.mlflow_export import export_to_mlflow
-    from omx_autoresearch.runtime.experiments.reports import markdown_report
+    from omx_autoresearch.runtime.experiments.reports import report_files
 
+    state = source[0]
     folder_path = output or f"mlflow-{state.experiment_id}"
-    done = export_to_mlflow(state, folder_path, {"report.md": markdown_report(state).encode()})
+    done = export_to_mlflow(state, folder_path, report_files(*source))
     notes = (
         f"{done.added} trials added, {done.known} known",
         f"mlflow ui --backend-store-uri {done.tracking_uri}",
@@ -167,14 +172,10 @@ def _source(named: str, auto_log: str) -> tuple[ExperimentState, ReportMaterial,
 def _whole(found: Meant, state: ExperimentState, material: ReportMaterial) -> ReportMaterial:
     """The material of an experiment of ours: frozen files, the files of each step, what isolated the runs."""
     from omx_autoresearch.core.experiment_events import RunMeasured
-    from omx_autoresearch.core.experiment_summary import steps_of
+    from omx_autoresearch.runtime.experiments.reports import step_changes
     from omx_autoresearch.system.worktrees import Workspaces
 
-    workspaces = Workspaces.open(found.folder.work_path)
-    changes, before = {}, state.base_commit
-    for row in steps_of(state):
-        changes[row.candidate_commit] = workspaces.changes(before, row.candidate_commit)
-        before = row.candidate_commit
+    changes = step_changes(state, Workspaces.open(found.folder.work_path))
     isolations = dict.fromkeys(
         event.isolation
         for _, event in found.store.events(found.experiment_id)
@@ -183,6 +184,15 @@ def _whole(found: Meant, state: ExperimentState, material: ReportMaterial) -> Re
     return replace(
         material, frozen_paths=frozen_paths(found, state), changes=changes, isolations=tuple(isolations)
     )
+
+
+def _patch(found: Meant | None, state: ExperimentState) -> bytes:
+    """From base to final; empty where nothing was accepted, and for an ``.auto/`` log."""
+    from omx_autoresearch.system.worktrees import Workspaces
+
+    if found is None or not state.checkpoints:
+        return b""
+    return Workspaces.open(found.folder.work_path).patch(state.base_commit, state.incumbent_commit)
 
 
 def _write(path: str, data: bytes) -> None:

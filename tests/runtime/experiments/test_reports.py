@@ -17,7 +17,7 @@ from omx_autoresearch.core.experiments import ExperimentConfig, ExperimentLimits
 from omx_autoresearch.core.metrics import Guard, MetricSpec
 from omx_autoresearch.runtime.experiments.report_facts import ReportMaterial, duration_text, report_facts
 from omx_autoresearch.runtime.experiments.report_texts import markdown_block, markdown_code, markdown_text
-from omx_autoresearch.runtime.experiments.reports import html_report, markdown_report, with_plot
+from omx_autoresearch.runtime.experiments.reports import html_report, markdown_report, report_files, with_plot
 from omx_autoresearch.system.patches import FileChange
 from tests.runtime.experiments.samples import a_claim, a_row, a_state, a_story, accepted, commit, judged
 
@@ -215,6 +215,16 @@ def test_a_report_without_the_extra_says_so_and_is_whole(monkeypatch: pytest.Mon
     text = Page(html_report(a_story(), with_plot(a_story(), ReportMaterial()))).text
     assert "No plot: plots need the packages of the extra `plots`" in text
     assert "How to accept" in text
+
+
+def test_everything_about_an_experiment_is_a_handful_of_files(monkeypatch: pytest.MonkeyPatch) -> None:
+    files = report_files(a_story(), ReportMaterial(), b"diff")
+    assert set(files) == {
+        "report.md", "report.html", "trials.csv", "plot.svg", "plot.html", "plot.png", "final.patch"
+    }  # fmt: skip
+    assert files["plot.png"].startswith(b"\x89PNG")
+    monkeypatch.setitem(sys.modules, "vl_convert", None)
+    assert set(report_files(a_story(), ReportMaterial())) == {"report.md", "report.html", "trials.csv"}
 
 
 @pytest.mark.requirement("SEE-07")
