@@ -23,7 +23,7 @@ import re
 
 from omx_autoresearch.core.decimals import decimal_of, shown
 from omx_autoresearch.core.json_path import JsonPathFault, parse_json_path, raw_number_at
-from omx_autoresearch.core.metric_names import name_faults, near_name, normal_name
+from omx_autoresearch.core.metric_names import NAME_LIMIT, name_faults, near_name, normal_name
 from omx_autoresearch.core.values import dataclass, field
 from omx_autoresearch.core.words import MetricDirection, MetricSource, Outcome
 
@@ -33,6 +33,8 @@ if TYPE_CHECKING:
 
 SECONDARY_LIMIT = 200
 """Secondary metrics of one run that are recorded."""
+LINE_LIMIT = 1000
+"""Lines of the metric, and of all others together, that are looked at."""
 
 WALL_SECONDS, CPU_SECONDS, PEAK_BYTES = "wall_seconds", "cpu_seconds", "peak_bytes"
 OWN_NAMES = (WALL_SECONDS, CPU_SECONDS, PEAK_BYTES)
@@ -48,7 +50,9 @@ _OWN_SOURCES = {"wall": WALL_SECONDS, "cpu": CPU_SECONDS, "memory": PEAK_BYTES}
 _TAIL_LINES = 10
 _TAIL_LENGTH = 1500
 _LINE_LENGTH = 300
-_NEAR_MISSES = 3
+_SHOWN_NOTES = 3
+_LOOKED_AT = 256 * 1024
+_WORD = "METRIC"
 _ESCAPES = re.compile(
     "\x1b[\\]PX^_][^\x07\x1b\x9c\r\n]*(?:\x07|\x1b\\\\|\x9c)?"  # OSC, DCS, SOS, PM, APC, unterminated ones too
     "|(?:\x1b\\[|\x9b)[0-?]*[ -/]*[@-~]?"  # CSI
@@ -151,14 +155,15 @@ def read_metrics(output: str, spec: MetricSpec, measured: Measured, document: st
         document: of a ``json`` source in a file: its text, None where there is no file. Unused otherwise.
     """
     text = plain_text(output)
-    lines, strays = _metric_lines(text)
+    lines = _metric_lines(text, normal_name(spec.name))
     if failure := _failure_of(spec, measured):
         fault, sentence = failure
         return Reading(None, {}, fault, _joined(sentence, _diagnostic(lines), _tail(text)))
     others, notes = _others(lines, spec, measured)
     primary, fault, detail = _primary(spec, measured, lines, text, document)
     if primary is None:
-        told = _joined(detail, *notes, *_near_misses(strays, fault), _tail(text))
+        near_misses = _near_misses(text) if fault == "metric_missing" and spec.source == "line" else []
+        told = _joined(detail, *notes[:_SHOWN_NOTES], *near_misses, _tail(text))
         return Reading(None, {}, fault, told)
     return Reading(primary, others, notes=notes)
 
@@ -198,23 +203,23 @@ def spec_faults(spec: MetricSpec) -> list[str]:
 # --- lines
 
 
-def _metric_lines(text: str) -> tuple[list[_Line], list[str]]:
-    """The metric lines in their order, and a few lines that only look like one."""
+def _metric_lines(text: str, primary_name: str) -> list[_Line]:
+    """The metric lines in their order, of the primary metric and of all others `LINE_LIMIT` at most."""
     found: list[_Line] = []
-    strays: list[str] = []
-    for mention in _lines_with_metric(text):
-        match = _LINE.fullmatch(mention)
+    counts = {True: 0, False: 0}
+    at = text.find(_WORD)
+    while at >= 0 and counts[True] < LINE_LIMIT:
+        end = text.find("\n", at)
+        end = len(text) if end < 0 else end
+        match = _LINE.fullmatch(text, at, end) if at == 0 or text[at - 1] == "\n" else None
         if match:
-            found.append(_Line(normal_name(match["name"].rstrip(" \t")), match["value"].strip(" \t")))
-        elif len(strays) < _NEAR_MISSES:
-            strays.append(mention)
-    return found, strays
-
-
-def _lines_with_metric(text: str) -> list[str]:
-    if not _NEAR_MISS.search(text):
-        return []
-    return [line for line in text.split("\n") if "METRIC" in line or _NEAR_MISS.search(line)]
+            name = match["name"].rstrip(" \t")
+            name = normal_name(name) if len(name) <= 4 * NAME_LIMIT else name
+            counts[name == primary_name] += 1
+            if counts[name == primary_name] <= LINE_LIMIT:
+                found.append(_Line(name, match["value"].strip(" \t")))
+        at = text.find(_WORD, end)
+    return found
 
 
 def _others(
@@ -355,9 +360,10 @@ def _diagnostic(lines: Sequence[_Line]) -> str:
     return f"it had printed {said}, which does not count"
 
 
-def _near_misses(strays: Sequence[str], fault: str) -> list[str]:
-    if fault != "metric_missing":
-        return []
+def _near_misses(text: str) -> list[str]:
+    """A few of the last lines that only look like a metric."""
+    lines = [line for line in text[-_LOOKED_AT:].split("\n") if _NEAR_MISS.search(line)]
+    strays = [line for line in lines if not _LINE.fullmatch(line)][-_SHOWN_NOTES:]
     return [
         f"not a metric, since the line does not begin with METRIC name=: {shown(line)}" for line in strays
     ]

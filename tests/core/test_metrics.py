@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 from omx_autoresearch.core.metrics import (
     FAULTS,
+    LINE_LIMIT,
     SECONDARY_LIMIT,
     Measured,
     MetricSpec,
@@ -202,6 +203,15 @@ def test_a_flood_of_metrics_is_recorded_up_to_a_limit() -> None:
     reading = read("\n".join(f"METRIC m{number}=1" for number in range(2000)) + "\nMETRIC loss=1")
     assert reading.primary == 1.0
     assert (len(reading.others), len(reading.notes)) == (SECONDARY_LIMIT, SECONDARY_LIMIT)
+
+
+@pytest.mark.requirement("METRIC-04")
+def test_the_metric_is_found_behind_a_flood_of_others_and_no_flood_of_itself_is_read_through() -> None:
+    flood = "".join(f"METRIC m{number}=1\n" for number in range(LINE_LIMIT + 10))
+    assert read(f"{flood}METRIC loss=1\n").primary == 1.0
+    assert read(f"{flood}METRIC loss=1\nMETRIC loss=1\n").fault == "metric_repeated"
+    assert "1000 times or more" in read("METRIC loss=1\n" * (LINE_LIMIT + 10)).detail
+    assert len(read(flood).detail) < 2000
 
 
 def test_samples_of_several_runs_show_where_one_is_missing() -> None:
