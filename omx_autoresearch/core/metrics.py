@@ -58,7 +58,7 @@ _ESCAPES = re.compile(
     "|(?:\x1b\\[|\x9b)[0-?]*[ -/]*[@-~]?"  # CSI
     "|\x1b[ -/]*[0-~]?"
 )
-_LINE = re.compile(r"METRIC[ \t]+(?P<name>[^=]*)=(?P<value>.*)", re.DOTALL)
+_LINE = re.compile(r"METRIC[ \t]++(?P<name>[^=]*+)=(?P<value>.*)", re.DOTALL)
 _NEAR_MISS = re.compile(r"\bmetric\b", re.IGNORECASE)
 
 
@@ -287,11 +287,8 @@ def _from_lines(name: str, lines: Sequence[_Line]) -> _Primary:
         return None, "metric_missing", _missing(name, lines)
     if len(own) > 1:
         values = ", ".join(shown(line.raw, 40) for line in own[:5])
-        return (
-            None,
-            "metric_repeated",
-            f"METRIC {name} stands {len(own)} times ({values}); print it exactly once",
-        )
+        count = f"{len(own)} times" if len(own) < LINE_LIMIT else f"{LINE_LIMIT} times or more"
+        return None, "metric_repeated", f"METRIC {name} stands {count} ({values}); print it exactly once"
     return _judged(f"METRIC {name}=", own[0].raw)
 
 

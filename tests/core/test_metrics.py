@@ -214,6 +214,10 @@ def test_the_metric_is_found_behind_a_flood_of_others_and_no_flood_of_itself_is_
     assert len(read(flood).detail) < 2000
 
 
+def test_a_line_of_blanks_is_looked_at_once() -> None:
+    assert read("METRIC" + " " * 10**6 + "x" * 10**6).fault == "metric_missing"
+
+
 def test_samples_of_several_runs_show_where_one_is_missing() -> None:
     samples = samples_of([{"a": 1.0, "b": 2.0}, {"a": 3.0}])
     assert samples["a"] == [1.0, 3.0]
