@@ -18,6 +18,9 @@ if TYPE_CHECKING:
     from omx_autoresearch.core.installations import HookProgram, Installation
 
 STATUS_PATH = ("statusLine",)
+STATUS_SECONDS = 10
+"""How often Claude Code asks for the line besides at its own events: a stop is answered after the last of them, and the
+ages in the line grow while nothing happens. Versions that do not know the setting leave it out."""
 TextFault = (JsonTextFault, TomlFault)
 """Why a settings text cannot be changed; each knows its line."""
 
@@ -43,7 +46,11 @@ def with_ours(
     if path == installation.settings_path:
         text = hook_settings.merged(text, installation, program.state_home_path)
         if may_set_status_line(text, installation):
-            value = {"type": "command", "command": status_line(program.state_home_path)}
+            value = {
+                "type": "command",
+                "command": status_line(program.state_home_path),
+                "refreshInterval": STATUS_SECONDS,
+            }
             text = settings_members.with_member(text, STATUS_PATH, value, comments=_comments(installation))
     if server and path == server.path:
         if has_server:

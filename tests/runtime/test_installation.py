@@ -18,6 +18,7 @@ from omx_autoresearch.core.tool_servers import registered as registered_server
 from omx_autoresearch.errors import CommandFault, UsageError, WorkspaceFault
 from omx_autoresearch.runtime import skill_files
 from omx_autoresearch.runtime.installation import InstallReport, install, uninstall
+from omx_autoresearch.runtime.settings_parts import STATUS_SECONDS
 
 if TYPE_CHECKING:
     from types import ModuleType
@@ -331,6 +332,7 @@ def test_claude_gets_our_status_line_and_uninstall_takes_it_out(place: Place) ->
     place.install("claude")
     command = json.loads(path.read_text())["statusLine"]["command"]
     assert command == status_line(str(place.state))
+    assert json.loads(path.read_text())["statusLine"]["refreshInterval"] == STATUS_SECONDS
     edited = path.read_text().replace('"x"', '"y"')
     path.write_text(edited)
     place.uninstall("claude")
