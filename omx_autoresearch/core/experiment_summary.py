@@ -25,6 +25,8 @@ KEPT_WITHOUT_GAIN = "kept_without_gain"
 LOGGED_BASELINE = "baseline"
 """The row of somebody else's log that is the base itself."""
 
+HELD_OUT_FAILED = "held_out_failed"
+
 _SIGNIFICANT = 6
 _LARGEST_PLAIN = 10**15
 _ENDS = 2
@@ -53,6 +55,20 @@ class QuotedClaim:
 def kind_of(row: TrialRow) -> TrialKind:
     """How a trial ended, with tampering apart from other rejections."""
     return "tampered" if row.reason_code == "tampered" else row.status
+
+
+def shown_reason(row: TrialRow) -> str:
+    """Why a trial ended so, for people.
+
+    Of a held-out check no more than that it failed, since agents may read it; and where a judge had its say only its
+    word, since its estimate would be a second number that looks like a result.
+    """
+    if row.reason_code == HELD_OUT_FAILED:
+        return "the held-out check failed"
+    code = row.reason_code.replace("_", " ")
+    if row.interval:
+        return code or row.status
+    return f"{code}: {row.reason}" if row.reason and code else row.reason or code
 
 
 def steps_of(state: ExperimentState) -> tuple[TrialRow, ...]:

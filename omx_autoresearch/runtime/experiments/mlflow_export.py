@@ -14,13 +14,12 @@ import tempfile
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from omx_autoresearch.core.experiment_summary import kind_of, quoted_claim, steps_of
+from omx_autoresearch.core.experiment_summary import kind_of, quoted_claim, shown_reason, steps_of
 from omx_autoresearch.core.times import datetime
 from omx_autoresearch.core.values import dataclass, field
 from omx_autoresearch.errors import UsageError
 from omx_autoresearch.runtime.experiments.exports import trials_jsonl
 from omx_autoresearch.runtime.experiments.mlflow_package import Mlflow, loaded_mlflow
-from omx_autoresearch.runtime.experiments.report_facts import shown_reason
 from omx_autoresearch.runtime.experiments.report_texts import markdown_text, plain
 from omx_autoresearch.storage.atomic import ensure_folder
 

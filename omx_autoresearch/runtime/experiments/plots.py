@@ -19,6 +19,7 @@ from omx_autoresearch.core.experiment_summary import (
     kind_of,
     metric_band,
     quoted_claim,
+    shown_reason,
     steps_of,
 )
 from omx_autoresearch.runtime.experiments.plot_frame import frame_of
@@ -47,7 +48,7 @@ SHAPES: dict[TrialKind, str] = {
     "running": "square",
 }
 _INK, _QUIET, _GRID = "#1f2328", "#5a6068", "#e6e8eb"
-_FONT = "system-ui, 'Liberation Sans', 'DejaVu Sans', Arial, sans-serif"
+_FONT = "'Liberation Sans', Arial, Helvetica, 'DejaVu Sans', sans-serif"
 _LANE = "no value"
 _X_TITLE = "trial (line: incumbent; bars: 95 % interval that a trial was judged by, no result)"
 _TICKS = 7
@@ -112,7 +113,7 @@ def _point(state: ExperimentState, row: TrialRow, counts: dict[TrialKind, int]) 
         "hypothesis": _short(
             f"{row.hypothesis_id}: {row.description}" if row.description else row.hypothesis_id
         ),
-        "reason": _short(row.reason or row.reason_code),
+        "reason": _short(shown_reason(row)),
     }
 
 

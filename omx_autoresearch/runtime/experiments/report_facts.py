@@ -13,6 +13,7 @@ from omx_autoresearch.core.experiment_summary import (
     figure,
     kind_of,
     quoted_claim,
+    shown_reason,
     steps_of,
 )
 from omx_autoresearch.core.values import dataclass, field
@@ -26,7 +27,6 @@ if TYPE_CHECKING:
     from omx_autoresearch.system.patches import FileChange
 
 PATHS_SHOWN = 200
-_HELD_OUT = "held_out_failed"
 _ISOLATION = {
     "none": "none: commands ran with the user's own rights; the work trees keep changes apart and confine no process",
     "bubblewrap": "bubblewrap: no network, and only the work tree writable",
@@ -129,6 +129,8 @@ class ReportFacts:
 def report_facts(state: ExperimentState, material: ReportMaterial) -> ReportFacts:
     """Everything that a report says, from the state."""
     counts = count_kinds(state.rows)
+    exempt = {glob for glob in state.config.protect if glob.startswith("!")}
+    frozen = tuple(path for path in material.frozen_paths if path not in exempt)
     return ReportFacts(
         title=state.config.name or state.config.metric.name,
         experiment_id=state.experiment_id,
@@ -138,8 +140,8 @@ def report_facts(state: ExperimentState, material: ReportMaterial) -> ReportFact
         counts=tuple((kind, count) for kind, count in counts.items() if count),
         asked=_asked(state),
         commands=_commands(state),
-        frozen=material.frozen_paths[:PATHS_SHOWN],
-        frozen_left_out=max(0, len(material.frozen_paths) - PATHS_SHOWN),
+        frozen=frozen[:PATHS_SHOWN],
+        frozen_left_out=max(0, len(frozen) - PATHS_SHOWN),
         pin_digest=state.pin_digest,
         measured=_measured(state),
         steps=tuple(_step(row, material) for row in steps_of(state)),
@@ -168,12 +170,19 @@ def _asked(state: ExperimentState) -> tuple[Fact, ...]:
         Fact("Repository", state.project_path, is_code=True),
         Fact("Base", state.base_commit, is_code=True),
         *[Fact("Guard", guard_words(guard)) for guard in config.guards],
-        *[Fact("Protected", glob, is_code=True) for glob in config.protect],
+        *[_protected(glob) for glob in config.protect],
         Fact("Held-out check", "yes, not shown" if config.held_out else "none"),
         Fact("Isolation asked for", config.sandbox),
         Fact("Started", state.started_at),
     ]
     return tuple(fact for fact in facts if fact.text)
+
+
+def _protected(glob: str) -> Fact:
+    """A glob of the owner; one that begins with ``!`` takes files out of what is frozen."""
+    if glob.startswith("!"):
+        return Fact("Not frozen", glob[1:], is_code=True)
+    return Fact("Protected", glob, is_code=True)
 
 
 def _rule(state: ExperimentState) -> str:
@@ -228,17 +237,6 @@ def _calibration(calibration: Calibration, unit: str) -> list[Fact]:
 def hypothesis_text(row: TrialRow) -> str:
     """Id and description of what was tried."""
     return f"{row.hypothesis_id}: {row.description}" if row.description.strip() else row.hypothesis_id
-
-
-def shown_reason(row: TrialRow) -> str:
-    """Why a trial ended so; of a held-out check no more than that it failed."""
-    if row.reason_code == _HELD_OUT:
-        return "the held-out check failed"
-    return (
-        f"{row.reason_code}: {row.reason}"
-        if row.reason and row.reason_code
-        else row.reason or row.reason_code
-    )
 
 
 def _trial(state: ExperimentState, row: TrialRow) -> ShownTrial:
@@ -308,7 +306,7 @@ def _budget(state: ExperimentState) -> tuple[Fact, ...]:
 def duration_text(seconds: float) -> str:
     """A length of time for people: ``1 h 01 min``, ``2 min 05 s``, ``4.2 s``."""
     if seconds < 60:
-        return f"{seconds:.3g} s"
+        return f"{seconds:.1f} s"
     minutes, rest = divmod(round(seconds), 60)
     if minutes < 60:
         return f"{minutes} min {rest:02} s"

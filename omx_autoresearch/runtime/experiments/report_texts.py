@@ -37,12 +37,19 @@ def markdown_text(text: str) -> str:
 
 
 def markdown_code(text: str, limit: int = CELL_CHARACTERS) -> str:
-    """A foreign text as one code span, also within a table; ``-`` for an empty one."""
-    line = plain(text, limit)
+    """A foreign text as one code span; ``-`` for an empty one."""
+    return _span(plain(text, limit))
+
+
+def markdown_cell(text: str, limit: int = CELL_CHARACTERS) -> str:
+    """A foreign text as one code span in one cell of a table; ``-`` for an empty one."""
+    # A backslash before a bar would take away the bar's own escape where tables are split into cells.
+    return _span(plain(text, limit).replace("\\|", "\\ |").replace("|", "\\|"))
+
+
+def _span(line: str) -> str:
     if not line:
         return "-"
-    # A backslash before a bar would take away the bar's own escape where tables are split into cells.
-    line = line.replace("\\|", "\\ |").replace("|", "\\|")
     fence = "`" * (max((len(found) for found in _TICKS.findall(line)), default=0) + 1)
     pad = " " if line.startswith(("`", " ")) or line.endswith(("`", " ", "\\")) else ""
     return f"{fence}{pad}{line}{pad}{fence}"

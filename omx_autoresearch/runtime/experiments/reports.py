@@ -35,6 +35,7 @@ def markdown_report(state: ExperimentState, material: ReportMaterial | None = No
         faults=material.faults,
         text=report_texts.markdown_text,
         code=report_texts.markdown_code,
+        cell=report_texts.markdown_cell,
         block=report_texts.markdown_block,
     )
 

@@ -160,6 +160,14 @@ def test_a_trial_without_a_value_stands_in_its_own_lane_and_never_at_zero() -> N
     assert frame_of(a_story()).low > 70
 
 
+@pytest.mark.requirement("SEE-07")
+def test_the_page_tells_no_more_of_a_held_out_check_than_that_it_failed() -> None:
+    row = a_row(1, reason_code="held_out_failed", reason="expected 42")
+    text = json.dumps(plot_specification(a_state([row])))
+    assert "the held-out check failed" in text
+    assert "expected 42" not in text
+
+
 @pytest.mark.requirement("SEE-04")
 def test_every_ending_has_a_colour_and_a_shape_of_its_own() -> None:
     assert len(set(COLOURS.values())) == len(COLOURS)

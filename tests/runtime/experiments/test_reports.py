@@ -16,7 +16,12 @@ from omx_autoresearch.core.acceptance import calibrate
 from omx_autoresearch.core.experiments import ExperimentConfig, ExperimentLimits
 from omx_autoresearch.core.metrics import Guard, MetricSpec
 from omx_autoresearch.runtime.experiments.report_facts import ReportMaterial, duration_text, report_facts
-from omx_autoresearch.runtime.experiments.report_texts import markdown_block, markdown_code, markdown_text
+from omx_autoresearch.runtime.experiments.report_texts import (
+    markdown_block,
+    markdown_cell,
+    markdown_code,
+    markdown_text,
+)
 from omx_autoresearch.runtime.experiments.reports import html_report, markdown_report, report_files, with_plot
 from omx_autoresearch.system.patches import FileChange
 from tests.runtime.experiments.samples import a_claim, a_row, a_state, a_story, accepted, commit, judged
@@ -143,6 +148,23 @@ def test_a_report_without_a_claim_quotes_no_number_and_warns_where_no_gain_is_ce
         assert "nothing measured supports accepting" in text
 
 
+@pytest.mark.requirement("SEE-01")
+def test_a_judges_estimate_of_one_trial_is_no_second_number() -> None:
+    rows = [accepted(1, 100, 90, reason="better by 9.14 %"), judged(2, 90, 91, reason="estimate -1.12 %")]
+    for text in reports(a_state(rows)):
+        assert "improved" in text
+        assert "9.14" not in text
+        assert "-1.12" not in text
+
+
+def test_a_file_that_the_owner_takes_out_of_the_frozen_ones_is_not_listed_as_frozen() -> None:
+    state = replace(a_state(), config=replace(a_state().config, protect=("!value.txt", "data/**")))
+    facts = report_facts(state, ReportMaterial(frozen_paths=("check.sh", "data/**", "!value.txt")))
+    assert facts.frozen == ("check.sh", "data/**")
+    named = {(fact.name, fact.text) for fact in facts.asked}
+    assert {("Not frozen", "value.txt"), ("Protected", "data/**")} <= named
+
+
 @pytest.mark.requirement("SEE-07")
 def test_an_accepted_step_shows_its_files_and_lines() -> None:
     changes = {
@@ -264,11 +286,16 @@ def test_a_thousand_trials_are_a_thousand_lines() -> None:
 
 @pytest.mark.parametrize("text", ["a|b", "a\\|b", "x\\", "`", "``", "a`b``c", " ` ", "{{ x }}", "-"])
 def test_a_code_span_in_a_table_is_one_cell_that_says_the_text(text: str) -> None:
-    markdown = f"| h | i |\n| --- | --- |\n| {markdown_code(text)} | z |\n"
+    markdown = f"| h | i |\n| --- | --- |\n| {markdown_cell(text)} | z |\n"
     spans = [token for token in inline_tokens(markdown) if token.type == "code_inline"]
     assert len(spans) == 1
     assert spans[0].content.replace("\\ |", "\\|").strip() == text.strip()
     assert inline_tokens(markdown)[-1].content == "z"
+
+
+def test_outside_a_table_a_code_span_says_the_text_itself() -> None:
+    (span,) = inline_tokens(markdown_code("a|b \\| `c`"))
+    assert (span.type, span.content) == ("code_inline", "a|b \\| `c`")
 
 
 @pytest.mark.parametrize("text", ["```\nls", "````", "~~~~~\n```", "a\n\n   ```` b"])
@@ -286,7 +313,7 @@ def test_a_sentence_reads_the_same_in_markdown() -> None:
 
 
 @pytest.mark.parametrize(
-    ("seconds", "text"), [(4.2, "4.2 s"), (125.0, "2 min 05 s"), (3661.0, "1 h 01 min"), (0.0, "0 s")]
+    ("seconds", "text"), [(4.2, "4.2 s"), (125.0, "2 min 05 s"), (3661.0, "1 h 01 min"), (0.0, "0.0 s")]
 )
 def test_durations_read_well(seconds: float, text: str) -> None:
     assert duration_text(seconds) == text
