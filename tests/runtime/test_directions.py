@@ -259,7 +259,8 @@ def test_the_demand_for_a_pivot_is_recorded_once_and_told_with_its_command(world
     assert "smallest external input" in released.person_message
     shown = view(world.runtime(), mission.task_id)
     assert any("a structural pivot is required" in notice for notice in shown.notices)
-    assert [item.kind for item in shown.lifecycle] == ["mission_created", "pivot_required", "mission_blocked"]
+    kinds = [item.kind for item in shown.lifecycle]
+    assert kinds == ["mission_created", "mission_launched", "pivot_required", "mission_blocked"]
 
 
 @pytest.mark.requirement("STALL-03")

@@ -103,6 +103,7 @@ def test_status_shows_the_events_of_a_missions_life_with_time_and_kind(world: Sc
     world.stop()
     shown = view(world.runtime(), mission.task_id).lifecycle
     assert [item.kind for item in shown] == [
-        *("mission_created", "mission_blocked", "mission_unblocked", "mission_resumed", "mission_completed"),
+        *("mission_created", "mission_launched", "mission_blocked", "mission_unblocked"),
+        *("mission_paused", "mission_resumed", "mission_completed"),
     ]
     assert [item.at for item in shown] == sorted(item.at for item in shown)
