@@ -22,6 +22,7 @@ from omx_autoresearch.core.json_path import parse_json_path
 from omx_autoresearch.core.pins import Pin
 from omx_autoresearch.core.values import dataclass, replace
 from omx_autoresearch.errors import StateUntrusted, WorkspaceFault
+from omx_autoresearch.runtime.experiments.editable import editable_folders
 from omx_autoresearch.runtime.experiments.held_out import check_held_out, take_held_out
 from omx_autoresearch.storage import strictjson
 from omx_autoresearch.storage.atomic import load_json, replace_file
@@ -62,6 +63,7 @@ class Bench:
         manifest: of the pinned files.
         environment: the owner's at the start.
         held_out_digest: of the private copy of the held-out check; empty where there is none.
+        editable_folders: of the project, relative, from which an editable installation imports (:mod:`.editable`).
     """
 
     folder: ExperimentFolder
@@ -71,10 +73,12 @@ class Bench:
     manifest: PinManifest
     environment: dict[str, str]
     held_out_digest: str = ""
+    editable_folders: tuple[str, ...] = ()
 
     def environment_in(self, worktree_path: str) -> dict[str, str]:
         """The owner's environment as it is in a worktree: search paths into the checkout lead into the worktree."""
-        return moved_environment(self.environment, self.project_path, worktree_path)
+        moved = moved_environment(self.environment, self.project_path, worktree_path)
+        return _with_editable(moved, self.editable_folders, worktree_path)
 
 
 def set_up_bench(
@@ -99,8 +103,9 @@ def set_up_bench(
         StorageFailed: the system refused a write.
     """
     base_path = worktree_paths[0]
+    folders = editable_folders(environment, project_path)
     moved = moved_environment(environment, project_path, base_path)
-    manifest = _pins_of(config, base_path, moved)
+    manifest = _pins_of(config, base_path, _with_editable(moved, folders, base_path))
     freeze(folder.frozen_path, manifest, base_path)
     held_out_digest = ""
     if config.held_out:
@@ -110,10 +115,18 @@ def set_up_bench(
         "environment": dict(environment),
         "held_out_digest": held_out_digest,
         "pin_digest": manifest.digest,
+        "editable_folders": list(folders),
     }
     replace_file(os.path.join(folder.root_path, _BENCH_NAME), strictjson.encode(kept))
     return Bench(
-        folder, config, project_path, tuple(worktree_paths), manifest, dict(environment), held_out_digest
+        folder,
+        config,
+        project_path,
+        tuple(worktree_paths),
+        manifest,
+        dict(environment),
+        held_out_digest,
+        folders,
     )
 
 
@@ -143,6 +156,7 @@ def open_bench(
         environment = {str(name): str(value) for name, value in kept["environment"].items()}
         held_out_digest = str(kept["held_out_digest"])
         digest = pin_digest or str(kept["pin_digest"])
+        folders = tuple(str(name) for name in kept["editable_folders"])
     except (OSError, ValueError, KeyError, TypeError, AttributeError, StateUntrusted) as error:
         raise _untrusted(f"{path} cannot be believed: {error}") from error
     try:
@@ -151,7 +165,8 @@ def open_bench(
         raise _untrusted(error.message) from error
     if held_out_digest:
         check_held_out(folder.held_out_path, held_out_digest)
-    return Bench(folder, config, project_path, tuple(worktree_paths), manifest, environment, held_out_digest)
+    worktrees = tuple(worktree_paths)
+    return Bench(folder, config, project_path, worktrees, manifest, environment, held_out_digest, folders)
 
 
 def moved_environment(
@@ -177,6 +192,16 @@ def _moved(entry: str, project_path: str, worktree_path: str) -> str:
             inside = os.path.normpath(os.path.join(worktree_path, os.path.relpath(entry, prefix)))
             return inside if os.path.lexists(inside) else entry
     return entry
+
+
+def _with_editable(environment: dict[str, str], folders: Sequence[str], worktree_path: str) -> dict[str, str]:
+    """Python finds the worktree's own copy of what is installed from the checkout before anything else."""
+    if not folders:
+        return environment
+    own = [os.path.normpath(os.path.join(worktree_path, folder)) for folder in folders]
+    rest = environment.get("PYTHONPATH", "").split(os.pathsep)
+    entries = dict.fromkeys([*own, *filter(None, rest)])
+    return environment | {"PYTHONPATH": os.pathsep.join(entries)}
 
 
 def _pins_of(config: ExperimentConfig, worktree_path: str, environment: Mapping[str, str]) -> PinManifest:
@@ -302,12 +327,21 @@ def _untrusted(message: str) -> StateUntrusted:
     )
 
 
+def _editable_notes(bench: Bench) -> list[str]:
+    if not bench.editable_folders:
+        return []
+    shown = ", ".join(bench.editable_folders)
+    return [
+        f"an editable installation imports {shown} of the checkout; commands get the worktree's by PYTHONPATH"
+    ]
+
+
 def plain_bench(bench: Bench) -> dict[str, Any]:
     """What of the bench may be shown: counts and notes, no variable's value."""
     return {
         "pinned": bench.manifest.frozen_count,
         "judging": bench.manifest.judging_count,
         "paths": [pin.path for pin in bench.manifest.pins if pin.kind != "absent-guard"],
-        "notes": list(bench.manifest.notes),
+        "notes": [*bench.manifest.notes, *_editable_notes(bench)],
         "has_held_out": bool(bench.held_out_digest),
     }

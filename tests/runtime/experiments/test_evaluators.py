@@ -192,6 +192,14 @@ def test_a_script_touched_by_the_running_candidate_is_told(scene: Scene, cheat: 
     assert "measure.sh" in run.detail
 
 
+@pytest.mark.requirement("RUN-01")
+def test_what_a_runner_would_load_is_told_when_it_appears_during_the_run(scene: Scene) -> None:
+    scene.write({"test_work.py": "def test_it():\n    pass\n"})
+    bench = scene.bench(check="pytest -q")
+    scene.work("mkdir -p deep; echo > deep/conftest.py\n")
+    assert scene.measure(bench).tampered_paths == ("deep/conftest.py",)
+
+
 def test_a_check_that_writes_beside_its_files_is_no_cheat(scene: Scene) -> None:
     scene.write({"bench/run.sh": MEASURE})
     bench = scene.bench(measure="bench/run.sh")
