@@ -123,7 +123,7 @@ class Arm:
             WorkspaceFault: it cannot be done.
         """
         seals = self._begin()
-        self._tree.write(os.fsencode(path) for path in changed if self._is_file(path))
+        self._tree.settle(os.fsencode(path) for path in changed)
         touched = self._tree.remove_extras()
         for sub in self._state.submodules:
             touched += self._set_submodule(sub.path, sub.commit)
@@ -149,11 +149,6 @@ class Arm:
         """
         remove(self._state_path)
         remove(self.root_path)
-
-    def _is_file(self, path: str) -> bool:
-        """There is a file or a link; where a folder took its place, the checkpoint has no such file."""
-        full = os.path.join(self.root_path, path)
-        return os.path.lexists(full) and (os.path.islink(full) or not os.path.isdir(full))
 
     def _opaque(self, prefix: str, kept: tuple[str, ...]) -> frozenset[bytes]:
         """What the tree below a prefix leaves alone: its submodules and kept paths, and ``.git``."""

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 from omx_autoresearch.core.values import dataclass
 from omx_autoresearch.errors import StepIllegal
 from omx_autoresearch.system.git import find_root
-from omx_autoresearch.system.patches import GITLINK, LINK, tree_changes
+from omx_autoresearch.system.patches import GITLINK, LINK
 from omx_autoresearch.system.user_repository import named
 
 if TYPE_CHECKING:
@@ -97,7 +97,7 @@ def take_snapshot(
 def _tree(work_tree: WorkTree, base: str) -> Snapshot | TreeFault:
     """The tree that the index holds, and whether a patch can carry it."""
     tree = work_tree.update("write-tree").decode("ascii").strip()
-    changes = tree_changes(work_tree.store.git, base, tree)
+    changes = work_tree.store.changes(base, tree)
     links = tuple(change.path for change in changes if change.mode == LINK and _leaves(work_tree, change))
     gitlinks = tuple(change.path for change in changes if GITLINK in (change.mode, change.old_mode))
     fault = None

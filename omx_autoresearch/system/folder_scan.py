@@ -51,7 +51,8 @@ class FolderScan:
         self._opaque = opaque
         self._names: dict[bytes, set[bytes]] = {b"": set()}
         self._right: dict[bytes, tuple[int, int, int, int]] = {}
-        self._folder_mode = _FOLDER_MODE & ~_umask()
+        self.umask = _umask()
+        self._folder_mode = _FOLDER_MODE & ~self.umask
         self.has_mended = False
 
     def expect(self, paths: Iterable[bytes]) -> None:
@@ -91,6 +92,10 @@ class FolderScan:
                 return
             del self._names[folder]
             path = folder
+
+    def has_name(self, name: bytes) -> bool:
+        """Some folder of the checkpoint has a file of this name."""
+        return any(name in names for names in self._names.values())
 
     def look(self) -> list[Extra]:
         """Everything that does not belong here, the topmost of each; folders get their permissions back.

@@ -11,15 +11,17 @@ import os
 import shutil
 from typing import TYPE_CHECKING
 
-from omx_autoresearch.core.values import dataclass
+from omx_autoresearch.core.values import dataclass, field
 from omx_autoresearch.errors import WorkspaceFault
 from omx_autoresearch.system.git_calls import own_git
+from omx_autoresearch.system.patches import tree_changes
 from omx_autoresearch.system.user_settings import config_text
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
     from omx_autoresearch.system.git_calls import Git
+    from omx_autoresearch.system.patches import TreeChange
     from omx_autoresearch.system.user_repository import UserRepository
 
 REFERENCES = "refs/omx-autoresearch"
@@ -31,6 +33,9 @@ IDENTITY = {
     "GIT_COMMITTER_NAME": "omx-autoresearch",
     "GIT_COMMITTER_EMAIL": "omx-autoresearch@localhost",
 }
+
+_REMEMBERED = 16
+_CONVERTING = (b'[filter "', b"\tautocrlf =", b"\teol =", b"\tattributesfile =")
 
 MESSAGE_LIMIT_BYTES = 16 * 1024
 _BORROWED = ("info/exclude", "info/attributes")
@@ -61,10 +66,39 @@ _SETTINGS = (
 
 @dataclass(frozen=True, slots=True)
 class ObjectStore:
-    """The repository at a path, and git for it."""
+    """The repository at a path, and git for it.
+
+    Attributes:
+        path: where it is.
+        git: how git is called for it.
+        has_conversions: the user's settings may change what is written into a work tree (line ends, filters).
+    """
 
     path: str
     git: Git
+    has_conversions: bool = True
+    _compared: dict[tuple[str, str], tuple[TreeChange, ...]] = field(default_factory=dict)
+
+    def changes(self, base: str, final: str) -> tuple[TreeChange, ...]:
+        """Every path that differs between two trees or commits; the last comparisons are remembered, both ways.
+
+        Raises:
+            WorkspaceFault: git cannot read one of them.
+        """
+        if base == final:
+            return ()
+        known = self._compared.get((base, final))
+        if known is None:
+            known = tree_changes(self.git, base, final)
+            self.remember(base, final, known)
+        return known
+
+    def remember(self, base: str, final: str, changes: tuple[TreeChange, ...]) -> None:
+        """These two differ by just this."""
+        if len(self._compared) >= _REMEMBERED:
+            self._compared.clear()
+        self._compared[base, final] = changes
+        self._compared[final, base] = tuple(change.reversed() for change in changes)
 
     def commit(self, tree: str, parent: str, message: str) -> str:
         """Make a commit of a tree with our identity; the message is text and nothing else (`clean_message`).
@@ -76,12 +110,23 @@ class ObjectStore:
         return git.word("commit-tree", tree, "-p", parent, stdin=clean_message(message))
 
     def keep(self, name: str, commit: str) -> None:
-        """Let a reference of ours hold a commit.
+        """Let a new reference of ours hold a commit: one small file, since our repository has no other kind.
 
         Raises:
-            WorkspaceFault: git cannot write it.
+            WorkspaceFault: it cannot be written.
         """
-        self.git.output("update-ref", f"{REFERENCES}/{name}", commit)
+        path = os.path.join(self.path, REFERENCES, name)
+        try:
+            os.makedirs(os.path.dirname(path), exist_ok=True)
+            with open(f"{path}.lock", "w", encoding="ascii") as stream:
+                stream.write(f"{commit}\n")
+                stream.flush()
+                os.fsync(stream.fileno())
+            os.rename(f"{path}.lock", path)
+        except OSError as fault:
+            raise WorkspaceFault(
+                f"{path} cannot be written: {fault.strerror}", next_step=f"ls -la {self.path}"
+            ) from fault
 
     def kept(self) -> tuple[tuple[str, str], ...]:
         """Names and commits of the references of ours, by name.
@@ -136,7 +181,7 @@ def create_store(
 
 def open_store(path: str, repository_path: str, environ: Mapping[str, str] | None = None) -> ObjectStore:
     """The repository at a path; ``repository_path`` is the checkout whose programs are never taken for git."""
-    return ObjectStore(path, own_git(repository_path, path, environ))
+    return ObjectStore(path, own_git(repository_path, path, environ), _has_conversions(path))
 
 
 def is_unfinished(path: str) -> bool:
@@ -172,6 +217,22 @@ def alternate_line(path: str) -> bytes:
     if raw.startswith((b"#", b'"')) or b"\n" in raw:
         raw = b'"' + raw.replace(b"\\", b"\\\\").replace(b'"', b'\\"').replace(b"\n", b"\\n") + b'"'
     return raw + b"\n"
+
+
+def _has_conversions(path: str) -> bool:
+    """Settings that convert, or attributes outside the work tree that may; see gitattributes(5) for the places."""
+    try:
+        with open(os.path.join(path, "config"), "rb") as stream:
+            settings = stream.read()
+    except OSError:
+        return True
+    home = os.environ.get("XDG_CONFIG_HOME") or os.path.expanduser("~/.config")
+    places = (
+        os.path.join(path, "info", "attributes"),
+        os.path.join(home, "git", "attributes"),
+        "/etc/gitattributes",
+    )
+    return any(words in settings for words in _CONVERTING) or any(os.path.exists(place) for place in places)
 
 
 def _borrow(source: str, target: str) -> None:

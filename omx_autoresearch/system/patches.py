@@ -50,6 +50,7 @@ class TreeChange:
         mode: the new mode, octal; zeros where it is deleted.
         object_id: the new content; zeros where it is deleted.
         old_mode: the old mode, octal; zeros where it is added.
+        old_object_id: the old content; zeros where it is added.
     """
 
     path: str
@@ -57,6 +58,12 @@ class TreeChange:
     mode: str
     object_id: str
     old_mode: str
+    old_object_id: str
+
+    def reversed(self) -> TreeChange:
+        """The change that undoes this one."""
+        status = {"A": "D", "D": "A"}.get(self.status, self.status)
+        return TreeChange(self.path, status, self.old_mode, self.old_object_id, self.mode, self.object_id)
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,8 +101,8 @@ def read_changes(said: bytes) -> Iterator[TreeChange]:
     for facts in words:
         if not facts.startswith(b":"):
             continue
-        old_mode, mode, _, object_id, status = facts[1:].decode("ascii").split(" ")
-        yield TreeChange(os.fsdecode(next(words)), status[:1], mode, object_id, old_mode)
+        old_mode, mode, old_id, object_id, status = facts[1:].decode("ascii").split(" ")
+        yield TreeChange(os.fsdecode(next(words)), status[:1], mode, object_id, old_mode, old_id)
 
 
 def file_changes(git: Git, base: str, final: str) -> tuple[FileChange, ...]:

@@ -39,6 +39,9 @@ _TAKEN = frozenset(
 )
 _PATHS = frozenset({"core.attributesfile", "core.excludesfile"})
 _FILTER_COMMANDS = ("clean", "smudge", "process")
+_OURS = "GIT_DIR GIT_WORK_TREE GIT_INDEX_FILE GIT_CONFIG_GLOBAL GIT_CONFIG_NOSYSTEM GIT_NO_REPLACE_OBJECTS"
+"""Variables that lead to our repository; without them a filter that asks git finds the user's, and its keys there."""
+
 _LFS = re.compile(r"git[- ]lfs\s")
 
 
@@ -93,7 +96,7 @@ def _in_checkout(key: str, value: str, quoted_root: str) -> str:
         return value
     if name != "process":
         quoted_root = quoted_root.replace("%", "%%")  # git replaces %f in these
-    return f"cd {quoted_root} && {{ {value}\n}}"
+    return f"cd {quoted_root} && unset {_OURS} && {{ {value}\n}}"
 
 
 def _escaped(text: str) -> str:

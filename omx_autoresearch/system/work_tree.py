@@ -17,7 +17,6 @@ from omx_autoresearch.errors import WorkspaceFault
 from omx_autoresearch.system.folder_scan import FolderScan
 from omx_autoresearch.system.fresh_files import FreshFiles
 from omx_autoresearch.system.git_calls import is_locked
-from omx_autoresearch.system.patches import tree_changes
 from omx_autoresearch.system.removal import remove
 
 if TYPE_CHECKING:
@@ -133,6 +132,33 @@ class WorkTree:
             self.update("checkout-index", "-f", "-u", "-z", "--stdin", stdin=names)
             self._fresh.note(written)
 
+    def settle(self, changed: Iterable[bytes]) -> None:
+        """Files just taken into the index become what a fresh checkout would have.
+
+        Most are already. Where line ends or filters may change what is written, or permissions are odd, they are
+        written again.
+
+        Raises:
+            WorkspaceFault: git cannot write them.
+        """
+        usual = {0o666 & ~self._scan.umask, 0o777 & ~self._scan.umask}
+        has_conversions = self.store.has_conversions or self._scan.has_name(b".gitattributes")
+        root = os.fsencode(self.root_path)
+        again, noted = [], []
+        for path in changed:
+            try:
+                status = os.lstat(os.path.join(root, path))
+            except (FileNotFoundError, NotADirectoryError):
+                continue
+            if stat.S_ISREG(status.st_mode) and (
+                has_conversions or stat.S_IMODE(status.st_mode) not in usual
+            ):
+                again.append(path)
+            elif not stat.S_ISDIR(status.st_mode):
+                noted.append(path)
+        self._fresh.note(noted)
+        self.write(again)
+
     def remove_extras(self) -> tuple[str, ...]:
         """Remove everything that the index does not have; returns the topmost paths.
 
@@ -198,7 +224,7 @@ class WorkTree:
         """Make the index hold a commit, with what is known of files that stay the same."""
         if not self.recall():
             self._rebuild(commit)
-        changes = tree_changes(self.store.git, self._tree, commit) if self._tree != commit else ()
+        changes = self.store.changes(self._tree, commit)
         lines = [_index_line(change) for change in sorted(changes, key=_deleted_first)]
         if lines:
             self.update("update-index", "-z", "--index-info", stdin=b"".join(lines))

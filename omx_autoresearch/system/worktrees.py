@@ -14,8 +14,8 @@ import contextlib
 import os
 from typing import TYPE_CHECKING, Self
 
-from omx_autoresearch.core.values import dataclass
-from omx_autoresearch.errors import StepIllegal, WorkspaceFault
+from omx_autoresearch.core.values import dataclass, replace
+from omx_autoresearch.errors import AutoresearchError, StepIllegal, WorkspaceFault
 from omx_autoresearch.system.acceptances import apply_checkpoint, create_branches
 from omx_autoresearch.system.arms import Arm
 from omx_autoresearch.system.checkpoints import FILE_LIMIT_BYTES, Snapshot, TreeFault
@@ -144,8 +144,12 @@ class Workspaces:
         )
         save_state(store_path, state)
         made = cls(store, state)
-        for path in made._arms:
-            made.set_to(path, made.base_commit)
+        try:
+            for path in made._arms:
+                made.set_to(path, made.base_commit)
+        except AutoresearchError:
+            made.close(forget=True)
+            raise
         return made
 
     @classmethod
@@ -163,6 +167,8 @@ class Workspaces:
                 f"the repository {state.repository_path} is gone; checkpoints of the experiment borrow from it",
                 next_step="move it back",
             )
+        # The folder may have been moved as a whole, with all that stands in it.
+        state = replace(state, folder_path=os.path.realpath(folder_path))
         return cls(open_store(os.path.realpath(store), state.repository_path), state)
 
     def commit_at(self, path: str) -> str:
@@ -228,6 +234,8 @@ class Workspaces:
             self._serial = max((int(name) for name, _ in self._store.kept() if name.isdecimal()), default=0)
         self._serial += 1
         self._store.keep(str(self._serial), commit)
+        self._store.remember(parent, commit, self._store.changes(parent, tree))
+        self._store.remember(tree, commit, ())
         return commit
 
     def checkpoint(self, path: str, message: str) -> Checkpoint | TreeFault:

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from omx_autoresearch.errors import WorkspaceFault
 from omx_autoresearch.system.checkpoints import TreeFault
 from omx_autoresearch.system.worktrees import Checkpoint, WorkspaceOptions, Workspaces
 from tests.system.contents_on_disk import contents, everything, script
@@ -242,6 +243,50 @@ def test_filters_of_the_user_work_and_relative_ones_are_the_users_own(
     assert git(candidate, "cat-file", "blob", "HEAD:a.txt") == "other"
     assert (candidate / "a.txt").read_text() == "OTHER\n"
     assert not ran.exists()
+
+
+@pytest.mark.requirement("TREE-12")
+def test_a_filter_that_asks_git_finds_the_users_repository(repository: Path, tmp_path: Path) -> None:
+    (repository / ".git" / "key").write_text("secret\n")
+    (repository / ".gitattributes").write_text("*.txt filter=keyed\n")
+    git(repository, "config", "filter.keyed.smudge", "cat - $(git rev-parse --git-dir)/key")
+    git(repository, "config", "filter.keyed.clean", "grep -v secret")
+    git(repository, "config", "filter.keyed.required", "true")
+    (repository / "a.txt").write_text("text\nsecret\n")
+    git(repository, "add", "-A")
+    git(repository, "commit", "-qm", "keyed")
+    workspaces = Workspaces.create(str(repository), str(tmp_path / "work"), WorkspaceOptions("e1"))
+    assert (tmp_path / "work" / "candidate" / "a.txt").read_text() == "text\nsecret\n"
+    assert workspaces.set_to(workspaces.candidate_path, workspaces.base_commit).touched == ()
+
+
+@pytest.mark.requirement("TREE-12")
+def test_a_filter_that_fails_at_the_start_is_a_fault_that_leaves_nothing(
+    repository: Path, tmp_path: Path
+) -> None:
+    (repository / ".gitattributes").write_text("*.txt filter=broken\n")
+    (repository / "a.txt").write_text("text\n")
+    git(repository, "add", "-A")
+    git(repository, "commit", "-qm", "filtered")
+    git(repository, "config", "filter.broken.smudge", "false")
+    git(repository, "config", "filter.broken.required", "true")
+    with pytest.raises(WorkspaceFault, match=r"a\.txt"):
+        Workspaces.create(str(repository), str(tmp_path / "work"), WorkspaceOptions("e1"))
+    assert os.listdir(tmp_path / "work") == []
+    assert "omx" not in git(repository, "for-each-ref")
+
+
+@pytest.mark.requirement("TREE-12")
+def test_what_lfs_stored_for_a_checkpoint_goes_to_the_user_with_it(repository: Path, tmp_path: Path) -> None:
+    workspaces = Workspaces.create(str(repository), str(tmp_path / "work"), WorkspaceOptions("e1"))
+    (tmp_path / "work" / "candidate" / "large.bin").write_text("version https://git-lfs.github.com/spec/v1\n")
+    made = workspaces.checkpoint(workspaces.candidate_path, "m")
+    assert isinstance(made, Checkpoint)
+    stored = tmp_path / "work" / "checkpoints" / "lfs" / "objects" / "ab" / "cd" / "abcd"
+    stored.parent.mkdir(parents=True)
+    stored.write_text("large")
+    assert workspaces.apply_to_user(made.commit).is_applied
+    assert (repository / ".git" / "lfs" / "objects" / "ab" / "cd" / "abcd").read_text() == "large"
 
 
 @pytest.mark.requirement("TREE-12")

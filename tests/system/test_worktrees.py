@@ -533,6 +533,20 @@ def test_a_tree_in_the_middle_of_a_restoration_is_no_candidate(
 
 
 @pytest.mark.requirement("TREE-07")
+def test_a_folder_that_was_moved_as_a_whole_serves(
+    workspaces: Workspaces, candidate: Path, tmp_path: Path
+) -> None:
+    (candidate / "a.py").write_text("two\n")
+    made = accept(workspaces)
+    candidate.parent.rename(tmp_path / "moved")
+    workspaces = Workspaces.open(str(tmp_path / "moved"))
+    (tmp_path / "moved" / "candidate" / "b").write_text("x")
+    workspaces.set_to(workspaces.candidate_path, made.commit)
+    assert git(tmp_path / "moved" / "candidate", "status", "--porcelain") == ""
+    assert git(tmp_path / "moved" / "candidate", "rev-parse", "HEAD") == made.commit
+
+
+@pytest.mark.requirement("TREE-07")
 def test_closing_removes_the_trees_and_forgetting_everything(
     workspaces: Workspaces, candidate: Path, repository: Path
 ) -> None:
