@@ -268,6 +268,7 @@ def test_a_filter_that_fails_at_the_start_is_a_fault_that_leaves_nothing(
     (repository / "a.txt").write_text("text\n")
     git(repository, "add", "-A")
     git(repository, "commit", "-qm", "filtered")
+    git(repository, "config", "filter.broken.clean", "cat")
     git(repository, "config", "filter.broken.smudge", "false")
     git(repository, "config", "filter.broken.required", "true")
     with pytest.raises(WorkspaceFault, match=r"a\.txt"):
