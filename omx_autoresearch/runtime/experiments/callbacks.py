@@ -37,18 +37,10 @@ class CallbackRun:
     Args:
         callback: the host's.
         workspace: what it is given; its cancellation is this call's own.
-        grace_seconds: between the signal and giving up.
     """
 
-    def __init__(
-        self,
-        callback: Callback,
-        workspace: ExperimentWorkspace,
-        *,
-        grace_seconds: float = CALLBACK_GRACE_SECONDS,
-    ) -> None:
+    def __init__(self, callback: Callback, workspace: ExperimentWorkspace) -> None:
         self._workspace = workspace
-        self._grace_seconds = grace_seconds
         self._settled = threading.Event()
         self._ended = threading.Event()
         self._outcome: object = None
@@ -93,7 +85,7 @@ class CallbackRun:
 
     def _give_up(self, handle: AutoresearchCancellation, code: str) -> None:
         handle.trigger(code)
-        self._ended.wait(self._grace_seconds)
+        self._ended.wait(CALLBACK_GRACE_SECONDS)
 
     def _cut_short(self, handle: AutoresearchCancellation) -> str:
         told = {

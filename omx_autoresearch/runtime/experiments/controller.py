@@ -28,7 +28,7 @@ from omx_autoresearch.runtime.experiments.claims import measure_claim
 from omx_autoresearch.runtime.experiments.desk import Desk
 from omx_autoresearch.runtime.experiments.ending import TrialEnded
 from omx_autoresearch.runtime.experiments.patching import apply_final_patch, write_final_patch
-from omx_autoresearch.runtime.experiments.resuming import extend, reopen_experiment
+from omx_autoresearch.runtime.experiments.resuming import reopen_experiment
 from omx_autoresearch.runtime.experiments.steps import SAID
 from omx_autoresearch.runtime.experiments.trials import Trial
 from omx_autoresearch.runtime.experiments.workspaces import ExperimentWorkspace
@@ -119,14 +119,11 @@ class AutoresearchController:
             StepIllegal: another controller holds the repository; the message says who.
         """
         world = runtime or runtime_of(home_path, environ)
-        desk = Desk(reopen_experiment(world, experiment_id, adopt_seconds=adopt_seconds))
-        try:
-            extend(desk.site, limits, target)
-        except UsageError:
-            desk.close()
-            raise
+        opened = reopen_experiment(
+            world, experiment_id, limits=limits, target=target, adopt_seconds=adopt_seconds
+        )
         controller = cls.__new__(cls)
-        controller._desk = desk  # noqa: SLF001  # of our own class
+        controller._desk = Desk(opened)  # noqa: SLF001  # of our own class
         return controller
 
     def __enter__(self) -> Self:

@@ -27,23 +27,34 @@ if TYPE_CHECKING:
     from omx_autoresearch.runtime.context import Runtime
 
 
-def reopen_experiment(runtime: Runtime, experiment_id: str, *, adopt_seconds: float = 0.0) -> Opened:
+def reopen_experiment(
+    runtime: Runtime,
+    experiment_id: str,
+    *,
+    limits: ExperimentLimits | None = None,
+    target: float | None = None,
+    adopt_seconds: float = 0.0,
+) -> Opened:
     """Take an experiment up where its log ends.
 
     Args:
         runtime: the world.
         experiment_id: which one.
+        limits: new ones; what was used stays used.
+        target: a new one.
         adopt_seconds: how long an agent that still lives may go on by itself before it is killed; what it makes is of
             the interrupted trial, so it is not judged.
 
     Raises:
-        UsageError: there is no such experiment.
+        UsageError: there is no such experiment, or a limit is no number.
         JournalBroken: its log cannot be believed.
         StepIllegal: another controller holds the repository.
         WorkspaceFault: the repository is gone.
     """
     store = ExperimentStore(runtime.home)
     known = store.load(experiment_id)
+    if faults := limit_faults(limits or known.config.limits):
+        raise UsageError("; ".join(faults), next_step="mend the limits and resume again")
     hold = hold_repository(runtime, known.project_path, experiment_id)
     try:
         state = store.load(experiment_id)  # whoever held it may have written since
@@ -61,6 +72,7 @@ def reopen_experiment(runtime: Runtime, experiment_id: str, *, adopt_seconds: fl
         site = Site(log, bench, workspaces)
         clear_request(folder)
         attach(log)
+        _extend(log, limits, target)
         fail_interrupted(site)
     except BaseException:
         hold.release()
@@ -97,18 +109,13 @@ def fail_interrupted(site: Site) -> None:
     site.log.record(TrialFailed(ended, site.log.usage()))
 
 
-def extend(site: Site, limits: ExperimentLimits | None, target: float | None) -> None:
-    """Record other limits or another target; what was used stays used.
-
-    Raises:
-        UsageError: a limit is no number.
-    """
-    config = site.log.state.config
-    faults = limit_faults(limits) if limits is not None else ()
-    if faults:
-        raise UsageError("; ".join(faults), next_step="mend the limits and resume again")
+def _extend(log: ExperimentLog, limits: ExperimentLimits | None, target: float | None) -> None:
+    """Record other limits or another target."""
+    config = log.state.config
     if limits is not None or target is not None:
         changed = replace(
-            config, limits=limits or config.limits, target=config.target if target is None else target
+            config,
+            limits=limits or config.limits,
+            target=config.target if target is None else target,
         )
-        site.log.record(LimitsExtended(changed, "resumed"))
+        log.record(LimitsExtended(changed, "resumed"))
