@@ -332,8 +332,8 @@ def _read_config(value: dict[str, Any]) -> SessionConfig:
 
 def _read_run(value: dict[str, Any], segment: int) -> SessionRun:
     number, status, metric = value["run"], value.get("status"), value.get("metric")
-    if not _is_number(number) or number != int(number) or number < 1:
-        raise ValueError(f"run is {_shown(number)}; a number from 1 is meant")
+    if not _is_number(number) or number != int(number) or number < 0:
+        raise ValueError(f"run is {_shown(number)}; a number from 0 is meant")
     if status not in STATUSES:
         raise ValueError(f"status is {_shown(status)}; one of {', '.join(STATUSES)} is meant")
     if metric is not None and not _is_number(metric):

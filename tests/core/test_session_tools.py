@@ -55,7 +55,7 @@ def kept(run: float, metric: object, status: str = "keep") -> dict[str, object]:
         kept(2, None),
         kept(2, True),
         kept(2, "0"),
-        kept(0, 1),
+        kept(-1, 1),
         kept(1.5, 1),
     ],
     ids=repr,

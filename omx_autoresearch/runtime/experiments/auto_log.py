@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import os
 from datetime import UTC, datetime
+from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
 from omx_autoresearch.core.acceptance import AcceptanceRule
@@ -50,8 +51,8 @@ _ENDINGS: dict[str, tuple[TrialStatus, str]] = {
     "crash": ("failed", "crash"),
     "checks_failed": ("rejected", "check_failed"),
 }
-_LATEST_MS = 253_402_300_799_000
-"""The end of the year 9999."""
+_EARLIEST_MS, _LATEST_MS = 100_000_000_000, 253_402_300_799_000
+"""1973 and 9999. Some logs give seconds: as milliseconds they all lie before."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,17 +113,18 @@ def read_auto_log(path: str) -> AutoLog:
     """
     path = find_auto_log(path)
     sessions, faults, notes = [_Session(_NO_HEADER)], list[str](), list[str]()
-    seen: set[int] = set()
     for number, value in _decoded(read_bounded(path, FILE_LIMIT_BYTES)):
         read = read_log([(number, value)])
         faults += read.faults
         if read.config is not None:
             sessions.append(_Session(read.config))
         for run in read.runs:
-            if run.run in seen:
-                notes.append(f"line {number}: run {run.run} is given twice; both are shown")
-            seen.add(run.run)
-            sessions[-1].runs.append((run, value))
+            known = sessions[-1].runs
+            if known and run.run <= known[-1][0].run:
+                notes.append(
+                    f"line {number}: run {run.run} comes after run {known[-1][0].run}; runs are counted anew"
+                )
+            known.append((run, value))
     states = [_state(path, number, session) for number, session in enumerate(sessions) if session.runs]
     return AutoLog(path, tuple(states), tuple(faults), tuple(notes))
 
@@ -168,8 +170,8 @@ def _rows(session: _Session) -> tuple[tuple[TrialRow, ...], list[TrialRow], floa
     sign = -1.0 if session.config.direction == "higher" else 1.0
     rows, steps = list[TrialRow](), list[TrialRow]()
     baseline = best = checkpoint = None
-    for run, value in session.runs:
-        row = replace(_row(run, value), checkpoint=checkpoint or "")
+    for number, (run, value) in zip(_numbers(session), session.runs, strict=True):
+        row = replace(_row(run, value), iteration=number, checkpoint=checkpoint or "")
         if run.status == "keep" and run.metric is not None:
             if best is None:
                 baseline = best = run.metric
@@ -188,6 +190,13 @@ def _rows(session: _Session) -> tuple[tuple[TrialRow, ...], list[TrialRow], floa
                 )
         rows.append(row)
     return tuple(rows), steps, baseline
+
+
+def _numbers(session: _Session) -> list[int]:
+    """The log's own numbers where they rise; else the position, since some logs begin again within a session."""
+    numbers = [run.run for run, _ in session.runs]
+    rises = all(earlier < later for earlier, later in pairwise(numbers))
+    return numbers if rises else list(range(1, len(numbers) + 1))
 
 
 def _row(run: SessionRun, value: dict[str, Any]) -> TrialRow:
@@ -223,6 +232,8 @@ def _kept(metadata: dict[str, Any]) -> dict[str, Any]:
 
 
 def _time(milliseconds: int) -> str:
+    if 0 < milliseconds < _EARLIEST_MS:
+        milliseconds *= 1000
     if not 0 < milliseconds <= _LATEST_MS:
         return ""
     moment = datetime.fromtimestamp(milliseconds / 1000, UTC)

@@ -11,6 +11,7 @@ from omx_autoresearch.core.experiment_summary import quoted_claim, steps_of
 from omx_autoresearch.errors import UsageError
 from omx_autoresearch.runtime.experiments.auto_log import find_auto_log, read_auto_log
 from omx_autoresearch.runtime.experiments.exports import trials_csv, trials_jsonl
+from omx_autoresearch.runtime.experiments.plots import plot_specification
 from omx_autoresearch.runtime.experiments.report_facts import ReportMaterial
 from omx_autoresearch.runtime.experiments.reports import markdown_report
 
@@ -156,11 +157,33 @@ def test_runs_before_any_header_are_shown_too(tmp_path: Path) -> None:
     assert session.config.metric.name == "metric"
 
 
-def test_a_number_that_is_given_twice_is_noted(tmp_path: Path) -> None:
-    write_log(tmp_path, HEADER, a_run(1, 20, "keep"), a_run(1, 19, "keep"))
+@pytest.mark.requirement("SEE-06")
+def test_numbers_that_begin_again_within_a_session_are_counted_anew_and_noted(tmp_path: Path) -> None:
+    write_log(tmp_path, HEADER, a_run(1, 20, "keep"), a_run(2, 19, "keep"), a_run(1, 18, "keep"))
     log = read_auto_log(str(tmp_path))
-    assert log.notes == ("line 3: run 1 is given twice; both are shown",)
-    assert len(log.sessions[0].rows) == 2
+    assert log.notes == ("line 4: run 1 comes after run 2; runs are counted anew",)
+    assert [(row.iteration, row.hypothesis_id) for row in log.sessions[0].rows] == [
+        (1, "run-1"), (2, "run-2"), (3, "run-1")
+    ]  # fmt: skip
+
+
+def test_a_baseline_that_is_run_zero_is_the_base(tmp_path: Path) -> None:
+    write_log(tmp_path, HEADER, a_run(0, 20, "keep"), a_run(1, 19, "keep"))
+    log = read_auto_log(str(tmp_path))
+    assert log.faults == ()
+    assert (log.sessions[0].baseline, log.sessions[0].rows[0].iteration) == (20, 0)
+    assert plot_specification(log.sessions[0], origin=log.origin)
+
+
+def test_times_in_seconds_are_read_too(tmp_path: Path) -> None:
+    write_log(tmp_path, HEADER, a_run(1, 20, "keep", timestamp=1773348490))
+    assert read_auto_log(str(tmp_path)).sessions[0].rows[0].ended_at == "2026-03-12T20:48:10.000000Z"
+
+
+def test_lines_of_other_tools_are_left_alone(tmp_path: Path) -> None:
+    write_log(tmp_path, {"event": "init", "metric_name": "x"}, HEADER, {"type": "hook"}, a_run(1, 20, "keep"))
+    log = read_auto_log(str(tmp_path))
+    assert (log.faults, len(log.sessions)) == ((), 1)
 
 
 def test_a_byte_order_mark_and_empty_lines_do_no_harm(tmp_path: Path) -> None:
