@@ -16,7 +16,7 @@ from __future__ import annotations
 import json
 
 from omx_autoresearch.agents import marks
-from omx_autoresearch.core.agent_reports import AgentReport, cost_of
+from omx_autoresearch.core.agent_reports import AgentReport, cost_of, harmless_line
 from omx_autoresearch.core.values import replace
 
 TYPE_CHECKING = False
@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from typing import Any
 
 _OBJECTS_LIMIT = 100_000
+_TOKEN_KINDS_LIMIT = 50
 
 
 def read_report(output: str) -> AgentReport:
@@ -77,8 +78,8 @@ def _claude(found: dict[str, Any]) -> AgentReport:
         text=_text(found.get("result")),
         cost_usd=cost,
         tokens=_numbers(found.get("usage")),
-        model=", ".join(sorted(models)) if isinstance(models, dict) else "",
-        session_id=_text(found.get("session_id")),
+        model=harmless_line(", ".join(sorted(models))) if isinstance(models, dict) else "",
+        session_id=harmless_line(_text(found.get("session_id"))),
         is_error=found.get("is_error") is True,
         cost_fault=fault,
     )
@@ -88,7 +89,7 @@ def _codex(report: AgentReport, found: dict[str, Any]) -> AgentReport:
     if report.client != "codex":
         report = AgentReport(client="codex")
     if found["type"] == "thread.started":
-        return replace(report, session_id=_text(found.get("thread_id")))
+        return replace(report, session_id=harmless_line(_text(found.get("thread_id"))))
     if found["type"] == "turn.failed":
         return replace(report, is_error=True)
     if found["type"] == "turn.completed":
@@ -113,8 +114,8 @@ def _gemini(found: dict[str, Any]) -> AgentReport:
         client="gemini",
         text=_text(found.get("response")),
         tokens=tokens,
-        model=", ".join(sorted(names)),
-        session_id=_text(found.get("session_id")),
+        model=harmless_line(", ".join(sorted(names))),
+        session_id=harmless_line(_text(found.get("session_id"))),
         is_error=bool(found.get("error")),
     )
 
@@ -124,8 +125,8 @@ def _numbers(value: Any) -> dict[str, int]:
     if not isinstance(value, dict):
         return {}
     return {
-        str(name): count
-        for name, count in value.items()
+        harmless_line(name): count
+        for name, count in list(value.items())[:_TOKEN_KINDS_LIMIT]
         if isinstance(count, int) and not isinstance(count, bool) and 0 <= count < 2**53
     }
 

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 
 from omx_autoresearch.core.agent_reports import AgentReport, harmless_line, last_words, stated
 from omx_autoresearch.core.experiments import ExperimentHypothesis, HypothesisOutcome
-from omx_autoresearch.errors import AutoresearchError
+from omx_autoresearch.errors import AutoresearchError, StepIllegal
 from omx_autoresearch.runtime.experiments.agent_lines import agent_script
 from omx_autoresearch.runtime.experiments.prompts import render_prompt
 from omx_autoresearch.storage.atomic import ensure_folder, read_bounded, replace_file
@@ -263,12 +263,14 @@ def drive(
         state = controller.state
         number = state.rows[-1].iteration + 1 if state.rows else 1
         hypothesis = given or ExperimentHypothesis(id=f"h-{number}")
-        row = controller.run_iteration(
-            hypothesis,
-            agent_turn(
-                agent, controller_folder(controller), state, is_given=bool(given and given.description)
-            ),
-        )
+        is_given = bool(given and given.description)
+        turn = agent_turn(agent, controller_folder(controller), state, is_given=is_given)
+        try:
+            row = controller.run_iteration(hypothesis, turn)
+        except StepIllegal:
+            if end := _end_of(controller, done):
+                return end  # a budget, looked at before the trial was admitted
+            raise
         done += 1
         failures = failures + 1 if row.reason_code in NO_CANDIDATE else 0
         if failures >= failures_in_a_row:

@@ -38,6 +38,7 @@ SUBVERBS: tuple[tuple[str, tuple[tuple[str, str, str], ...]], ...] = (
         "For the agent, too",
         (
             ("trial", "experiment_trying", "Judge one change: made here, by a command, or in a patch"),
+            ("wait", "experiment_waiting", "Wait for the trial under way and show how it ended"),
             ("workspace", "experiment_looking", "Print the worktree in which a change is made"),
         ),
     ),

@@ -73,9 +73,9 @@ def phase_words(state: ExperimentState, *, is_at_work: bool) -> str:
         return f"completed: {state.completed_reason.replace('_', ' ')}"
     if is_at_work:
         return f"{state.phase}, process {state.controller_pid} works on it"
-    if state.phase in ("started", "running"):
+    if state.controller_pid:
         return f"{state.phase}, but nobody works on it: its controller was killed"
-    return state.phase
+    return "started; the base is not measured yet" if state.phase == "started" else state.phase
 
 
 def noise_words(state: ExperimentState) -> str:

@@ -161,6 +161,25 @@ class ExperimentTrialDocument:
 
 
 @dataclass(frozen=True, slots=True)
+class ExperimentWaitDocument:
+    """``experiment wait``, and ``experiment trial --seconds``.
+
+    Attributes:
+        experiment_id: whose.
+        is_running: the trial goes on by itself.
+        row: the trial; null before it was admitted, and where there was none.
+        fault: why there was none, or why it did not end by itself; empty otherwise.
+        next: what follows.
+    """
+
+    experiment_id: str
+    is_running: bool
+    row: TrialRow | None
+    fault: str
+    next: str
+
+
+@dataclass(frozen=True, slots=True)
 class ExperimentFileDocument:
     """``experiment plot``, ``report`` and ``export``.
 
@@ -304,9 +323,9 @@ def next_command(state: ExperimentState, *, is_at_work: bool) -> str:
     program, name = "omx-autoresearch experiment", state.experiment_id
     if is_at_work:
         return f"{program} status {name}"
-    if state.phase in ("started", "running"):
-        return f"{program} resume {name}"
-    if state.phase == "ready":
+    if state.phase != "completed" and state.controller_pid:
+        return f"{program} resume {name}"  # its controller was killed
+    if state.phase in ("started", "ready"):
         return f'{program} run {name} --agent "claude -p --permission-mode acceptEdits"'
     has_patch = state.incumbent_commit != state.base_commit and not state.applied_commit
     return f"{program} {'patch' if has_patch else 'report'} {name}"
@@ -318,6 +337,7 @@ EXPERIMENT_SCHEMAS: dict[str, object] = {
     "experiment-start": ExperimentStartDocument,
     "experiment-run": ExperimentRunDocument,
     "experiment-trial": ExperimentTrialDocument,
+    "experiment-wait": ExperimentWaitDocument,
     "experiment-file": ExperimentFileDocument,
     "experiment-patch": ExperimentPatchDocument,
     "experiment-branches": ExperimentBranchesDocument,
@@ -328,6 +348,8 @@ DOCUMENT_OF_EXPERIMENT_VERB: dict[str, str] = {
     "start": "experiment-start",
     "run": "experiment-run",
     "trial": "experiment-trial",
+    "wait": "experiment-wait",
+    "workspace": "experiment",
     "status": "experiment",
     "list": "experiment-list",
     "plot": "experiment-file",

@@ -13,6 +13,7 @@ from omx_autoresearch.surfaces.cli.caller import json_option
 from omx_autoresearch.surfaces.cli.display import harmless, print_json, say
 from omx_autoresearch.surfaces.cli.experiment import meant
 from omx_autoresearch.surfaces.cli.experiment_running import agent_of, working
+from omx_autoresearch.surfaces.cli.experiment_waiting import patience, try_in_background
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -42,10 +43,21 @@ PATCH_NAME = "candidate.patch"
     help="The change, as `git diff` prints it; - is stdin.",
 )
 @click.option("--cost", type=click.FloatRange(0), default=0.0, metavar="USD", help="What making it cost.")
+@click.option(
+    "--seconds",
+    type=click.FloatRange(0, 3600),
+    help="Wait at most this long; the trial goes on by itself: `experiment wait`.  [default: its end; less for agents]",
+)
 @click.argument("command", nargs=-1, type=click.UNPROCESSED, metavar="[-- COMMAND...]")
 @json_option
-def experiment_trial(
-    named: str, patch_path: str, command: tuple[str, ...], cost: float, as_json: bool, **said: str
+def experiment_trial(  # noqa: PLR0913, PLR0917 - each parameter is an option
+    named: str,
+    patch_path: str,
+    command: tuple[str, ...],
+    cost: float,
+    seconds: float | None,
+    as_json: bool,
+    **said: str,
 ) -> int:
     """Judge one change, and keep it only if it is truly better.
 
@@ -64,6 +76,15 @@ def experiment_trial(
     hypothesis = checked_hypothesis(
         ExperimentHypothesis(said["hypothesis_id"] or f"h-{number}", said["description"], said["direction"])
     )
+    limit_seconds = patience(found, seconds)
+    if limit_seconds is not None and not command:
+        from omx_autoresearch.runtime.experiments.background import TrialAsk
+
+        request_id = found.caller.runtime.new_id()
+        ask = TrialAsk(hypothesis, _read_patch(patch_path), request_id, cost)
+        return try_in_background(found, ask, limit_seconds, as_json=as_json)
+    if seconds is not None:
+        raise UsageError("a command is waited for to its end", next_step="leave --seconds or the command out")
     make = _maker(found, patch_path, command, cost)
     with working(found, as_json=as_json) as (controller, _):
         if controller.state.phase == "started":
