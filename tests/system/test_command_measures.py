@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
+import subprocess
 import sys
 import tempfile
 import threading
@@ -136,6 +137,27 @@ def test_a_measured_command_that_kills_its_supervisor_is_a_fault_and_ends(run: R
     with pytest.raises(CommandFault, match="was killed"):
         run(f"kill -9 $PPID; sleep {marker}", measures_memory=True)
     assert living_with(marker) == []
+
+
+@linux_only
+@pytest.mark.requirement("RUN-03")
+def test_a_measured_command_ends_when_its_caller_is_killed(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "held")  # held open by the command: its reader sees the end when all are gone
+    command = "exec 3>held; echo up >&3; sleep 60; echo survived >&3"
+    script = (
+        "from omx_autoresearch.system.commands import run_command, shell_argv\n"
+        f"run_command(shell_argv({command!r}), cwd={str(tmp_path)!r}, env={{'PATH': {os.defpath!r}}},\n"
+        f"    timeout_seconds=60, output_path={str(tmp_path / 'output')!r}, measures_memory=True)\n"
+    )
+    root = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(starting.__file__))))
+    environment = dict(os.environ) | {"PYTHONPATH": root}
+    with (
+        subprocess.Popen([sys.executable, "-c", script], env=environment) as caller,
+        open(tmp_path / "held", encoding="utf-8") as held,
+    ):
+        assert held.readline() == "up\n"
+        caller.kill()
+        assert held.read() == ""
 
 
 @linux_only
