@@ -107,8 +107,11 @@ class Arm:
         """Paths that differ from the commit, or were only touched; ignored ones too, the topmost of each.
 
         Raises:
-            WorkspaceFault: git or the file system fails.
+            StepIllegal: nothing is known about the tree; restore it first.
+            WorkspaceFault: the tree is gone; git or the file system fails.
         """
+        if not self._tree.recall():
+            raise StepIllegal(f"nothing is known about {self.root_path}", next_step="restore it first")
         look = self._tree.look()
         return tuple(os.fsdecode(path) for path in (*look.modified, *(extra.path for extra in look.extras)))
 

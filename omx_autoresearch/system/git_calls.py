@@ -64,16 +64,23 @@ class Git:
         return replace(self, cwd=cwd, environ=self.environ | environ)
 
     def start(self, *args: str) -> subprocess.Popen[bytes]:
-        """Start a command whose output is collected later, with stdin empty; see `finish`."""
-        return subprocess.Popen(
-            self._argv(args),
-            cwd=self.cwd,
-            env=self.environ,
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            process_group=0,
-        )
+        """Start a command whose output is collected later, with stdin empty; see `finish`.
+
+        Raises:
+            WorkspaceFault: git could not be started there.
+        """
+        try:
+            return subprocess.Popen(
+                self._argv(args),
+                cwd=self.cwd,
+                env=self.environ,
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.PIPE,
+                process_group=0,
+            )
+        except OSError as fault:
+            raise self._unstarted(fault) from fault
 
     def finish(self, process: subprocess.Popen[bytes], *args: str) -> bytes:
         """The output of a started command.
@@ -109,9 +116,7 @@ class Git:
         except subprocess.TimeoutExpired as fault:
             raise self._late(args) from fault
         except OSError as fault:
-            raise WorkspaceFault(
-                f"git could not be started in {self.cwd}: {fault.strerror}", next_step=f"ls -ld {self.cwd}"
-            ) from fault
+            raise self._unstarted(fault) from fault
 
     def output(self, *args: str, stdin: bytes = b"", to_path: str = "", from_path: str = "") -> bytes:
         """The output of a command that must succeed.
@@ -157,6 +162,11 @@ class Git:
             process_group=0,
         )
         return _result(done.returncode, done.stdout or b"", done.stderr)
+
+    def _unstarted(self, fault: OSError) -> WorkspaceFault:
+        return WorkspaceFault(
+            f"git could not be started in {self.cwd}: {fault.strerror}", next_step=f"ls -ld {self.cwd}"
+        )
 
     def _late(self, args: Sequence[str]) -> WorkspaceFault:
         return WorkspaceFault(

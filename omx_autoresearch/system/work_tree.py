@@ -65,6 +65,7 @@ class WorkTree:
         self.has_opaque = len(opaque) > 1
         self._fresh = FreshFiles(root_path, f"{index_path}.fresh")
         self._scan = FolderScan(os.fsencode(root_path), opaque)
+        self._written = (0, 0, 0)
         self._tree = ""  # what the index holds, a tree or a commit; empty where nobody knows
 
     @property
@@ -187,7 +188,9 @@ class WorkTree:
                 self._scan.add(path)
 
     def recall(self) -> bool:
-        """Take over the index that another process left; False where nothing can be known from it."""
+        """Take over the index where another process wrote it last; False where nothing can be known from it."""
+        if self._stamp() != self._written:
+            self._tree = ""
         if not self._tree and os.path.exists(self.index_path):
             self._learn()
         return bool(self._tree)
@@ -218,6 +221,7 @@ class WorkTree:
         if result.exit_status != 0 and is_locked(result):
             remove(f"{self.index_path}.lock")  # the experiment is held by us alone, so its owner is dead
             result = git.run(*args, stdin=stdin)
+        self._written = self._stamp()
         return result
 
     def _aim(self, commit: str) -> None:
@@ -238,6 +242,7 @@ class WorkTree:
             return
         self._expect()
         self._tree = result.stdout.decode("ascii").strip()
+        self._written = self._stamp()
 
     def _rebuild(self, commit: str) -> None:
         """Begin anew: an empty folder (but for what is kept), a new index, every file written."""
@@ -248,6 +253,14 @@ class WorkTree:
         self.update("read-tree", "--reset", "-u", commit)
         self._fresh.note(self._expect())
         self._tree = commit
+
+    def _stamp(self) -> tuple[int, int, int]:
+        """Which index file this is; git writes a new one each time."""
+        try:
+            status = os.stat(self.index_path)
+        except OSError:
+            return (0, 0, 0)
+        return (status.st_ino, status.st_mtime_ns, status.st_size)
 
     def _expect(self) -> list[bytes]:
         """Tell the scan which files are there, and return them; those outside a sparse checkout (tag S) are not."""

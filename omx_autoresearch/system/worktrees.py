@@ -214,7 +214,8 @@ class Workspaces:
         """What was changed, added or only touched in a work tree since it was set to its commit; nothing is read.
 
         Raises:
-            WorkspaceFault: git or the file system fails.
+            StepIllegal: nothing is known about the tree; restore it first.
+            WorkspaceFault: the tree is gone; git or the file system fails.
         """
         return self._arm(path).drift()
 
@@ -270,7 +271,7 @@ class Workspaces:
         Raises:
             WorkspaceFault: there is no such commit.
         """
-        path = os.path.join(self._store.path, "patch")
+        path = os.path.join(self._store.path, f"patch-{os.getpid()}")
         write_patch(self._store.git, base, final, path)
         try:
             with open(path, "rb") as stream:

@@ -546,6 +546,35 @@ def test_a_folder_that_was_moved_as_a_whole_serves(
     assert git(tmp_path / "moved" / "candidate", "rev-parse", "HEAD") == made.commit
 
 
+@pytest.mark.requirement("TREE-02")
+def test_two_processes_in_turn_do_not_mislead_each_other(workspaces: Workspaces, candidate: Path) -> None:
+    before = contents(candidate)
+    other = Workspaces.open(str(candidate.parent))
+    for number in range(3):
+        (candidate / f"n{number}").write_text("x")
+        (candidate / "a.py").write_text(str(number))
+        taken = other.snapshot(other.candidate_path)
+        assert isinstance(taken, Snapshot)
+        assert taken.changed == ("a.py", f"n{number}")
+        assert accept(workspaces).changed == taken.changed
+        workspaces.set_to(workspaces.candidate_path, workspaces.base_commit)
+        assert contents(candidate) == before
+        assert other.drift(other.candidate_path) == ()
+
+
+@pytest.mark.requirement("TREE-06")
+def test_drift_names_what_changed_and_is_a_fault_where_the_tree_is_gone(
+    workspaces: Workspaces, candidate: Path
+) -> None:
+    (candidate / "a.py").write_text("other, and longer\n")
+    (candidate / "ignored").write_text("x")
+    assert set(workspaces.drift(workspaces.candidate_path)) == {"a.py", "ignored"}
+    assert set(Workspaces.open(str(candidate.parent)).drift(str(candidate))) == {"a.py", "ignored"}
+    shutil.rmtree(candidate)
+    with pytest.raises(WorkspaceFault, match="could not be started"):
+        workspaces.drift(workspaces.candidate_path)
+
+
 @pytest.mark.requirement("TREE-07")
 def test_closing_removes_the_trees_and_forgetting_everything(
     workspaces: Workspaces, candidate: Path, repository: Path
