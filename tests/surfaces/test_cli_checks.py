@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 from typing import TYPE_CHECKING
 
@@ -163,6 +164,22 @@ def test_where_nothing_can_be_written_the_command_leaves_the_rest_to_the_hook(
     }[arguments[0]]
     assert len(person.records(task_id, kind)) == 1
     person.run("wait", task_id)
+
+
+@pytest.mark.requirement("GATE-25")
+def test_where_nothing_can_be_written_the_status_looks_all_the_same(person: Person) -> None:
+    task_id = person.start()
+    person.bind(task_id)
+    person.write("answer.txt", "42\n")
+    for verb in ("status", "current", "readiness"):
+        done = person.run(verb, "--json", under=(*SEALED, *_sealed(person)), env=AGENT)
+        if "bwrap:" in done.stderr:
+            pytest.skip("bubblewrap is not available here")
+        assert done.returncode in (0, 9), done.stderr
+        assert task_id in done.stdout
+    shown = json.loads(person.run("status", "--json", under=(*SEALED, *_sealed(person)), env=AGENT).stdout)
+    assert shown["open_criteria"] == ["validation"]
+    assert shown["checked_at"] > person.json("list")[0]["checked_at"]
 
 
 @pytest.mark.requirement("SESS-04")
