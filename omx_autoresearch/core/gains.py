@@ -14,17 +14,19 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from fractions import Fraction
 
-    from omx_autoresearch.core.words import ScoreDirection
+    from omx_autoresearch.core.acceptance_rules import RuleDirection
 
 LARGEST_LOGARITHM = 700.0
 """Beyond it an exponential overflows."""
+LARGEST_VALUE = 1e300
+"""Sums and differences of a few such values are still numbers."""
 
 
 def checked_value(value: object, arm: str) -> float:
     """``value`` as a float.
 
     Raises:
-        UsageError: it is no number, or not a finite one.
+        UsageError: it is no number, not a finite one, or larger than 1e300 in size.
     """
     if isinstance(value, bool) or not isinstance(value, (int, float)):
         raise UsageError(
@@ -40,25 +42,21 @@ def checked_value(value: object, arm: str) -> float:
             f"the metric of the {arm} must be finite, received {value!r}",
             next_step="treat a run without a finite metric as failed; it is never judged",
         )
+    if abs(number) > LARGEST_VALUE:
+        raise UsageError(
+            f"the metric of the {arm} must be at most {LARGEST_VALUE:g} in size, received {value!r}",
+            next_step="print the metric in a larger unit",
+        )
     return number
 
 
-def gain_of(incumbent: float, candidate: float, direction: ScoreDirection, scale: str) -> float:
-    """How much better the candidate is, inside the judge; on a ratio both must be positive.
-
-    Raises:
-        UsageError: the two are so far apart that their difference is no number.
-    """
+def gain_of(incumbent: float, candidate: float, direction: RuleDirection, scale: str) -> float:
+    """How much better the candidate is, inside the judge; on a ratio both must be positive."""
     gain = log(incumbent) - log(candidate) if scale == "ratio" else incumbent - candidate
-    if not isfinite(gain):
-        raise UsageError(
-            f"{incumbent!r} and {candidate!r} are too far apart to be compared",
-            next_step="print the metric in a larger unit",
-        )
     return gain if direction == "lower" else -gain
 
 
-def effect_of(gain: float, direction: ScoreDirection, scale: str) -> float:
+def effect_of(gain: float, direction: RuleDirection, scale: str) -> float:
     """A gain in the unit that people read: a fraction of the metric on a ratio, the metric's unit on a difference."""
     if scale != "ratio":
         return gain
@@ -66,7 +64,7 @@ def effect_of(gain: float, direction: ScoreDirection, scale: str) -> float:
     return -expm1(-gain) if direction == "lower" else expm1(gain)
 
 
-def gain_at(effect: float, direction: ScoreDirection, scale: str) -> float:
+def gain_at(effect: float, direction: RuleDirection, scale: str) -> float:
     """The inverse of `effect_of`; on a ratio where lower is better, ``effect`` must be below 1."""
     if scale != "ratio":
         return effect
@@ -80,7 +78,7 @@ def exact(value: float) -> Fraction:
     return Fraction(repr(value))
 
 
-def exact_gain(incumbent: Fraction, candidate: Fraction, direction: ScoreDirection) -> Fraction:
+def exact_gain(incumbent: Fraction, candidate: Fraction, direction: RuleDirection) -> Fraction:
     """How much better the candidate is, in the metric's unit, without rounding."""
     return incumbent - candidate if direction == "lower" else candidate - incumbent
 

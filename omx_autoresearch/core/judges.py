@@ -131,7 +131,8 @@ class Judge:
         differences = self._cleared()
         if not can_accept(self._rule, self._calibration.quick_gain):
             return self._without_answer("underpowered")
-        decision = decision_of(self._rule, differences, self._calibration.quick_gain)
+        levels = self._incumbents if self._scale == "ratio" else ()
+        decision = decision_of(self._rule, differences, self._calibration.quick_gain, levels)
         if not decision:
             return None
         return self._verdict_of(differences, is_accepted=decision == "accept")

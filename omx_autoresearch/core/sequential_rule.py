@@ -11,6 +11,7 @@ from math import sqrt
 
 from omx_autoresearch.core.acceptance_rules import FINAL_SHARE
 from omx_autoresearch.core.calibration import ORDER_PAIRS, ORDER_STANDING, order_gains
+from omx_autoresearch.core.gains import effect_of
 from omx_autoresearch.core.signed_scores import (
     centre,
     chance,
@@ -65,13 +66,17 @@ def looks_of(alpha: float, max_pairs: int) -> tuple[tuple[float, float, float], 
     return tuple(looks)
 
 
-def decision_of(rule: AcceptanceRule, differences: Sequence[float], quick_gain: float) -> str:
+def decision_of(
+    rule: AcceptanceRule, differences: Sequence[float], quick_gain: float, levels: Sequence[float] = ()
+) -> str:
     """``accept``, ``stop`` (no acceptance will come) or an empty string: another pair is needed.
 
     Args:
         rule: alpha, the number of pairs, and whether futility stops.
         differences: gains over the threshold, cleared of the order effect, in the order of the pairs.
         quick_gain: what most A/A differences stay below; 0.0 turns early acceptance off.
+        levels: on a ratio, the incumbent's values: then the gain must hold in the metric's own unit as well. A
+            candidate of the same mean that is only more erratic looks better on logarithms than it is.
     """
     pairs = len(differences)
     if is_quick(rule, differences, quick_gain):
@@ -82,9 +87,26 @@ def decision_of(rule: AcceptanceRule, differences: Sequence[float], quick_gain: 
     allowed, worth, futile = looks_of(rule.alpha, rule.max_pairs)[pairs]
     scores = scores_of([abs(difference) for difference in differences])
     stands = standing(differences, scores)
-    if stands >= worth and chance(differences, scores) <= allowed:
+    if (
+        stands >= worth
+        and chance(differences, scores) <= allowed
+        and _holds(rule, differences, levels, allowed)
+    ):
         return "accept"
     return "stop" if is_last or (rule.has_futility and stands * sqrt(pairs) <= futile) else ""
+
+
+def _holds(
+    rule: AcceptanceRule, differences: Sequence[float], levels: Sequence[float], allowed: float
+) -> bool:
+    """Whether gains on logarithms are gains in the metric's own unit, at the same chance."""
+    if not levels:
+        return True
+    own = [
+        level * effect_of(difference, rule.direction, "ratio")
+        for level, difference in zip(levels, differences, strict=True)
+    ]
+    return chance(own, scores_of([abs(gain) for gain in own])) <= allowed
 
 
 def is_quick(rule: AcceptanceRule, differences: Sequence[float], quick_gain: float) -> bool:
@@ -113,7 +135,7 @@ def cleared(
     """Gains without what the order inside a pair did to them.
 
     The correction never sees which arm was which, so signs stay fair coins. An order that never changed cannot be told
-    from an effect: then only a correction against the candidate is made.
+    from an effect: then only the most that calibration leaves open is taken off, where that is against the candidate.
 
     Args:
         gains: of the candidate, pair by pair.
@@ -127,7 +149,8 @@ def cleared(
     if not order_effect:
         return gains
     if not has_both:
-        against = max(0.0, order_effect if orders[0] else -order_effect)
+        _, low, high = estimate_of(calibrated, 0.0)
+        against = max(0.0, high if orders[0] else -low)
         return [gain - against for gain in gains]
     return [
         gain - order_effect if order else gain + order_effect
