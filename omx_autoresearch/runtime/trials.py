@@ -19,6 +19,9 @@ from omx_autoresearch.storage.strictjson import encode
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from collections.abc import Callable
+    from typing import Any
+
     from omx_autoresearch.core.acceptance import Claim
     from omx_autoresearch.core.criteria import Rule
     from omx_autoresearch.core.experiments import ExperimentState
@@ -43,6 +46,15 @@ class ClaimLook:
     digest: str = ""
 
 
+def require_linkable(runtime: Runtime, task_id: str) -> None:
+    """Refuse a mission that can use no experiment, before one is begun for it.
+
+    Raises:
+        StepIllegal: the mission is a draft or has ended.
+    """
+    _refuse_unlinkable(MissionStore(runtime.home).load(task_id))
+
+
 def link_experiment(runtime: Runtime, task_id: str, experiment_id: str, metric: str) -> Mission:
     """Let an experiment count for a mission.
 
@@ -50,16 +62,11 @@ def link_experiment(runtime: Runtime, task_id: str, experiment_id: str, metric: 
         StepIllegal: the mission is a draft or has ended.
     """
     with MissionStore(runtime.home).transaction(task_id, runtime.now()) as transaction:
-        refuse_unlinkable(transaction.mission)
+        _refuse_unlinkable(transaction.mission)
         return transaction.record(ExperimentLinked(experiment_id, metric))
 
 
-def refuse_unlinkable(mission: Mission) -> None:
-    """Refuse an experiment for a mission that cannot use it.
-
-    Raises:
-        StepIllegal: the mission is a draft or has ended.
-    """
+def _refuse_unlinkable(mission: Mission) -> None:
     if mission.phase in FINAL_PHASES or mission.contract is None:
         raise StepIllegal(
             f"mission {mission.task_id} is {mission.phase}; an experiment belongs to one that is under way",
@@ -81,6 +88,16 @@ def tell_mission(runtime: Runtime, task_id: str) -> Mission:
         if news := _news(runtime, transaction.mission):
             return transaction.record(*news)
         return transaction.mission
+
+
+def teller(runtime: Runtime, task_id: str) -> Callable[[dict[str, Any]], None]:
+    """A subscriber of an experiment's events that tells its mission what was accepted and verified."""
+
+    def tell(event: dict[str, Any]) -> None:
+        if event["type"] in ("accepted", "verified"):
+            tell_mission(runtime, task_id)
+
+    return tell
 
 
 def _news(runtime: Runtime, mission: Mission) -> list[Record]:

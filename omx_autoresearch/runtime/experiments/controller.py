@@ -32,6 +32,7 @@ from omx_autoresearch.runtime.experiments.resuming import reopen_experiment
 from omx_autoresearch.runtime.experiments.steps import SAID
 from omx_autoresearch.runtime.experiments.trials import Trial
 from omx_autoresearch.runtime.experiments.workspaces import ExperimentWorkspace
+from omx_autoresearch.runtime.trials import link_experiment, require_linkable
 from omx_autoresearch.storage.layout import StateHome, state_home
 from omx_autoresearch.system.processes import identify
 
@@ -72,7 +73,7 @@ class AutoresearchController:
     Raises:
         MissionInvalid: the configuration cannot be run; every fault is named.
         WorkspaceFault: the checkout is no clean root of a repository.
-        StepIllegal: another controller holds the repository; the message says who.
+        StepIllegal: another controller holds the repository (the message says who), or the mission is a draft or over.
     """
 
     _desk: Desk
@@ -88,7 +89,11 @@ class AutoresearchController:
         task_id: str = "",
     ) -> None:
         world = runtime or runtime_of(home_path, environ)
+        if task_id:
+            require_linkable(world, task_id)
         self._desk = Desk(begin_experiment(world, str(root_path), config, task_id))
+        if task_id:
+            link_experiment(world, task_id, self.experiment_id, config.metric.name)
 
     @classmethod
     def resume(  # noqa: PLR0913  # one is needed

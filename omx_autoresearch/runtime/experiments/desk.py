@@ -25,6 +25,7 @@ from omx_autoresearch.runtime.experiments.cancellation import AutoresearchCancel
 from omx_autoresearch.runtime.experiments.requests import RequestWatch, clear_request
 from omx_autoresearch.runtime.experiments.resuming import fail_interrupted
 from omx_autoresearch.runtime.experiments.steps import SAID, Steps
+from omx_autoresearch.runtime.trials import teller
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -53,6 +54,8 @@ class Desk:
         self._trial: Trial | None = None
         self._is_stopping = False
         self._is_closed = False
+        if task_id := self.log.state.task_id:
+            self.log.subscribe(teller(self.log.runtime, task_id))
         self._watch = RequestWatch(self.log.folder, self._follow)
         self._watch.start()
 

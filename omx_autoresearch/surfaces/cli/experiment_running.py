@@ -16,7 +16,7 @@ from omx_autoresearch.surfaces.cli.display import harmless, print_json, say
 from omx_autoresearch.surfaces.cli.experiment import experiment_argument, meant
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Iterator
     from typing import Any, TextIO
 
     from omx_autoresearch.core.experiments import ExperimentHypothesis, ExperimentState
@@ -177,39 +177,23 @@ def _hypothesis(text: str, number: int) -> ExperimentHypothesis:
 def working(
     found: Meant, *, as_json: bool, **resume: Any
 ) -> Iterator[tuple[AutoresearchController, LineProgress | LiveProgress]]:
-    """A controller at work on an experiment, shown and interruptible, told to its mission."""
+    """A controller at work on an experiment, shown and interruptible."""
     from omx_autoresearch.runtime.experiments.controller import AutoresearchController
 
     controller = AutoresearchController.resume(found.experiment_id, runtime=found.caller.runtime, **resume)
-    with attended(controller, as_json=as_json, tell=teller(found)) as progress:
+    with attended(controller, as_json=as_json) as progress:
         yield controller, progress
 
 
 @contextlib.contextmanager
-def attended(
-    controller: AutoresearchController, *, as_json: bool, tell: Callable[[dict[str, Any]], None]
-) -> Iterator[LineProgress | LiveProgress]:
+def attended(controller: AutoresearchController, *, as_json: bool) -> Iterator[LineProgress | LiveProgress]:
     """Show the work of a controller, cancel it on Ctrl-C, close it at the end."""
     from omx_autoresearch.surfaces.cli.experiment_display import progress_for
 
     with controller, progress_for(lambda: controller.state, as_json=as_json) as progress:
         controller.subscribe(progress)
-        controller.subscribe(tell)
         with interruptible(controller, progress):
             yield progress
-
-
-def teller(found: Meant) -> Callable[[dict[str, Any]], None]:
-    """A subscriber that tells the experiment's mission what was accepted and verified."""
-    from omx_autoresearch.runtime.trials import tell_mission
-
-    task_id = found.load().task_id
-
-    def tell(event: dict[str, Any]) -> None:
-        if task_id and event["type"] in ("accepted", "verified"):
-            tell_mission(found.caller.runtime, task_id)
-
-    return tell
 
 
 @contextlib.contextmanager

@@ -13,7 +13,7 @@ from omx_autoresearch.surfaces.cli.display import count_of, harmless, print_json
 from omx_autoresearch.surfaces.cli.experiment import Meant
 from omx_autoresearch.surfaces.cli.experiment_options import given_options, start_options
 from omx_autoresearch.surfaces.cli.experiment_plans import PlanTeller, plan_document, print_plan
-from omx_autoresearch.surfaces.cli.experiment_running import attended, frozen_paths, teller
+from omx_autoresearch.surfaces.cli.experiment_running import attended, frozen_paths
 
 if TYPE_CHECKING:
     from typing import Any
@@ -71,23 +71,13 @@ def _require_owner_for(caller: Caller, options: dict[str, Any]) -> None:
 
 
 def _task_of(caller: Caller, task: str) -> str:
-    """The mission that is meant: named, or the one that holds this very session; empty for none.
-
-    Raises:
-        StepIllegal: it is a draft or has ended.
-    """
-    from omx_autoresearch.runtime.trials import refuse_unlinkable
-    from omx_autoresearch.storage.missions import MissionStore
+    """The mission that is meant: named, or the one that holds this very session; empty for none."""
     from omx_autoresearch.storage.registry import Registry
 
     if task:
-        task_id = caller.task(task)
-    else:
-        entry = Registry(caller.runtime.home).find(caller.session_id) if caller.session_id else None
-        task_id = entry.task_id if entry is not None and entry.state == "bound" else ""
-    if task_id:
-        refuse_unlinkable(MissionStore(caller.runtime.home).load(task_id))
-    return task_id
+        return caller.task(task)
+    entry = Registry(caller.runtime.home).find(caller.session_id) if caller.session_id else None
+    return entry.task_id if entry is not None and entry.state == "bound" else ""
 
 
 def _page_of(caller: Caller, task_id: str) -> str:
@@ -129,7 +119,6 @@ def _start(
     caller: Caller, config: ExperimentConfig, task_id: str, *, has_baseline: bool, as_json: bool
 ) -> None:
     from omx_autoresearch.runtime.experiments.controller import AutoresearchController
-    from omx_autoresearch.runtime.trials import link_experiment
     from omx_autoresearch.storage.experiments import ExperimentStore
 
     root_path = caller.workspace_path()
@@ -138,14 +127,12 @@ def _start(
     frozen = frozen_paths(found, controller.state)
     if not as_json:
         _tell_frozen(frozen)
-    with attended(controller, as_json=as_json, tell=teller(found)) as progress:
-        if task_id:
-            link_experiment(caller.runtime, task_id, controller.experiment_id, config.metric.name)
+    with attended(controller, as_json=as_json) as progress:
         plans = PlanTeller(config, progress)
         controller.subscribe(plans)
         if has_baseline:
             controller.establish_baseline()
-        state = controller.state
+    state = found.load()  # with the word that this process let go of it
     document = _document(found, state, frozen, plans.run_seconds)
     if as_json:
         print_json(document)
