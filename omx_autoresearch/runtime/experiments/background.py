@@ -48,11 +48,13 @@ class TrialAsk:
         hypothesis: what is tried.
         patch: the candidate against the incumbent; empty for what stands in the candidate's worktree.
         request_id: by which its starter knows it again.
+        cost_usd: what making the change cost, as its host says.
     """
 
     hypothesis: ExperimentHypothesis
     patch: bytes
     request_id: str
+    cost_usd: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -195,7 +197,9 @@ def conduct_trial(runtime: Runtime, experiment_id: str, ask: TrialAsk, patch_pat
             if controller.state.phase == "started":
                 controller.establish_baseline()
             require_applicable(folder.work_path, patch_path)
-            row = controller.run_iteration(ask.hypothesis, patched(folder.work_path, patch_path))
+            row = controller.run_iteration(
+                ask.hypothesis, patched(folder.work_path, patch_path, ask.cost_usd)
+            )
     except AutoresearchError as error:
         fault, next_step = error.message, error.next_step
     except Exception as error:  # noqa: BLE001 - nobody else sees what happens in this process
@@ -203,10 +207,22 @@ def conduct_trial(runtime: Runtime, experiment_id: str, ask: TrialAsk, patch_pat
         next_step = "omx-autoresearch doctor"
     if row is not None:
         os.unlink(patch_path)
+        _tell_mission(runtime, store.load(experiment_id).task_id)
     elif fault:
         next_step = f"{next_step or 'look at the experiment'} (your change is kept in {patch_path})"
     ended = replace(note, has_ended=True, iteration=row.iteration if row else 0)
     _save_note(folder, replace(ended, fault=fault if row is None else "", next_step=next_step))
+
+
+def _tell_mission(runtime: Runtime, task_id: str) -> None:
+    """Tell the mission what its experiment brought, as the next stop would otherwise."""
+    from omx_autoresearch.runtime.trials import tell_mission
+
+    try:
+        if task_id:
+            tell_mission(runtime, task_id)
+    except AutoresearchError:
+        return  # the log has it, and the mission is told from there
 
 
 def _view(store: ExperimentStore, experiment_id: str, note: BackgroundTrial | None) -> TrialView:

@@ -130,7 +130,7 @@ class ExperimentTools:
             view = start_trial(
                 call.runtime, state.experiment_id, ask, wait_seconds=seconds, tell=_teller(ctx)
             )
-            return _told(call, view)
+            return trial_answer(view)
 
     def experiment_wait(
         self, ctx: _Context, experiment: _Named = "", seconds: _Seconds = WAIT_SECONDS
@@ -141,7 +141,7 @@ class ExperimentTools:
         with begun(self._runtime, ctx, is_alone=False) as call:
             state = _meant(call, experiment)
             view = wait_for_trial(call.runtime, state.experiment_id, wait_seconds=seconds, tell=_teller(ctx))
-            return _told(call, view)
+            return trial_answer(view)
 
 
 def add_experiment_tools(server: MCPServer, runtime: Runtime) -> None:
@@ -205,19 +205,6 @@ def _require_allowed(call: Call, state: ExperimentState) -> None:
 
 def _is_inside(call: Call, cwd: str) -> bool:
     return cwd.startswith(os.path.join(os.path.realpath(call.runtime.home.experiments_path), ""))
-
-
-def _told(call: Call, view: TrialView) -> TrialResult:
-    """The answer, after the mission was told what its experiment brought."""
-    from omx_autoresearch.errors import AutoresearchError
-    from omx_autoresearch.runtime.trials import tell_mission
-
-    if view.state.task_id and not view.is_running:
-        try:
-            tell_mission(call.runtime, view.state.task_id)
-        except AutoresearchError:
-            pass  # the next stop tells it
-    return trial_answer(view)
 
 
 def _teller(ctx: _Context) -> Callable[[TrialView], None]:
