@@ -47,7 +47,7 @@ class FolderScan:
     """
 
     def __init__(self, root: bytes, opaque: frozenset[bytes] = frozenset()) -> None:
-        self.root = root
+        self._prefix = root + b"/"
         self._opaque = opaque
         self._names: dict[bytes, set[bytes]] = {b"": set()}
         self._right: dict[bytes, tuple[int, int, int, int]] = {}
@@ -118,7 +118,7 @@ class FolderScan:
 
     def _look_into(self, folder: bytes, found: list[Extra], lost: set[bytes]) -> bool:
         """Look into one folder; False where there is none."""
-        path = os.path.join(self.root, folder) if folder else self.root
+        path = self._prefix + folder
         try:
             status = os.lstat(path)
         except (FileNotFoundError, NotADirectoryError):

@@ -29,7 +29,7 @@ class FreshFiles:
     """
 
     def __init__(self, root_path: str, notes_path: str) -> None:
-        self._root = os.fsencode(root_path)
+        self._prefix = os.fsencode(root_path) + b"/"
         self._notes_path = notes_path
         self._times: dict[bytes, list[int]] | None = None
 
@@ -64,7 +64,7 @@ class FreshFiles:
 
     def _facts(self, path: bytes) -> list[int]:
         try:
-            status = os.lstat(os.path.join(self._root, path))
+            status = os.lstat(self._prefix + path)
         except OSError:
             return []
         return [status.st_ino, status.st_ctime_ns, status.st_mtime_ns]

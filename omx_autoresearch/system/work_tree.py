@@ -92,7 +92,7 @@ class WorkTree:
         for extra in look.extras:
             remove(os.path.join(os.fsencode(self.root_path), extra.path))
         self.write(look.modified)
-        if look.extras or look.modified:
+        if look.extras:
             self._require_no_extras()
         touched = {extra.path for extra in look.extras} | set(look.modified)
         return tuple(sorted(os.fsdecode(path) for path in touched))

@@ -291,6 +291,26 @@ def test_what_lfs_stored_for_a_checkpoint_goes_to_the_user_with_it(repository: P
 
 
 @pytest.mark.requirement("TREE-12")
+def test_what_the_user_ignores_anywhere_is_no_change(repository: Path, tmp_path: Path, home: Path) -> None:
+    (home / ".config" / "git").mkdir(parents=True)
+    (home / ".config" / "git" / "ignore").write_text("*.xdg\n")
+    (repository / ".git" / "info" / "exclude").write_text("*.info\n")
+    workspaces = Workspaces.create(str(repository), str(tmp_path / "one"), WorkspaceOptions("e1"))
+    with open(home / ".gitconfig", "a", encoding="utf-8") as stream:
+        stream.write("[core]\n\texcludesFile = ~/my-ignore\n")
+    (home / "my-ignore").write_text("*.mine\n")
+    other = Workspaces.create(str(repository), str(tmp_path / "two"), WorkspaceOptions("e2"))
+    for spaces, names in ((workspaces, ("a.xdg", "a.info")), (other, ("a.mine", "a.info"))):
+        candidate = tmp_path / os.path.dirname(spaces.candidate_path) / "candidate"
+        for name in names:
+            (candidate / name).write_text("x")
+        made = spaces.checkpoint(spaces.candidate_path, "m")
+        assert isinstance(made, Checkpoint)
+        assert made.changed == ()
+        assert not set(os.listdir(candidate)) & set(names)
+
+
+@pytest.mark.requirement("TREE-12")
 def test_a_setting_that_comes_later_changes_nothing(
     repository: Path, tmp_path: Path, home: Path, ran: Path
 ) -> None:
