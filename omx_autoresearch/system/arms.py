@@ -9,7 +9,7 @@ from omx_autoresearch.core.values import dataclass
 from omx_autoresearch.errors import StepIllegal, WorkspaceFault
 from omx_autoresearch.system.checkpoints import Snapshot, TreeFault, take_snapshot
 from omx_autoresearch.system.git_folder import make_git_folder
-from omx_autoresearch.system.kept_paths import copy_linked, seal_of
+from omx_autoresearch.system.kept_paths import copy_linked, require_seal, seal_of
 from omx_autoresearch.system.removal import remove
 from omx_autoresearch.system.user_repository import named
 from omx_autoresearch.system.work_tree import WorkTree
@@ -141,7 +141,10 @@ class Arm:
             WorkspaceFault: one cannot be read.
         """
         arm = load_arm(self._state_path)
-        seals = arm.seals | {path: seal_of(os.path.join(self.root_path, path)) for path in self._state.keep}
+        kept = {path: os.path.join(self.root_path, path) for path in self._state.keep}
+        seals = arm.seals | {
+            path: require_seal(place) for path, place in kept.items() if os.path.lexists(place)
+        }
         save_arm(self._state_path, ArmState(arm.commit, seals))
 
     def remove(self) -> None:

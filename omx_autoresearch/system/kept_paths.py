@@ -29,6 +29,9 @@ if TYPE_CHECKING:
 
     from omx_autoresearch.system.user_repository import UserRepository
 
+UNREADABLE = "unreadable"
+"""The seal of what cannot be read; no other equals it."""
+
 _FICLONE = 0x40049409  # linux/fs.h
 
 
@@ -59,11 +62,7 @@ def require_ignored(repository: UserRepository, paths: Iterable[str]) -> None:
 
 
 def seal_of(path: str) -> str:
-    """What stands at a path, as one digest; empty where there is nothing.
-
-    Raises:
-        WorkspaceFault: it cannot be read.
-    """
+    """What stands at a path, as one digest; empty where there is nothing, `UNREADABLE` where it cannot be told."""
     hashed = hashlib.sha256()
     waiting = [os.fsencode(path)]
     try:
@@ -81,12 +80,22 @@ def seal_of(path: str) -> str:
                     hashed.update(_facts(entry.path, entry.stat(follow_symlinks=False)))
                     if entry.is_dir(follow_symlinks=False):
                         waiting.append(entry.path)
-    except OSError as fault:
-        raise WorkspaceFault(
-            f"{os.fsdecode(fault.filename or path)} cannot be read: {fault.strerror}",
-            next_step=f"ls -la {path}",
-        ) from fault
+    except OSError:
+        return UNREADABLE
     return hashed.hexdigest()
+
+
+def require_seal(path: str) -> str:
+    """As `seal_of`, of something that must be there and readable.
+
+    Raises:
+        WorkspaceFault: it is not there or cannot be read.
+    """
+    seal = seal_of(path)
+    if seal in {"", UNREADABLE}:
+        what = "cannot be read" if seal else "is not there"
+        raise WorkspaceFault(f"{path} {what}", next_step=f"ls -la {os.path.dirname(path)}")
+    return seal
 
 
 def copy_linked(source: str, target: str) -> None:

@@ -189,6 +189,7 @@ class WorkTree:
 
     def recall(self) -> bool:
         """Take over the index where another process wrote it last; False where nothing can be known from it."""
+        self._open_root()
         if self._stamp() != self._written:
             self._tree = ""
         if not self._tree and os.path.exists(self.index_path):
@@ -281,6 +282,17 @@ class WorkTree:
                 f"{self.root_path} leads elsewhere: {os.path.realpath(self.root_path)}",
                 next_step=f"ls -ld {os.path.dirname(self.root_path)}",
             )
+
+    def _open_root(self) -> None:
+        """Give the folder itself its permissions back: nobody can even be started in it without them."""
+        try:
+            mode = os.lstat(self.root_path).st_mode
+            if stat.S_ISDIR(mode) and mode & stat.S_IRWXU != stat.S_IRWXU:
+                os.chmod(self.root_path, 0o777 & ~self._scan.umask)
+        except FileNotFoundError:
+            return
+        except OSError as fault:
+            raise _unreadable(self.root_path, fault) from fault
 
     def _require_no_extras(self) -> None:
         rest = self._scan.look()

@@ -20,7 +20,7 @@ from omx_autoresearch.system.acceptances import apply_checkpoint, create_branche
 from omx_autoresearch.system.arms import Arm
 from omx_autoresearch.system.checkpoints import FILE_LIMIT_BYTES, Snapshot, TreeFault
 from omx_autoresearch.system.git_folder import make_template
-from omx_autoresearch.system.kept_paths import require_ignored, seal_of
+from omx_autoresearch.system.kept_paths import require_ignored, require_seal
 from omx_autoresearch.system.object_store import REFERENCES, create_store, is_unfinished, open_store
 from omx_autoresearch.system.patches import file_changes, write_patch
 from omx_autoresearch.system.removal import remove
@@ -123,13 +123,13 @@ class Workspaces:
             )
         _remove_leftovers(store_path, folder)
         require_ignored(repository, (*options.keep, *options.link, *options.caches))
+        seals = tuple(require_seal(os.path.join(repository.root_path, path)) for path in options.link)
         submodules = find_submodules(repository, stamp.head_commit)
         settings = pinned(read_settings(repository.git), repository.root_path)
         objects = tuple(dict.fromkeys(sub.objects_path for sub in submodules if sub.objects_path))
         store = create_store(store_path, repository, settings, objects)
         make_template(os.path.join(store_path, "template"), repository, settings)
         _hold_base(repository, options.experiment_id, stamp.head_commit)
-        seals = tuple(_linked_seal(repository.root_path, path) for path in options.link)
         state = WorkspaceState(
             experiment_id=options.experiment_id,
             repository_path=repository.root_path,
@@ -365,15 +365,6 @@ def _remove_leftovers(store_path: str, folder: str) -> None:
             raise WorkspaceFault(f"{paths[0]} is in the way and not ours", next_step="name another folder")
     for path in paths:
         remove(path)
-
-
-def _linked_seal(root_path: str, path: str) -> str:
-    seal = seal_of(os.path.join(root_path, path))
-    if not seal:
-        raise WorkspaceFault(
-            f"{path} is not there in {root_path}, so it cannot be linked", next_step=f"ls -la {root_path}"
-        )
-    return seal
 
 
 def _base_reference(experiment_id: str) -> str:

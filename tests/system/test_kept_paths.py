@@ -65,7 +65,9 @@ def test_what_the_setup_made_is_there_for_every_trial(repository: Path, tmp_path
 
 @pytest.mark.requirement("TREE-16")
 @pytest.mark.case("GIT-03")
-@pytest.mark.parametrize("act", ["edit", "edit back in time", "add", "delete", "link", "mode"])
+@pytest.mark.parametrize(
+    "act", ["edit", "edit back in time", "add", "delete", "link", "mode", "no permission"]
+)
 def test_a_kept_path_that_a_candidate_changed_is_dropped_and_named(
     repository: Path, tmp_path: Path, act: str
 ) -> None:
@@ -85,6 +87,8 @@ def test_a_kept_path_that_a_candidate_changed_is_dropped_and_named(
         kept.unlink()
     elif act == "mode":
         kept.chmod(0o755)
+    elif act == "no permission":
+        (candidate / ".venv" / "bin").chmod(0)
     else:
         (candidate / ".venv").rename(candidate / "elsewhere")
         (candidate / ".venv").symlink_to("elsewhere")
