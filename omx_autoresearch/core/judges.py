@@ -64,8 +64,7 @@ class Judge:
                 next_step="give it as a fraction, 0.02 for 2 %, or take the scale `difference`",
             )
         self._threshold = gain_at(self._rule.min_effect, self._rule.direction, scale)
-        has_effect = self._calibration.order_effect != 0.0
-        self._first_gains = first_gains_of(self._calibration) if has_effect else []
+        self._first_gains = first_gains_of(self._calibration)
 
     @property
     def verdict(self) -> Verdict | None:

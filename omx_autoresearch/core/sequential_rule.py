@@ -143,19 +143,27 @@ def cleared(
         order_effect: as calibration proved it; 0.0 where it did not.
         calibrated: the A/A pairs' gains of whichever arm ran first; pooled with those at hand.
     """
-    has_both = 0 < sum(orders) < len(orders)
-    if len(gains) >= ORDER_PAIRS and has_both:
+    if not 0 < sum(orders) < len(orders):
+        against = _against(orders[0], calibrated)
+        return [gain - against for gain in gains] if against else gains
+    if len(gains) >= ORDER_PAIRS:
         order_effect = _pooled_effect(order_gains(gains, orders), order_effect, calibrated)
     if not order_effect:
         return gains
-    if not has_both:
-        _, low, high = estimate_of(calibrated, 0.0)
-        against = max(0.0, high if orders[0] else -low)
-        return [gain - against for gain in gains]
     return [
         gain - order_effect if order else gain + order_effect
         for gain, order in zip(gains, orders, strict=True)
     ]
+
+
+def _against(order: int, calibrated: Sequence[float]) -> float:
+    """What a fixed order may give the candidate: the far end of the calibrated interval, where that excludes zero."""
+    if len(calibrated) < ORDER_PAIRS:
+        return 0.0
+    _, low, high = estimate_of(calibrated, 0.0)
+    if low <= 0.0 <= high:
+        return 0.0
+    return max(0.0, high if order else -low)
 
 
 def _pooled_effect(first_gains: list[float], order_effect: float, calibrated: Sequence[float]) -> float:
