@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from omx_autoresearch.system.user_repository import UserRepository, UserStamp
 
 _MARK = "accepting"
-_UNREAD_BYTES = 1 << 26
+_COMPARED_BYTES = 1 << 26
 
 
 @dataclass(frozen=True, slots=True)
@@ -224,7 +224,7 @@ def _is_ours(store: ObjectStore, repository: UserRepository, change: TreeChange)
             content = os.fsencode(os.readlink(path))
         else:
             with open(path, "rb") as stream:
-                content = stream.read(_UNREAD_BYTES)
+                content = stream.read(_COMPARED_BYTES)
     except (FileNotFoundError, NotADirectoryError):
         return True
     except OSError:
