@@ -37,6 +37,7 @@ PAGES = {
     "RESUME": "resume.md",
     "DRIVE": "experiment-command-line.md",
     "METRIC": "metrics.md",
+    "ACC": "acceptance.md",
     "TREE": "worktrees.md",
     "RUN": "metrics.md",
     "SEE": "experiment-reports.md",
