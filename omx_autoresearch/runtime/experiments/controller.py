@@ -320,7 +320,8 @@ class AutoresearchController:
     # --- steps
 
     def _require_budget(self) -> None:
-        self._desk.log.measure_disk()
+        if self.state.config.limits.disk_bytes:
+            self._desk.log.measure_disk()
         spent = spent_budget(self.state.config.limits, self._desk.log.usage())
         if spent is not None:
             self._desk.complete(spent, SAID[spent])

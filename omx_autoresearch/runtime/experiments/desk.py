@@ -184,6 +184,7 @@ class Desk:
     def complete(self, reason: CompletedReason, detail: str = "") -> None:
         """Record the end; the first reason stands."""
         if self.log.state.phase != "completed":
+            self.log.measure_disk()
             self.log.record(ExperimentCompleted(reason, detail, self.log.usage()))
             clear_request(self.log.folder)
 
@@ -208,6 +209,7 @@ class Desk:
                 return
             self._is_closed = True
             try:
+                self.log.measure_disk()
                 self.log.record(ControllerDetached(self.log.usage()))
                 if self.log.state.phase == "completed":
                     self.site.workspaces.close()
