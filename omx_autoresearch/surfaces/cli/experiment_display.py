@@ -38,7 +38,7 @@ _RESULT_CHARACTERS = 28
 def print_experiment(state: ExperimentState, document: ExperimentDocument) -> None:
     """The page of one experiment, for people."""
     metric = state.config.metric
-    unit = f" {metric.unit}" if metric.unit else ""
+    unit = f" ({metric.unit})" if metric.unit else ""
     quoted = quoted_claim(state)
     spent = (
         f"{count_of(state.usage.trials, 'trial')}, {count_of(state.usage.runs, 'run')}, "
