@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 
-from benchmarks import acceptance, findings, hook, journal, status
+from benchmarks import acceptance, findings, hook, journal, status, trial
 
 
 def main() -> int:
@@ -15,6 +15,7 @@ def main() -> int:
         ("journal", journal.main),
         ("status", status.main),
         ("findings", findings.main),
+        ("trial", trial.main),
         ("acceptance", acceptance.main),
     )
     for name, measure in bars:

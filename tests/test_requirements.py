@@ -38,6 +38,7 @@ PAGES = {
     "DRIVE": "experiment-command-line.md",
     "METRIC": "metrics.md",
     "ACC": "acceptance.md",
+    "EXP": "experiments.md",
     "TREE": "worktrees.md",
     "RUN": "metrics.md",
     "SEE": "experiment-reports.md",

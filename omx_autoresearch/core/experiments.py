@@ -49,8 +49,8 @@ class ExperimentLimits:
         trials: hypotheses that may be tried.
         wall_seconds: time that controllers were at work, over all resumes; sleep of the machine is not charged.
         cost_usd: what the host reported for its agents.
-        disk_bytes: the size of the experiment's own folder. Where there is a limit it is looked at before each trial and
-            after each candidate, the worktrees included; else at the end, without them.
+        disk_bytes: the size of the experiment's own folder. Where there is a limit it is looked at before each trial
+            and after each candidate, the worktrees included; else at the end, without them.
         runs: measured runs, warm-ups included.
     """
 

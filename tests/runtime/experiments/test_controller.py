@@ -337,7 +337,7 @@ printf 'METRIC ms=%s\\nMETRIC size=%s\\n' "$1" "$2"
 """
 
 
-@pytest.mark.requirement("EXP-06")
+@pytest.mark.requirement("EXP-13")
 def test_a_guard_that_breaks_rejects_a_faster_candidate(tmp_path: Path) -> None:
     root = toy(tmp_path / "repo", value="100 10", measure=TWO)
     with begun(root, guards=(Guard("size", max_regression_percent=10.0),)) as controller:
@@ -357,7 +357,7 @@ def test_a_guard_that_the_base_breaks_or_lacks_is_said_before_any_trial(tmp_path
             controller.establish_baseline()
 
 
-@pytest.mark.requirement("EXP-06")
+@pytest.mark.requirement("EXP-13")
 def test_a_held_out_check_rejects_what_the_visible_check_let_pass(root: Path, tmp_path: Path) -> None:
     held_out = tmp_path / "held-out.sh"
     held_out.write_text("#!/bin/sh\n! grep -q special work.sh\n", encoding="utf-8")
@@ -432,6 +432,7 @@ def test_a_broken_subscriber_breaks_nothing(root: Path) -> None:
     assert heard[-1] == "accepted"
 
 
+@pytest.mark.requirement("EXP-15")
 def test_a_subscriber_that_calls_the_controller_back_is_refused_not_stuck(root: Path) -> None:
     refused: list[str] = []
     with begun(root) as controller:
@@ -528,7 +529,7 @@ def test_a_patch_warns_until_a_fresh_check_shows_its_gain(root: Path) -> None:
         assert "not yet checked" in controller.final_patch().warning
 
 
-@pytest.mark.requirement("EXP-07")
+@pytest.mark.requirement("EXP-14")
 def test_the_claim_is_measured_freshly_and_leaves_both_worktrees_at_the_incumbent(root: Path) -> None:
     with begun(root) as controller:
         controller.run_iteration(h(1), works_at(90))
@@ -541,6 +542,7 @@ def test_the_claim_is_measured_freshly_and_leaves_both_worktrees_at_the_incumben
         assert row.incumbent_samples == (90.0, 90.0)
 
 
+@pytest.mark.requirement("EXP-14")
 def test_the_target_ends_the_experiment_once_a_fresh_check_reaches_it(root: Path) -> None:
     with begun(root, target=85.0) as controller:
         controller.run_iteration(h(1), works_at(90))
@@ -563,6 +565,7 @@ def test_a_completed_experiment_takes_no_more_trials_and_its_first_reason_stands
     controller.close()
 
 
+@pytest.mark.requirement("EXP-15")
 def test_two_threads_never_work_at_once(root: Path) -> None:
     rows: list[str] = []
     with begun(root) as controller:
