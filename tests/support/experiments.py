@@ -43,6 +43,11 @@ class Quiet:
         scratch.write("correct.sh", check, executable=True)
         scratch.write("value.txt", "100\n")
         scratch.commit("Something to optimize")
+        return cls.begin_again(scratch, task_id=task_id, **config)
+
+    @classmethod
+    def begin_again(cls, scratch: Scratch, *, task_id: str = "", **config: Any) -> Quiet:
+        """Another experiment on the same commit."""
         options: dict[str, Any] = {
             "name": "quiet",
             "metric": MetricSpec("total_ms", unit="ms"),

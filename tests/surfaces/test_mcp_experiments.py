@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from omx_autoresearch.runtime.experiments.background import wait_for_trial
+from omx_autoresearch.runtime.experiments.controller import AutoresearchController
 from omx_autoresearch.runtime.trials import link_experiment
 from omx_autoresearch.system.sandbox import can_isolate
 from tests.support.experiments import Quiet
@@ -276,3 +277,20 @@ def test_an_error_of_an_experiment_says_the_next_step(quiet: Quiet) -> None:
     assert (misfit["trial"], misfit["left"]["trials"]) == (None, 40)
     assert "does not fit the incumbent" in misfit["fault"]
     assert "is kept in" in misfit["next"]
+
+
+@pytest.mark.requirement("MCP-08")
+def test_an_agent_within_the_worktree_means_that_experiment_and_its_driver_judges_the_change(
+    quiet: Quiet, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    scratch = quiet.scratch
+    other = Quiet.begin_again(scratch)
+    assert "which experiment? 2 are under way" in refused(scratch, "experiment_status")
+    monkeypatch.chdir(quiet.candidate)
+    assert told(scratch, "experiment_status")["experiment_id"] == quiet.experiment_id
+    monkeypatch.chdir(other.candidate)
+    assert told(scratch, "experiment_status")["experiment_id"] == other.experiment_id
+    with AutoresearchController.resume(other.experiment_id, runtime=scratch.runtime()):
+        text = refused(scratch, "experiment_trial", description="x", patch=other.patch(100, 90))
+    assert "has held this repository" in text
+    assert other.state.rows == ()
