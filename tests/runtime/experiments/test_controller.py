@@ -41,6 +41,10 @@ def content(path: str) -> dict[str, str]:
     }
 
 
+def worktree(controller: AutoresearchController, name: str) -> str:
+    return os.path.join(controller.session_dir(), "work", name)
+
+
 def crash(workspace: ExperimentWorkspace) -> HypothesisOutcome:
     put(workspace, "work.sh", "half a")
     raise SystemExit(3)
@@ -240,7 +244,7 @@ def test_whatever_a_callback_raises_fails_its_trial_and_is_rolled_back(root: Pat
     with begun(root) as controller:
         row = controller.run_iteration(h(1), crash)
         assert (row.status, row.reason_code, row.reason) == ("failed", "callback_failed", "SystemExit: 3")
-        assert content(controller.session_dir() + "/work/candidate") == content(str(root))
+        assert content(worktree(controller, "candidate")) == content(str(root))
 
 
 @pytest.mark.case("BUD-01")
@@ -290,7 +294,7 @@ def test_a_nested_repository_is_rejected_by_name_and_gone_for_the_next(root: Pat
     with begun(root) as controller:
         row = controller.run_iteration(h(1), nest)
         assert (row.status, row.reason_code) == ("rejected", "nested_repository")
-        assert not os.path.exists(f"{controller.session_dir()}/work/candidate/inner")
+        assert not os.path.exists(os.path.join(worktree(controller, "candidate"), "inner"))
 
 
 @pytest.mark.case("GIT-19")
@@ -317,7 +321,7 @@ def test_words_of_a_model_run_nothing_and_the_recorded_commit_is_the_real_one(
     with begun(root) as controller:
         row = controller.run_iteration(ExperimentHypothesis("-F x; touch pwn", words), works_at(90))
         assert row.status == "accepted"
-        store = f"{controller.session_dir()}/work/checkpoints"
+        store = worktree(controller, "checkpoints")
         assert git(root, "--git-dir", store, "cat-file", "-t", row.candidate_commit) == "commit"
         assert (
             git(root, "--git-dir", store, "show", f"{row.candidate_commit}:work.sh") == "#!/bin/sh\necho 90"
@@ -376,7 +380,7 @@ def test_a_gain_of_the_place_alone_is_found_out_in_the_other_worktree(root: Path
     with begun(root) as controller:
         row = controller.run_iteration(h(1), writes("work.sh", lucky))
         assert (row.status, row.reason_code) == ("rejected", "not_reverified")
-        assert content(controller.session_dir() + "/work/incumbent") == content(str(root))
+        assert content(worktree(controller, "incumbent")) == content(str(root))
     with begun(root, reverification="off") as controller:
         assert controller.run_iteration(h(1), writes("work.sh", lucky)).status == "accepted"
 
