@@ -109,6 +109,24 @@ class ObjectStore:
         git = self.git.at(self.path, **IDENTITY)
         return git.word("commit-tree", tree, "-p", parent, stdin=clean_message(message))
 
+    def own(self, commit: str, parent: str) -> None:
+        """Copy what a commit has over its parent where git only borrowed it, since the user may prune it.
+
+        Git writes no object that the user's repository has, be it on a branch or a stash that is dropped later.
+
+        Raises:
+            WorkspaceFault: git cannot read or write the objects.
+        """
+        new = [change.object_id for change in self.changes(parent, commit) if change.status != "D"]
+        if new and all(os.path.exists(self._loose_path(name)) for name in new):
+            return
+        wanted = f"{commit}\n^{parent}\n".encode("ascii")
+        pack = os.path.join(self.path, "objects", "pack", "pack")
+        self.git.output("pack-objects", "--revs", "-q", pack, stdin=wanted)
+
+    def _loose_path(self, object_id: str) -> str:
+        return os.path.join(self.path, "objects", object_id[:2], object_id[2:])
+
     def keep(self, name: str, commit: str) -> None:
         """Let a new reference of ours hold a commit: one small file, since our repository has no other kind.
 

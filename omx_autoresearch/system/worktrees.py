@@ -237,6 +237,7 @@ class Workspaces:
         self._store.keep(str(self._serial), commit)
         self._store.remember(parent, commit, self._store.changes(parent, tree))
         self._store.remember(tree, commit, ())
+        self._store.own(commit, parent)
         return commit
 
     def checkpoint(self, path: str, message: str) -> Checkpoint | TreeFault:

@@ -380,3 +380,26 @@ def test_the_base_survives_a_user_who_prunes_it(workspaces: Workspaces, reposito
     workspaces.set_to(workspaces.candidate_path, workspaces.base_commit)
     workspaces.set_to(workspaces.candidate_path, made.commit)
     assert workspaces.patch(workspaces.base_commit, made.commit)
+
+
+@pytest.mark.requirement("TREE-10")
+@pytest.mark.parametrize("is_deletion", [False, True])
+def test_a_checkpoint_survives_a_user_who_prunes_what_it_shares(
+    workspaces: Workspaces, repository: Path, is_deletion: bool
+) -> None:
+    def change(tree: Path) -> None:
+        if is_deletion:
+            (tree / "gone.txt").unlink()
+        else:
+            (tree / "a.py").write_text("stashed by the user, then found by a candidate\n")
+
+    change(repository)
+    git(repository, "stash", "-q")
+    made = checkpoint(workspaces, change)
+    git(repository, "stash", "drop", "-q")
+    git(repository, "reflog", "expire", "--expire=now", "--all")
+    git(repository, "gc", "-q", "--prune=now")
+    workspaces.set_to(workspaces.candidate_path, workspaces.base_commit)
+    Workspaces.open(os.path.dirname(workspaces.candidate_path)).set_to(workspaces.incumbent_path, made.commit)
+    assert workspaces.patch(workspaces.base_commit, made.commit)
+    assert workspaces.apply_to_user(made.commit).is_applied
