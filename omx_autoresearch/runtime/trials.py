@@ -8,7 +8,9 @@ recorded runs gives the same numbers. What anybody says about a gain elsewhere i
 from __future__ import annotations
 
 from omx_autoresearch.core.digests import sha256
-from omx_autoresearch.core.lifecycle import FINAL_PHASES
+from omx_autoresearch.core.lifecycle import FINAL_PHASES, is_legal
+from omx_autoresearch.core.mission import Blocker
+from omx_autoresearch.core.records.lifecycle import MissionBlocked
 from omx_autoresearch.core.records.trials import ExperimentLinked, GainVerified, TrialsAccepted
 from omx_autoresearch.core.shape import to_plain
 from omx_autoresearch.core.values import dataclass
@@ -31,6 +33,7 @@ if TYPE_CHECKING:
 
 CLAIM_STAGE = "claim"
 """The stage of the runs that a claim rests on."""
+_DETAIL_CHARACTERS = 500
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,13 +94,29 @@ def tell_mission(runtime: Runtime, task_id: str) -> Mission:
 
 
 def teller(runtime: Runtime, task_id: str) -> Callable[[dict[str, Any]], None]:
-    """A subscriber of an experiment's events that tells its mission what was accepted and verified."""
+    """A subscriber of an experiment's events that tells its mission what was accepted, verified, or went wrong."""
 
     def tell(event: dict[str, Any]) -> None:
         if event["type"] in ("accepted", "verified"):
             tell_mission(runtime, task_id)
+        elif event["type"] == "completed" and event["reason"] == "failure":
+            _block_mission(runtime, task_id, str(event["detail"]))
 
     return tell
+
+
+def _block_mission(runtime: Runtime, task_id: str, detail: str) -> None:
+    """A failed experiment blocks its running mission: nothing that an agent does measures what cannot be measured."""
+    blocker = Blocker(
+        "experiment-failed",
+        f"its experiment failed: {' '.join(detail.split())[:_DETAIL_CHARACTERS]}",
+        "commands that check and measure the unchanged project, then a new experiment",
+        f"omx-autoresearch unblock {task_id}",
+        "gate",
+    )
+    with MissionStore(runtime.home).transaction(task_id, runtime.now()) as transaction:
+        if is_legal(transaction.mission.phase, "block"):
+            transaction.record(MissionBlocked(blocker))
 
 
 def _news(runtime: Runtime, mission: Mission) -> list[Record]:

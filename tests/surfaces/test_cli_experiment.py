@@ -426,12 +426,15 @@ def test_a_broken_log_is_shown_and_hides_no_other(person: Researcher) -> None:
 @pytest.mark.requirement("DRIVE-12")
 def test_a_terminal_has_a_live_table_and_a_pipe_has_lines(person: Researcher) -> None:
     person.begin()
-    agent = f"{works_at(50)}; echo 'HYPOTHESIS: half of it'"
+    from omx_autoresearch.surfaces.cli.experiment_display import HEADER
+
+    agent = f"{works_at(50)}; echo 'HYPOTHESIS: half of it, {'and so on ' * 30}'"
     shown = at_terminal(person, "experiment", "run", "--agent", agent, "--trials", "1")
     assert shown.status == 0
-    for word in ("TRIAL", "half of it", "left: 19 trials", "accepted", "▄"):
+    for word in ("TRIAL", "half of it", "━─", "5 %  left: 19 trials", "accepted", "▄", "+50 % (+50 to +50)"):
         assert word in shown.text, word
     assert "\x1b[" in shown.raw
+    assert [word for word in HEADER if word not in shown.text] == [], "no column is lost on a narrow screen"
     plain = at_terminal(
         person, "experiment", "run", "--agent", works_at(40), "--trials", "1", env={"TERM": "dumb"}
     )

@@ -209,6 +209,20 @@ def test_the_block_of_the_missions_sandbox_configures_and_survives_an_amendment(
     assert (state["metric"], state["limits"]["trials"], state["calibration"]["pairs"]) == ("ms", 3, 2)
 
 
+@pytest.mark.requirement("DRIVE-15")
+def test_a_failed_experiment_blocks_its_mission_until_the_owner_lets_it_go_on(owner: Owner) -> None:
+    task_id = owner.mission()
+    owner.write("broken.sh", "#!/bin/sh\necho METRIC ms=NaN\n", mode=0o755)
+    owner.commit("Add a measurement that measures nothing")
+    broken = [item.replace("./measure.sh", "./broken.sh") for item in START]
+    owner.refused(*broken, "--task", task_id, status=7)
+    status = owner.json("status", task_id)
+    assert (status["phase"], "its experiment failed" in status["blocker"]) == ("blocked", True)
+    owner.ok("unblock", task_id)
+    owner.experiment_of(task_id)
+    assert owner.json("status", task_id)["phase"] == "running"
+
+
 def test_an_experiment_mission_needs_a_criterion_of_a_trial(owner: Owner) -> None:
     said = owner.refused(
         *("init", "--goal", "Faster", "--type", "experiment", "--validator", "./check.sh"), status=3

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 
 from omx_autoresearch.core.agent_reports import harmless_line
 from omx_autoresearch.core.experiment_summary import figure, kind_of, quoted_claim
+from omx_autoresearch.core.values import fields
 from omx_autoresearch.runtime.experiments.prompts import effect_words, left_words, row_text
 from omx_autoresearch.surfaces.cli.display import count_of, harmless, print_rows, print_table, say, tell
 
@@ -30,9 +31,12 @@ STYLES = {"accepted": "green", "rejected": "dim", "failed": "yellow", "tampered"
 HEADER = ("TRIAL", "RESULT", "METRIC", "EFFECT", "PAIRS", "COST", "HYPOTHESIS")
 LIVE_ROWS = 12
 SPARKLINE_WIDTH = 40
+BAR_WIDTH = 20
 _BLOCKS = "▁▂▃▄▅▆▇█"
 _ASCII_BLOCKS = "_.-=*#"
 _RESULT_CHARACTERS = 28
+_GAP = 2
+"""Columns of a screen between two of a table."""
 
 
 def print_experiment(state: ExperimentState, document: ExperimentDocument) -> None:
@@ -144,6 +148,22 @@ def sparkline(values: Sequence[float], *, width: int = SPARKLINE_WIDTH, blocks: 
     )
 
 
+def progress_bar(state: ExperimentState, *, is_ascii: bool = False, width: int = BAR_WIDTH) -> str:
+    """How much of the scarcest limit is spent, as a bar with its share; empty where nothing is limited."""
+    limits, usage = state.config.limits, state.usage
+    shares = [
+        getattr(usage, item.name) / getattr(limits, item.name)
+        for item in fields(limits)
+        if getattr(limits, item.name)
+    ]
+    if not shares:
+        return ""
+    share = min(1.0, max(shares))
+    full, rest = ("#", "-") if is_ascii else ("━", "─")
+    done = round(share * width)
+    return f"{full * done}{rest * (width - done)} {100 * share:.0f} %  "
+
+
 # --- while it works
 
 
@@ -228,7 +248,8 @@ class LiveProgress:
         values = [row.metric for row in state.rows if row.metric is not None]
         curve = sparkline(values, blocks=self._blocks)
         left = ", ".join(left_words(state)) or "no limit"
-        lines = [f"{state.experiment_id}  {curve}".rstrip(), f"left: {left}", self._step]
+        bar = progress_bar(state, is_ascii=self._blocks is not _BLOCKS)
+        lines = [f"{state.experiment_id}  {curve}".rstrip(), f"{bar}left: {left}", self._step]
         return Group(self._table(state), *(Text(harmless(line), style="dim") for line in lines if line))
 
     def _table(self, state: ExperimentState) -> Table:
@@ -236,13 +257,19 @@ class LiveProgress:
         from rich.text import Text
 
         table = Table(box=None, pad_edge=False, header_style="bold")
-        for title in HEADER:
-            table.add_column(title, overflow="ellipsis", no_wrap=True)
+        rows = [(trial_cells(state, row), STYLES[kind_of(row)]) for row in state.rows[-LIVE_ROWS:]]
         if len(state.rows) > LIVE_ROWS:
-            table.add_row(f"+{len(state.rows) - LIVE_ROWS}", *("" for _ in HEADER[1:]), style="dim")
-        for row in state.rows[-LIVE_ROWS:]:
-            cells = trial_cells(state, row)
-            table.add_row(*(Text(cell) for cell in cells), style=STYLES[kind_of(row)])
+            rows.insert(0, ((f"+{len(state.rows) - LIVE_ROWS}", *("" for _ in HEADER[1:])), "dim"))
+        taken = 0
+        for number, title in enumerate(HEADER[:-1]):
+            width = max(len(title), *(len(cells[number]) for cells, _ in rows)) if rows else len(title)
+            table.add_column(title, no_wrap=True, min_width=width)
+            taken += width + _GAP
+        table.add_column(HEADER[-1], no_wrap=True)
+        left = max(len(HEADER[-1]), self._console.width - taken)
+        for cells, style in rows:  # figures stand whole: the last column gives way
+            text = cells[-1] if len(cells[-1]) <= left else f"{cells[-1][: left - 1]}…"
+            table.add_row(*(Text(cell) for cell in (*cells[:-1], text)), style=style)
         return table
 
 
@@ -264,7 +291,10 @@ def step_words(state: ExperimentState, event: dict[str, Any]) -> str:
 
 def _run_words(state: ExperimentState, event: dict[str, Any]) -> str:
     stage = str(event["stage"]).replace("_", " ")
-    where = {0: "baseline", -1: "claim"}.get(event["iteration"], f"trial {event['iteration']}")
+    arm = event["arm"]
+    where = {0: "baseline", -1: "base against final"}.get(event["iteration"], f"trial {event['iteration']}")
+    if event["iteration"] < 0:
+        arm = {"incumbent": "base", "candidate": "final"}[arm]
     most = {
         "calibration": state.config.calibration_pairs,
         "claim": state.config.claim_pairs,
@@ -274,7 +304,7 @@ def _run_words(state: ExperimentState, event: dict[str, Any]) -> str:
     pair = f", pair {event['pair']} of at most {most}" if event["pair"] and most else ""
     value = f": {event['value']:.6g}" if event["value"] is not None else ""
     fault = f": {event['fault']}" if event["fault"] else ""
-    return f"{where}, {stage} of the {event['arm']}{pair}{value}{fault}"
+    return f"{where}: {stage} of the {arm}{pair}{value}{fault}"
 
 
 def progress_for(state_of: Callable[[], ExperimentState], *, as_json: bool) -> LineProgress | LiveProgress:

@@ -73,7 +73,21 @@ class ExperimentDocument:
 
 @dataclass(frozen=True, slots=True)
 class ExperimentLine:
-    """One experiment of ``experiment list``."""
+    """One experiment of ``experiment list``.
+
+    Attributes:
+        experiment_id: its name on disk.
+        name: for people.
+        phase: as in ``experiment status``; ``invalid`` where its log cannot be believed.
+        completed_reason: why it ended; empty before.
+        is_at_work: a controller works on it now.
+        project_path: the user's checkout.
+        metric: what is measured.
+        trials: so far.
+        accepted: of them.
+        result: the one sentence that may be quoted.
+        fault: why its log cannot be believed; empty otherwise.
+    """
 
     experiment_id: str
     name: str
