@@ -12,7 +12,13 @@ from omx_autoresearch.errors import AutoresearchError, OwnerOnly
 from omx_autoresearch.runtime.sessions import live_clients
 from omx_autoresearch.storage.missions import MissionStore
 from omx_autoresearch.storage.registry import Registry
-from omx_autoresearch.system.processes import ProcessIdentity, agent_marks, ancestors, command_name
+from omx_autoresearch.system.processes import (
+    ProcessIdentity,
+    agent_marks,
+    ancestors,
+    command_name,
+    runs_above,
+)
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -26,12 +32,17 @@ CURE = (
 
 def marks_of_agent(runtime: Runtime) -> tuple[str, ...]:
     """Why this process is taken for one inside an agent, a phrase each; empty for the owner's own."""
-    return agent_marks(
+    above = ancestors(os.getpid())
+    marks = agent_marks(
         runtime.environ,
         marks=runtime.shell_marks,
-        ancestors=ancestors(os.getpid()),
+        ancestors=above,
         bound=live_clients(runtime),
         pid1_name=command_name(1),
+    )
+    return marks + tuple(
+        f"process {process.pid} above it is a validator, measurement or other command of the runtime"
+        for process in runs_above(above)
     )
 
 

@@ -208,12 +208,10 @@ def _run_script(
 
 
 def _environment(runtime: Runtime) -> dict[str, str]:
-    """The caller's environment with one locale, and with the mark of an agent's shell: its commands are the agent's."""
+    """The caller's environment with one locale."""
     environment = {name: value for name, value in runtime.environ.items() if name != TASK_VARIABLE}
     environment.setdefault("PATH", os.defpath)
     environment["LC_ALL"] = "C.UTF-8"
-    if runtime.shell_marks and not any(mark in environment for mark in runtime.shell_marks):
-        environment[runtime.shell_marks[0]] = "1"
     return environment
 
 

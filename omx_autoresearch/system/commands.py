@@ -15,7 +15,7 @@ from omx_autoresearch.core.values import dataclass
 from omx_autoresearch.errors import CommandFault, StorageFailed
 from omx_autoresearch.system import signals
 from omx_autoresearch.system.clock import Clock, SystemClock
-from omx_autoresearch.system.processes import session_pids
+from omx_autoresearch.system.processes import RUN_MARK, session_pids
 from omx_autoresearch.system.supervisor import (
     KILL_LIMIT_SECONDS,
     Order,
@@ -95,9 +95,9 @@ def run_command(  # noqa: PLR0913  # one limit each; all but two have a default
 ) -> CommandResult:
     """Run a command and return when no process of it is left.
 
-    It runs in a session of its own with exactly ``env``, an empty stdin and no descriptor of ours. At the deadline
-    the whole tree gets SIGTERM and after ``grace_seconds`` SIGKILL. When its first process exits, what it left
-    running is ended too, at once. When the calling process is killed or interrupted, so is the command.
+    It runs in a session of its own with exactly ``env`` and our mark (`RUN_MARK`), an empty stdin and no descriptor of
+    ours. At the deadline the whole tree gets SIGTERM and after ``grace_seconds`` SIGKILL. When its first process exits,
+    what it left running is ended too, at once. When the calling process is killed or interrupted, so is the command.
 
     Args:
         argv: program and arguments; a program without a slash is looked up in the PATH of ``env``.
@@ -123,7 +123,7 @@ def run_command(  # noqa: PLR0913  # one limit each; all but two have a default
         order = Order(
             argv=tuple(argv),
             cwd=cwd,
-            env=dict(env),
+            env={**env, RUN_MARK: "1"},
             timeout_seconds=timeout_seconds,
             grace_seconds=grace_seconds,
             output_fd=output_fd,

@@ -30,6 +30,9 @@ SHELLS = ("sh", "ash", "bash", "busybox", "csh", "dash", "fish", "ksh", "ksh93",
 CLIENT_SANDBOXES = ("bwrap", "codex-linux-sandbox")
 """Names of pid 1 inside the sandboxes of the agent CLIs; other containers are no sandbox of an agent."""
 
+RUN_MARK = "OMX_AUTORESEARCH_RUN"
+"""Set for every command that the runtime runs: what such a command starts is not the owner."""
+
 _MAX_ANCESTORS = 256
 _ENDED_STATES = b"ZXx"
 _FIELD_STATE, _FIELD_PARENT, _FIELD_TERMINAL, _FIELD_STARTED = (
@@ -153,9 +156,22 @@ def session_pids(session: int) -> tuple[int, ...]:
 def has_terminal(pid: int) -> bool:
     """Whether a process has a controlling terminal, as a person's shell has; False where it is gone."""
     if not ON_LINUX:
-        return bool(_ask_psutil(pid, lambda process: process.terminal(), ""))
+        return bool(_ask_psutil(pid, lambda process: process.terminal() or "", ""))
     fields = _stat_fields(pid)
     return fields is not None and fields[_FIELD_TERMINAL] != b"0"
+
+
+def runs_above(ancestors: Sequence[ProcessIdentity]) -> tuple[ProcessIdentity, ...]:
+    """Those of the processes above one that run inside a command of ours, whatever its own environment was made to say.
+
+    Empty where the system does not show the environments of processes.
+    """
+    mark = f"{RUN_MARK}=".encode()
+    return tuple(
+        process
+        for process in ancestors
+        if any(entry.startswith(mark) for entry in _read(f"/proc/{process.pid}/environ").split(b"\0"))
+    )
 
 
 def agent_marks(
@@ -170,7 +186,7 @@ def agent_marks(
 
     Args:
         environ: the environment of the process. Only names are read and told, never a value.
-        marks: names of variables that the agent CLIs set for the commands they run.
+        marks: names of variables that the agent CLIs set for the commands they run; ours is always one of them.
         ancestors: the identities above the process.
         bound: the identities of clients that a mission holds.
         pid1_name: the name of pid 1 as the process sees it.
@@ -178,7 +194,7 @@ def agent_marks(
     Returns:
         One phrase a reason, each readable after "because".
     """
-    reasons = [f"the environment has {mark}" for mark in marks if mark in environ]
+    reasons = [f"the environment has {mark}" for mark in (*marks, RUN_MARK) if mark in environ]
     clients = set(bound)
     reasons += [
         f"process {process.pid}, a client bound to a mission, started it"

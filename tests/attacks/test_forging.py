@@ -5,19 +5,23 @@ from __future__ import annotations
 import json
 import os
 import subprocess
+import sys
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from omx_autoresearch.runtime import sessions
 from omx_autoresearch.runtime.status import view
+from omx_autoresearch.system.commands import run_command, shell_argv
 from omx_autoresearch.system.processes import identify
 from tests.support.scratch import OTHER, SESSION, Scratch
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
     from omx_autoresearch.core.mission import Mission
+
+
+ROOT = Path(__file__).resolve().parents[2]
 
 
 @pytest.fixture
@@ -83,3 +87,27 @@ def test_a_forged_stop_spends_what_every_stop_spends(world: Scratch, mission: Mi
     after = world.load(mission)
     assert (after.phase, after.usage.refusals) == ("blocked", 3)
     assert "mission_completed" not in world.kinds(mission)
+
+
+@pytest.mark.requirement("LIFE-06")
+@pytest.mark.parametrize(
+    "cleaning", ["", "env -u OMX_AUTORESEARCH_RUN ", 'env -i PATH="$PATH" HOME="$HOME" ']
+)
+def test_code_that_a_validation_runs_is_not_the_owner(world: Scratch, cleaning: str) -> None:
+    mission = world.mission()
+    home = f"OMX_AUTORESEARCH_HOME={world.home_path}"
+    program = f"{sys.executable} -m omx_autoresearch.surfaces.cli"
+    verb = f"{program} cancel {mission.task_id} --reason enough"
+    script = f"{cleaning}env PYTHONPATH={ROOT} {home} {verb}; true\n"  # what follows keeps the shell above the verb
+    world.write("program.sh", script)
+    result = run_command(
+        shell_argv("sh program.sh"),
+        cwd=str(world.project),
+        env=world.environ,
+        timeout_seconds=60,
+        output_path=str(world.root / "said"),
+    )
+    assert result.exit_status == 0
+    assert world.load(mission).phase == "running"
+    assert world.kinds(mission)[-1] == "owner_verb_refused"
+    assert "runs inside an agent" in (world.root / "said").read_text(encoding="utf-8")

@@ -23,7 +23,7 @@ from omx_autoresearch.runtime.session_tools import (
     wait_for_run,
 )
 from omx_autoresearch.storage.session_log import session_folder
-from omx_autoresearch.system.processes import wait_for
+from omx_autoresearch.system.processes import RUN_MARK, wait_for
 from tests.support.scratch import Scratch
 
 if TYPE_CHECKING:
@@ -181,12 +181,12 @@ def test_the_workspace_is_left_as_it_is(session: Session) -> None:
 
 
 @pytest.mark.requirement("AUTO-06")
-def test_a_benchmark_carries_the_mark_of_an_agent_and_no_ticket_of_its_starter(session: Session) -> None:
+def test_a_benchmark_carries_the_mark_of_a_run_and_no_ticket_of_its_starter(session: Session) -> None:
     session.begin("#!/bin/sh\nenv >env.txt\necho METRIC total_ms=5\n")
     session.runtime = session.scratch.runtime(OMX_AUTORESEARCH_TASK="task:nonce")
     session.run()
     env = session.scratch.read("env.txt")
-    assert f"{session.runtime.shell_marks[0]}=1\n" in env
+    assert f"{RUN_MARK}=1\n" in env
     assert "OMX_AUTORESEARCH_TASK" not in env
     assert "LC_ALL=C.UTF-8\n" in env
 

@@ -22,6 +22,7 @@ from omx_autoresearch.system.commands import (
     run_command,
     shell_argv,
 )
+from omx_autoresearch.system.processes import RUN_MARK
 from tests.support.pipes import let_go, opened, word_from, written
 
 if TYPE_CHECKING:
@@ -103,11 +104,19 @@ def test_the_processor_time_of_grandchildren_counts(run: Run) -> None:
     assert run(f"sh -c '{burn}'; true").cpu_seconds > 0.01
 
 
-def test_the_command_has_exactly_the_environment_and_folder_named(run: Run, tmp_path: Path) -> None:
+def test_the_command_has_exactly_the_environment_and_folder_named_and_the_mark_of_a_run(
+    run: Run, tmp_path: Path
+) -> None:
     (tmp_path / "in").mkdir()
     result = run("env; pwd", env={"PATH": os.defpath, "ONLY": "this"}, cwd=str(tmp_path / "in"))
     lines = set(output_of(result).splitlines()) - {"_=/usr/bin/env"}
-    assert lines == {f"PATH={os.defpath}", "ONLY=this", f"PWD={tmp_path / 'in'}", str(tmp_path / "in")}
+    assert lines == {
+        f"PATH={os.defpath}",
+        "ONLY=this",
+        f"{RUN_MARK}=1",
+        f"PWD={tmp_path / 'in'}",
+        str(tmp_path / "in"),
+    }
 
 
 def test_a_program_is_looked_up_in_the_path_of_the_command_not_ours(run: Run, tmp_path: Path) -> None:
