@@ -6,6 +6,9 @@ incumbent's worktree is none of the candidate's.
 
 from __future__ import annotations
 
+import ctypes
+import marshal
+import resource
 from typing import TYPE_CHECKING, Literal, NamedTuple
 
 from omx_autoresearch.core.experiment_events import RunMeasured
@@ -23,6 +26,9 @@ if TYPE_CHECKING:
     from omx_autoresearch.runtime.experiments.steps import Steps
 
     RunOnce = Callable[[Bench, str, str, Any], Run]
+
+LOADED = (ctypes, marshal, resource)
+"""Loaded once here, or the process that watches a run would load them anew for each: 1.3 ms of 1.9."""
 
 Arm = Literal["incumbent", "candidate"]
 ARMS: tuple[Arm, Arm] = ("incumbent", "candidate")

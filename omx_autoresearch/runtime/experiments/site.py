@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING
 
 from omx_autoresearch.runtime.experiments.measuring import Measuring
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from omx_autoresearch.core.experiments import ExperimentConfig
     from omx_autoresearch.runtime.experiments.evaluators import Bench
     from omx_autoresearch.runtime.experiments.measuring import Arm, Place
@@ -71,11 +74,21 @@ class Site:
         """Paths of the incumbent's worktree that changed otherwise than by its own set-up and first runs."""
         return tuple(sorted(self._changes(self.workspaces.incumbent_path) - self._own_changes))
 
-    def refresh(self) -> None:
-        """Make the incumbent's worktree right again where an agent or an earlier candidate reached over to it."""
+    def begin_refresh(self) -> Callable[[], None]:
+        """Look at the incumbent's worktree while something else is done; returns what makes it right again.
+
+        An agent or an earlier candidate may have reached over to it.
+        """
         path = self.workspaces.incumbent_path
-        if path not in self._ready or self.foreign_changes():
-            self.set_to(path, self.log.state.incumbent_commit)
+        looking = ThreadPoolExecutor(1)
+        looked = looking.submit(lambda: path not in self._ready or bool(self.foreign_changes()))
+
+        def finish() -> None:
+            with looking:
+                if looked.result():
+                    self.set_to(path, self.log.state.incumbent_commit)
+
+        return finish
 
     def _changes(self, path: str) -> frozenset[str]:
         return frozenset(self.workspaces.drift(path))

@@ -75,7 +75,11 @@ class Trial:
         """
         try:
             self._make(callback, workspace)
-            self._take(workspace.path)
+            finish_refresh = self._site.begin_refresh()
+            try:
+                self._take(workspace.path)
+            finally:
+                finish_refresh()
             calibration = self._site.log.state.calibration
             if calibration is None:
                 raise failed("no_baseline", "the baseline is not established")
@@ -172,7 +176,6 @@ class Trial:
 
     def _measure(self, calibration: Calibration) -> Judgement:
         measuring = self._site.measuring(self._steps, Place(self.row.iteration, "trial"))
-        self._site.refresh()
         self._site.make_ready(measuring, "incumbent")  # before anything of the candidate's runs
         self._site.set_up(measuring, "candidate")
         measuring.check("candidate")
