@@ -448,7 +448,8 @@ def test_only_the_gate_builds_a_decision() -> None:
         f"{name}:{call.lineno}"
         for name, calls in builders_of("replace").items()
         for call in calls
-        if {keyword.arg for keyword in call.keywords} & {"answer", "completes", "reason_code"}
+        if not name.startswith("runtime/experiments/")  # rows of trials have reason codes of their own
+        and {keyword.arg for keyword in call.keywords} & {"answer", "completes", "reason_code"}
     ]
     assert changed == [], "a decision is taken as it is"
 
