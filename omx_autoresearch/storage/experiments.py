@@ -172,6 +172,12 @@ class ExperimentStore:
             raise UsageError(f"{words[:80]!r} means {what}", next_step=_NEXT)
         return found[0]
 
+    def is_unbegun(self, experiment_id: str) -> bool:
+        """True for a folder of ours whose log never got an event."""
+        if not is_safe_task_id(experiment_id):
+            return False
+        return os.path.isdir(self.folder(experiment_id).root_path) and not self._has_begun(experiment_id)
+
     def _has_begun(self, name: str) -> bool:
         """Not one that was killed before its first event."""
         return self.exists(name) and os.path.getsize(self.folder(name).journal_path) > 0

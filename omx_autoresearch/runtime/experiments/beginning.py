@@ -17,7 +17,9 @@ from omx_autoresearch.runtime.experiments.site import Site
 from omx_autoresearch.storage.experiments import ExperimentStore
 from omx_autoresearch.storage.holds import Holder, Holds
 from omx_autoresearch.system.git import common_dir
+from omx_autoresearch.system.object_store import REFERENCES
 from omx_autoresearch.system.processes import ProcessIdentity, identify, is_alive
+from omx_autoresearch.system.user_repository import open_repository
 from omx_autoresearch.system.worktrees import WorkspaceOptions, Workspaces
 
 if TYPE_CHECKING:
@@ -79,6 +81,7 @@ def begin_experiment(runtime: Runtime, root_path: str, config: ExperimentConfig,
         raise
     workspaces: Workspaces | None = None
     try:
+        _sweep_unbegun(store, root_path, folder.experiment_id)
         options = WorkspaceOptions(folder.experiment_id, keep=config.keep, link=config.link)
         workspaces = Workspaces.create(root_path, folder.work_path, options)
         bench = set_up_bench(
@@ -108,6 +111,19 @@ def begin_experiment(runtime: Runtime, root_path: str, config: ExperimentConfig,
         hold.release()
         raise
     return Opened(Site(log, bench, workspaces), hold)
+
+
+def _sweep_unbegun(store: ExperimentStore, root_path: str, own_id: str) -> None:
+    """Remove what beginnings left behind that were killed before their first event, in this repository that we hold."""
+    git = open_repository(root_path).git
+    listed = git.output("for-each-ref", "--format=%(refname)", REFERENCES).decode("ascii", "replace")
+    for name in listed.split():
+        experiment_id = name.removeprefix(f"{REFERENCES}/").removesuffix("/base")
+        if experiment_id == own_id or not store.is_unbegun(experiment_id):
+            continue
+        args = ("update-ref", "-d", name)
+        git.checked(git.when_unlocked(*args), args)
+        shutil.rmtree(store.folder(experiment_id).root_path, ignore_errors=True)
 
 
 def attach(log: ExperimentLog) -> None:

@@ -148,7 +148,9 @@ class Desk:
             row = play()
         except BaseException as interruption:
             self.interrupt()
-            self._end(trial.ended("failed", "cancelled", f"interrupted ({type(interruption).__name__})"))
+            is_fault = isinstance(interruption, Exception)
+            code = "controller_failed" if is_fault else "cancelled"
+            self._end(trial.ended("failed", code, f"{type(interruption).__name__}: {interruption}"))
             raise
         if row.status == "accepted":
             return self._accept(trial, row)
@@ -159,8 +161,7 @@ class Desk:
         try:
             self.log.record(TrialAccepted(row, self.log.usage()))
         except AutoresearchError as fault:
-            self._end(trial.ended("failed", "storage_failed", fault.message))
-            raise
+            return self._end(trial.ended("failed", "storage_failed", fault.message))
         self.site.restore()
         return row
 

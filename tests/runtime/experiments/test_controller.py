@@ -14,7 +14,15 @@ from omx_autoresearch.core.acceptance import AcceptanceRule
 from omx_autoresearch.core.experiments import ExperimentHypothesis, ExperimentLimits, HypothesisOutcome
 from omx_autoresearch.core.metrics import Guard, MetricSpec
 from omx_autoresearch.core.values import replace
-from omx_autoresearch.errors import CommandFault, MissionInvalid, StepIllegal, UsageError, WorkspaceFault
+from omx_autoresearch.errors import (
+    CommandFault,
+    MissionInvalid,
+    StepIllegal,
+    StorageFailed,
+    UsageError,
+    WorkspaceFault,
+)
+from omx_autoresearch.runtime.experiments import trials
 from omx_autoresearch.runtime.experiments.controller import AutoresearchController
 from omx_autoresearch.runtime.experiments.handles import new_controller_handle
 from omx_autoresearch.storage.experiments import ExperimentStore
@@ -330,6 +338,63 @@ def test_words_of_a_model_run_nothing_and_the_recorded_commit_is_the_real_one(
             controller.run_iteration(ExperimentHypothesis("a\0b"), works_at(80))
     assert not (tmp_path / "pwn").exists()
     assert not (root / "pwn").exists()
+
+
+def _full_at(monkeypatch: pytest.MonkeyPatch, *kinds: str) -> list[str]:
+    """The disk is full whenever one of these events is to be written; returns what was refused so far."""
+    refused: list[str] = []
+    append = ExperimentStore.append
+
+    def full(self: ExperimentStore, name: str, *events: Any, **options: Any) -> Any:
+        for event in events:
+            if event.kind in kinds:
+                refused.append(event.kind)
+                raise StorageFailed("no space left on the disk (ENOSPC)")
+        return append(self, name, *events, **options)
+
+    monkeypatch.setattr(ExperimentStore, "append", full)
+    return refused
+
+
+@pytest.mark.requirement("EXP-04")
+def test_a_disk_that_is_full_at_the_acceptance_accepts_nothing(
+    root: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with begun(root) as controller:
+        with monkeypatch.context() as full:
+            refused = _full_at(full, "accepted")
+            row = controller.run_iteration(h(1), works_at(90))
+        assert (row.status, row.reason_code, row.candidate_commit) == ("failed", "storage_failed", "")
+        assert (controller.state.checkpoints, refused) == ((), ["accepted"])
+        assert content(worktree(controller, "incumbent")) == content(str(root))
+        assert controller.run_iteration(h(2), works_at(90)).status == "accepted"
+
+
+@pytest.mark.requirement("EXP-04")
+def test_a_disk_that_takes_no_end_at_all_is_an_error_and_the_trial_is_interrupted(
+    root: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with begun(root) as controller:
+        with monkeypatch.context() as full:
+            _full_at(full, "accepted", "rejected", "failed")
+            with pytest.raises(StorageFailed, match="ENOSPC"):
+                controller.run_iteration(h(1), works_at(90))
+        assert controller.state.phase == "running"
+        row = controller.run_iteration(h(2), works_at(90))
+        assert (row.iteration, row.status) == (2, "accepted")
+        assert controller.state.rows[0].reason_code == "interrupted"
+
+
+def test_a_fault_of_our_own_is_recorded_as_such_and_raised(
+    root: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with begun(root) as controller:
+        with monkeypatch.context() as broken:
+            broken.setattr(trials, "judge", lambda *_: 1 / 0)
+            with pytest.raises(ZeroDivisionError):
+                controller.run_iteration(h(1), works_at(90))
+        assert controller.state.rows[0].reason_code == "controller_failed"
+        assert controller.run_iteration(h(2), works_at(90)).status == "accepted"
 
 
 # --- guards, held-out, re-verification, other rules

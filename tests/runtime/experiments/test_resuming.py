@@ -114,6 +114,19 @@ def test_killed_at_every_event_and_every_start_of_git_it_comes_to_the_same_end(
 
 
 @pytest.mark.requirement("EXP-07")
+def test_killed_before_its_first_event_an_experiment_leaves_nothing_for_long(root: Path) -> None:
+    assert play(root, "before", 1) == -signal.SIGKILL
+    references = ("for-each-ref", "--format=%(refname)", "refs/omx-autoresearch")
+    left = git(root, *references)
+    assert left.endswith("/base")
+    assert story.store().list_ids() == ()
+    with begun(root) as controller:
+        assert git(root, *references) == f"refs/omx-autoresearch/{controller.experiment_id}/base"
+        home = Path(controller.session_dir()).parent
+        assert sorted(path.name for path in home.iterdir()) == [controller.experiment_id, "holds"]
+
+
+@pytest.mark.requirement("EXP-07")
 def test_a_commit_without_its_event_is_not_taken(root: Path) -> None:
     """Killed right before `accepted` is written: the commit is there, the gain is not."""
     kinds = 2 + 7 + 1 + 2 + 12
