@@ -10,6 +10,7 @@ from omx_autoresearch.core.acceptance import Calibration, Claim
 from omx_autoresearch.core.experiments import (
     CompletedReason,
     ExperimentConfig,
+    ExperimentPhase,
     ExperimentState,
     ExperimentUsage,
     TrialRow,
@@ -314,6 +315,7 @@ class LimitsExtended:
         is_reopened = (
             state.completed_reason.startswith("budget_") or state.completed_reason == "target_reached"
         )
+        reopened: ExperimentPhase = "started" if state.baseline is None else "ready"
         return replace(
             state,
             config=replace(
@@ -322,7 +324,7 @@ class LimitsExtended:
                 target=self.config.target,
                 sandbox=self.config.sandbox,
             ),
-            phase="ready" if is_reopened and state.baseline is not None else state.phase,
+            phase=reopened if is_reopened else state.phase,
             completed_reason="" if is_reopened else state.completed_reason,
             updated_at=ts,
         )

@@ -98,6 +98,8 @@ def test_more_budget_reopens_what_a_budget_had_ended_and_nothing_else() -> None:
     wider = LimitsExtended(replace(CONFIG, limits=ExperimentLimits(trials=80)))
     reopened = folded(STARTED, BASELINE, ExperimentCompleted("budget_trials"), wider)
     assert (reopened.phase, reopened.completed_reason, reopened.config.limits.trials) == ("ready", "", 80)
+    early = folded(STARTED, ExperimentCompleted("budget_runs"), wider)
+    assert (early.phase, early.completed_reason) == ("started", "")
     closed = folded(STARTED, BASELINE, ExperimentCompleted("explicit"), wider)
     assert (closed.phase, closed.completed_reason) == ("completed", "explicit")
 
