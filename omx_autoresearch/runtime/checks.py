@@ -133,7 +133,8 @@ def claim_reason(mission: Mission, criterion: Criterion, received: str) -> str:
         "person": f'the owner types: omx-autoresearch criterion accept {mission.task_id} {criterion.id} --reason "..."',
         "validator": f"let the validator pass: omx-autoresearch validate {mission.task_id}",
         "review": f"let it be approved: omx-autoresearch review {mission.task_id}",
-        "trial": f"measure it: omx-autoresearch experiment start --task {mission.task_id}",
+        "trial": f"measure it: omx-autoresearch experiment start --task {mission.task_id} "
+        f"--metric {criterion.rule.metric} --measure COMMAND --check COMMAND",
     }.get(criterion.rule.kind, f"then: omx-autoresearch criterion check {mission.task_id} {criterion.id}")
     return (
         f"criterion: {criterion.id} accepts only {_WHAT_COUNTS[criterion.rule.kind].format(rule=criterion.rule)}; "

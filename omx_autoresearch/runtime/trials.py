@@ -155,8 +155,13 @@ def _state_of(runtime: Runtime, mission: Mission, experiment_id: str) -> Experim
         state = store.load(experiment_id)
     except AutoresearchError:
         return None
-    is_ours = state.task_id == mission.task_id and state.project_path == mission.project_path
-    return state if is_ours else None
+    return state if _is_of(state, mission) else None
+
+
+def _is_of(state: ExperimentState, mission: Mission) -> bool:
+    """True for an experiment that was started for this very mission, in its project or the work tree that it judges."""
+    is_here = state.project_path in (mission.project_path, mission.workspace_path)
+    return state.task_id == mission.task_id and is_here
 
 
 def claim_digest(state: ExperimentState) -> str:
@@ -177,7 +182,7 @@ def claim_about(runtime: Runtime, mission: Mission, rule: Rule) -> ClaimLook:
         except AutoresearchError as error:
             faults.append(f"the log of {experiment_id} cannot be believed: {error.message}")
             continue
-        if state.config.metric.name != rule.metric or _state_of(runtime, mission, experiment_id) is None:
+        if state.config.metric.name != rule.metric or not _is_of(state, mission):
             continue
         if state.claim is None:
             faults.append(f"{experiment_id} has no verified claim yet")

@@ -231,3 +231,24 @@ def test_an_experiment_mission_needs_a_criterion_of_a_trial(owner: Owner) -> Non
     task_id = owner.mission()
     spec = json.loads((owner.project / ".omx/autoresearch" / task_id / "state/task_spec.json").read_text())
     assert spec["task_type"] == "experiment"
+
+
+@pytest.mark.requirement("DRIVE-16")
+def test_in_a_linked_work_tree_the_gain_counts_for_the_mission_that_works_there(owner: Owner) -> None:
+    tree = owner.root / "tree"
+    owner.git("worktree", "add", "--quiet", str(tree))
+
+    def there(*arguments: str) -> Any:
+        done = owner.run(*arguments, cwd=tree)
+        assert done.returncode == 0, f"{arguments}: {done.returncode}\n{done.stdout}{done.stderr}"
+        return done.stdout
+
+    there(
+        "init", "--goal", "Faster", "--slug", "faster", "--validator", "./check.sh", "--criterion", CRITERION
+    )
+    there("start", "faster")
+    there(*START, "--task", "faster")
+    there("experiment", "trial", "--", "sh", "-c", works_at(50))
+    there("experiment", "verify")
+    assert "faster\tmet" in there("criterion", "check", "faster")
+    assert "trial ms 20%" in there("criterion", "list", "faster")
