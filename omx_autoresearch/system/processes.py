@@ -153,14 +153,6 @@ def session_pids(session: int) -> tuple[int, ...]:
     )
 
 
-def has_terminal(pid: int) -> bool:
-    """Whether a process has a controlling terminal, as a person's shell has; False where it is gone."""
-    if not ON_LINUX:
-        return bool(_ask_psutil(pid, lambda process: process.terminal() or "", ""))
-    fields = _stat_fields(pid)
-    return fields is not None and fields[_FIELD_TERMINAL] != b"0"
-
-
 def runs_above(ancestors: Sequence[ProcessIdentity]) -> tuple[ProcessIdentity, ...]:
     """Those of the processes above one that run inside a command of ours, whatever its own environment was made to say.
 

@@ -16,7 +16,6 @@ from omx_autoresearch.system.processes import (
     ProcessIdentity,
     ancestors,
     descendant_pids,
-    has_terminal,
     identify,
     is_alive,
     wait_for,
@@ -24,7 +23,7 @@ from omx_autoresearch.system.processes import (
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Iterable
 
 GRACE_SECONDS = 6.0
 """How long a supervisor may take to end its command: its grace, and a pass of killing."""
@@ -32,15 +31,15 @@ LIMIT_SECONDS = 5.0
 """How long killed processes may take to vanish."""
 
 
-def end_strays(folder_paths: Sequence[str], *, grace_seconds: float = GRACE_SECONDS) -> tuple[int, ...]:
-    """See everything gone that works in these folders; returns the pids that had to be killed.
+def end_strays(scratch_path: str, *, grace_seconds: float = GRACE_SECONDS) -> tuple[int, ...]:
+    """See everything gone whose environment names a folder below ``scratch_path``; returns what had to be killed.
 
-    Nothing is known on systems without /proc, and nothing is done there.
+    Nothing is known on systems without /proc, and nothing is done there. We ourselves and what is above us stay.
     """
     give_up_at = time.monotonic() + grace_seconds
-    for process in _processes_in(folder_paths):
+    for process in _marked(scratch_path):
         wait_for(process, max(0.0, give_up_at - time.monotonic()))
-    return end_processes(_processes_in(folder_paths))
+    return end_processes(_marked(scratch_path))
 
 
 def end_tree(process: ProcessIdentity) -> tuple[int, ...]:
@@ -67,21 +66,21 @@ def end_processes(processes: Iterable[ProcessIdentity]) -> tuple[int, ...]:
     return tuple(process.pid for process in killed)
 
 
-def _processes_in(folder_paths: Sequence[str]) -> list[ProcessIdentity]:
+def _marked(scratch_path: str) -> list[ProcessIdentity]:
     if not ON_LINUX:
         return []
-    inside = tuple(os.path.join(os.path.realpath(path), "") for path in folder_paths)
+    mark = os.fsencode(os.path.join(scratch_path, ""))
+    spared = {os.getpid(), *(process.pid for process in ancestors(os.getpid()))}
     found = []
-    above = {os.getpid(), *(process.pid for process in ancestors(os.getpid()))}
     for name in os.listdir("/proc"):
-        if not name.isdigit() or int(name) in above:
+        if not name.isdigit() or int(name) in spared:
             continue
         try:
-            place = os.readlink(f"/proc/{name}/cwd").removesuffix(" (deleted)")
+            with open(f"/proc/{name}/environ", "rb", buffering=0) as stream:
+                is_marked = mark in stream.read()
         except OSError:
             continue
-        if os.path.join(place, "").startswith(inside) and not has_terminal(int(name)):
-            identity = identify(int(name))
-            if identity is not None:
-                found.append(identity)
+        identity = identify(int(name)) if is_marked else None
+        if identity is not None:
+            found.append(identity)
     return found

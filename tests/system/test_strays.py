@@ -1,16 +1,15 @@
-"""Processes that work in a folder although nobody answers for them any more."""
+"""Processes that a command left running, although nobody answers for them any more."""
 
 from __future__ import annotations
 
 import os
-import pty
 import subprocess
 import sys
 from typing import TYPE_CHECKING
 
 import pytest
 
-from omx_autoresearch.system.processes import ON_LINUX, ProcessIdentity, has_terminal, identify, is_alive
+from omx_autoresearch.system.processes import ON_LINUX, ProcessIdentity, identify, is_alive
 from omx_autoresearch.system.strays import end_strays, end_tree
 
 if TYPE_CHECKING:
@@ -19,13 +18,16 @@ if TYPE_CHECKING:
 pytestmark = pytest.mark.skipif(not ON_LINUX, reason="needs /proc")
 
 
-def works_in(
-    folder: Path, code: str = "import time; print(flush=True); time.sleep(600)"
+def marked(
+    mark: str, code: str = "import time; print(flush=True); time.sleep(600)"
 ) -> subprocess.Popen[bytes]:
-    """A process of its own session that has begun to work in a folder."""
-    folder.mkdir(exist_ok=True)
+    """A process of its own session that runs with a private temporary folder."""
     process = subprocess.Popen(
-        [sys.executable, "-c", code], cwd=folder, start_new_session=True, stdout=subprocess.PIPE
+        [sys.executable, "-c", code],
+        cwd="/",
+        env={**os.environ, "TMPDIR": mark},
+        start_new_session=True,
+        stdout=subprocess.PIPE,
     )
     assert process.stdout is not None
     process.stdout.readline()
@@ -33,50 +35,41 @@ def works_in(
 
 
 @pytest.mark.case("PRC-06")
-def test_what_works_in_the_folder_is_ended_and_nothing_else(tmp_path: Path) -> None:
-    inside, beside = works_in(tmp_path / "work"), works_in(tmp_path / "work-too")
+def test_what_a_command_left_running_is_ended_wherever_it_works_and_nothing_else(tmp_path: Path) -> None:
+    ours = marked(f"{tmp_path}/scratch/ab12/tmp")
+    theirs = [marked(f"{tmp_path}/scratch-too/tmp"), marked(f"{tmp_path}/scratch")]
     try:
-        assert end_strays([str(tmp_path / "work")], grace_seconds=0.0) == (inside.pid,)
-        assert inside.wait() == -9
-        assert beside.poll() is None
+        assert end_strays(f"{tmp_path}/scratch", grace_seconds=0.0) == (ours.pid,)
+        assert ours.wait() == -9
+        assert [process.poll() for process in theirs] == [None, None]
     finally:
-        for process in (inside, beside):
+        for process in (ours, *theirs):
             process.kill()
             process.communicate()
 
 
-def test_a_folder_that_is_gone_still_tells_who_works_in_it(tmp_path: Path) -> None:
-    process = works_in(tmp_path / "work")
-    (tmp_path / "work").rmdir()
-    try:
-        assert end_strays([str(tmp_path / "work")], grace_seconds=0.0) == (process.pid,)
-    finally:
-        process.kill()
-        process.communicate()
-
-
 def test_what_ends_by_itself_in_time_is_not_killed(tmp_path: Path) -> None:
-    process = works_in(tmp_path / "work", "import sys; print(flush=True); sys.stdin.readline()")
+    process = marked(f"{tmp_path}/scratch/ab12/tmp")
     process.kill()  # a supervisor's command, a moment before it is gone
-    assert end_strays([str(tmp_path / "work")], grace_seconds=600.0) == ()
+    assert end_strays(f"{tmp_path}/scratch", grace_seconds=600.0) == ()
     process.communicate()
 
 
-def test_a_person_at_a_terminal_stays(tmp_path: Path) -> None:
-    (tmp_path / "work").mkdir()
-    pid, terminal = pty.fork()
-    if pid == 0:
-        os.chdir(tmp_path / "work")
-        os.execv("/bin/sh", ["sh", "-c", "echo here; read x"])
-    try:
-        os.read(terminal, 100)
-        assert has_terminal(pid)
-        assert end_strays([str(tmp_path / "work")], grace_seconds=0.0) == ()
-        assert identify(pid) is not None
-    finally:
-        os.kill(pid, 9)
-        os.waitpid(pid, 0)
-        os.close(terminal)
+def test_whoever_asks_and_what_is_above_stay(tmp_path: Path) -> None:
+    """An agent that one of the commands started may itself resume the experiment."""
+    code = (
+        "import subprocess, sys\n"
+        "inner = 'import sys; from omx_autoresearch.system.strays import end_strays; print(end_strays(sys.argv[1]))'\n"
+        "print(subprocess.run([sys.executable, '-c', inner, sys.argv[1]], capture_output=True, text=True).stdout)\n"
+    )
+    said = subprocess.run(
+        [sys.executable, "-c", code, f"{tmp_path}/scratch"],
+        env={**os.environ, "TMPDIR": f"{tmp_path}/scratch/ab12/tmp", "PYTHONPATH": os.getcwd()},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert said.stdout.strip() == "()", said.stderr
 
 
 def test_a_tree_is_ended_with_everything_below_it_and_only_the_process_that_is_meant(tmp_path: Path) -> None:

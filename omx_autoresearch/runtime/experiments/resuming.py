@@ -60,7 +60,7 @@ def reopen_experiment(
         state = store.load(experiment_id)  # whoever held it may have written since
         folder = store.folder(experiment_id)
         log = ExperimentLog(runtime, store, folder, state)
-        _end_leftovers(state, folder.work_path, adopt_seconds)
+        _end_leftovers(state, folder.scratch_path, adopt_seconds)
         workspaces = Workspaces.open(folder.work_path)
         bench = open_bench(
             folder,
@@ -80,15 +80,15 @@ def reopen_experiment(
     return Opened(site, hold)
 
 
-def _end_leftovers(state: ExperimentState, work_path: str, adopt_seconds: float) -> None:
-    """Wait for the agent that still lives, or end it; then whatever else still works in the worktrees."""
+def _end_leftovers(state: ExperimentState, scratch_path: str, adopt_seconds: float) -> None:
+    """Wait for the agent that still lives, or end it; then whatever the commands left running."""
     if state.agent_pid:
         agent = ProcessIdentity(state.agent_pid, state.agent_started)
         if adopt_seconds:
             wait_for(agent, adopt_seconds)
         end_tree(agent)
     if state.controller_pid:  # one that let go leaves nobody: who works there now makes the next candidate
-        end_strays((work_path,))
+        end_strays(scratch_path)
 
 
 def fail_interrupted(site: Site) -> None:
