@@ -32,8 +32,6 @@ if TYPE_CHECKING:
 FIRST_LOOK = 4
 LOOK_SHARE, LOOK_POWER = 0.22, 1.5
 """Of alpha: what a look before the last may spend, growing with the share of pairs that were measured."""
-COUNTING_MARGIN = 0.6
-"""The exact chance is counted where the standing is no further than this below what a normal would need."""
 
 QUICK_FACTORS = {3: 3.0, 4: 2.0, 5: 1.5, 6: 1.0, 7: 0.8, 8: 0.6}
 """By the number of pairs: how many times the usual A/A difference the smallest gain must be, all being favourable."""
@@ -48,10 +46,10 @@ FEW = 6
 
 
 @lru_cache(maxsize=64)
-def looks_of(alpha: float, max_pairs: int) -> tuple[tuple[float, float, float], ...]:
-    """For 0 to ``max_pairs`` pairs: the chance that is accepted, the standing that is worth counting, and futility.
+def looks_of(alpha: float, max_pairs: int) -> tuple[tuple[float, float], ...]:
+    """For 0 to ``max_pairs`` pairs: the chance that is accepted, and the bound of futility.
 
-    The last is the bound of standing times the root of the pairs at or below which an acceptance became unlikely: the
+    The latter is the bound of standing times the root of the pairs at or below which an acceptance became unlikely: the
     trend is against the candidate, or the pairs that are left can hardly reach the last look's bound any more.
     """
     stretch = sqrt(max_pairs / 30)
@@ -59,10 +57,8 @@ def looks_of(alpha: float, max_pairs: int) -> tuple[tuple[float, float, float], 
     looks = []
     for pairs in range(max_pairs + 1):
         share = LOOK_SHARE * (pairs / max_pairs) ** LOOK_POWER if pairs < max_pairs else FINAL_SHARE
-        allowed = share * alpha
-        worth = normal_quantile(1 - allowed) - COUNTING_MARGIN if allowed > 0.0 else float("inf")
         futile = max(-2.9 * stretch + 0.38 * pairs / stretch, goal - 1.7 * (max_pairs - pairs) / stretch)
-        looks.append((allowed, worth, futile))
+        looks.append((share * alpha, futile))
     return tuple(looks)
 
 
@@ -84,14 +80,11 @@ def decision_of(
     is_last = pairs >= rule.max_pairs
     if pairs < FIRST_LOOK:
         return "stop" if is_last else ""
-    allowed, worth, futile = looks_of(rule.alpha, rule.max_pairs)[pairs]
+    allowed, futile = looks_of(rule.alpha, rule.max_pairs)[pairs]
     scores = scores_of([abs(difference) for difference in differences])
     stands = standing(differences, scores)
-    if (
-        stands >= worth
-        and chance(differences, scores) <= allowed
-        and _holds(rule, differences, levels, allowed)
-    ):
+    # No chance of a half or more is ever allowed, and a smaller one needs a standing above zero.
+    if stands > 0.0 and chance(differences, scores) <= allowed and _holds(rule, differences, levels, allowed):
         return "accept"
     return "stop" if is_last or (rule.has_futility and stands * sqrt(pairs) <= futile) else ""
 
