@@ -35,12 +35,7 @@ RUN_MARK = "OMX_AUTORESEARCH_RUN"
 
 _MAX_ANCESTORS = 256
 _ENDED_STATES = b"ZXx"
-_FIELD_STATE, _FIELD_PARENT, _FIELD_TERMINAL, _FIELD_STARTED = (
-    0,
-    1,
-    4,
-    19,
-)  # counted behind the name in brackets
+_FIELD_STATE, _FIELD_PARENT, _FIELD_STARTED = 0, 1, 19  # counted behind the name in brackets
 
 
 @dataclass(frozen=True, slots=True)
