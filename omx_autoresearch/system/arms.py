@@ -103,8 +103,8 @@ class Arm:
             return TreeFault("workspace_lost", (self.root_path,), f"the work tree {self.root_path} is gone")
         return self._changed_submodules() or take_snapshot(self._tree, base, self._state.file_limit_bytes)
 
-    def drift(self) -> tuple[str, ...]:
-        """Paths that differ from the commit, or were only touched; ignored ones too, the topmost of each.
+    def drift(self) -> tuple[tuple[str, ...], tuple[str, ...]]:
+        """Tracked paths that differ from the commit or were only touched, and what was added: the topmost of each.
 
         Raises:
             StepIllegal: nothing is known about the tree; restore it first.
@@ -113,7 +113,7 @@ class Arm:
         if not self._tree.recall():
             raise StepIllegal(f"nothing is known about {self.root_path}", next_step="restore it first")
         look = self._tree.look()
-        return tuple(os.fsdecode(path) for path in (*look.modified, *(extra.path for extra in look.extras)))
+        return tuple(map(os.fsdecode, look.modified)), tuple(os.fsdecode(extra.path) for extra in look.extras)
 
     def settle(self, commit: str, changed: tuple[str, ...]) -> Restored:
         """Make the tree, just taken as a snapshot, equal to the commit of it: no ignored file stays.

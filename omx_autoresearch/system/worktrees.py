@@ -217,7 +217,12 @@ class Workspaces:
             StepIllegal: nothing is known about the tree; restore it first.
             WorkspaceFault: the tree is gone; git or the file system fails.
         """
-        return self._arm(path).drift()
+        modified, added = self._arm(path).drift()
+        return (*modified, *added)
+
+    def modified(self, path: str) -> tuple[str, ...]:
+        """The tracked files of `drift` alone."""
+        return self._arm(path).drift()[0]
 
     def commit(self, tree: str, parent: str, message: str) -> str:
         """Make a checkpoint of a tree and hold it by a reference of ours; returns the new commit.

@@ -15,6 +15,7 @@ from omx_autoresearch.core.experiment_events import RunMeasured
 from omx_autoresearch.core.values import replace
 from omx_autoresearch.runtime.experiments.ending import failed, rejected
 from omx_autoresearch.runtime.experiments.runs import check_once, held_out_once, measure_once, setup_once
+from omx_autoresearch.system.user_repository import named
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
     from omx_autoresearch.runtime.experiments.recording import ExperimentLog
     from omx_autoresearch.runtime.experiments.runs import Run
     from omx_autoresearch.runtime.experiments.steps import Steps
+    from omx_autoresearch.runtime.experiments.watching import Watch
 
     RunOnce = Callable[[Bench, str, str, Any], Run]
 
@@ -65,10 +67,17 @@ class Measuring:
         steps: the budgets and the cancellation.
         place: where the runs stand.
         paths: the worktree of each arm.
+        watch: sees that the candidate's runs leave the other worktree alone; None where nobody looks.
     """
 
-    def __init__(
-        self, bench: Bench, log: ExperimentLog, steps: Steps, place: Place, paths: dict[Arm, str]
+    def __init__(  # noqa: PLR0913, PLR0917  # what every run needs, and one that some do without
+        self,
+        bench: Bench,
+        log: ExperimentLog,
+        steps: Steps,
+        place: Place,
+        paths: dict[Arm, str],
+        watch: Watch | None = None,
     ) -> None:
         seconds = bench.config.check_timeout_seconds or bench.config.measure_timeout_seconds
         self._bench = bench
@@ -76,6 +85,7 @@ class Measuring:
         self._log = log
         self._steps = steps
         self._place = place
+        self._watch = watch
         self.paths = paths
 
     def set_up(self, arm: Arm) -> None:
@@ -117,6 +127,8 @@ class Measuring:
         """One run: within the budgets, recorded whatever it gave, a fault ends the trial."""
         self._steps.check()
         bench = self._bench if run_once is measure_once else self._check_bench
+        other_path = self.paths["incumbent"]
+        before = self._watch.marks(other_path) if self._watch and arm == "candidate" else None
         run = run_once(bench, self.paths[arm], self._run_id(stage, arm), self._steps.cancellation)
         self._log.record(
             RunMeasured(
@@ -140,6 +152,8 @@ class Measuring:
         if run.fault:
             self._steps.check()  # a cancellation or the end of the wall clock ended it
             raise self._ending(run, stage, arm)
+        if self._watch and before is not None and (touched := self._watch.touched(other_path, before)):
+            raise rejected("tampered", f"while it ran, the other worktree was changed: {named(touched)}")
         return run
 
     def _run_id(self, stage: str, arm: Arm) -> str:

@@ -6,6 +6,7 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING
 
 from omx_autoresearch.runtime.experiments.measuring import Measuring
+from omx_autoresearch.runtime.experiments.watching import Watch
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -16,6 +17,14 @@ if TYPE_CHECKING:
     from omx_autoresearch.runtime.experiments.recording import ExperimentLog
     from omx_autoresearch.runtime.experiments.steps import Steps
     from omx_autoresearch.system.worktrees import Workspaces
+
+LAST_STAGES = ("reverification", "claim")
+"""Stages after which nothing is measured again."""
+
+
+def is_reverified(config: ExperimentConfig) -> bool:
+    """Whether an accepted candidate is judged again on fresh pairs."""
+    return config.reverification == "on" or (config.reverification == "auto" and config.rule.name != "median")
 
 
 class Site:
@@ -94,8 +103,11 @@ class Site:
         return frozenset(self.workspaces.drift(path))
 
     def measuring(self, steps: Steps, place: Place, *, is_swapped: bool = False) -> Measuring:
-        """Runs in the worktrees."""
-        return Measuring(self.bench, self.log, steps, place, self.paths(is_swapped=is_swapped))
+        """Runs in the worktrees; those that an acceptance or the claim rests on are watched."""
+        config = self.config
+        is_last_word = place.stage in LAST_STAGES or (place.stage == "trial" and not is_reverified(config))
+        watch = Watch(self.workspaces, (*config.keep, *config.link)) if is_last_word else None
+        return Measuring(self.bench, self.log, steps, place, self.paths(is_swapped=is_swapped), watch)
 
     def make_ready(self, measuring: Measuring, arm: Arm) -> None:
         """Set an arm up and warm it, unless nothing changed in its worktree since that was done."""

@@ -26,6 +26,7 @@ from omx_autoresearch.runtime.experiments.ending import TrialEnded, failed, reje
 from omx_autoresearch.runtime.experiments.evaluators import restore_evaluators
 from omx_autoresearch.runtime.experiments.judging import judge, seed_of
 from omx_autoresearch.runtime.experiments.measuring import ARMS, Place
+from omx_autoresearch.runtime.experiments.site import is_reverified
 from omx_autoresearch.system.checkpoints import TreeFault
 from omx_autoresearch.system.user_repository import named, shown_path
 
@@ -212,11 +213,10 @@ class Trial:
             raise rejected("guard_failed", "; ".join(reasons))
         if touched := self._touched_incumbent():
             raise rejected("tampered", f"the incumbent's worktree was changed: {named(touched)}")
+        self._require_as_committed(is_swapped=False)
         place = Place(self.row.iteration, "trial")
         self._site.measuring(self._steps, place).check_held_out("candidate")
-        if config.reverification == "on" or (
-            config.reverification == "auto" and config.rule.name != "median"
-        ):
+        if is_reverified(config):
             self._verify_again(calibration)
 
     def _touched_incumbent(self) -> tuple[str, ...]:
@@ -230,6 +230,18 @@ class Trial:
             for path in self._site.foreign_changes()
             if path in self.row.changed_paths or os.path.lexists(os.path.join(root_path, path))
         )
+
+    def _require_as_committed(self, *, is_swapped: bool) -> None:
+        """What was measured is what would be kept: no tracked file was rewritten by the candidate's own runs.
+
+        What the incumbent's runs write as well (a file of results) is the command's own.
+        """
+        site = self._site
+        paths = site.paths(is_swapped=is_swapped)
+        common = set(site.workspaces.drift(paths["incumbent"]))
+        own = set(site.workspaces.modified(paths["candidate"]))
+        if rewritten := tuple(sorted(own - common)):
+            raise rejected("tampered", f"its own runs rewrote what was to be measured: {named(rewritten)}")
 
     def _verify_again(self, calibration: Calibration) -> None:
         """Judge anew on fresh pairs, each arm in the other's worktree: a lucky streak or a lucky place is found out."""
@@ -248,6 +260,7 @@ class Trial:
             raise rejected(
                 "not_reverified", f"a second judgement on fresh pairs did not confirm it: {_said(again)}"
             )
+        self._require_as_committed(is_swapped=True)
 
 
 def _said(judgement: Judgement) -> str:

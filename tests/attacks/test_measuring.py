@@ -1,0 +1,91 @@
+"""Candidates that are not better and want to be taken for it: none of them moves the incumbent or the claim."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+
+from omx_autoresearch.errors import CommandFault
+from tests.runtime.experiments.toys import begun, h, toy, works_at, writes
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+OTHER = 'case "$PWD" in */candidate) other=../incumbent ;; *) other=../candidate ;; esac\n'
+"""What a program in one worktree takes for the other."""
+
+
+def program(*lines: str) -> str:
+    return "\n".join(["#!/bin/sh", OTHER, *lines, ""])
+
+
+# --- reaching over
+
+
+@pytest.mark.requirement("EXP-05")
+@pytest.mark.parametrize("reverification", ["on", "off"])
+def test_a_program_that_plants_new_files_beside_the_incumbent_is_tampered(
+    tmp_path: Path, reverification: str
+) -> None:
+    root = toy(tmp_path / "project", value="$(cat extra 2>/dev/null || echo 100)")
+    plants = program("grep -q other $other/work.sh || echo 130 > $other/extra", "echo 100")
+    with begun(root, reverification=reverification) as controller:
+        row = controller.run_iteration(h(1), writes("work.sh", plants))
+        assert (row.status, row.reason_code) == ("rejected", "tampered"), row.reason
+        assert "extra" in row.reason
+        assert controller.state.incumbent_commit == controller.state.base_commit
+
+
+@pytest.mark.requirement("EXP-05")
+def test_a_program_that_spoils_the_incumbent_and_mends_it_in_time_is_tampered(tmp_path: Path) -> None:
+    """Only with the worktrees swapped; what it writes takes itself back, so that no look at the end finds it."""
+    root = toy(tmp_path / "project")
+    spoils = program(
+        "if [ $other = ../incumbent ]; then echo 90; exit; fi",
+        "if ! grep -q other $other/work.sh; then cp -p $other/work.sh $other/build.log",
+        "printf '#!/bin/sh\\nmv build.log work.sh\\necho 130\\n' > $other/work.sh; fi",
+        "echo 100",
+    )
+    with begun(root) as controller:
+        row = controller.run_iteration(h(1), writes("work.sh", spoils))
+        assert (row.status, row.reason_code) == ("rejected", "tampered"), row.reason
+
+
+@pytest.mark.requirement("EXP-05")
+def test_a_final_state_that_slows_the_base_down_gives_no_claim(tmp_path: Path) -> None:
+    root = toy(tmp_path / "project", value="$(cat extra 2>/dev/null || echo 100)")
+    plants = program("if grep -q 100 $other/work.sh; then echo 500 > $other/extra; fi", "echo 90")
+    with begun(root) as controller:
+        assert controller.run_iteration(h(1), works_at(95)).status == "accepted"
+        assert controller.run_iteration(h(2), writes("work.sh", plants)).status == "accepted", (
+            "it leaves this incumbent alone"
+        )
+        with pytest.raises(CommandFault, match="the other worktree was changed: extra"):
+            controller.verify_claim()
+        assert controller.state.claim is None
+
+
+@pytest.mark.requirement("EXP-05")
+@pytest.mark.parametrize("reverification", ["on", "off"])
+def test_a_program_that_rewrites_itself_while_it_is_measured_is_tampered(
+    tmp_path: Path, reverification: str
+) -> None:
+    """What was measured would not be what is kept."""
+    rewrites = "#!/bin/sh\nprintf '#!/bin/sh\\necho 50\\n' > work.sh\necho 100\n"
+    with begun(toy(tmp_path / "project"), reverification=reverification) as controller:
+        row = controller.run_iteration(h(1), writes("work.sh", rewrites))
+        assert (row.status, row.reason_code) == ("rejected", "tampered"), row.reason
+        assert "rewrote what was to be measured: work.sh" in row.reason
+
+
+@pytest.mark.requirement("EXP-05")
+def test_results_that_the_command_itself_writes_into_the_tree_are_nobodys_tampering(tmp_path: Path) -> None:
+    measure = (
+        "#!/bin/sh\ndate +%s%N > results.txt; echo $$ > run.$$\nprintf 'METRIC ms=%s\\n' \"$(./work.sh)\"\n"
+    )
+    root = toy(tmp_path / "project", measure=measure)
+    with begun(root) as controller:
+        row = controller.run_iteration(h(1), writes("work.sh", "#!/bin/sh\ndate > own.$$\necho 90\n"))
+        assert row.status == "accepted", row.reason
+        assert controller.verify_claim().estimate == pytest.approx(0.1)
