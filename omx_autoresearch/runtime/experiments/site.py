@@ -117,7 +117,8 @@ class Site:
             self.set_up(measuring, arm)
             measuring.warm_up(arm)
             self._ready[path] = commit
-            self._own_changes = self._changes(path)
+            if path == self.workspaces.incumbent_path:
+                self._own_changes = self._changes(path)
 
     def furnish(self, measuring: Measuring) -> None:
         """Run the set-up where the candidate's kept paths are gone, so that the callback finds what it needs."""
