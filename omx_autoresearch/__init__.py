@@ -43,32 +43,29 @@ if TYPE_CHECKING:
     from omx_autoresearch.runtime.experiments.workspaces import ExperimentWorkspace as ExperimentWorkspace
     from omx_autoresearch.runtime.findings import Recorded as Recorded
     from omx_autoresearch.runtime.findings import Submission as Submission
-    from omx_autoresearch.runtime.store import AllowedOperations as AllowedOperations
     from omx_autoresearch.runtime.store import CreateOptions as CreateOptions
     from omx_autoresearch.runtime.store import Problem as Problem
-    from omx_autoresearch.runtime.store import Progress as Progress
     from omx_autoresearch.runtime.store import ProgressPatch as ProgressPatch
     from omx_autoresearch.runtime.store import Store as Store
-    from omx_autoresearch.runtime.store import SuccessCriterion as SuccessCriterion
     from omx_autoresearch.runtime.store import Summary as Summary
     from omx_autoresearch.runtime.store import Task as Task
-    from omx_autoresearch.runtime.store import TaskSpec as TaskSpec
     from omx_autoresearch.runtime.store import ValidationReport as ValidationReport
+    from omx_autoresearch.runtime.task_files import AllowedOperations as AllowedOperations
+    from omx_autoresearch.runtime.task_files import Progress as Progress
+    from omx_autoresearch.runtime.task_files import SuccessCriterion as SuccessCriterion
+    from omx_autoresearch.runtime.task_files import TaskSpec as TaskSpec
 
 _PUBLIC = {
     "runtime.store": (
-        "AllowedOperations",
         "CreateOptions",
         "Problem",
-        "Progress",
         "ProgressPatch",
         "Store",
-        "SuccessCriterion",
         "Summary",
         "Task",
-        "TaskSpec",
         "ValidationReport",
     ),
+    "runtime.task_files": ("AllowedOperations", "Progress", "SuccessCriterion", "TaskSpec"),
     "runtime.findings": ("Recorded", "Submission"),
     "core.criteria": ("Criterion", "criterion_of"),
     "core.readiness": ("ReadinessLine", "ReadinessReport"),

@@ -67,7 +67,9 @@ def test_real_clients_that_all_skip_are_no_success(
 def test_a_benchmark_that_cannot_run_fails_and_a_missed_bar_does_not(
     tmp_path: Path, hook: str, journal: str, expected: int
 ) -> None:
-    others = "*) echo '  status --json, CPU'; echo '  one more'; echo 'bars: 1 held'; echo 'nothing changed' ;;"
+    others = (
+        "*) echo '  status --json, CPU'; echo '  one more'; echo 'bars: 1 held'; echo 'nothing changed' ;;"
+    )
     cases = f'case "$*" in *hook*) {hook} ;; *journal*) {journal} ;; {others} esac'
     stand_in(tmp_path / ".venv" / "bin" / "python", cases)
     assert function_of_the_script("benchmarks", tmp_path).returncode == expected

@@ -165,7 +165,9 @@ def _trial_rule(text: str) -> Rule:
 
     from omx_autoresearch.core.metric_names import name_faults
 
-    found = re.fullmatch(r"trial:?\s+(?P<name>\S+)\s+(?P<gain>[0-9]{1,12}(?:\.[0-9]{1,12})?)\s*(?P<percent>%?)", text)
+    found = re.fullmatch(
+        r"trial:?\s+(?P<name>\S+)\s+(?P<gain>[0-9]{1,12}(?:\.[0-9]{1,12})?)\s*(?P<percent>%?)", text
+    )
     if found is None:
         raise CriterionFault(
             f"the rule of a trial is `trial METRIC GAIN`, such as `trial total_ms 5%`, received {text[:200]!r}"

@@ -253,7 +253,9 @@ _VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*\Z")
 def _criteria_faults(draft: MissionDraft) -> list[str]:
     found = [f"criteria: {fault}" for fault in criteria_faults(draft.criteria, draft.validation_mode)]
     if draft.task_type == "experiment" and not has_trial(draft.criteria):
-        found.append("criteria: an experiment needs a required one, `ID: TEXT :: trial METRIC GAIN%` (--criterion)")
+        found.append(
+            "criteria: an experiment needs a required one, `ID: TEXT :: trial METRIC GAIN%` (--criterion)"
+        )
     reasons = ((item.id, placeholder_reason(item.description)) for item in draft.criteria)
     return found + [f"criteria: {name}: {reason}" for name, reason in reasons if reason]
 

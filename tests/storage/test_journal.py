@@ -478,7 +478,7 @@ def test_a_full_disk_fails_clearly_and_heals_when_space_is_freed(tmp_path: Path)
             _fill(journal, acknowledged)
         assert "free space" in caught.value.next_step
         with pytest.raises(StorageFailed, match="ENOSPC"):
-            replace_file(journal.folder.notice_path, b"x" * 10_000)
+            replace_file(os.path.join(journal.folder.root_path, "NOTICE"), b"x" * 10_000)
         assert not [name for name in os.listdir(journal.folder.root_path) if name.endswith(".tmp")]
         assert list(journal.read()) == acknowledged != []
         assert journal.verify().torn_bytes == 0

@@ -28,9 +28,7 @@ class ExperimentLinked:
     def apply(self, mission: Mission, ts: str) -> Mission:
         """Its trials count from now on."""
         others = tuple(name for name in mission.experiments if name != self.experiment_id)
-        return replace(
-            mission, experiments=(*others, self.experiment_id)[-KEPT_EXPERIMENTS:], updated_at=ts
-        )
+        return replace(mission, experiments=(*others, self.experiment_id)[-KEPT_EXPERIMENTS:], updated_at=ts)
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,7 +54,9 @@ class TrialsAccepted:
         new = [number for number in self.iterations if number > known]
         if not new:
             return replace(mission, updated_at=ts)
-        kept = {name: number for name, number in mission.credited_trials.items() if name in mission.experiments}
+        kept = {
+            name: number for name, number in mission.credited_trials.items() if name in mission.experiments
+        }
         return replace(
             mission,
             credited_trials={**kept, self.experiment_id: max(new)},
