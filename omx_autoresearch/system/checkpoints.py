@@ -27,6 +27,8 @@ if TYPE_CHECKING:
 FILE_LIMIT_BYTES = 1024**3
 """The largest file that a checkpoint takes."""
 
+_BARRED = ("..", ".git")
+"""Where no link of a checkpoint may begin to lead, from the root."""
 _NAMED_PATHS = 200
 """More than these are not named to git one by one: it then looks at the whole tree itself."""
 
@@ -222,13 +224,24 @@ def _size(path: bytes) -> int:
 
 
 def _leaves(work_tree: WorkTree, change: TreeChange) -> bool:
-    """A link whose target is absolute or above the root, as it is written (targets need not exist)."""
+    """A link whose target is absolute, or outside of the root, or in git's own folder; targets need not exist.
+
+    As it is written, and as the links on its way lead: ``sub/up/..`` is above the root where ``sub/up`` is the root.
+    """
+    root = work_tree.root_path
+    folder = os.path.join(root, os.path.dirname(change.path))
     try:
-        target = os.readlink(os.path.join(work_tree.root_path, change.path))
+        target = os.readlink(os.path.join(root, change.path))
     except OSError:
         return False
-    joined = os.path.normpath(os.path.join(os.path.dirname(change.path), target))
-    return os.path.isabs(target) or joined == ".." or joined.startswith("../")
+    real = os.path.realpath(os.path.join(folder, os.path.dirname(target)))
+    places = (
+        os.path.relpath(os.path.normpath(os.path.join(folder, target)), root),
+        os.path.relpath(
+            os.path.normpath(os.path.join(real, os.path.basename(target))), os.path.realpath(root)
+        ),
+    )
+    return os.path.isabs(target) or any(place.split(os.sep)[0].lower() in _BARRED for place in places)
 
 
 def _nested(paths: tuple[str, ...]) -> TreeFault:

@@ -356,11 +356,15 @@ def test_pipes_and_sockets_are_refused_by_name(workspaces: Workspaces, candidate
 
 
 @pytest.mark.requirement("TREE-04")
-@pytest.mark.parametrize("target", ["/etc/passwd", "../incumbent/a.py", "pkg/../../x"])
+@pytest.mark.parametrize(
+    "target",
+    ["/etc/passwd", "../incumbent/a.py", "pkg/../../x", ".git/hooks", "pkg/../.GIT/config", "pkg/up/.."],
+)
 def test_a_link_out_of_the_tree_is_refused_by_name(
     workspaces: Workspaces, candidate: Path, target: str
 ) -> None:
     (candidate / "inside").symlink_to("pkg/b.py")
+    (candidate / "pkg" / "up").symlink_to("..")
     (candidate / "outside").symlink_to(target)
     fault = workspaces.snapshot(workspaces.candidate_path)
     assert isinstance(fault, TreeFault)
