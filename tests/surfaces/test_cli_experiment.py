@@ -383,6 +383,16 @@ def test_after_a_kill_the_next_run_goes_on(person: Researcher) -> None:
     ]
 
 
+def test_what_is_drawn_without_a_name_does_not_stand_in_the_way_of_accept(person: Researcher) -> None:
+    pytest.importorskip("altair")
+    person.begin()
+    person.drive(works_at(50), "--trials", "1")
+    drawn = person.json("experiment", "plot")["path"]
+    assert os.path.dirname(drawn) == person.experiment()["session_path"]
+    assert untouched(person)
+    assert person.json("experiment", "accept", "--yes")["is_applied"]
+
+
 def test_a_spent_budget_goes_on_with_more_of_it(person: Researcher) -> None:
     person.begin("--budget-trials", "1")
     person.drive(works_at(50))

@@ -36,7 +36,12 @@ def _auto_option(function: Callable[..., Any]) -> Callable[..., Any]:
 
 @click.command("plot")
 @experiment_argument
-@click.option("--output", default="", metavar="FILE", help="Ends in .html, .svg or .png.  [default: ID.html]")
+@click.option(
+    "--output",
+    default="",
+    metavar="FILE",
+    help="Ends in .html, .svg or .png.  [default: ID.html in the experiment's folder]",
+)
 @_auto_option
 @json_option
 def experiment_plot(named: str, output: str, auto_log: str, as_json: bool) -> None:
@@ -44,8 +49,8 @@ def experiment_plot(named: str, output: str, auto_log: str, as_json: bool) -> No
     from omx_autoresearch.runtime.experiments.plot_packages import FORMATS, render_plot
     from omx_autoresearch.runtime.experiments.plots import plot_specification
 
-    state, material, _ = _source(named, auto_log)
-    path = output or f"{state.experiment_id}.html"
+    state, material, found = _source(named, auto_log)
+    path = output or _beside_log(found, f"{state.experiment_id}.html")
     ending = os.path.splitext(path)[1].lstrip(".").lower()
     kind = next((name for name in FORMATS if name == ending), None)
     if kind is None:
@@ -98,7 +103,12 @@ def experiment_report(named: str, output: str, auto_log: str, as_json: bool) -> 
     show_default=True,
     help="Trials as CSV or JSON lines, the whole log, or a local MLflow store.",
 )
-@click.option("--output", default="", metavar="PATH", help="File, or folder of the store.  [default: stdout]")
+@click.option(
+    "--output",
+    default="",
+    metavar="PATH",
+    help="File, or folder of the store.  [default: stdout; of a store, one in the experiment's folder]",
+)
 @_auto_option
 @json_option
 def experiment_export(named: str, kind: str, output: str, auto_log: str, as_json: bool) -> None:
@@ -107,7 +117,11 @@ def experiment_export(named: str, kind: str, output: str, auto_log: str, as_json
     if kind == "mlflow":
         if found is not None:
             material = _whole(found, state, material)
-        _export_to_mlflow((state, material, _patch(found, state)), output, as_json=as_json)
+        _export_to_mlflow(
+            (state, material, _patch(found, state)),
+            output or _beside_log(found, f"mlflow-{state.experiment_id}"),
+            as_json=as_json,
+        )
         return
     data, notes = _exported(state, kind, found)
     if output:
@@ -137,13 +151,12 @@ def _exported(state: ExperimentState, kind: str, found: Meant | None) -> tuple[b
 
 
 def _export_to_mlflow(
-    source: tuple[ExperimentState, ReportMaterial, bytes], output: str, *, as_json: bool
+    source: tuple[ExperimentState, ReportMaterial, bytes], folder_path: str, *, as_json: bool
 ) -> None:
     from omx_autoresearch.runtime.experiments.mlflow_export import export_to_mlflow
     from omx_autoresearch.runtime.experiments.reports import report_files
 
     state = source[0]
-    folder_path = output or f"mlflow-{state.experiment_id}"
     done = export_to_mlflow(state, folder_path, report_files(*source))
     notes = (
         f"{done.added} trials added, {done.known} known",
@@ -193,6 +206,11 @@ def _patch(found: Meant | None, state: ExperimentState) -> bytes:
     if found is None or not state.checkpoints:
         return b""
     return Workspaces.open(found.folder.work_path).patch(state.base_commit, state.incumbent_commit)
+
+
+def _beside_log(found: Meant | None, name: str) -> str:
+    """Where a file lands that nobody named: never in the checkout, which `accept` wants as it was at the start."""
+    return os.path.join(found.folder.root_path, name) if found is not None else name
 
 
 def _write(path: str, data: bytes) -> None:
