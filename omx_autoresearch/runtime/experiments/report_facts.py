@@ -109,6 +109,7 @@ class ReportFacts:
     title: str
     experiment_id: str
     is_ours: bool
+    is_taken: bool
     claim: QuotedClaim
     phase: str
     counts: tuple[tuple[str, int], ...]
@@ -135,6 +136,7 @@ def report_facts(state: ExperimentState, material: ReportMaterial) -> ReportFact
         title=state.config.name or state.config.metric.name,
         experiment_id=state.experiment_id,
         is_ours=not material.origin,
+        is_taken=bool(state.applied_commit),
         claim=quoted_claim(state),
         phase=_phase(state),
         counts=tuple((kind, count) for kind, count in counts.items() if count),
