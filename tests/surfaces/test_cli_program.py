@@ -105,6 +105,9 @@ def test_an_error_has_its_exit_status_and_names_what_comes_next(
         (("--json", "status"), ("behind the verb", "next: omx-autoresearch status --json")),
         (("init", "--goal"), ("--goal", "next: omx-autoresearch init --help")),
         (("install",), ("Choose from: claude, codex, gemini", "next: omx-autoresearch install --help")),
+        (("experiment", "run"), ("'--agent'", "next: omx-autoresearch experiment run --help")),
+        (("experiment", "statsu"), ("No such command", "next: omx-autoresearch experiment --help")),
+        (("criterion",), ("name a verb", "next: omx-autoresearch criterion --help")),
     ],
 )
 def test_a_slip_of_the_hand_is_answered_with_what_was_meant(

@@ -99,6 +99,11 @@ def _usage(fault: click.ClickException, arguments: Sequence[str]) -> UsageError:
             "--json stands behind the verb", next_step=f"{PROGRAM} {' '.join(arguments[1:2])} --json"
         )
     path = f"{PROGRAM} {first}" if first in VERBS else PROGRAM
+    context = getattr(fault, "ctx", None)
+    if context is not None and first in VERBS:
+        path = context.command_path
+    if isinstance(fault, click.exceptions.NoArgsIsHelpError):
+        return UsageError(f"`{path}` does nothing by itself: name a verb", next_step=f"{path} --help")
     message = " ".join(fault.format_message().split()).rstrip(".")
     if first not in VERBS and (near := _nearest(first, VERBS)):
         message += f". Did you mean {near!r}?"
