@@ -16,6 +16,7 @@ from __future__ import annotations
 import fcntl
 import hashlib
 import os
+import shlex
 import shutil
 import stat
 import sys
@@ -51,13 +52,14 @@ def require_ignored(repository: UserRepository, paths: Iterable[str]) -> None:
         if git.output("ls-files", "-z", "--", normal):
             raise WorkspaceFault(
                 f"{path} holds tracked files, which checkpoints restore; only ignored paths can be kept",
-                next_step=f"git -C {repository.root_path} ls-files -- {path}",
+                next_step=f"git -C {shlex.quote(repository.root_path)} ls-files -- {shlex.quote(path)}",
             )
         ignored = repository.git.run("check-ignore", "--quiet", "--", normal).exit_status == 0
         if not ignored and repository.git.run("check-ignore", "--quiet", "--", f"{normal}/").exit_status != 0:
+            exclude = os.path.join(repository.common_dir, "info", "exclude")
             raise WorkspaceFault(
                 f"{path} is not ignored by git, so it would count as a change of every candidate",
-                next_step=f"echo '/{normal}' >> {repository.root_path}/.git/info/exclude",
+                next_step=f"echo {shlex.quote('/' + normal)} >> {shlex.quote(exclude)}",
             )
 
 

@@ -7,6 +7,7 @@ and filters count; a git that refuses is a fault in git's own words, never a cle
 from __future__ import annotations
 
 import os
+import shlex
 from typing import TYPE_CHECKING
 
 from omx_autoresearch.core.digests import sha256
@@ -87,14 +88,14 @@ def open_repository(repository_path: str) -> UserRepository:
     if said[0] == "true":
         raise WorkspaceFault(
             f"{path} is a bare repository; an experiment needs a checkout",
-            next_step=f"git -C {path} worktree add ../checkout",
+            next_step=f"git -C {shlex.quote(path)} worktree add ../checkout",
         )
     inside = git.word("rev-parse", "--is-inside-work-tree")
     own, shared = git_dir(path), common_dir(path)
     if inside != "true" or own is None or shared is None or git.output("rev-parse", "--show-prefix").strip():
         raise WorkspaceFault(
             f"{path} is not the root of its own work tree (core.worktree names another)",
-            next_step=f"git -C {path} config core.worktree",
+            next_step=f"git -C {shlex.quote(path)} config core.worktree",
         )
     return UserRepository(path, own, shared, said[1], git)
 
@@ -111,7 +112,7 @@ def require_clean(repository: UserRepository) -> UserStamp:
         git.output("rev-parse", "--git-dir")
         raise WorkspaceFault(
             f"{repository.root_path} has no commit yet: there is nothing to measure against",
-            next_step=f"git -C {repository.root_path} commit",
+            next_step=f"cd {shlex.quote(repository.root_path)} && git add -A && git commit",
         )
     going_on = under_way(repository)
     if going_on:

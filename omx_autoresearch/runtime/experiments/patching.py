@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import os
+import shlex
 from typing import TYPE_CHECKING
 
 from omx_autoresearch.core.experiment_events import PatchApplied
@@ -121,7 +122,7 @@ def apply_final_patch(site: Site) -> PatchAcceptance:
     if state.applied_commit:
         raise StepIllegal(
             f"the final state {state.applied_commit[:12]} was taken over already",
-            next_step=f"git -C {state.project_path} status",
+            next_step=f"git -C {shlex.quote(state.project_path)} status",
         )
     if state.incumbent_commit == state.base_commit:
         raise StepIllegal(

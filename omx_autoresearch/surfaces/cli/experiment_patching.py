@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 import shutil
 import sys
 from typing import TYPE_CHECKING
@@ -83,7 +84,7 @@ def _document(
         for item in patch.changed
     )
     is_applied = done.is_applied if done is not None else bool(state.applied_commit)
-    next_step = f"git -C {state.project_path} status" if is_applied else _next(state)
+    next_step = f"git -C {shlex.quote(state.project_path)} status" if is_applied else _next(state)
     return ExperimentPatchDocument(
         experiment_id=state.experiment_id,
         path=patch.path,
@@ -133,7 +134,7 @@ def experiment_accept(named: str, yes: bool, no_verify: bool, as_json: bool) -> 
     if state.applied_commit:
         raise StepIllegal(
             f"the final state of {found.experiment_id} was taken over already",
-            next_step=f"git -C {state.project_path} status",
+            next_step=f"git -C {shlex.quote(state.project_path)} status",
         )
     if is_at_work(state):
         raise StepIllegal(
@@ -200,7 +201,7 @@ def experiment_finalize(named: str, prefix: str, as_json: bool) -> None:
         ExperimentBranch(branch.name, branch.commit, row.iteration)
         for branch, row in zip(made, rows, strict=True)
     )
-    next_step = f"git -C {state.project_path} log --oneline {branches[-1].name}"
+    next_step = f"git -C {shlex.quote(state.project_path)} log --oneline {branches[-1].name}"
     if as_json:
         print_json(ExperimentBranchesDocument(found.experiment_id, branches, next_step))
         return
