@@ -45,6 +45,7 @@ class ExperimentStarted:
         pin_digest: of the manifest of frozen files.
         user_stamp: of the checkout, compared when a patch is to be applied.
         task_id: of the mission that it belongs to; empty for none.
+        is_agents: an agent chose the commands that judge, not the owner.
     """
 
     kind: ClassVar[str] = "started"
@@ -55,6 +56,7 @@ class ExperimentStarted:
     pin_digest: str = ""
     user_stamp: dict[str, Any] = field(default_factory=dict)
     task_id: str = ""
+    is_agents: bool = False
 
     def apply(self, state: ExperimentState | None, ts: str) -> ExperimentState:
         """A fresh state; a second start in one log changes nothing."""
@@ -69,6 +71,7 @@ class ExperimentStarted:
             pin_digest=self.pin_digest,
             user_stamp=self.user_stamp,
             task_id=self.task_id,
+            is_agents=self.is_agents,
             started_at=ts,
             updated_at=ts,
         )
@@ -115,9 +118,7 @@ class RunMeasured:
         exit_status: of the command; None where it timed out or did not start.
         fault: empty, or a code such as ``metric_missing``.
         isolation: what really isolated it.
-        wall_seconds: it took.
-        output_path: the whole output.
-        usage: what was spent after it.
+        wall_seconds, output_path, usage: how long it took, its whole output, what was spent after it.
     """
 
     kind: ClassVar[str] = "measured"

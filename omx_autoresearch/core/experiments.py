@@ -261,6 +261,7 @@ class ExperimentState:
         updated_at: of the newest event.
         user_stamp: of the user's checkout at the start.
         task_id: of the mission that it belongs to; empty for none.
+        is_agents: an agent chose the commands that judge, so that no contract is met by what they say.
     """
 
     experiment_id: str
@@ -290,6 +291,7 @@ class ExperimentState:
     updated_at: str = ""
     user_stamp: dict[str, Any] = field(default_factory=dict)
     task_id: str = ""
+    is_agents: bool = False
 
     @property
     def running_row(self) -> TrialRow | None:

@@ -1,8 +1,9 @@
 """Experiments of a mission: linked to it, their accepted trials told to its journal, their claims held against rules.
 
-A claim counts only as far as the experiment's own log bears it out: the chain of the log holds, the experiment was
-started for this mission in this project, the claim is about the checkpoint that stands, and computing it anew from the
-recorded runs gives the same numbers. What anybody says about a gain elsewhere is a claim of theirs.
+A claim counts only as far as the experiment's own log bears it out: the chain of the log holds, the owner started the
+experiment for this mission in this project, the claim is about the checkpoint that stands, and computing it anew from
+the recorded runs gives the same numbers. What anybody says about a gain elsewhere is a claim of theirs, and so is what
+an experiment says whose commands an agent chose.
 """
 
 from __future__ import annotations
@@ -125,7 +126,7 @@ def _news(runtime: Runtime, mission: Mission) -> list[Record]:
     newest: dict[str, GainVerified] = {}
     for experiment_id in mission.experiments:
         state = _state_of(runtime, mission, experiment_id)
-        if state is None:
+        if state is None or state.is_agents:
             continue
         known = mission.credited_trials.get(experiment_id, 0)
         rows = [row for row in state.rows if row.status == "accepted" and row.iteration > known]
@@ -183,6 +184,12 @@ def claim_about(runtime: Runtime, mission: Mission, rule: Rule) -> ClaimLook:
             faults.append(f"the log of {experiment_id} cannot be believed: {error.message}")
             continue
         if state.config.metric.name != rule.metric or not _is_of(state, mission):
+            continue
+        if state.is_agents:
+            faults.append(
+                f"{experiment_id} was begun by the agent, who chose what judges; one counts that the owner starts: "
+                f"omx-autoresearch experiment start --task {mission.task_id}"
+            )
             continue
         if state.claim is None:
             faults.append(f"{experiment_id} has no verified claim yet")

@@ -22,6 +22,7 @@ from omx_autoresearch.core.pins import (
 )
 from omx_autoresearch.core.values import replace
 from omx_autoresearch.errors import WorkspaceFault
+from omx_autoresearch.storage.imports import unpinned_imports
 from omx_autoresearch.storage.inside import Place, first_link, open_inside, read_chunks, resolve
 from omx_autoresearch.storage.pin_check import manifest_of, with_modules
 from omx_autoresearch.storage.surroundings import are_few, paths_below, programs_inside, real_folder
@@ -70,7 +71,8 @@ def take_pins(  # noqa: PLR0913  # what a contract says of its evaluator
     pins = [_pin(workspace_path, path, search.paths[path]) for path in sorted(search.paths)]
     _check_bounds(pins)
     pins += search.guards()
-    manifest = manifest_of(pins, search.runners, dict.fromkeys(search.notes))
+    notes = [*search.notes, *unpinned_imports(workspace_path, search.paths)]
+    manifest = manifest_of(pins, search.runners, dict.fromkeys(notes))
     return with_modules(replace(manifest, programs=programs), search.import_folders(), workspace_path)
 
 

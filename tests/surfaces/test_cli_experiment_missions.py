@@ -252,3 +252,22 @@ def test_in_a_linked_work_tree_the_gain_counts_for_the_mission_that_works_there(
     there("experiment", "verify")
     assert "faster\tmet" in there("criterion", "check", "faster")
     assert "trial ms 20%" in there("criterion", "list", "faster")
+
+
+@pytest.mark.requirement("DRIVE-17")
+def test_what_an_agents_own_commands_measure_meets_no_criterion_and_is_no_progress(owner: Owner) -> None:
+    """Else an agent that may choose the measure would say which number it likes."""
+    task_id = owner.mission("--limit", "idle_refusals=50")
+    started = owner.json(*START, env=AGENT)
+    assert any("an agent chose what judges" in note for note in started["notes"])
+    owner.tries(works_at(1))
+    owner.ok("experiment", "verify")
+    refusal = owner.stops()
+    assert "was begun by the agent, who chose what judges" in refusal
+    assert f"experiment start --task {task_id}" in refusal
+    assert owner.records(task_id, "trials_accepted") == []
+    owner.experiment_of(task_id)
+    owner.ok("experiment", "cancel", started["experiment"]["experiment_id"])
+    owner.tries(works_at(70))
+    owner.ok("experiment", "verify")
+    assert owner.stops() == ""

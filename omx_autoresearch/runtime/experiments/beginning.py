@@ -14,6 +14,7 @@ from omx_autoresearch.runtime.contracts import captured_environment
 from omx_autoresearch.runtime.experiments.evaluators import set_up_bench
 from omx_autoresearch.runtime.experiments.recording import ExperimentLog
 from omx_autoresearch.runtime.experiments.site import Site
+from omx_autoresearch.runtime.owners import marks_of_agent
 from omx_autoresearch.storage.experiments import ExperimentStore
 from omx_autoresearch.storage.holds import Holder, Holds
 from omx_autoresearch.system.git import common_dir
@@ -101,6 +102,7 @@ def begin_experiment(runtime: Runtime, root_path: str, config: ExperimentConfig,
                 pin_digest=bench.manifest.digest,
                 user_stamp=to_plain(workspaces.stamp),
                 task_id=task_id,
+                is_agents=bool(task_id and marks_of_agent(runtime)),
             )
         )
         attach(log)

@@ -149,10 +149,13 @@ def _tell_frozen(frozen: tuple[str, ...]) -> None:
 def _document(
     found: Meant, state: ExperimentState, frozen: tuple[str, ...], run_seconds: float
 ) -> ExperimentStartDocument:
+    from omx_autoresearch.storage.pins import load_manifest
     from omx_autoresearch.surfaces.cli.experiment_documents import ExperimentStartDocument
 
     document = found.document(found.load())
-    notes = []
+    notes = list(load_manifest(found.folder.frozen_path, state.pin_digest).notes)
+    if state.is_agents:
+        notes.append("an agent chose what judges: no criterion of the mission is met by what this brings")
     if state.config.sandbox == "none":
         notes.append("the commands run without a sandbox, with your rights")
     elif state.usage.runs:
