@@ -15,12 +15,14 @@ from omx_autoresearch.core.experiments import (
     ExperimentUsage,
 )
 from omx_autoresearch.core.shape import NewerShape, ShapeError, from_plain, nested, to_plain
-from omx_autoresearch.core.trial_events import AgentStarted as AgentStarted
-from omx_autoresearch.core.trial_events import CandidateMade as CandidateMade
-from omx_autoresearch.core.trial_events import TrialAccepted as TrialAccepted
-from omx_autoresearch.core.trial_events import TrialAdmitted as TrialAdmitted
-from omx_autoresearch.core.trial_events import TrialFailed as TrialFailed
-from omx_autoresearch.core.trial_events import TrialRejected as TrialRejected
+from omx_autoresearch.core.trial_events import (
+    AgentStarted,
+    CandidateMade,
+    TrialAccepted,
+    TrialAdmitted,
+    TrialFailed,
+    TrialRejected,
+)
 from omx_autoresearch.core.values import dataclass, field, replace
 
 TYPE_CHECKING = False

@@ -10,7 +10,6 @@ from omx_autoresearch.core.acceptance import calibrate
 from omx_autoresearch.core.experiment_events import (
     KINDS,
     WIRE_KINDS,
-    AgentStarted,
     BaselineEstablished,
     ControllerAttached,
     ControllerDetached,
@@ -18,10 +17,6 @@ from omx_autoresearch.core.experiment_events import (
     ExperimentStarted,
     LimitsExtended,
     RunMeasured,
-    TrialAccepted,
-    TrialAdmitted,
-    TrialFailed,
-    TrialRejected,
     fold_events,
     wire_event,
 )
@@ -36,6 +31,13 @@ from omx_autoresearch.core.experiments import (
 )
 from omx_autoresearch.core.metrics import MetricSpec
 from omx_autoresearch.core.shape import NewerShape, ShapeError, from_plain, to_plain
+from omx_autoresearch.core.trial_events import (
+    AgentStarted,
+    TrialAccepted,
+    TrialAdmitted,
+    TrialFailed,
+    TrialRejected,
+)
 from omx_autoresearch.core.values import replace
 from omx_autoresearch.errors import UsageError
 

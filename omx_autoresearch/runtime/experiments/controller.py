@@ -17,8 +17,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from omx_autoresearch.core.experiment_budget import spent_budget
-from omx_autoresearch.core.experiment_events import LimitsExtended, TrialAdmitted
+from omx_autoresearch.core.experiment_events import LimitsExtended
 from omx_autoresearch.core.experiments import ExperimentConfig, TrialRow, checked_hypothesis
+from omx_autoresearch.core.trial_events import TrialAdmitted
 from omx_autoresearch.core.values import replace
 from omx_autoresearch.errors import CommandFault, StepIllegal, UsageError
 from omx_autoresearch.runtime.context import Runtime

@@ -12,14 +12,8 @@ import threading
 from typing import TYPE_CHECKING
 
 from omx_autoresearch.core.experiment_budget import spent_budget
-from omx_autoresearch.core.experiment_events import (
-    AgentStarted,
-    ControllerDetached,
-    ExperimentCompleted,
-    TrialAccepted,
-    TrialFailed,
-    TrialRejected,
-)
+from omx_autoresearch.core.experiment_events import ControllerDetached, ExperimentCompleted
+from omx_autoresearch.core.trial_events import AgentStarted, TrialAccepted, TrialFailed, TrialRejected
 from omx_autoresearch.errors import AutoresearchError, StepIllegal
 from omx_autoresearch.runtime.experiments.cancellation import AutoresearchCancellation
 from omx_autoresearch.runtime.experiments.requests import RequestWatch, clear_request

@@ -9,7 +9,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from omx_autoresearch.core.experiment_budget import limit_faults
-from omx_autoresearch.core.experiment_events import LimitsExtended, TrialFailed
+from omx_autoresearch.core.experiment_events import LimitsExtended
+from omx_autoresearch.core.trial_events import TrialFailed
 from omx_autoresearch.core.values import replace
 from omx_autoresearch.errors import UsageError
 from omx_autoresearch.runtime.experiments.beginning import Opened, attach, hold_repository

@@ -16,9 +16,9 @@ from statistics import median
 from typing import TYPE_CHECKING
 
 from omx_autoresearch.core.acceptance import verify_rule
-from omx_autoresearch.core.experiment_events import CandidateMade
 from omx_autoresearch.core.experiment_summary import effect_text
 from omx_autoresearch.core.guards import guard_failures
+from omx_autoresearch.core.trial_events import CandidateMade
 from omx_autoresearch.core.values import replace
 from omx_autoresearch.errors import AutoresearchError, StateUntrusted, UsageError, WorkspaceFault
 from omx_autoresearch.runtime.experiments.callbacks import CallbackRun
