@@ -6,7 +6,7 @@ import os
 from typing import TYPE_CHECKING
 
 from omx_autoresearch.core.values import dataclass
-from omx_autoresearch.errors import StepIllegal, WorkspaceFault
+from omx_autoresearch.errors import StepIllegal, StorageFailed, WorkspaceFault
 from omx_autoresearch.system.checkpoints import Snapshot, TreeFault, take_snapshot
 from omx_autoresearch.system.git_folder import make_git_folder
 from omx_autoresearch.system.kept_paths import copy_linked, require_seal, seal_of
@@ -81,7 +81,7 @@ class Arm:
             WorkspaceFault: it cannot be done.
         """
         was_lost = self.is_lost()
-        seals = self._begin()
+        seals = self._begin_anew()
         touched = self._tree.set_to(commit)
         for sub in self._state.submodules:
             touched += self._set_submodule(sub.path, sub.commit)
@@ -147,6 +147,15 @@ class Arm:
         }
         save_arm(self._state_path, ArmState(arm.commit, seals))
 
+    def shed(self) -> None:
+        """Give back the room that a candidate took, before a restoration; nothing is written.
+
+        Raises:
+            WorkspaceFault: something cannot be read or removed.
+        """
+        if not self.is_lost() and self._tree.recall():
+            self._tree.shed()
+
     def remove(self) -> None:
         """Remove the tree.
 
@@ -167,6 +176,14 @@ class Arm:
         arm = load_arm(self._state_path)
         save_arm(self._state_path, ArmState("", arm.seals))
         return arm.seals
+
+    def _begin_anew(self) -> dict[str, str]:
+        """As `_begin`, for a tree whose content goes: what fills the disk may be that very content."""
+        try:
+            return self._begin()
+        except StorageFailed:
+            self.shed()
+            return self._begin()
 
     def _end(self, commit: str, seals: dict[str, str]) -> None:
         template = os.path.join(self._store.path, "template")

@@ -176,6 +176,16 @@ class WorkTree:
             self._require_no_extras()
         return tuple(os.fsdecode(extra.path) for extra in extras)
 
+    def shed(self) -> None:
+        """Remove what a restoration would remove or write again; nothing is written, so it helps on a full disk.
+
+        Raises:
+            WorkspaceFault: it cannot be read, or something cannot be removed.
+        """
+        look = self.look()
+        for path in (*(extra.path for extra in look.extras), *look.modified):
+            remove(os.path.join(os.fsencode(self.root_path), path))
+
     def take_over(self, tree: str, changes: Sequence[TreeChange]) -> None:
         """The index was changed to hold this tree, by these changes."""
         self._tree = tree

@@ -224,6 +224,10 @@ class Workspaces:
         """The tracked files of `drift` alone."""
         return self._arm(path).drift()[0]
 
+    def shed(self, path: str) -> None:
+        """Give back the room that a candidate took; restore the tree right after."""
+        self._arm(path).shed()
+
     def commit(self, tree: str, parent: str, message: str) -> str:
         """Make a checkpoint of a tree and hold it by a reference of ours; returns the new commit.
 

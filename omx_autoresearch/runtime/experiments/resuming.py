@@ -12,7 +12,7 @@ from omx_autoresearch.core.experiment_budget import limit_faults
 from omx_autoresearch.core.experiment_events import LimitsExtended
 from omx_autoresearch.core.trial_events import TrialFailed
 from omx_autoresearch.core.values import replace
-from omx_autoresearch.errors import UsageError
+from omx_autoresearch.errors import StorageFailed, UsageError
 from omx_autoresearch.runtime.experiments.beginning import Opened, attach, hold_repository
 from omx_autoresearch.runtime.experiments.evaluators import open_bench
 from omx_autoresearch.runtime.experiments.recording import ExperimentLog
@@ -72,13 +72,22 @@ def reopen_experiment(
         )
         site = Site(log, bench, workspaces)
         clear_request(folder)
-        attach(log)
+        _attach(site)
         _extend(log, limits, target)
         fail_interrupted(site)
     except BaseException:
         hold.release()
         raise
     return Opened(site, hold)
+
+
+def _attach(site: Site) -> None:
+    """Record who works on it now. What fills the disk may be what the last candidate left: it goes before the rest."""
+    try:
+        attach(site.log)
+    except StorageFailed:
+        site.workspaces.shed(site.workspaces.candidate_path)
+        attach(site.log)
 
 
 def _end_leftovers(state: ExperimentState, scratch_path: str, adopt_seconds: float) -> None:
