@@ -366,13 +366,24 @@ def _near_misses(text: str) -> list[str]:
     ]
 
 
+_LAST_LINES = "the last lines of its output:"
+_NOTHING = "it wrote nothing to stdout"
+
+
 def _tail(text: str) -> str:
     """The last lines of an output, for people."""
     lines = [line.rstrip() for line in text[-8 * _TAIL_LENGTH :].split("\n") if line.strip()]
     kept = [line[:_LINE_LENGTH] for line in lines[-_TAIL_LINES:]]
     while len(kept) > 1 and sum(map(len, kept)) > _TAIL_LENGTH:
         kept.pop(0)
-    return "\n".join(["the last lines of its output:", *kept]) if kept else "it wrote nothing to stdout"
+    return "\n".join([_LAST_LINES, *kept]) if kept else _NOTHING
+
+
+def without_tail(detail: str) -> str:
+    """The detail of a reading without the end of stdout, for whoever shows both streams himself."""
+    for words in (_LAST_LINES, _NOTHING):
+        detail = detail.partition(f"\n{words}")[0]
+    return detail
 
 
 def _joined(*parts: str) -> str:

@@ -14,7 +14,7 @@ from __future__ import annotations
 import os
 from typing import TYPE_CHECKING
 
-from omx_autoresearch.core.metrics import Measured, read_metrics
+from omx_autoresearch.core.metrics import Measured, read_metrics, without_tail
 from omx_autoresearch.core.values import dataclass, field, replace
 from omx_autoresearch.errors import UsageError
 from omx_autoresearch.runtime.experiments.evaluators import restore_evaluators, stamps_of, touched_since
@@ -199,7 +199,7 @@ def _told(job: Job, execution: Execution) -> Run:
         run_id=job.run_id,
         kind=job.kind,
         fault=_fault(job, reading.fault),
-        detail=_detail(job, result, reading.detail) if reading.fault else "",
+        detail=_detail(job, result, reading.fault, reading.detail) if reading.fault else "",
         metric=reading.primary if is_measured else None,
         others=reading.others if is_measured else {},
         notes=tuple(masked(harmless(note)) for note in reading.notes) if is_measured else (),
@@ -216,6 +216,14 @@ def _told(job: Job, execution: Execution) -> Run:
     )
 
 
+_COMMANDS = {
+    "measure": "the measure command",
+    "check": "the check",
+    "held_out": "the held-out check",
+    "setup": "the set-up",
+}
+
+
 def _fault(job: Job, fault: str) -> str:
     if fault == "command_failed" and job.kind == "check":
         return "check_failed"
@@ -224,14 +232,18 @@ def _fault(job: Job, fault: str) -> str:
     return fault
 
 
-def _detail(job: Job, result: CommandResult, detail: str) -> str:
+def _detail(job: Job, result: CommandResult, fault: str, detail: str) -> str:
+    """What is wrong, in a sentence, and below it what helps to mend it: the end of what the command printed."""
     why = result.error or bubblewrap_fault(result)
     if not why and job.kind != "held_out":
         why = explain_shell_status(job.command, result.exit_status, job.worktree_path)
     cut = "its output was cut at the limit" if result.is_truncated else ""
+    first, _, rest = detail.partition("\n")
+    sentence = first.replace("the command", _COMMANDS[job.kind])
     if job.kind == "measure":
-        return masked(harmless("\n".join(part for part in (detail, why, cut) if part)))
-    sentence = detail.split("\n", 1)[0]
+        if fault != "command_failed":
+            return masked(harmless("\n".join(part for part in (sentence, rest, why, cut) if part)))
+        sentence = without_tail(f"{sentence}\n{rest}")
     shown = (
         "the output of the held-out check is in its file" if job.kind == "held_out" else _shown_output(result)
     )

@@ -35,6 +35,7 @@ BAR_WIDTH = 20
 _BLOCKS = "▁▂▃▄▅▆▇█"
 _ASCII_BLOCKS = "_.-=*#"
 _RESULT_CHARACTERS = 28
+_DETAIL_LINES = 12
 _GAP = 2
 """Columns of a screen between two of a table."""
 
@@ -134,6 +135,14 @@ def trial_line(state: ExperimentState, row: TrialRow) -> str:
         row_text(row),
     ]
     return harmless(", ".join(str(part) for part in parts if part))
+
+
+def why_lines(row: TrialRow) -> tuple[str, ...]:
+    """Why a trial was not accepted, and the end of what the command printed that failed, for people."""
+    if row.status == "accepted" or not row.reason:
+        return ()
+    shown = harmless(row.detail).splitlines()[-_DETAIL_LINES:]
+    return (f"  {harmless(row.reason)}", *[f"    {line}" for line in shown])
 
 
 def sparkline(values: Sequence[float], *, width: int = SPARKLINE_WIDTH, blocks: str = _BLOCKS) -> str:

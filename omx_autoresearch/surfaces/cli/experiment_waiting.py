@@ -55,7 +55,7 @@ def try_in_background(found: Meant, ask: TrialAsk, seconds: float, *, as_json: b
 
 def tell_view(found: Meant, view: TrialView, *, as_json: bool) -> int:
     """Print how a trial stands; returns the exit status."""
-    from omx_autoresearch.surfaces.cli.experiment_display import trial_line
+    from omx_autoresearch.surfaces.cli.experiment_display import trial_line, why_lines
     from omx_autoresearch.surfaces.cli.experiment_documents import ExperimentWaitDocument
 
     next_step = view.next_step if view.fault else ""
@@ -67,8 +67,8 @@ def tell_view(found: Meant, view: TrialView, *, as_json: bool) -> int:
     else:
         if row is not None and not view.is_running:
             say(trial_line(view.state, row), {"accepted": "green", "failed": "yellow"}.get(row.status, ""))
-            if row.reason and row.status != "accepted":
-                say(f"  {harmless(row.reason)}")
+            for line in why_lines(row):
+                say(line)
         elif view.is_running:
             say(
                 f"{f'Trial {row.iteration}' if row else 'The trial'} goes on; {view.state.usage.runs} runs so far."

@@ -92,6 +92,14 @@ def test_a_metric_before_a_failure_does_not_count(scene: Scene, end: str, fault:
     assert "'ms'='1'" in run.detail
 
 
+@pytest.mark.requirement("METRIC-06")
+def test_what_a_failing_measurement_wrote_to_stderr_is_told(scene: Scene) -> None:
+    run = scene.measure(scene.bench(measure="echo METRIC ms=1; echo no such table >&2; exit 4"))
+    assert run.detail.startswith("the measure command failed with exit status 4\n")
+    assert "no such table" in run.detail
+    assert scene.measure(scene.bench(measure="echo no >&2; false")).detail.splitlines()[1:] == ["no"]
+
+
 @pytest.mark.case("MET-06")
 @pytest.mark.requirement("RUN-02")
 def test_a_command_prints_decimal_points_whatever_the_owners_locale_is(scene: Scene) -> None:
