@@ -393,11 +393,28 @@ def test_what_is_drawn_without_a_name_does_not_stand_in_the_way_of_accept(person
     assert person.json("experiment", "accept", "--yes")["is_applied"]
 
 
+def test_an_experiment_is_no_command_that_makes_a_change(person: Researcher) -> None:
+    begun = person.begin()
+    assert f"trial --experiment {begun}" in person.refused("experiment", "trial", begun, status=2)
+    assert person.experiment()["usage"]["trials"] == 0
+
+
+def test_what_was_ended_by_hand_is_not_promised_to_go_on_with_more_budget(person: Researcher) -> None:
+    person.begin()
+    person.ok("experiment", "stop")
+    said = person.refused("experiment", "resume", "--add-trials", "3", status=5)
+    assert "for good" in said
+    assert "omx-autoresearch experiment start" in said
+
+
 def test_a_spent_budget_goes_on_with_more_of_it(person: Researcher) -> None:
     person.begin("--budget-trials", "1")
     person.drive(works_at(50))
     assert person.experiment()["completed_reason"] == "budget_trials"
-    assert "only more of a spent budget" in person.refused("experiment", "resume", status=5)
+    said = person.refused("experiment", "resume", status=5)
+    assert "only more of a spent budget" in said
+    assert "--add-trials 20" in said
+    assert "--add-trials 20" in person.refused("experiment", "run", "--agent", "true", status=2)
     assert "have no limit" in person.refused("experiment", "resume", "--add-hours", "1", status=2)
     document = person.json("experiment", "resume", "--add-trials", "2")
     assert (document["phase"], document["limits"]["trials"], document["usage"]["trials"]) == ("ready", 3, 1)
@@ -409,6 +426,7 @@ def test_which_experiment_is_meant_is_asked_where_it_is_not_clear(person: Resear
     first = person.begin("--name", "first")
     second = person.begin("--name", "second")
     assert "which experiment? 2 are under way" in person.refused("experiment", "status", status=2)
+    assert f"such as --experiment {second}" in person.refused("experiment", "trial", status=2)
     assert person.experiment("first")["experiment_id"] == first
     person.ok("experiment", "stop", "first")
     assert person.experiment()["experiment_id"] == second

@@ -259,7 +259,7 @@ def drive(
         if end := _end_of(controller, done):
             return end
         if trials and done >= trials:
-            return DriveEnd(done, "trials", f"{done} trials, as asked for")
+            return DriveEnd(done, "trials", f"{_trials(done)}, as asked for")
         state = controller.state
         number = state.rows[-1].iteration + 1 if state.rows else 1
         hypothesis = given or ExperimentHypothesis(id=f"h-{number}")
@@ -276,8 +276,12 @@ def drive(
         if failures >= failures_in_a_row:
             return DriveEnd(done, "agent", _gave_up(failures, row))
     return _end_of(controller, done) or DriveEnd(
-        done, "hypotheses", f"every hypothesis was tried, {done} trials"
+        done, "hypotheses", f"every hypothesis was tried, {_trials(done)}"
     )
+
+
+def _trials(number: int) -> str:
+    return f"{number} trial{'' if number == 1 else 's'}"
 
 
 def _hypotheses(given: Iterable[ExperimentHypothesis] | None) -> Iterator[ExperimentHypothesis | None]:

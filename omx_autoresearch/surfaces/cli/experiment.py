@@ -171,12 +171,13 @@ def is_at_work(state: ExperimentState) -> bool:
     )
 
 
-def meant(named: str, *, is_open: bool = False) -> Meant:
+def meant(named: str, *, is_open: bool = False, option: str = "") -> Meant:
     """The experiment that a verb means.
 
     Args:
         named: an id, its unique beginning, its slug, or a mission; empty for the one of this project.
         is_open: only one that has not ended can be meant without a name.
+        option: of the verb, that names one; empty where it stands behind the verb.
 
     Raises:
         UsageError: none or several can be meant; they are named.
@@ -196,16 +197,34 @@ def meant(named: str, *, is_open: bool = False) -> Meant:
         names = ", ".join(state.experiment_id for state in open_ones[:8])
         raise UsageError(
             f"which experiment? {len(open_ones)} are under way: {names}",
-            next_step=f"the same with one of them behind the verb, such as {open_ones[0].experiment_id}",
+            next_step=f"the same with one of them{'' if option else ' behind the verb'}, such as "
+            f"{f'{option} {open_ones[0].experiment_id}'.lstrip()}",
         )
     if here and not is_open:
         return Meant(caller, store, here[0].experiment_id)
     if here:
         raise UsageError(
             f"no experiment of this project is under way; the newest, {here[0].experiment_id}, has ended",
-            next_step=NEXT_START,
+            next_step=_after(here[0]),
         )
     raise UsageError("there is no experiment of this project", next_step=NEXT_START)
+
+
+def _after(state: ExperimentState) -> str:
+    """What goes on where the newest experiment has ended."""
+    more = more_of(state.completed_reason)
+    return f"omx-autoresearch experiment resume {state.experiment_id} {more}" if more else NEXT_START
+
+
+def more_of(reason: str) -> str:
+    """The option of `resume` that adds to the budget which ended an experiment; empty where none did."""
+    return {
+        "budget_trials": "--add-trials 20",
+        "budget_wall": "--add-hours 4",
+        "budget_cost": "--add-cost 5",
+        "budget_runs": "--add-runs 500",
+        "budget_disk": "--add-disk 2GiB",
+    }.get(reason, "")
 
 
 def _of_mission(caller: Caller, named: str) -> str:

@@ -11,7 +11,13 @@ import click
 from omx_autoresearch.errors import StepIllegal, UsageError
 from omx_autoresearch.surfaces.cli.caller import json_option
 from omx_autoresearch.surfaces.cli.display import harmless, print_json, say
-from omx_autoresearch.surfaces.cli.experiment import experiment_argument, is_at_work, meant
+from omx_autoresearch.surfaces.cli.experiment import (
+    NEXT_START,
+    experiment_argument,
+    is_at_work,
+    meant,
+    more_of,
+)
 from omx_autoresearch.surfaces.cli.experiment_running import working
 
 if TYPE_CHECKING:
@@ -110,11 +116,7 @@ def experiment_resume(named: str, as_json: bool, target: float | None, **added: 
     if limits is not None or target is not None:
         found.require_owner("resume")
     if state.phase == "completed" and not _reopens(state, limits, target):
-        raise StepIllegal(
-            f"{found.experiment_id} has ended ({state.completed_reason.replace('_', ' ')}); "
-            f"only more of a spent budget lets it go on",
-            next_step="--add-trials 20, or --add-hours 4, or start a new one",
-        )
+        raise _ended(state)
     with working(found, as_json=as_json, limits=limits, target=target) as (controller, _):
         if controller.state.phase == "started":
             controller.establish_baseline()
@@ -161,6 +163,22 @@ def found_name(field: str) -> str:
         "runs": "the runs",
         "disk_bytes": "the bytes on disk",
     }[field]
+
+
+def _ended(state: ExperimentState) -> StepIllegal:
+    """Why it does not go on, and what does."""
+    said = f"{state.experiment_id} has ended ({state.completed_reason.replace('_', ' ')})"
+    if more := more_of(state.completed_reason):
+        return StepIllegal(
+            f"{said}; only more of a spent budget lets it go on",
+            next_step=f"omx-autoresearch experiment resume {state.experiment_id} {more}",
+        )
+    if state.completed_reason == "target_reached":
+        return StepIllegal(f"{said}; another target lets it go on", next_step="--target VALUE")
+    return StepIllegal(
+        f"{said} for good; what it accepted stays: `experiment patch`, `accept`, `finalize`",
+        next_step=NEXT_START,
+    )
 
 
 def _reopens(state: ExperimentState, limits: ExperimentLimits | None, target: float | None) -> bool:

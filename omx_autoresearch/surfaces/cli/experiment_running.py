@@ -60,8 +60,9 @@ def experiment_run(
 ) -> int:
     """Drive an agent: each trial is one fresh headless session with exactly one hypothesis.
 
-    Ctrl-C ends the experiment politely: the agent is stopped, the trial rolled back, the end recorded. A second one
-    does not wait. What was accepted is checked freshly against the base at the end.
+    Ctrl-C ends the experiment for good, politely: the agent is stopped, the trial rolled back, the end recorded; what
+    was accepted stays. A second one does not wait. --trials ends only this run, and the next one goes on. What was
+    accepted is checked freshly against the base at the end.
     """
     from omx_autoresearch.runtime.experiments.agent_lines import checked_line
     from omx_autoresearch.runtime.experiments.driving import drive
@@ -204,7 +205,9 @@ def interruptible(
 
     def first(_number: int, _frame: object) -> None:
         signal.signal(signal.SIGINT, second)
-        progress.note("cancelling: the trial under way is rolled back; Ctrl-C again does not wait")
+        progress.note(
+            "cancelling: the trial under way is rolled back, the experiment ends; Ctrl-C again does not wait"
+        )
         controller.cancellation.trigger("cancelled")
 
     def second(_number: int, _frame: object) -> None:

@@ -10,7 +10,7 @@ import click
 from omx_autoresearch.errors import UsageError
 from omx_autoresearch.surfaces.cli.boundary import CHECK_SAID_NO
 from omx_autoresearch.surfaces.cli.caller import json_option
-from omx_autoresearch.surfaces.cli.display import harmless, print_json, say
+from omx_autoresearch.surfaces.cli.display import print_json, say
 from omx_autoresearch.surfaces.cli.experiment import meant
 from omx_autoresearch.surfaces.cli.experiment_running import agent_of, working
 from omx_autoresearch.surfaces.cli.experiment_waiting import patience, try_in_background
@@ -70,7 +70,12 @@ def experiment_trial(  # noqa: PLR0913, PLR0917 - each parameter is an option
         raise UsageError(
             "a trial has one change: --patch and a command were given", next_step="leave one of them out"
         )
-    found = meant(named, is_open=True)
+    found = meant(named, is_open=True, option="--experiment")
+    if len(command) == 1 and found.store.exists(command[0]):
+        raise UsageError(
+            f"{command[0]} is an experiment, and would be run as the command that makes the change",
+            next_step=f"omx-autoresearch experiment trial --experiment {command[0]}",
+        )
     state = found.load()
     number = state.rows[-1].iteration + 1 if state.rows else 1
     hypothesis = checked_hypothesis(
@@ -156,7 +161,7 @@ def _by_command(
 
 
 def _told(found: Meant, row: TrialRow, *, as_json: bool) -> int:
-    from omx_autoresearch.surfaces.cli.experiment_display import trial_line
+    from omx_autoresearch.surfaces.cli.experiment_display import trial_line, why_lines
     from omx_autoresearch.surfaces.cli.experiment_documents import ExperimentTrialDocument
 
     next_step = f"omx-autoresearch experiment status {found.experiment_id}"
@@ -165,7 +170,7 @@ def _told(found: Meant, row: TrialRow, *, as_json: bool) -> int:
     else:
         style = {"accepted": "green", "failed": "yellow"}.get(row.status, "")
         say(trial_line(found.load(), row), style)
-        if row.reason and row.status != "accepted":
-            say(f"  {harmless(row.reason)}")
+        for line in why_lines(row):
+            say(line)
         say(f"  next: {next_step}", "dim")
     return 0 if row.status == "accepted" else CHECK_SAID_NO
