@@ -28,6 +28,8 @@ if TYPE_CHECKING:
 BLOCK = "experiment"
 """The key of sandbox.md's frontmatter."""
 SOURCES: tuple[MetricSource, ...] = ("line", "wall", "cpu", "memory", "exit")
+UNITS = {"wall": "s", "cpu": "s", "memory": "B"}
+"""Of what is seen from outside."""
 _SIZES = {"": 1, "k": 2**10, "m": 2**20, "g": 2**30, "t": 2**40}
 _SIZE = re.compile(r"([0-9]+(?:\.[0-9]+)?)\s*([kmgt]?)(?:i?b)?", re.IGNORECASE)
 _NUMBER = r"[-+]?(?:[0-9]+(?:\.[0-9]*)?|\.[0-9]+)(?:[eE][-+]?[0-9]+)?"
@@ -243,7 +245,7 @@ def metric_of(page: ExperimentPage) -> MetricSpec:
         return MetricSpec(page.metric, page.direction, "json", page.unit, path)
     for source in SOURCES:
         if page.source == source:
-            return MetricSpec(page.metric, page.direction, source, page.unit)
+            return MetricSpec(page.metric, page.direction, source, page.unit or UNITS.get(source, ""))
     raise ValueError(f"a source is one of {', '.join(SOURCES)} or json:PATH, received {page.source[:80]!r}")
 
 
@@ -260,6 +262,11 @@ def _faults(page: ExperimentPage, *, is_whole: bool = True) -> list[Fault]:
         faults = (_fault_of(read, value) for value in values)
         found += [Fault(name, "", fault) for fault in faults if fault]
     found += _metric_faults(page)
+    if page.unit and (unit := UNITS.get(page.source, page.unit)) != page.unit:
+        found.append(Fault("unit", page.unit, f"the source {page.source} is in {unit}; leave the unit out"))
+    if any(not _fault_of(guard_of, text) and guard_of(text).name == page.metric for text in page.guard):
+        said = f"{page.metric} is the metric itself, which is judged anyway; a guard is about another one"
+        found.append(Fault("guard", "", said))
     found += [
         Fault(name, f"{getattr(page, name):g}", f"must be from {low:g} to {high:g}")
         for name, (low, high) in _RANGES.items()

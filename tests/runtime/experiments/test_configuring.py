@@ -44,6 +44,21 @@ def test_options_alone_make_a_configuration_with_the_documented_defaults() -> No
 
 
 @pytest.mark.requirement("DRIVE-01")
+def test_what_is_seen_from_outside_has_its_own_unit() -> None:
+    assert configure({**NEEDED, "source": "wall"}).metric.unit == "s"
+    assert configure({**NEEDED, "source": "memory", "unit": "B"}).metric.unit == "B"
+    assert configure({**NEEDED, "unit": "MB"}).metric.unit == "MB"
+    with pytest.raises(UsageError, match="the source memory is in B; leave the unit out"):
+        configure({**NEEDED, "source": "memory", "unit": "MB"})
+
+
+@pytest.mark.requirement("DRIVE-01")
+def test_a_guard_about_the_metric_itself_is_refused_before_anything_is_measured() -> None:
+    with pytest.raises(UsageError, match="total_ms is the metric itself"):
+        configure({**NEEDED, "guard": ["total_ms<=3"]})
+
+
+@pytest.mark.requirement("DRIVE-01")
 def test_an_option_stands_before_the_block_of_the_file(tmp_path: Path) -> None:
     path = tmp_path / "sandbox.md"
     path.write_text(BLOCK)
