@@ -47,6 +47,15 @@ def test_criteria_are_shown_at_every_step_from_init_to_the_running_mission(perso
 
 
 @pytest.mark.requirement("EVID-14")
+def test_a_run_that_passed_promises_no_end_while_a_criterion_is_open(person: Person) -> None:
+    person.start("answer", "--criterion", "look: somebody looked :: person")
+    person.write("answer.txt", "42\n")
+    said = person.ok("validate")
+    assert "criteria are open: look; see omx-autoresearch readiness" in said
+    assert "complete at the agent's next stop" not in said
+
+
+@pytest.mark.requirement("EVID-14")
 @pytest.mark.parametrize(
     ("options", "said"),
     [

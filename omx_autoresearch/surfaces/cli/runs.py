@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from omx_autoresearch.core.readiness import open_criteria
 from omx_autoresearch.surfaces.cli.display import harmless, print_json, print_rows, say
 
 if TYPE_CHECKING:
     from omx_autoresearch.core.mission import Mission
-    from omx_autoresearch.core.words import Phase
     from omx_autoresearch.runtime.context import Runtime
     from omx_autoresearch.surfaces.cli.documents import RunDocument
 
@@ -25,7 +25,7 @@ def print_run(runtime: Runtime, task_id: str, *, is_running: bool, as_json: bool
     if as_json:
         print_json(document)
     else:
-        _print(document, mission.phase)
+        _print(document, mission)
     return mission
 
 
@@ -68,7 +68,7 @@ def _next(mission: Mission, *, is_running: bool) -> str:
     return f"omx-autoresearch status {mission.task_id}"
 
 
-def _print(document: RunDocument, phase: Phase) -> None:
+def _print(document: RunDocument, mission: Mission) -> None:
     if document.is_running:
         say(f"Still running; call again: {document.next}", "yellow")
         return
@@ -84,7 +84,7 @@ def _print(document: RunDocument, phase: Phase) -> None:
             ("verdict", f"{document.verdict} ({document.cause})", _STYLES[document.verdict]),
             ("summary", harmless(document.summary), ""),
             ("measured", ", ".join(numbers), ""),
-            ("note", *_note(document, phase)),
+            ("note", *_note(document, mission)),
             ("leaked", "\n".join(map(harmless, document.leaked)), "yellow"),
             (
                 "run",
@@ -98,12 +98,15 @@ def _print(document: RunDocument, phase: Phase) -> None:
     )
 
 
-def _note(document: RunDocument, phase: Phase) -> tuple[str, str]:
+def _note(document: RunDocument, mission: Mission) -> tuple[str, str]:
     """What follows from a run that passed, and the colour of that."""
     if document.verdict != "passed":
         return "", ""
     if not document.is_fresh:
         return "the workspace moved while it ran, so it completes nothing", "yellow"
-    if phase != "running":
+    if mission.phase != "running":
         return "", ""
+    if lacking := open_criteria(mission):
+        named = harmless(", ".join(lacking))
+        return f"criteria are open: {named}; see omx-autoresearch readiness {mission.task_id}", "yellow"
     return "the mission is complete at the agent's next stop, unless something changes before", ""
