@@ -85,6 +85,20 @@ def apply_checkpoint(
     return Acceptance(is_applied=True, changed=tuple(change.path for change in changes))
 
 
+def reasons_against(store: ObjectStore, repository_path: str, stamp: UserStamp) -> tuple[str, ...]:
+    """Why the checkout would not take a checkpoint now, one sentence each; changes nothing and asks nobody.
+
+    An attempt that was interrupted is left to `apply_checkpoint`, which ends it or takes it back.
+
+    Raises:
+        WorkspaceFault: git cannot read the checkout.
+    """
+    if os.path.exists(os.path.join(store.path, _MARK)):
+        return ()
+    repository = open_repository(repository_path)
+    return moved(stamp, user_stamp(repository)) or under_way(repository)
+
+
 def create_branches(
     store: ObjectStore, repository_path: str, base: str, branches: Iterable[tuple[str, str]]
 ) -> tuple[str, ...]:

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Self
 
 from omx_autoresearch.core.values import dataclass, replace
 from omx_autoresearch.errors import AutoresearchError, StepIllegal, WorkspaceFault
-from omx_autoresearch.system.acceptances import apply_checkpoint, create_branches
+from omx_autoresearch.system.acceptances import apply_checkpoint, create_branches, reasons_against
 from omx_autoresearch.system.arms import Arm
 from omx_autoresearch.system.checkpoints import FILE_LIMIT_BYTES, Snapshot, TreeFault
 from omx_autoresearch.system.git_folder import make_template
@@ -310,6 +310,10 @@ class Workspaces:
         return apply_checkpoint(
             self._store, self.repository_path, stamp or self.stamp, self.base_commit, final
         )
+
+    def reasons_against(self) -> tuple[str, ...]:
+        """Why the user's checkout would take no checkpoint now: what `apply_to_user` says, ahead of time."""
+        return reasons_against(self._store, self.repository_path, self.stamp)
 
     def branches(self, branches: Iterable[tuple[str, str]]) -> tuple[str, ...]:
         """Create new branches of the user's repository at checkpoints, all or none; none is checked out.

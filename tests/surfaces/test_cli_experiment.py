@@ -393,6 +393,33 @@ def test_what_is_drawn_without_a_name_does_not_stand_in_the_way_of_accept(person
     assert person.json("experiment", "accept", "--yes")["is_applied"]
 
 
+def test_a_checkout_that_moved_is_refused_before_anything_is_measured_for_it(person: Researcher) -> None:
+    person.begin()
+    person.drive(works_at(50), "--trials", "1", "--no-verify")
+    runs = person.experiment()["usage"]["runs"]
+    person.write("work.sh", "#!/bin/sh\necho 99\n", mode=0o755)
+    said = person.refused("experiment", "accept", "--yes", status=9)
+    assert "not taken: the work tree was changed: work.sh" in said
+    assert "experiment finalize" in said
+    assert person.experiment()["usage"]["runs"] == runs
+    person.git("checkout", "--quiet", "work.sh")
+    assert person.json("experiment", "accept", "--yes")["is_applied"]
+
+
+def test_a_list_says_in_few_words_how_each_experiment_stands(person: Researcher) -> None:
+    person.begin()
+    lines = person.ok("experiment", "list").splitlines()
+    assert lines[1].split("\t")[-1] == "Not verified yet"
+    person.drive(works_at(50), "--trials", "1")
+    lines = person.ok("experiment", "list").splitlines()
+    assert lines[1].split("\t")[-1] == "Verified: ms is 50 % lower than at the base"
+    person.write("answer.sh", "#!/bin/sh\necho 41\n", mode=0o755)
+    person.commit("Break it")
+    person.refused(*START, status=7)
+    lines = person.ok("experiment", "list").splitlines()
+    assert lines[1].split("\t")[-1] == "the unchanged project could not be measured"
+
+
 def test_an_experiment_is_no_command_that_makes_a_change(person: Researcher) -> None:
     begun = person.begin()
     assert f"trial --experiment {begun}" in person.refused("experiment", "trial", begun, status=2)

@@ -68,6 +68,13 @@ def experiment_list(as_json: bool) -> None:
         _print_list(lines)
 
 
+def _short(line: ExperimentLine) -> str:
+    """The result as a row of a table has room for it: no number without its `Verified`, no reason why there is none."""
+    if line.completed_reason == "failure":
+        return "the unchanged project could not be measured" if not line.trials else "it failed"
+    return line.result.partition(": base and final")[0].partition(" (")[0].rstrip(".")
+
+
 def _print_list(lines: list[ExperimentLine]) -> None:
     rows = [
         (
@@ -75,7 +82,7 @@ def _print_list(lines: list[ExperimentLine]) -> None:
             line.completed_reason.replace("_", " ") or line.phase,
             str(line.trials),
             str(line.accepted),
-            " ".join(harmless(line.fault or line.result).split()),
+            " ".join(harmless(line.fault or _short(line)).split()),
         )
         for line in lines
     ]

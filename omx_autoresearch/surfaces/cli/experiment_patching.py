@@ -141,6 +141,8 @@ def experiment_accept(named: str, yes: bool, no_verify: bool, as_json: bool) -> 
             f"process {state.controller_pid} works on {found.experiment_id}",
             next_step=f"omx-autoresearch experiment stop {found.experiment_id}",
         )
+    if not no_verify and (refused := _refused(found, state)) is not None:
+        return _told(_document(state, _written(found, state), refused), as_json=as_json)
     with working(found, as_json=as_json) as (controller, progress):
         if not no_verify:
             verify_if_needed(controller, progress)
@@ -155,6 +157,17 @@ def experiment_accept(named: str, yes: bool, no_verify: bool, as_json: bool) -> 
         done = controller.accept_final_patch()
         state = controller.state
     return _told(_document(state, patch, done), as_json=as_json)
+
+
+def _refused(found: Meant, state: ExperimentState) -> PatchAcceptance | None:
+    """That the checkout moved, before base and final are measured for nothing; None where it stands as it was."""
+    from omx_autoresearch.runtime.experiments.patching import PatchAcceptance
+    from omx_autoresearch.system.worktrees import Workspaces
+
+    if state.incumbent_commit in (state.base_commit, state.claim_commit):
+        return None  # nothing is measured
+    reasons = Workspaces.open(found.folder.work_path).reasons_against()
+    return PatchAcceptance(False, (), "", "user_moved", reasons) if reasons else None
 
 
 def _show(document: ExperimentPatchDocument) -> None:
@@ -175,6 +188,7 @@ def _told(document: ExperimentPatchDocument, *, as_json: bool) -> int:
         for reason in document.reasons:
             tell(f"not taken: {harmless(reason)}")
         tell(f"  next: put the checkout back as it was at {document.base_commit[:12]}, then the same again")
+        tell(f"    or: omx-autoresearch experiment finalize {document.experiment_id}, and merge that branch")
     return 0 if document.is_applied else CHECK_SAID_NO
 
 
