@@ -323,8 +323,8 @@ def _config(page: ExperimentPage) -> ExperimentConfig:
         protect=page.protect,
         guards=tuple(guard_of(text) for text in page.guard),
         env=dict(page.env),
-        keep=page.keep,
-        link=page.link,
+        keep=tuple(map(_plain_path, page.keep)),
+        link=tuple(map(_plain_path, page.link)),
         rule=_rule(page),
         limits=_limits(page),
         target=page.target,
@@ -337,6 +337,11 @@ def _config(page: ExperimentPage) -> ExperimentConfig:
         sandbox=page.sandbox,
         seed=page.seed,
     )
+
+
+def _plain_path(path: str) -> str:
+    """Without the slash at the end that a shell completes, and the `./` in front."""
+    return path.removeprefix("./").rstrip("/") or path
 
 
 def _rule(page: ExperimentPage) -> AcceptanceRule:

@@ -53,6 +53,12 @@ def test_what_is_seen_from_outside_has_its_own_unit() -> None:
 
 
 @pytest.mark.requirement("DRIVE-01")
+def test_a_path_is_taken_as_a_shell_completes_it() -> None:
+    config = configure({**NEEDED, "link": (".venv/", "./data"), "keep": ("target/", "/")})
+    assert (config.link, config.keep) == ((".venv", "data"), ("target", "/"))
+
+
+@pytest.mark.requirement("DRIVE-01")
 def test_a_guard_about_the_metric_itself_is_refused_before_anything_is_measured() -> None:
     with pytest.raises(UsageError, match="total_ms is the metric itself"):
         configure({**NEEDED, "guard": ["total_ms<=3"]})
