@@ -34,6 +34,8 @@ MEDIAN_SPREAD = 1.2533
 """Standard deviation of a median of normal values over that of their mean."""
 RELAXED_ALPHA = 0.05
 FEWER_PAIRS = 15
+DETERMINISTIC_PAIRS = 3
+"""Of a claim, where both sides repeat their values: it is exact then, and goes on where they do not."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -129,10 +131,15 @@ def plan_of(rule: AcceptanceRule, calibration: Calibration | None, outlay: Outla
             option for option in alternatives if option.runs_without_effect < chosen.runs_without_effect
         ),
         preparation_hours=_hours(outlay, 2 * outlay.calibration_pairs + 2 * rule.warmups),
-        claim_hours=_hours(outlay, 2 * outlay.claim_pairs + 2 * rule.warmups),
+        claim_hours=_hours(outlay, 2 * _claim_pairs(calibration, outlay) + 2 * rule.warmups),
         verify_alpha=verify_rule(rule, max(1, trials)).alpha,
         scale=calibration.scale if calibration else "",
     )
+
+
+def _claim_pairs(calibration: Calibration | None, outlay: Outlay) -> int:
+    is_exact = calibration is not None and calibration.regime == "deterministic"
+    return min(outlay.claim_pairs, DETERMINISTIC_PAIRS) if is_exact else outlay.claim_pairs
 
 
 def _cheaper(rule: AcceptanceRule, calibration: Calibration | None) -> dict[str, AcceptanceRule]:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 from omx_autoresearch.core.acceptance import claim, orders
 from omx_autoresearch.core.experiment_budget import budget_left
 from omx_autoresearch.core.experiment_events import ClaimVerified
+from omx_autoresearch.core.experiment_plans import DETERMINISTIC_PAIRS
 from omx_autoresearch.runtime.experiments.ending import TrialEnded
 from omx_autoresearch.runtime.experiments.judging import seed_of, value_of
 from omx_autoresearch.runtime.experiments.measuring import ARMS, Place
@@ -18,8 +19,6 @@ if TYPE_CHECKING:
     from omx_autoresearch.runtime.experiments.steps import Steps
 
 LEAST_PAIRS = 2
-DETERMINISTIC_PAIRS = 3
-"""Enough where both sides repeat their values: the claim is exact then, and goes on where they do not."""
 _STRETCH = 5
 
 
