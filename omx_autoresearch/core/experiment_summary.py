@@ -170,6 +170,14 @@ def quoted_claim(state: ExperimentState) -> QuotedClaim:
     )
 
 
+def ending_words(reason: str) -> str:
+    """Why an experiment ended, for people; a reason that is not known here as it is."""
+    words = {"explicit": "stopped", "final_patch": "accepted into the checkout", "failure": "failed"}
+    if reason.startswith("budget_"):
+        return f"budget of {reason.removeprefix('budget_').replace('wall', 'hours')} spent"
+    return words.get(reason, reason.replace("_", " "))
+
+
 def _not_verified(state: ExperimentState) -> QuotedClaim:
     if state.rows and not steps_of(state) and state.completed_reason:
         return QuotedClaim("No step was accepted, so there is no result to verify.")

@@ -154,6 +154,19 @@ def user_stamp(repository: UserRepository | str) -> UserStamp:
     )
 
 
+def ignored_folders(path: str) -> tuple[str, ...]:
+    """Folders at the top of a checkout that git ignores, such as an environment; caches of Python are left out.
+
+    Raises:
+        WorkspaceFault: git cannot read the checkout.
+    """
+    said = user_git(path).output(
+        "ls-files", "--others", "--ignored", "--exclude-standard", "--directory", "-z"
+    )
+    names = [os.fsdecode(name) for name in said.split(b"\0") if name.endswith(b"/")]
+    return tuple(name[:-1] for name in names if "/" not in name[:-1] and not name.endswith("cache__/"))
+
+
 def moved(before: UserStamp, now: UserStamp) -> tuple[str, ...]:
     """What moved between two stamps, one sentence each; empty where nothing did."""
     found = []

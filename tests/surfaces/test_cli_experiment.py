@@ -406,6 +406,25 @@ def test_a_checkout_that_moved_is_refused_before_anything_is_measured_for_it(per
     assert person.json("experiment", "accept", "--yes")["is_applied"]
 
 
+def test_a_base_that_misses_what_git_ignores_is_told_how_to_have_it(person: Researcher) -> None:
+    person.write(".gitignore", ".venv/\n__pycache__/\nnotes\n")
+    person.write("measure.sh", "#!/bin/sh\ncat .venv/size && ./work.sh\n", mode=0o755)
+    person.commit("Need an environment")
+    for path in (".venv/size", "__pycache__/x", "notes"):
+        (person.project / path).parent.mkdir(exist_ok=True)
+        person.write(path, "1\n")
+    said = person.refused(*START, status=7)
+    assert "No such file or directory" in said
+    assert "ignored by git, so in no worktree: .venv (--link PATH, or --setup)" in said
+    assert "in no worktree" not in person.refused(*START, "--link", ".venv/", status=7)
+
+
+def test_a_second_experiment_of_a_project_is_told_of_the_first(person: Researcher) -> None:
+    first = person.begin()
+    said = person.run(*START)
+    assert f"{first} is under way, too, so each verb wants an id" in said.stderr
+
+
 def test_a_list_says_in_few_words_how_each_experiment_stands(person: Researcher) -> None:
     person.begin()
     lines = person.ok("experiment", "list").splitlines()

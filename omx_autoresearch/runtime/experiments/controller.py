@@ -21,7 +21,7 @@ from omx_autoresearch.core.experiment_events import LimitsExtended
 from omx_autoresearch.core.experiments import ExperimentConfig, TrialRow, checked_hypothesis
 from omx_autoresearch.core.trial_events import TrialAdmitted
 from omx_autoresearch.core.values import replace
-from omx_autoresearch.errors import CommandFault, StepIllegal, UsageError
+from omx_autoresearch.errors import CommandFault, StepIllegal, UsageError, WorkspaceFault
 from omx_autoresearch.runtime.context import Runtime
 from omx_autoresearch.runtime.experiments.beginning import begin_experiment
 from omx_autoresearch.runtime.experiments.calibrating import measure_baseline
@@ -36,6 +36,7 @@ from omx_autoresearch.runtime.experiments.workspaces import ExperimentWorkspace
 from omx_autoresearch.runtime.trials import link_experiment, require_linkable
 from omx_autoresearch.storage.layout import StateHome, state_home
 from omx_autoresearch.system.processes import identify
+from omx_autoresearch.system.user_repository import ignored_folders
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -212,9 +213,20 @@ class AutoresearchController:
                     return self.state
                 raise CommandFault(
                     f"the unchanged repository cannot be measured: {end.reason}",
-                    next_step="mend the commands, then start a new experiment",
+                    next_step=f"mend the commands, then start a new experiment{self._unseen()}",
                 ) from None
         return self.state
+
+    def _unseen(self) -> str:
+        """What of the checkout the commands may have missed: an ignored path is in no worktree unless asked for."""
+        config = self.state.config
+        asked = {path.rstrip("/") for path in (*config.keep, *config.link)}
+        try:
+            unseen = [path for path in ignored_folders(self.state.project_path) if path not in asked]
+        except WorkspaceFault:
+            return ""
+        shown = ", ".join(unseen[:5])
+        return f"; ignored by git, so in no worktree: {shown} (--link PATH, or --setup)" if unseen else ""
 
     def run_iteration(self, hypothesis: ExperimentHypothesis, callback: Callback) -> TrialRow:
         """Try one hypothesis.
@@ -263,7 +275,10 @@ class AutoresearchController:
         is_over = state.phase == "completed"
         with self._desk.stretch(is_limited=not is_over) as steps:
             if state.baseline is None:
-                raise StepIllegal("there is no baseline yet", next_step="establish the baseline first")
+                raise StepIllegal(
+                    "there is no baseline yet",
+                    next_step=f"omx-autoresearch experiment resume {self.experiment_id}",
+                )
             try:
                 return self._measured_claim(steps)
             except TrialEnded as end:

@@ -114,7 +114,10 @@ class Desk:
             fail_interrupted(self.site)  # its end could not be recorded
         state = self.log.state
         if state.phase == "started":
-            raise StepIllegal("there is no baseline yet", next_step="establish the baseline first")
+            raise StepIllegal(
+                "there is no baseline yet",
+                next_step=f"omx-autoresearch experiment resume {state.experiment_id}",
+            )
         if state.phase == "completed":
             raise StepIllegal(
                 f"the experiment is completed: {state.completed_reason}",

@@ -16,6 +16,7 @@ import time
 from typing import TYPE_CHECKING
 
 from omx_autoresearch.core.agent_reports import AgentReport, harmless_line, last_words, stated
+from omx_autoresearch.core.experiment_summary import ending_words
 from omx_autoresearch.core.experiments import ExperimentHypothesis, HypothesisOutcome
 from omx_autoresearch.errors import AutoresearchError, StepIllegal
 from omx_autoresearch.runtime.experiments.agent_lines import agent_script
@@ -296,8 +297,8 @@ def _end_of(controller: AutoresearchController, done: int) -> DriveEnd | None:
     if controller.cancellation.is_cancelled:
         return DriveEnd(done, "cancelled", "cancelled; the trial under way was rolled back")
     if controller.state.phase == "completed":
-        reason = controller.state.completed_reason
-        return DriveEnd(done, "completed", f"the experiment ended: {reason.replace('_', ' ')}")
+        reason = ending_words(controller.state.completed_reason)
+        return DriveEnd(done, "completed", f"the experiment ended: {reason}")
     return None
 
 

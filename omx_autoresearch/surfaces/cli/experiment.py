@@ -210,6 +210,14 @@ def meant(named: str, *, is_open: bool = False, option: str = "") -> Meant:
     raise UsageError("there is no experiment of this project", next_step=NEXT_START)
 
 
+def open_beside(found: Meant) -> list[ExperimentState]:
+    """What else has not ended in the project of an experiment."""
+    states = _states_of(found.store, {found.load().project_path})
+    return [
+        item for item in states if item.phase != "completed" and item.experiment_id != found.experiment_id
+    ]
+
+
 def _after(state: ExperimentState) -> str:
     """What goes on where the newest experiment has ended."""
     more = more_of(state.completed_reason)

@@ -11,7 +11,7 @@ import sys
 from typing import TYPE_CHECKING
 
 from omx_autoresearch.core.agent_reports import harmless_line
-from omx_autoresearch.core.experiment_summary import figure, kind_of, quoted_claim
+from omx_autoresearch.core.experiment_summary import ending_words, figure, kind_of, quoted_claim
 from omx_autoresearch.core.values import fields
 from omx_autoresearch.runtime.experiments.prompts import effect_words, left_words, row_text
 from omx_autoresearch.surfaces.cli.display import count_of, harmless, print_rows, print_table, say, tell
@@ -75,7 +75,7 @@ def print_experiment(state: ExperimentState, document: ExperimentDocument) -> No
 def phase_words(state: ExperimentState, *, is_at_work: bool) -> str:
     """How it stands, in words."""
     if state.phase == "completed":
-        return f"completed: {state.completed_reason.replace('_', ' ')}"
+        return f"completed: {ending_words(state.completed_reason)}"
     if is_at_work:
         return f"{state.phase}, process {state.controller_pid} works on it"
     if state.controller_pid:

@@ -76,10 +76,12 @@ def _short(line: ExperimentLine) -> str:
 
 
 def _print_list(lines: list[ExperimentLine]) -> None:
+    from omx_autoresearch.core.experiment_summary import ending_words
+
     rows = [
         (
             line.experiment_id,
-            line.completed_reason.replace("_", " ") or line.phase,
+            ending_words(line.completed_reason) or line.phase,
             str(line.trials),
             str(line.accepted),
             " ".join(harmless(line.fault or _short(line)).split()),

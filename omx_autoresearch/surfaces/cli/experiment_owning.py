@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from omx_autoresearch.core.experiment_summary import ending_words
 from omx_autoresearch.errors import StepIllegal, UsageError
 from omx_autoresearch.surfaces.cli.caller import json_option
 from omx_autoresearch.surfaces.cli.display import harmless, print_json, say
@@ -68,7 +69,7 @@ def _end(found: Meant, request: str, *, as_json: bool) -> None:
     state = found.load()
     if state.phase == "completed":
         raise StepIllegal(
-            f"{found.experiment_id} has ended: {state.completed_reason.replace('_', ' ')}",
+            f"{found.experiment_id} has ended: {ending_words(state.completed_reason)}",
             next_step=f"omx-autoresearch experiment status {found.experiment_id}",
         )
     if not is_at_work(state):
@@ -167,7 +168,7 @@ def found_name(field: str) -> str:
 
 def _ended(state: ExperimentState) -> StepIllegal:
     """Why it does not go on, and what does."""
-    said = f"{state.experiment_id} has ended ({state.completed_reason.replace('_', ' ')})"
+    said = f"{state.experiment_id} has ended ({ending_words(state.completed_reason)})"
     if more := more_of(state.completed_reason):
         return StepIllegal(
             f"{said}; only more of a spent budget lets it go on",

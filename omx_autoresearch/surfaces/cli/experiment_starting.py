@@ -10,7 +10,7 @@ import click
 from omx_autoresearch.errors import UsageError
 from omx_autoresearch.surfaces.cli.caller import json_option, this_caller
 from omx_autoresearch.surfaces.cli.display import count_of, harmless, print_json, print_rows, say, tell
-from omx_autoresearch.surfaces.cli.experiment import Meant
+from omx_autoresearch.surfaces.cli.experiment import Meant, open_beside
 from omx_autoresearch.surfaces.cli.experiment_options import given_options, start_options
 from omx_autoresearch.surfaces.cli.experiment_plans import PlanTeller, plan_document, print_plan
 from omx_autoresearch.surfaces.cli.experiment_running import attended, frozen_paths
@@ -106,13 +106,22 @@ def _show(caller: Caller, config: ExperimentConfig, *, as_json: bool) -> None:
     plain = to_plain(config)
     print_rows(
         [
-            (name.replace("_", " "), harmless(str(value)), "")
+            (name.replace("_", " "), harmless(_words(value)), "")
             for name, value in plain.items()
             if value or value == 0
         ]
     )
     print_plan(plan)
     say(f"  next: {document.next}", "dim")
+
+
+def _words(value: Any) -> str:
+    """A value of the configuration for people; what is not set within one is left out."""
+    if isinstance(value, dict):
+        return ", ".join(f"{name.replace('_', ' ')} {_words(item)}" for name, item in value.items() if item)
+    if isinstance(value, list):
+        return "; ".join(map(_words, value))
+    return f"{value:g}" if isinstance(value, float) else str(value)
 
 
 def _start(
@@ -143,7 +152,8 @@ def _start(
 def _tell_frozen(frozen: tuple[str, ...]) -> None:
     shown = ", ".join(frozen[:FROZEN_SHOWN])
     more = f" and {len(frozen) - FROZEN_SHOWN} more" if len(frozen) > FROZEN_SHOWN else ""
-    tell(harmless(f"frozen: {count_of(len(frozen), 'file')}: {shown}{more}"))
+    named = f": {shown}{more}" if frozen else "; name the scripts in the commands, or --protect them"
+    tell(harmless(f"frozen: {count_of(len(frozen), 'file')}{named}"))
 
 
 def _document(
@@ -156,6 +166,10 @@ def _document(
     notes = list(load_manifest(found.folder.frozen_path, state.pin_digest).notes)
     if state.is_agents:
         notes.append("an agent chose what judges: no criterion of the mission is met by what this brings")
+    others = [other.experiment_id for other in open_beside(found)]
+    if others:
+        said = "is under way, too, so each verb wants an id" if len(others) == 1 else "are under way, too"
+        notes.append(f"{', '.join(others[:5])} {said}; end one by: omx-autoresearch experiment cancel ID")
     if state.config.sandbox == "none":
         notes.append("the commands run without a sandbox, with your rights")
     elif state.usage.runs:

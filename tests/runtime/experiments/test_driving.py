@@ -211,7 +211,7 @@ def test_a_budget_ends_the_loop(tmp_path: Path) -> None:
     with begun(toy(tmp_path / "toy"), limits=ExperimentLimits(trials=2)) as experiment:
         end = drive(experiment, agent(BETTER), failures_in_a_row=9)
         assert (end.trials, end.reason) == (2, "completed")
-        assert "budget trials" in end.detail
+        assert "budget of trials spent" in end.detail
     with begun(toy(tmp_path / "other"), limits=ExperimentLimits(disk_bytes=1)) as experiment:
         end = drive(experiment, agent(BETTER))
         assert (end.trials, end.reason) == (0, "completed")
