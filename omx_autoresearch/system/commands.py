@@ -92,6 +92,7 @@ def run_command(  # noqa: PLR0913  # one limit each; all but two have a default
     stdout_fd: int = -1,
     cancel_fd: int = -1,
     measures_memory: bool = False,
+    is_stdout_sealed: bool = False,
 ) -> CommandResult:
     """Run a command and return when no process of it is left.
 
@@ -113,6 +114,8 @@ def run_command(  # noqa: PLR0913  # one limit each; all but two have a default
         cancel_fd: when it becomes readable or is closed, the whole tree is ended as at the deadline.
         measures_memory: tell ``peak_bytes``; two small programs then run before the command, in 1 or 2 ms that are
             not counted.
+        is_stdout_sealed: make its stdout a socket, which none of its processes can open anew: what its first process
+            prints, others cannot take away before we read it. ``> /dev/stdout`` fails then.
 
     Raises:
         StorageFailed: the output file cannot be written.
@@ -131,6 +134,7 @@ def run_command(  # noqa: PLR0913  # one limit each; all but two have a default
             clock=clock or SystemClock(),
             stdout_fd=stdout_fd,
             measures_memory=measures_memory,
+            is_stdout_sealed=is_stdout_sealed,
         )
         report = _supervise_apart(order, cancel_fd)
     finally:

@@ -262,3 +262,14 @@ def _ask_psutil(pid: int, question: Callable[[psutil.Process], Answer], otherwis
         return otherwise if process.status() == psutil.STATUS_ZOMBIE else question(process)
     except psutil.Error:
         return otherwise
+
+
+def is_ending(pid: int) -> bool:
+    """A process that has given up its memory already: it was not left behind, it is about to go."""
+    try:
+        os.readlink(f"/proc/{pid}/exe")
+    except FileNotFoundError:
+        return sys.platform == "linux"
+    except OSError:
+        return False
+    return False

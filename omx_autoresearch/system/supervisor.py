@@ -16,7 +16,7 @@ import time
 
 from omx_autoresearch.core.values import dataclass
 from omx_autoresearch.system import signals
-from omx_autoresearch.system.processes import command_line, descendant_pids
+from omx_autoresearch.system.processes import command_line, descendant_pids, is_ending
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -51,7 +51,8 @@ RESET_SIGNALS = (
 class Order:
     """What to run, and within which limits.
 
-    ``output_fd`` is open for writing and takes both streams; ``stdout_fd``, unless negative, takes stdout once more.
+    ``output_fd`` is open for writing and takes both streams; ``stdout_fd``, unless negative, takes stdout once more,
+    which is a socket where ``is_stdout_sealed``.
     """
 
     argv: tuple[str, ...]
@@ -64,6 +65,7 @@ class Order:
     clock: Clock
     stdout_fd: int = -1
     measures_memory: bool = False
+    is_stdout_sealed: bool = False
 
 
 def supervise(order: Order, lifeline_fd: int, answer_fd: int) -> dict[str, Any]:
@@ -133,6 +135,12 @@ def find_program(name: str, path: str) -> str:
     raise OSError(number, os.strerror(number), barred or name)
 
 
+def _sealed_pipe() -> tuple[int, int]:
+    from omx_autoresearch.system.starting import socket_pair
+
+    return socket_pair()
+
+
 class _Pipes:
     """The output of one command: read from its pipes, stored up to the limit.
 
@@ -145,7 +153,7 @@ class _Pipes:
         self.size_bytes = self.stored_bytes = 0
         self.stdout_size_bytes = self._stdout_stored_bytes = 0
         self.error = ""
-        read_end, self.stdout_end = os.pipe()
+        read_end, self.stdout_end = _sealed_pipe() if order.is_stdout_sealed else os.pipe()
         self.stderr_end = self.stdout_end
         self._stdout_fd = read_end
         self.open = {read_end}
@@ -301,7 +309,7 @@ class _Watch:
             try:
                 if os.getsid(pid) != own_session and pid not in self.leaked:
                     line = command_line(pid)
-                    if line and line != sandbox and not _is_ending(pid):
+                    if line and line != sandbox and not is_ending(pid):
                         self.leaked[pid] = line[:SHOWN_COMMAND_LENGTH]
                 os.kill(pid, number)
             except OSError:
@@ -312,17 +320,6 @@ class _Watch:
             os.killpg(self._first.pid, number)
         except OSError:
             return  # it has ended
-
-
-def _is_ending(pid: int) -> bool:
-    """A process that has given up its memory already: it was not left behind, it is about to go."""
-    try:
-        os.readlink(f"/proc/{pid}/exe")
-    except FileNotFoundError:
-        return sys.platform == "linux"
-    except OSError:
-        return False
-    return False
 
 
 @dataclass(frozen=True, slots=True)

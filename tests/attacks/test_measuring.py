@@ -89,3 +89,22 @@ def test_results_that_the_command_itself_writes_into_the_tree_are_nobodys_tamper
         row = controller.run_iteration(h(1), writes("work.sh", "#!/bin/sh\ndate > own.$$\necho 90\n"))
         assert row.status == "accepted", row.reason
         assert controller.verify_claim().estimate == pytest.approx(0.1)
+
+
+# --- the output
+
+
+@pytest.mark.requirement("RUN-05")
+def test_what_a_measure_command_printed_can_be_taken_away_by_none_of_its_processes(tmp_path: Path) -> None:
+    """Through /proc/PID/fd/1 a program could read its caller's pipe before we do, and write another number."""
+    opens = "if (exec 3<>/proc/$$/fd/1) || (exec 3</proc/$$/fd/1) || (exec 3>/proc/$$/fd/1); then echo METRIC ms=1; fi"
+    measure = f"#!/bin/sh\n{opens} 2>/dev/null\necho METRIC ms=$(./work.sh)\n"
+    with begun(toy(tmp_path / "project", measure=measure)) as controller:
+        assert controller.state.baseline == 100.0
+
+
+@pytest.mark.requirement("RUN-05")
+def test_a_measure_command_that_opens_its_stdout_by_a_path_is_told_why_that_fails(tmp_path: Path) -> None:
+    root = toy(tmp_path / "project", measure="#!/bin/sh\necho METRIC ms=1 > /dev/stdout\n")
+    with pytest.raises(CommandFault, match="stdout of a measured run is a socket"):
+        begun(root)

@@ -149,6 +149,7 @@ def execute(job: Job, backend: str) -> Execution:
                 stdout_fd=stdout.fileno(),
                 cancel_fd=cancel.fileno(),
                 measures_memory=job.needs_memory,
+                is_stdout_sealed=job.kind == "measure",
             )
             return Execution(result, _text_of(stdout, result), _document(job))
     finally:

@@ -12,6 +12,7 @@ A run that did not measure is a value with a ``fault``; an exception means that 
 from __future__ import annotations
 
 import os
+import re
 from typing import TYPE_CHECKING
 
 from omx_autoresearch.core.metrics import Measured, read_metrics, without_tail
@@ -34,6 +35,7 @@ if TYPE_CHECKING:
     from omx_autoresearch.system.commands import CommandResult
 
 SHOWN_LENGTH = 1500
+_REOPENED = re.compile(rb"/(?:dev/stdout|fd/1)\b.*No such device or address")
 
 _TAMPERED = "tampered"
 
@@ -237,6 +239,8 @@ def _detail(job: Job, result: CommandResult, fault: str, detail: str) -> str:
     why = result.error or bubblewrap_fault(result)
     if not why and job.kind != "held_out":
         why = explain_shell_status(job.command, result.exit_status, job.worktree_path)
+    if not why and job.kind == "measure" and _REOPENED.search(_end_of(result)):
+        why = "the stdout of a measured run is a socket, which cannot be opened by a path; print to stdout itself"
     cut = "its output was cut at the limit" if result.is_truncated else ""
     first, _, rest = detail.partition("\n")
     sentence = first.replace("the command", _COMMANDS[job.kind])
@@ -252,9 +256,13 @@ def _detail(job: Job, result: CommandResult, fault: str, detail: str) -> str:
 
 def _shown_output(result: CommandResult) -> str:
     """The end of both streams; where a command failed, stderr says why."""
+    return trim_for_person(_end_of(result), SHOWN_LENGTH)
+
+
+def _end_of(result: CommandResult) -> bytes:
     try:
         with open(result.output_path, "rb") as stream:
             stream.seek(max(0, os.fstat(stream.fileno()).st_size - 4 * SHOWN_LENGTH))
-            return trim_for_person(stream.read(), SHOWN_LENGTH)
+            return stream.read()
     except OSError:
-        return ""
+        return b""
