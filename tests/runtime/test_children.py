@@ -72,10 +72,11 @@ def test_no_command_of_ours_carries_a_flag_that_lets_an_agent_do_as_it_likes() -
         "--allow-all",
         "--full-auto",
         "--approval-mode",
-        "--permission-mode",
         "--skip-trust",
         "permissionDecision",
     )
     texts = {path: path.read_text("utf-8") for path in PACKAGE.rglob("*") if path.suffix in (".py", ".j2")}
     wrong = [f"{path.name}: {flag}" for path, text in texts.items() for flag in flags if flag in text]
+    suggested = {mode for text in texts.values() for mode in re.findall(r"--permission-mode[ =]?(\w*)", text)}
     assert wrong == []
+    assert suggested <= {"acceptEdits"}, "what an owner is told to type lets edits pass, and nothing else"

@@ -20,7 +20,7 @@ from omx_autoresearch.runtime.looks import take_look
 from omx_autoresearch.runtime.stops import answer_stop
 from omx_autoresearch.storage.layout import StateHome
 from omx_autoresearch.storage.outputs import output_path
-from omx_autoresearch.system.processes import ProcessIdentity, command_line, is_alive, wait_for
+from omx_autoresearch.system.processes import RUN_MARK, ProcessIdentity, command_line, is_alive, wait_for
 from omx_autoresearch.system.sandbox import can_isolate
 from tests.support.pipes import let_go, word_from
 from tests.support.scratch import Scratch, finish, with_timeout
@@ -369,7 +369,7 @@ def test_a_validator_gets_the_owners_environment_and_nothing_of_the_agents(world
     assert seen["PATH"] == world.environ["PATH"]
     assert seen["LC_ALL"] == "C.UTF-8"
     assert not {"UNDECLARED", "SERVICE_API_KEY", "PYTHONPATH"} & set(seen)
-    assert [name for name in seen if name.startswith(("CLAUDE", "CODEX", "GEMINI", "OMX_AUTO"))] == []
+    assert [name for name in seen if name.startswith(("CLAUDE", "CODEX", "GEMINI", "OMX_AUTO"))] == [RUN_MARK]
     assert seen["TMPDIR"].startswith(str(world.home_path))
     assert seen["TMPDIR"] in seen, "it was there while the validator ran"
     assert not os.path.exists(seen["TMPDIR"]), "nothing of one run is left for the next"
