@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 from importlib import import_module
 from typing import TYPE_CHECKING
@@ -207,7 +208,22 @@ def meant(named: str, *, is_open: bool = False, option: str = "") -> Meant:
             f"no experiment of this project is under way; the newest, {here[0].experiment_id}, has ended",
             next_step=_after(here[0]),
         )
+    _require_believable(store, roots)
     raise UsageError("there is no experiment of this project", next_step=NEXT_START)
+
+
+def _require_believable(store: ExperimentStore, roots: set[str]) -> None:
+    """Tell of an experiment of the project whose log cannot be believed, rather than of none.
+
+    Raises:
+        JournalBroken: it names file and line.
+    """
+    for experiment_id in store.list_ids():
+        first = None
+        with contextlib.suppress(AutoresearchError):
+            first = next(store.read(experiment_id), None)
+        if first is not None and first.data.get("project_path") in roots:
+            store.load(experiment_id)
 
 
 def open_beside(found: Meant) -> list[ExperimentState]:
