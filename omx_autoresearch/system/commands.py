@@ -15,7 +15,7 @@ from omx_autoresearch.core.values import dataclass
 from omx_autoresearch.errors import CommandFault, StorageFailed
 from omx_autoresearch.system import signals
 from omx_autoresearch.system.clock import Clock, SystemClock
-from omx_autoresearch.system.processes import RUN_MARK, session_pids
+from omx_autoresearch.system.processes import RUN_MARK, marked_pids, session_pids
 from omx_autoresearch.system.supervisor import (
     KILL_LIMIT_SECONDS,
     Order,
@@ -36,6 +36,8 @@ OUTPUT_LIMIT_BYTES = 64 * 1024 * 1024
 _NOT_RUNNABLE, _NOT_FOUND = 126, 127  # exit statuses of a shell, POSIX 2.8.2
 _READ_BYTES = 65536
 _KILL_PASS_SECONDS = 0.01
+_EMPTY_LOOKS = 2
+_TOKEN_BYTES = 8  # always as long: the size of the environment moves what is measured
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,7 +128,7 @@ def run_command(  # noqa: PLR0913  # one limit each; all but two have a default
         order = Order(
             argv=tuple(argv),
             cwd=cwd,
-            env={**env, RUN_MARK: "1"},
+            env={**env, RUN_MARK: os.urandom(_TOKEN_BYTES).hex()},
             timeout_seconds=timeout_seconds,
             grace_seconds=grace_seconds,
             output_fd=output_fd,
@@ -257,7 +259,7 @@ def _supervise_apart(order: Order, cancel_fd: int) -> dict[str, Any]:
 
     def work() -> None:
         with open(answer_fd, "wb", closefd=False) as stream:
-            marshal.dump(supervise(order, lifeline_fd, answer_fd), stream)
+            marshal.dump(supervise(order, lifeline_fd), stream)
 
     try:
         kept = {order.output_fd, answer_fd, lifeline_fd, order.stdout_fd} - {-1}
@@ -275,14 +277,8 @@ def _supervise_apart(order: Order, cancel_fd: int) -> dict[str, Any]:
         os.close(hold_fd)
         os.close(report_fd)
         _collect(pid)
-    session = 0
-    if answer[:1].isdigit():
-        told, _, answer = answer.partition(b"\n")
-        session = int(told)
     if not answer:
-        _end_session(pid)
-        if session:
-            _end_session(session)
+        _end_what_is_left(pid, order.env[RUN_MARK])
         raise CommandFault(
             f"the process that supervised `{' '.join(order.argv)}` was killed; its end is unknown"
         )
@@ -320,13 +316,16 @@ def _collect(pid: int) -> None:
         return
 
 
-def _end_session(session: int) -> None:
-    """Kill what is left in the session of a supervisor that was killed itself, and see it gone."""
+def _end_what_is_left(session: int, token: str) -> None:
+    """Kill what a supervisor that was killed itself left behind, and see it gone: its session, and what has our mark.
+
+    A process between two programs shows no environment for a moment, so only the second empty look is believed.
+    """
     give_up_at = time.monotonic() + KILL_LIMIT_SECONDS
-    while time.monotonic() < give_up_at:
-        members = session_pids(session)
-        if not members:
-            return
+    empty_looks = 0
+    while empty_looks < _EMPTY_LOOKS and time.monotonic() < give_up_at:
+        members = {*session_pids(session), *marked_pids(token)}
+        empty_looks = 0 if members else empty_looks + 1
         for pid in members:
             try:
                 os.kill(pid, signals.SIGKILL)

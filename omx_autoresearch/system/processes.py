@@ -31,7 +31,7 @@ CLIENT_SANDBOXES = ("bwrap", "codex-linux-sandbox")
 """Names of pid 1 inside the sandboxes of the agent CLIs; other containers are no sandbox of an agent."""
 
 RUN_MARK = "OMX_AUTORESEARCH_RUN"
-"""Set for every command that the runtime runs: what such a command starts is not the owner."""
+"""Set for every command that the runtime runs, to a word of that run: what such a command starts is not the owner."""
 
 _MAX_ANCESTORS = 256
 _ENDED_STATES = b"ZXx"
@@ -145,6 +145,18 @@ def session_pids(session: int) -> tuple[int, ...]:
         return ()
     return tuple(
         int(name) for name in os.listdir("/proc") if name.isdigit() and _in_session(int(name), session)
+    )
+
+
+def marked_pids(token: str) -> tuple[int, ...]:
+    """The living processes that carry the mark of one run; empty where the system has no /proc."""
+    if not ON_LINUX:
+        return ()
+    entry = f"{RUN_MARK}={token}".encode()
+    return tuple(
+        int(name)
+        for name in os.listdir("/proc")
+        if name.isdigit() and entry in _read(f"/proc/{name}/environ").split(b"\0")
     )
 
 

@@ -68,11 +68,10 @@ class Order:
     is_stdout_sealed: bool = False
 
 
-def supervise(order: Order, lifeline_fd: int, answer_fd: int) -> dict[str, Any]:
+def supervise(order: Order, lifeline_fd: int) -> dict[str, Any]:
     """Run the command to its end or its deadline, leave no process behind, tell what happened.
 
-    Runs inside a child of `commands.fork_alone`. The keys of the answer are the fields of ``CommandResult``. A command
-    with a session of its own is told to ``answer_fd`` as soon as it runs.
+    Runs inside a child of `commands.fork_alone`. The keys of the answer are the fields of ``CommandResult``.
     """
     _adopt_orphans()
     wake_fd = _wake_on_child_end()  # before there is a child, whose end could be missed otherwise
@@ -90,7 +89,6 @@ def supervise(order: Order, lifeline_fd: int, answer_fd: int) -> dict[str, Any]:
         is_cwd = place is order.cwd and place is not order.argv[0]
         return _report("not_started", error=why_not_started(fault, place, order.cwd, is_cwd=is_cwd))
     if first.is_apart:
-        os.write(answer_fd, b"%d\n" % first.pid)  # whoever asked must find it if we are killed
         began = order.clock.monotonic()  # what stood in between is no part of the command
     pipes.close_write_ends()
     watch = _Watch(order, first, pipes, (lifeline_fd, wake_fd))

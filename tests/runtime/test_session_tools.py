@@ -186,7 +186,7 @@ def test_a_benchmark_carries_the_mark_of_a_run_and_no_ticket_of_its_starter(sess
     session.runtime = session.scratch.runtime(OMX_AUTORESEARCH_TASK="task:nonce")
     session.run()
     env = session.scratch.read("env.txt")
-    assert f"{RUN_MARK}=1\n" in env
+    assert f"{RUN_MARK}=" in env
     assert "OMX_AUTORESEARCH_TASK" not in env
     assert "LC_ALL=C.UTF-8\n" in env
 

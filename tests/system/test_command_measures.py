@@ -110,7 +110,7 @@ def test_memory_is_measured_only_where_it_was_asked_for(run: Run) -> None:
 @pytest.mark.requirement("RUN-08")
 def test_a_measured_command_is_as_any_other_to_itself(run: Run, tmp_path: Path) -> None:
     script = (
-        "echo out; echo err >&2; cat; pwd; env | grep -v -e ^PWD= -e ^_= -e ^SHLVL= | sort;"
+        "echo out; echo err >&2; cat; pwd; env | grep -v -e ^PWD= -e ^_= -e ^SHLVL= -e ^OMX_AUTORESEARCH_RUN= | sort;"
         " grep -E '^Sig(Blk|Ign)' /proc/self/status; ls /proc/self/fd | wc -l; kill -9 $$"
     )
     plain = run(script)
@@ -133,9 +133,12 @@ def test_a_measured_command_is_ended_as_wholly_as_any_other(run: Run, marker: st
 
 
 @linux_only
-def test_a_measured_command_that_kills_its_supervisor_is_a_fault_and_ends(run: Run, marker: str) -> None:
+@pytest.mark.parametrize("child", ["", "setsid -f "])
+def test_a_measured_command_that_kills_its_supervisor_is_a_fault_and_ends(
+    run: Run, marker: str, child: str
+) -> None:
     with pytest.raises(CommandFault, match="was killed"):
-        run(f"kill -9 $PPID; sleep {marker}", measures_memory=True)
+        run(f"kill -9 $PPID; {child}sleep {marker}", measures_memory=True)
     assert living_with(marker) == []
 
 
