@@ -241,6 +241,9 @@ def test_a_deterministic_metric_costs_two_pairs_a_trial_and_nothing_is_cheaper()
     assert (plan.chosen.runs_without_effect, plan.chosen.runs_with_effect) == (6, 6)
     assert (plan.chosen.visible_effect, plan.chosen.false_accepts) == (0.0, 0.0)
     assert plan.alternatives == ()
+    assert plan.claim_hours == pytest.approx((2 * 3 + 2) / 3600), (
+        "both sides repeat their values: three pairs are exact"
+    )
 
 
 @pytest.mark.requirement("ACC-13")

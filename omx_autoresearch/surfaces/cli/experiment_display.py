@@ -214,7 +214,7 @@ class LineProgress:
         if kind == "verified":
             return harmless(quoted_claim(state).sentence)
         if kind == "completed":
-            return f"completed: {str(event['reason']).replace('_', ' ')}"
+            return f"completed: {ending_words(str(event['reason']))}"
         return ""
 
 
@@ -294,7 +294,7 @@ def step_words(state: ExperimentState, event: dict[str, Any]) -> str:
     if kind in ("accepted", "rejected", "failed"):
         return f"trial {event['iteration']} {event['status']}"
     if kind == "completed":
-        return f"completed: {str(event['reason']).replace('_', ' ')}"
+        return f"completed: {ending_words(str(event['reason']))}"
     return ""
 
 

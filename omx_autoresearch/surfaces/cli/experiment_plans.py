@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from omx_autoresearch.core.experiment_plans import Outlay, plan_of
 from omx_autoresearch.core.experiment_summary import effect_text
 from omx_autoresearch.core.shape import to_plain
-from omx_autoresearch.surfaces.cli.display import harmless, say
+from omx_autoresearch.surfaces.cli.display import count_of, harmless, say
 from omx_autoresearch.surfaces.cli.experiment_documents import PlanDocument
 
 if TYPE_CHECKING:
@@ -111,7 +111,9 @@ def _lines(config: ExperimentConfig, plan: Plan, run_seconds: float) -> list[str
         limited = (
             "beside calibration and the check at the end" if run_seconds or config.limits.runs else "at most"
         )
-        lines.append(f"the budget holds {chosen.trials} trials, {limited}")
+        held = count_of(chosen.trials, "trial") if chosen.trials else "no trial"
+        cure = "" if chosen.trials else "; raise --budget-runs or --budget-hours, or lower --claim-pairs"
+        lines.append(f"the budget holds {held}, {limited}{cure}")
     lines.append(_seen(config, plan, chosen))
     lines.append(_false_accepts(config, plan, chosen))
     return lines
