@@ -6,13 +6,16 @@ what they do not understand (``15,00`` as 15). Here a spelling is right or an er
 
 from __future__ import annotations
 
-import math
 import re
 
 from omx_autoresearch.core.values import dataclass
 
 LENGTH_LIMIT = 100
 """Characters of one number: more than any double needs."""
+
+LARGEST = 1e150
+"""Neither a sum or a product of two such numbers nor a ratio with `SMALLEST` leaves what a double can hold."""
+SMALLEST = 1e-150
 
 _DECIMAL = re.compile(r"[+-]?(?:[0-9]+(?:\.[0-9]*)?|\.[0-9]+)(?:[eE][+-]?[0-9]+)?")
 _NO_NUMBER = re.compile(r"[+-]?(?:nan|inf|infinity)(?:\([^)]*\))?", re.IGNORECASE)
@@ -27,7 +30,7 @@ class Decimal:
 
     Attributes:
         value: finite; None where the text is no number.
-        is_finite: False where the text means a number that is none: NaN, infinity, or one beyond every double.
+        is_finite: False where the text means a number that is none: NaN, infinity, or one beyond `LARGEST`.
         why: what is wrong with the text, for people; empty where nothing is.
     """
 
@@ -46,9 +49,9 @@ def decimal_of(raw: str) -> Decimal:
     if not _DECIMAL.fullmatch(text):
         return Decimal(None, why=_why_no_decimal(text))
     value = float(text)
-    if not math.isfinite(value):
-        return Decimal(None, is_finite=False, why="is larger than any number that can be compared")
-    if value == 0 and re.search("[1-9]", re.split("[eE]", text)[0]):
+    if abs(value) > LARGEST:
+        return Decimal(None, is_finite=False, why=f"is larger than any number that is compared ({LARGEST:g})")
+    if abs(value) < SMALLEST and re.search("[1-9]", re.split("[eE]", text)[0]):
         return Decimal(None, why="is so small that it cannot be told from 0")
     return Decimal(value + 0.0)  # -0.0 is 0.0
 

@@ -108,3 +108,19 @@ def test_a_measure_command_that_opens_its_stdout_by_a_path_is_told_why_that_fail
     root = toy(tmp_path / "project", measure="#!/bin/sh\necho METRIC ms=1 > /dev/stdout\n")
     with pytest.raises(CommandFault, match="stdout of a measured run is a socket"):
         begun(root)
+
+
+# --- numbers
+
+
+@pytest.mark.requirement("METRIC-02")
+@pytest.mark.parametrize("value", ["1e308", "-1e308", "1e-320"])
+def test_a_number_beyond_what_can_be_compared_ends_its_trial_and_not_the_experiment(
+    tmp_path: Path, value: str
+) -> None:
+    """A mean of two such numbers is infinite, which no log can hold."""
+    with begun(toy(tmp_path / "project")) as controller:
+        row = controller.run_iteration(h(1), works_at(value))
+        assert row.status == "failed", row.reason
+        assert row.reason_code in {"metric_not_finite", "metric_malformed"}
+        assert controller.run_iteration(h(2), works_at(95)).status == "accepted"
