@@ -58,6 +58,7 @@ class CommandResult:
         stdout_size_bytes: how much of it to stdout, where that was asked for alone.
         is_truncated: the output went past the limit, or could not be stored.
         leaked: command lines of processes found alive in another session, which were then ended.
+        has_left_running: processes of it still worked when its first one had ended, in whatever session.
         error: why it was not started, what could not be stored or ended; empty where all went well.
     """
 
@@ -73,6 +74,7 @@ class CommandResult:
     stdout_size_bytes: int
     is_truncated: bool
     leaked: tuple[str, ...]
+    has_left_running: bool
     error: str
 
     @property

@@ -110,6 +110,7 @@ def supervise(order: Order, lifeline_fd: int) -> dict[str, Any]:
         stdout_size_bytes=pipes.stdout_size_bytes,
         is_truncated=pipes.stored_bytes < pipes.size_bytes,
         leaked=tuple(watch.leaked.values()),
+        has_left_running=watch.has_left,
         error=pipes.error or watch.error,
     )
 
@@ -219,6 +220,7 @@ class _Watch:
         self.user_seconds = self.system_seconds = 0.0
         self._peak = 0  # in the unit of ru_maxrss
         self.leaked: dict[int, str] = {}
+        self.has_left = False
         self.error = ""
         self._poll = select.poll()
         for descriptor in (*pipes.open, *signs):
@@ -250,6 +252,7 @@ class _Watch:
         self._reap()
         if not self._has_children:
             return
+        self.has_left = any(map(self._works, descendant_pids(os.getpid())))
         kill_at = time.monotonic() + grace_seconds
         self._signal_tree(signals.SIGTERM)
         self._signal_tree(signals.SIGCONT)
@@ -300,18 +303,20 @@ class _Watch:
 
     def _signal_tree(self, number: int) -> None:
         own_session = self._first.pid if self._first.is_apart else os.getsid(0)
-        argv = self._order.argv  # bwrap's own process inside its sandbox ends a moment after the one outside
-        sandbox = " ".join(argv) if argv[0].endswith("/bwrap") else ""
         self._signal_group(number)
         for pid in descendant_pids(os.getpid()):
             try:
-                if os.getsid(pid) != own_session and pid not in self.leaked:
-                    line = command_line(pid)
-                    if line and line != sandbox and not is_ending(pid):
-                        self.leaked[pid] = line[:SHOWN_COMMAND_LENGTH]
+                if os.getsid(pid) != own_session and pid not in self.leaked and (line := self._works(pid)):
+                    self.leaked[pid] = line[:SHOWN_COMMAND_LENGTH]
                 os.kill(pid, number)
             except OSError:
                 continue  # it has ended
+
+    def _works(self, pid: int) -> str:
+        """The command line of a process that is not about to end, as bwrap's own in its sandbox is; else empty."""
+        argv, line = self._order.argv, command_line(pid)
+        is_sandbox = argv[0].endswith("/bwrap") and line == " ".join(argv)
+        return "" if is_sandbox or is_ending(pid) else line
 
     def _signal_group(self, number: int) -> None:
         try:
@@ -364,6 +369,7 @@ def _report(outcome: str, **known: Any) -> dict[str, Any]:
         "stdout_size_bytes": 0,
         "is_truncated": False,
         "leaked": (),
+        "has_left_running": False,
         "error": "",
     }
     return report | known

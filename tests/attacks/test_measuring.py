@@ -91,6 +91,25 @@ def test_results_that_the_command_itself_writes_into_the_tree_are_nobodys_tamper
         assert controller.verify_claim().estimate == pytest.approx(0.1)
 
 
+# --- work that goes on elsewhere
+
+
+@pytest.mark.requirement("EXP-13")
+@pytest.mark.parametrize("line", ["sleep 60 >/dev/null &", "setsid -f sleep 60 >/dev/null 2>&1"])
+def test_a_program_that_leaves_its_work_to_a_process_that_is_not_waited_for_is_rejected(
+    tmp_path: Path, line: str
+) -> None:
+    with begun(toy(tmp_path / "project")) as controller:
+        row = controller.run_iteration(h(1), writes("work.sh", f"#!/bin/sh\n{line}\necho 50\n"))
+        assert (row.status, row.reason_code) == ("rejected", "left_running"), row.reason
+
+
+def test_a_server_that_the_measure_command_itself_leaves_running_is_nobodys_fault(tmp_path: Path) -> None:
+    measure = "#!/bin/sh\nsleep 60 >/dev/null &\necho METRIC ms=$(./work.sh)\n"
+    with begun(toy(tmp_path / "project", measure=measure)) as controller:
+        assert controller.run_iteration(h(1), works_at(95)).status == "accepted"
+
+
 # --- the output
 
 

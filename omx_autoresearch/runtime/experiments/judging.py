@@ -38,6 +38,13 @@ class Judgement(NamedTuple):
         return tuple(value_of(pair.incumbent.metric) for pair in self.pairs)
 
     @property
+    def is_cut_short(self) -> bool:
+        """Most of the candidate's runs left processes working, which were ended, and none of the incumbent's did."""
+        left = sum(pair.candidate.has_left_running for pair in self.pairs)
+        is_usual = any(pair.incumbent.has_left_running for pair in self.pairs)
+        return not is_usual and 2 * left > len(self.pairs)
+
+    @property
     def other_samples(self) -> tuple[dict[str, list[float]], dict[str, list[float]]]:
         """Secondary metrics of incumbent and candidate, for guards."""
         return (

@@ -60,6 +60,7 @@ class Run:
         cpu_seconds: user and system, of all its processes.
         peak_bytes: of its largest process; 0 where it was not needed.
         leaked: command lines of processes that had left its session and were ended.
+        has_left_running: processes of it still worked when its first one had ended.
         output_path: its whole output, up to a limit.
         output_size_bytes: how much it wrote.
         isolation: what really isolated it, for records: ``none`` or ``bubblewrap``.
@@ -80,6 +81,7 @@ class Run:
     cpu_seconds: float = 0.0
     peak_bytes: int = 0
     leaked: tuple[str, ...] = ()
+    has_left_running: bool = False
     output_path: str = ""
     output_size_bytes: int = 0
     isolation: str = "none"
@@ -211,6 +213,7 @@ def _told(job: Job, execution: Execution) -> Run:
         cpu_seconds=result.cpu_seconds,
         peak_bytes=result.peak_bytes,
         leaked=tuple(masked(harmless(line)) for line in result.leaked),
+        has_left_running=result.has_left_running,
         output_path=result.output_path,
         output_size_bytes=result.output_size_bytes,
         isolation=isolation.backend,

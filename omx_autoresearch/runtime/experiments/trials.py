@@ -213,7 +213,7 @@ class Trial:
             raise rejected("guard_failed", "; ".join(reasons))
         if touched := self._touched_incumbent():
             raise rejected("tampered", f"the incumbent's worktree was changed: {named(touched)}")
-        self._require_as_committed(is_swapped=False)
+        self._require_as_committed(judgement, is_swapped=False)
         place = Place(self.row.iteration, "trial")
         self._site.measuring(self._steps, place).check_held_out("candidate")
         if is_reverified(config):
@@ -231,11 +231,17 @@ class Trial:
             if path in self.row.changed_paths or os.path.lexists(os.path.join(root_path, path))
         )
 
-    def _require_as_committed(self, *, is_swapped: bool) -> None:
-        """What was measured is what would be kept: no tracked file was rewritten by the candidate's own runs.
+    def _require_as_committed(self, judgement: Judgement, *, is_swapped: bool) -> None:
+        """What was measured is what would be kept, and all of it.
 
-        What the incumbent's runs write as well (a file of results) is the command's own.
+        The candidate's runs rewrote no tracked file, and no process of theirs worked on after the first one.
+        What the incumbent's runs do as well (a file of results, a server that stays) is the command's own.
         """
+        if judgement.is_cut_short:
+            said = (
+                "processes of its runs still worked when the first one had ended, and the incumbent's did not"
+            )
+            raise rejected("left_running", f"{said}: not all of the work was measured")
         site = self._site
         paths = site.paths(is_swapped=is_swapped)
         common = set(site.workspaces.drift(paths["incumbent"]))
@@ -260,7 +266,7 @@ class Trial:
             raise rejected(
                 "not_reverified", f"a second judgement on fresh pairs did not confirm it: {_said(again)}"
             )
-        self._require_as_committed(is_swapped=True)
+        self._require_as_committed(again, is_swapped=True)
 
 
 def _said(judgement: Judgement) -> str:
