@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shlex
 import shutil
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -52,7 +53,7 @@ def hold_repository(runtime: Runtime, project_path: str, experiment_id: str) -> 
     if shared is None:
         raise WorkspaceFault(
             f"{project_path} is in no git repository; an experiment needs one to restore what it rejects",
-            next_step=f"git -C {project_path} init",
+            next_step=f"git -C {shlex.quote(project_path)} init",
         )
     myself = this_process()
     return holds_of(runtime).take(Holder(myself.pid, myself.started, experiment_id, runtime.now(), shared))

@@ -262,11 +262,7 @@ def _faults(page: ExperimentPage, *, is_whole: bool = True) -> list[Fault]:
         faults = (_fault_of(read, value) for value in values)
         found += [Fault(name, "", fault) for fault in faults if fault]
     found += _metric_faults(page)
-    if page.unit and (unit := UNITS.get(page.source, page.unit)) != page.unit:
-        found.append(Fault("unit", page.unit, f"the source {page.source} is in {unit}; leave the unit out"))
-    if any(not _fault_of(guard_of, text) and guard_of(text).name == page.metric for text in page.guard):
-        said = f"{page.metric} is the metric itself, which is judged anyway; a guard is about another one"
-        found.append(Fault("guard", "", said))
+    found += _sense_faults(page)
     found += [
         Fault(name, f"{getattr(page, name):g}", f"must be from {low:g} to {high:g}")
         for name, (low, high) in _RANGES.items()
@@ -282,6 +278,25 @@ def _faults(page: ExperimentPage, *, is_whole: bool = True) -> list[Fault]:
         for name in ("measure", "check", "setup", "reset_caches", "held_out")
         if "\0" in getattr(page, name)
     ]
+    return found
+
+
+def _sense_faults(page: ExperimentPage) -> list[Fault]:
+    """What can be read and cannot be meant."""
+    found = []
+    share = str(page.min_effect)
+    if (
+        "%" in share
+        and page.direction == "lower"
+        and not _fault_of(share_of, share)
+        and share_of(share) >= 1.0
+    ):
+        found.append(Fault("min_effect", share, "nothing falls by more than 100 %"))
+    if page.unit and (unit := UNITS.get(page.source, page.unit)) != page.unit:
+        found.append(Fault("unit", page.unit, f"the source {page.source} is in {unit}; leave the unit out"))
+    if any(not _fault_of(guard_of, text) and guard_of(text).name == page.metric for text in page.guard):
+        said = f"{page.metric} is the metric itself, which is judged anyway; a guard is about another one"
+        found.append(Fault("guard", "", said))
     return found
 
 

@@ -104,6 +104,12 @@ _FIELDS = {
 """Option to field of the draft."""
 
 
+_EXAMPLES = {
+    "command": "--criterion 'tests: the corpus passes :: command: pytest -q tests'",
+    "trial": "--criterion 'fast: the parser is faster :: trial total_ms 5%'",
+}
+
+
 def contract_options(function: Callable[..., Any]) -> Callable[..., Any]:
     """Every option that describes how a mission is judged."""
     return _with(_OPTIONS, function)
@@ -162,7 +168,7 @@ def _criteria(draft: MissionDraft, texts: tuple[str, ...], dropped: tuple[str, .
         except CriterionFault as error:
             raise UsageError(
                 f"--criterion: {error}",
-                next_step="--criterion 'tests: the corpus passes :: command: pytest -q tests'",
+                next_step=_EXAMPLES["trial" if ":: trial" in text else "command"],
             ) from None
     for name in dropped:
         if known.pop(name, None) is None:

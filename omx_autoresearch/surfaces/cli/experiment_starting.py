@@ -150,10 +150,13 @@ def _start(
 
 
 def _tell_frozen(frozen: tuple[str, ...]) -> None:
-    shown = ", ".join(frozen[:FROZEN_SHOWN])
-    more = f" and {len(frozen) - FROZEN_SHOWN} more" if len(frozen) > FROZEN_SHOWN else ""
-    named = f": {shown}{more}" if frozen else "; name the scripts in the commands, or --protect them"
-    tell(harmless(f"frozen: {count_of(len(frozen), 'file')}{named}"))
+    globs = [path for path in frozen if set(path) & set("*?[")]
+    files = [path for path in frozen if path not in globs]
+    shown = ", ".join(files[:FROZEN_SHOWN])
+    more = f" and {len(files) - FROZEN_SHOWN} more" if len(files) > FROZEN_SHOWN else ""
+    named = f": {shown}{more}" if files else "; name the scripts in the commands, or --protect them"
+    beside = f"; whatever matches {', '.join(globs)}" if globs else ""
+    tell(harmless(f"frozen: {count_of(len(files), 'file')}{named}{beside}"))
 
 
 def _document(

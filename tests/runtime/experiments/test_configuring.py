@@ -53,6 +53,13 @@ def test_what_is_seen_from_outside_has_its_own_unit() -> None:
 
 
 @pytest.mark.requirement("DRIVE-01")
+def test_a_gain_that_nothing_can_reach_is_refused() -> None:
+    assert configure({**NEEDED, "min_effect": "200%", "direction": "higher"}).rule.min_effect == 2.0
+    with pytest.raises(UsageError, match="nothing falls by more than 100 %"):
+        configure({**NEEDED, "min_effect": "200%"})
+
+
+@pytest.mark.requirement("DRIVE-01")
 def test_a_path_is_taken_as_a_shell_completes_it() -> None:
     config = configure({**NEEDED, "link": (".venv/", "./data"), "keep": ("target/", "/")})
     assert (config.link, config.keep) == ((".venv", "data"), ("target", "/"))
