@@ -191,9 +191,9 @@ class TrialRow:
         checkpoint: the incumbent it was judged against (a commit).
         candidate_commit: the private commit of an accepted change; empty otherwise.
         reason_code: why it ended so: ``improved`` where accepted; ``not_better too_small inconclusive tampered
-            no_change check_failed guard_failed held_out_failed left_running not_reverified
-            nested_repository`` and so on where rejected; ``metric_missing timed_out callback_failed agent_failed incumbent_failed workspace_lost cancelled
-            budget_wall interrupted`` and so on where failed.
+            no_change check_failed guard_failed held_out_failed left_running not_reverified nested_repository`` and so
+            on where rejected; ``metric_missing timed_out callback_failed agent_failed incumbent_failed workspace_lost
+            cancelled budget_wall interrupted`` and so on where failed.
         reason: one sentence for people.
         detail: the last lines of what a failed command said; empty otherwise.
         changed_paths: what the candidate changed against the incumbent, at most a few hundred.
