@@ -217,12 +217,11 @@ class Workspaces:
             StepIllegal: nothing is known about the tree; restore it first.
             WorkspaceFault: the tree is gone; git or the file system fails.
         """
-        modified, added = self._arm(path).drift()
-        return (*modified, *added)
+        return sum(self.drift_sides(path), ())
 
-    def modified(self, path: str) -> tuple[str, ...]:
-        """The tracked files of `drift` alone."""
-        return self._arm(path).drift()[0]
+    def drift_sides(self, path: str) -> tuple[tuple[str, ...], tuple[str, ...]]:
+        """`drift` in two: tracked files; what was added, the topmost path of each."""
+        return self._arm(path).drift()
 
     def shed(self, path: str) -> None:
         """Give back the room that a candidate took; restore the tree right after."""

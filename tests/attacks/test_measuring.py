@@ -6,11 +6,14 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from omx_autoresearch.core.experiments import HypothesisOutcome
 from omx_autoresearch.errors import CommandFault
-from tests.runtime.experiments.toys import begun, h, toy, works_at, writes
+from tests.runtime.experiments.toys import begun, h, put, toy, works_at, writes
 
 if TYPE_CHECKING:
     from pathlib import Path
+
+    from omx_autoresearch.runtime.experiments.workspaces import ExperimentWorkspace
 
 OTHER = 'case "$PWD" in */candidate) other=../incumbent ;; *) other=../candidate ;; esac\n'
 """What a program in one worktree takes for the other."""
@@ -89,6 +92,37 @@ def test_results_that_the_command_itself_writes_into_the_tree_are_nobodys_tamper
         row = controller.run_iteration(h(1), writes("work.sh", "#!/bin/sh\ndate > own.$$\necho 90\n"))
         assert row.status == "accepted", row.reason
         assert controller.verify_claim().estimate == pytest.approx(0.1)
+
+
+# --- answers that are kept
+
+
+@pytest.mark.requirement("EXP-04")
+@pytest.mark.parametrize("place", ["answer", "build/answer"])
+def test_an_answer_that_a_program_keeps_in_its_worktree_is_not_replayed(tmp_path: Path, place: str) -> None:
+    """Ignored or not: no fresh checkout has it."""
+    replays = f"#!/bin/sh\nif [ -f {place} ]; then echo 50; exit; fi\nmkdir -p build; : > {place}\necho 100\n"
+    with begun(toy(tmp_path / "project")) as controller:
+        row = controller.run_iteration(h(1), writes("work.sh", replays))
+        assert (row.status, row.reason_code) == ("rejected", "not_reverified"), row.reason
+
+
+@pytest.mark.requirement("EXP-04")
+def test_what_the_set_up_makes_and_what_both_arms_leave_stays_for_every_run(tmp_path: Path) -> None:
+    measure = "#!/bin/sh\n: > warm.log\nprintf 'METRIC ms=%s\\n' \"$(./work.sh)\"\n"
+    uses = "#!/bin/sh\nif [ -f build/made ]; then echo 50; else echo 100; fi\n"
+    root = toy(tmp_path / "project", measure=measure)
+    with begun(
+        root, setup="mkdir -p build; cp answer.sh build/; [ ! -f use ] || : > build/made"
+    ) as controller:
+
+        def play(workspace: ExperimentWorkspace) -> HypothesisOutcome:
+            put(workspace, "use", "")
+            put(workspace, "work.sh", uses)
+            return HypothesisOutcome()
+
+        row = controller.run_iteration(h(1), play)
+        assert (row.status, row.metric) == ("accepted", 50.0), row.reason
 
 
 # --- work that goes on elsewhere

@@ -67,7 +67,7 @@ class Measuring:
         steps: the budgets and the cancellation.
         place: where the runs stand.
         paths: the worktree of each arm.
-        watch: sees that the candidate's runs leave the other worktree alone; None where nobody looks.
+        watch: sees that the candidate's runs leave the other worktree alone and keep no answers; or None.
     """
 
     def __init__(  # noqa: PLR0913, PLR0917  # what every run needs, and one that some do without
@@ -92,6 +92,8 @@ class Measuring:
         """Run the set-up command in the arm's worktree; nothing where there is none."""
         if self._bench.config.setup:
             self._run(setup_once, "setup", arm)
+        if self._watch:
+            self._watch.settle(self.paths[arm])
 
     def warm_up(self, arm: Arm) -> None:
         """Measure the arm as often as the rule says and discard it."""
@@ -128,6 +130,8 @@ class Measuring:
         self._steps.check()
         bench = self._bench if run_once is measure_once else self._check_bench
         other_path = self.paths["incumbent"]
+        if self._watch and run_once is measure_once:
+            self._watch.clear(self.paths[arm], self.paths["candidate"] if arm == "incumbent" else other_path)
         before = self._watch.marks(other_path) if self._watch and arm == "candidate" else None
         run = run_once(bench, self.paths[arm], self._run_id(stage, arm), self._steps.cancellation)
         self._log.record(

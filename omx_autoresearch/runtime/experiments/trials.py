@@ -245,7 +245,7 @@ class Trial:
         site = self._site
         paths = site.paths(is_swapped=is_swapped)
         common = set(site.workspaces.drift(paths["incumbent"]))
-        own = set(site.workspaces.modified(paths["candidate"]))
+        own = set(site.workspaces.drift_sides(paths["candidate"])[0])
         if rewritten := tuple(sorted(own - common)):
             raise rejected("tampered", f"its own runs rewrote what was to be measured: {named(rewritten)}")
 
