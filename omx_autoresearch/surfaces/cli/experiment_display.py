@@ -203,9 +203,8 @@ class LineProgress:
     def _line(self, event: dict[str, Any]) -> str:
         state, kind = self._state_of(), event["type"]
         if kind == "iteration":
-            return harmless(
-                f"trial {event['iteration']} begins: {event['description'] or event['hypothesis_id']}"
-            )
+            words = " ".join((event["description"] or event["hypothesis_id"]).split())
+            return harmless(f"trial {event['iteration']} begins: {words}")
         if kind in ("accepted", "rejected", "failed"):
             return trial_line(state, state.rows[-1])
         if kind == "baseline":
