@@ -247,7 +247,7 @@ class Trial:
         common = set(site.workspaces.drift(paths["incumbent"]))
         own = set(site.workspaces.drift_sides(paths["candidate"])[0])
         if rewritten := tuple(sorted(own - common)):
-            raise rejected("tampered", f"its own runs rewrote what was to be measured: {named(rewritten)}")
+            raise rejected("tampered", f"what was to be measured was rewritten meanwhile: {named(rewritten)}")
 
     def _verify_again(self, calibration: Calibration) -> None:
         """Judge anew on fresh pairs, each arm in the other's worktree: a lucky streak or a lucky place is found out."""
