@@ -332,7 +332,7 @@ def _gate(person: Researcher) -> tuple[Path, str]:
 
 
 @pytest.mark.requirement("DRIVE-11")
-def test_one_interrupt_rolls_back_and_ends_the_experiment(person: Researcher) -> None:
+def test_one_interrupt_rolls_back_and_lets_the_experiment_go_on_later(person: Researcher) -> None:
     person.begin()
     gate, script = _gate(person)
     process = _running(person, script)
@@ -342,10 +342,12 @@ def test_one_interrupt_rolls_back_and_ends_the_experiment(person: Researcher) ->
     assert process.returncode == 130, err
     assert b"rolled back" in out
     state = person.experiment()
-    assert (state["phase"], state["completed_reason"]) == ("completed", "cancelled")
-    assert state["rows"][-1]["reason_code"] == "cancelled"
+    assert (state["phase"], state["completed_reason"]) == ("ready", "")
+    assert [row["reason_code"] for row in state["rows"]] == ["cancelled"]
     assert not os.path.exists(f"/proc/{agent}")
     assert untouched(person)
+    assert person.drive(works_at(50), "--trials", "1")
+    assert person.experiment()["rows"][-1]["status"] == "accepted"
 
 
 @pytest.mark.requirement("DRIVE-11")

@@ -325,6 +325,11 @@ class AutoresearchController:
             self._desk.complete(reason, detail)
         return self.state
 
+    @property
+    def was_interrupted(self) -> bool:
+        """`interrupt` was called: whoever drives this controller begins no further trial."""
+        return self._desk.was_interrupted
+
     def interrupt(self) -> None:
         """End the step under way, as a person's Ctrl-C does; the experiment itself may go on. From any thread."""
         self._desk.interrupt()

@@ -47,6 +47,7 @@ class Desk:
         self._steps: Steps | None = None
         self._trial: Trial | None = None
         self._is_stopping = False
+        self.was_interrupted = False
         self._is_closed = False
         if task_id := self.log.state.task_id:
             self.log.subscribe(teller(self.log.runtime, task_id))
@@ -94,6 +95,7 @@ class Desk:
 
     def interrupt(self) -> None:
         """End the stretch under way."""
+        self.was_interrupted = True
         steps = self._steps
         if steps is not None:
             steps.cancellation.trigger("cancelled")

@@ -229,7 +229,8 @@ class DriveEnd:
     Attributes:
         trials: that it ran.
         reason: ``trials`` (as many as asked for), ``hypotheses`` (the list is through), ``completed`` (by a budget, a
-            target or a stop), ``cancelled``, or ``agent`` (sessions in a row without a candidate).
+            target or a stop), ``cancelled`` (the experiment), ``interrupted`` (this loop alone), or ``agent`` (sessions
+            in a row without a candidate).
         detail: one sentence for people.
     """
 
@@ -296,6 +297,10 @@ def _hypotheses(given: Iterable[ExperimentHypothesis] | None) -> Iterator[Experi
 def _end_of(controller: AutoresearchController, done: int) -> DriveEnd | None:
     if controller.cancellation.is_cancelled:
         return DriveEnd(done, "cancelled", "cancelled; the trial under way was rolled back")
+    if controller.was_interrupted:
+        return DriveEnd(
+            done, "interrupted", "interrupted; the trial under way was rolled back, and the rest stays"
+        )
     if controller.state.phase == "completed":
         reason = ending_words(controller.state.completed_reason)
         return DriveEnd(done, "completed", f"the experiment ended: {reason}")

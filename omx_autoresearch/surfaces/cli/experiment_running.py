@@ -60,9 +60,8 @@ def experiment_run(
 ) -> int:
     """Drive an agent: each trial is one fresh headless session with exactly one hypothesis.
 
-    Ctrl-C ends the experiment for good, politely: the agent is stopped, the trial rolled back, the end recorded; what
-    was accepted stays. A second one does not wait. --trials ends only this run, and the next one goes on. What was
-    accepted is checked freshly against the base at the end.
+    Ctrl-C ends this run politely: the agent is stopped and the trial rolled back; `run` again goes on. A second one
+    does not wait. What was accepted is checked freshly against the base at the end.
     """
     from omx_autoresearch.runtime.experiments.agent_lines import checked_line
     from omx_autoresearch.runtime.experiments.driving import drive
@@ -81,7 +80,7 @@ def experiment_run(
             hypotheses=given,
             failures_in_a_row=more["max_failures"],
         )
-        if not more["no_verify"] and end.reason != "cancelled":
+        if not more["no_verify"] and end.reason not in ("cancelled", "interrupted"):
             verify_if_needed(controller, progress)
         state = controller.state
     return _told(found, state, end, as_json=as_json)
@@ -101,7 +100,7 @@ def _told(found: Meant, state: ExperimentState, end: DriveEnd, *, as_json: bool)
         for warning in quoted.warnings:
             say(harmless(warning), "yellow")
         say(f"  next: {document.next}", "dim")
-    return {"cancelled": INTERRUPTED, "agent": FAILED_AGENT}.get(end.reason, 0)
+    return {"cancelled": INTERRUPTED, "interrupted": INTERRUPTED, "agent": FAILED_AGENT}.get(end.reason, 0)
 
 
 def agent_of(found: Meant, state: ExperimentState, line: str) -> Agent:
@@ -188,7 +187,7 @@ def working(
 
 @contextlib.contextmanager
 def attended(controller: AutoresearchController, *, as_json: bool) -> Iterator[LineProgress | LiveProgress]:
-    """Show the work of a controller, cancel it on Ctrl-C, close it at the end."""
+    """Show the work of a controller, interrupt it on Ctrl-C, close it at the end."""
     from omx_autoresearch.surfaces.cli.experiment_display import progress_for
 
     with controller, progress_for(lambda: controller.state, as_json=as_json) as progress:
@@ -201,14 +200,14 @@ def attended(controller: AutoresearchController, *, as_json: bool) -> Iterator[L
 def interruptible(
     controller: AutoresearchController, progress: LineProgress | LiveProgress
 ) -> Iterator[None]:
-    """The first Ctrl-C cancels and waits for the rollback, the second does not wait, a third ends the process."""
+    """The first Ctrl-C ends the step and waits for the rollback, the second does not wait, a third ends the process."""
 
     def first(_number: int, _frame: object) -> None:
         signal.signal(signal.SIGINT, second)
         progress.note(
-            "cancelling: the trial under way is rolled back, the experiment ends; Ctrl-C again does not wait"
+            "interrupted: what is under way is rolled back, the experiment can go on; Ctrl-C again does not wait"
         )
-        controller.cancellation.trigger("cancelled")
+        controller.interrupt()
 
     def second(_number: int, _frame: object) -> None:
         signal.signal(signal.SIGINT, signal.SIG_DFL)

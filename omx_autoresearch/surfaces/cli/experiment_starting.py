@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import click
 
 from omx_autoresearch.errors import UsageError
+from omx_autoresearch.surfaces.cli.boundary import INTERRUPTED
 from omx_autoresearch.surfaces.cli.caller import json_option, this_caller
 from omx_autoresearch.surfaces.cli.display import count_of, harmless, print_json, print_rows, say, tell
 from omx_autoresearch.surfaces.cli.experiment import Meant, open_beside
@@ -40,7 +41,7 @@ FROZEN_SHOWN = 8
 @json_option
 def experiment_start(
     page_path: str, task: str, no_baseline: bool, dry_run: bool, as_json: bool, **given: Any
-) -> None:
+) -> int:
     """Begin an experiment on a clean checkout: nothing in it is touched until you accept the final patch.
 
     The files that the commands name are frozen, two worktrees are made in a private folder, the base is checked, and
@@ -57,8 +58,8 @@ def experiment_start(
     config = checked_config(configure(options, page_path=page_path or _page_of(caller, task_id)))
     if dry_run:
         _show(caller, config, as_json=as_json)
-        return
-    _start(caller, config, task_id, has_baseline=not no_baseline, as_json=as_json)
+        return 0
+    return _start(caller, config, task_id, has_baseline=not no_baseline, as_json=as_json)
 
 
 def _require_owner_for(caller: Caller, options: dict[str, Any]) -> None:
@@ -126,7 +127,7 @@ def _words(value: Any) -> str:
 
 def _start(
     caller: Caller, config: ExperimentConfig, task_id: str, *, has_baseline: bool, as_json: bool
-) -> None:
+) -> int:
     from omx_autoresearch.runtime.experiments.controller import AutoresearchController
     from omx_autoresearch.storage.experiments import ExperimentStore
 
@@ -147,6 +148,7 @@ def _start(
         print_json(document)
     else:
         _print(document, state)
+    return INTERRUPTED if controller.was_interrupted else 0
 
 
 def _tell_frozen(frozen: tuple[str, ...]) -> None:
