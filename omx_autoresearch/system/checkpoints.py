@@ -144,6 +144,12 @@ def _is_below(path: bytes, tops: set[bytes]) -> bool:
 
 def _add(work_tree: WorkTree, paths: list[bytes]) -> TreeFault | None:
     """Put the files into the index as they are."""
+    beyond = _beyond_links(work_tree, paths)
+    if (
+        beyond
+    ):  # files of a folder that is a link now: git names no path behind one, but forgets it when told so
+        work_tree.update("update-index", "-z", "--force-remove", "--stdin", stdin=b"\0".join(beyond) + b"\0")
+        paths = [path for path in paths if path not in beyond]
     args = ["add", "-A"] if work_tree.is_sparse else ["add", "-A", "--sparse"]
     stdin = b""
     # Without names git would look at submodules, too, and at kept paths that a candidate no longer ignores.
@@ -158,6 +164,19 @@ def _add(work_tree: WorkTree, paths: list[bytes]) -> TreeFault | None:
         return _fault("outside_sparse_checkout", outside, "outside the sparse checkout")
     shown = tuple(os.fsdecode(path) for path in paths)
     return _fault("not_addable", shown, f"git cannot take it: {result.stderr}")
+
+
+def _beyond_links(work_tree: WorkTree, paths: list[bytes]) -> frozenset[bytes]:
+    """The paths that have a symbolic link on their way."""
+    root = os.fsencode(work_tree.root_path)
+    links: dict[bytes, bool] = {b"": False}
+
+    def is_link(folder: bytes) -> bool:
+        if folder not in links:
+            links[folder] = is_link(os.path.dirname(folder)) or os.path.islink(os.path.join(root, folder))
+        return links[folder]
+
+    return frozenset(path for path in paths if is_link(os.path.dirname(path)))
 
 
 def _nested_in_tracked(work_tree: WorkTree, extras: Iterable[Extra]) -> TreeFault | None:

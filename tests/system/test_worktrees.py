@@ -355,6 +355,21 @@ def test_pipes_and_sockets_are_refused_by_name(workspaces: Workspaces, candidate
     assert (fault.reason_code, set(fault.paths)) == ("special_file", {"pkg/pipe", "new/s"})
 
 
+@pytest.mark.requirement("TREE-03", "TREE-13")
+def test_a_folder_that_became_a_link_is_a_checkpoint_and_can_be_taken_back(
+    workspaces: Workspaces, repository: Path, candidate: Path
+) -> None:
+    (candidate / "pkg").rename(candidate / "package")
+    (candidate / "pkg").symlink_to("package")
+    made = accept(workspaces)
+    assert set(made.changed) == {"pkg", "pkg/b.py", "package/b.py"}
+    assert (candidate / "pkg").is_symlink()
+    workspaces.set_to(workspaces.candidate_path, workspaces.base_commit)
+    assert contents(candidate) == contents(repository)
+    workspaces.set_to(workspaces.incumbent_path, made.commit)
+    assert os.readlink(os.path.join(workspaces.incumbent_path, "pkg")) == "package"
+
+
 @pytest.mark.requirement("TREE-04")
 @pytest.mark.parametrize(
     "target",
