@@ -11,7 +11,13 @@ import sys
 from typing import TYPE_CHECKING
 
 from omx_autoresearch.core.agent_reports import harmless_line
-from omx_autoresearch.core.experiment_summary import ending_words, figure, kind_of, quoted_claim
+from omx_autoresearch.core.experiment_summary import (
+    HELD_OUT_FAILED,
+    ending_words,
+    figure,
+    kind_of,
+    quoted_claim,
+)
 from omx_autoresearch.core.values import fields
 from omx_autoresearch.runtime.experiments.prompts import effect_words, left_words, row_text
 from omx_autoresearch.surfaces.cli.display import count_of, harmless, print_rows, print_table, say, tell
@@ -36,6 +42,8 @@ _BLOCKS = "▁▂▃▄▅▆▇█"
 _ASCII_BLOCKS = "_.-=*#"
 _RESULT_CHARACTERS = 28
 _DETAIL_LINES = 12
+_REASON_ROWS = 12
+_REASON_CHARACTERS = 200
 _GAP = 2
 """Columns of a screen between two of a table."""
 
@@ -70,6 +78,8 @@ def print_experiment(state: ExperimentState, document: ExperimentDocument) -> No
     if state.rows:
         say("")
         print_trials(state)
+        for line in reason_lines(state.rows):
+            say(line)
 
 
 def phase_words(state: ExperimentState, *, is_at_work: bool) -> str:
@@ -143,6 +153,20 @@ def why_lines(row: TrialRow) -> tuple[str, ...]:
         return ()
     shown = harmless(row.detail).splitlines()[-_DETAIL_LINES:]
     return (f"  {harmless(row.reason)}", *[f"    {line}" for line in shown])
+
+
+def reason_lines(rows: Sequence[TrialRow]) -> list[str]:
+    """Why the newest trials without a judgement ended so, a trimmed line each; what a judge said is in the table."""
+    told = [row for row in rows if row.status in ("rejected", "failed") and row.reason and not row.interval]
+    lines = [f"trial {row.iteration}: {_short_reason(row)}" for row in told[-_REASON_ROWS:]]
+    return ["", *lines] if lines else []
+
+
+def _short_reason(row: TrialRow) -> str:
+    if row.reason_code == HELD_OUT_FAILED:  # agents read this, too
+        return "the held-out check failed"
+    text = harmless_line(row.reason)
+    return text if len(text) <= _REASON_CHARACTERS else f"{text[: _REASON_CHARACTERS - 1]}…"
 
 
 def sparkline(values: Sequence[float], *, width: int = SPARKLINE_WIDTH, blocks: str = _BLOCKS) -> str:

@@ -1,0 +1,33 @@
+"""What a newcomer reads of an experiment: why a trial came to nothing, what cannot be told, what to type next."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+
+from tests.surfaces.support.experiments import Researcher, works_at
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+
+@pytest.fixture
+def person(tmp_path: Path) -> Researcher:
+    """Somebody with a program that has a cost."""
+    return Researcher(tmp_path)
+
+
+@pytest.mark.requirement("DRIVE-04")
+def test_the_status_says_why_a_trial_came_to_nothing(person: Researcher) -> None:
+    person.begin()
+    person.tries("echo 'echo METRIC ms=1' > measure.sh", status=9)
+    person.tries("printf 'out of \\033[2J credit'; exit 3", status=9)
+    person.tries(works_at(200), status=9)
+    said = person.ok("experiment", "status").partition("trial 1: ")[2]
+    frozen, failed = said.splitlines()[:2]
+    assert "measure.sh" in frozen
+    assert failed.startswith("trial 2: ")
+    assert "out of" in failed
+    assert "\x1b" not in said
+    assert "trial 3" not in said, "what the judge said stands in the table"
