@@ -94,6 +94,26 @@ def test_results_that_the_command_itself_writes_into_the_tree_are_nobodys_tamper
         assert controller.verify_claim().estimate == pytest.approx(0.1)
 
 
+# --- how frozen files are written
+
+
+@pytest.mark.requirement("EXP-05")
+def test_attributes_that_would_write_frozen_files_otherwise_are_tampering(tmp_path: Path) -> None:
+    """Once accepted, every tree that is made anew would differ from what was frozen, and nothing could be measured."""
+    with begun(toy(tmp_path / "project")) as controller:
+
+        def play(workspace: ExperimentWorkspace, pattern: str) -> HypothesisOutcome:
+            put(workspace, ".gitattributes", f"{pattern} text eol=crlf\n")
+            put(workspace, "work.sh", "#!/bin/sh\necho 90\n")
+            return HypothesisOutcome()
+
+        row = controller.run_iteration(h(1), lambda workspace: play(workspace, "*.sh"))
+        assert (row.status, row.reason_code) == ("rejected", "tampered"), row.reason
+        assert ".gitattributes" in row.reason
+        assert controller.run_iteration(h(2), lambda workspace: play(workspace, "*.txt")).status == "accepted"
+        assert controller.verify_claim().estimate == pytest.approx(0.1)
+
+
 # --- answers that are kept
 
 

@@ -27,6 +27,7 @@ from omx_autoresearch.runtime.experiments.evaluators import restore_evaluators
 from omx_autoresearch.runtime.experiments.judging import judge, seed_of
 from omx_autoresearch.runtime.experiments.measuring import ARMS, Place
 from omx_autoresearch.runtime.experiments.site import is_reverified
+from omx_autoresearch.system.attributes import ATTRIBUTES_NAME, same_attributes
 from omx_autoresearch.system.checkpoints import TreeFault
 from omx_autoresearch.system.user_repository import named, shown_path
 
@@ -166,8 +167,16 @@ class Trial:
             raise ends(taken.reason_code, taken.detail)
         if not taken.changed:
             raise rejected("no_change", "nothing was changed, so nothing was measured")
+        self._require_frozen_as_written(taken.changed)
         changed = tuple(shown_path(name) for name in taken.changed[:CHANGED_LIMIT])
         self.row = replace(self.row, candidate_commit=taken.commit, changed_paths=changed)
+
+    def _require_frozen_as_written(self, changed: tuple[str, ...]) -> None:
+        """Git would write the frozen files as before: other line ends in them would make every later tree tampered."""
+        attributes = tuple(name for name in changed if os.path.basename(name) == ATTRIBUTES_NAME)
+        frozen = [pin.path for pin in self._site.bench.manifest.pins if pin.kind != "absent-guard"]
+        if attributes and frozen and not same_attributes(self._site.workspaces, frozen):
+            raise rejected("tampered", f"git would write frozen files otherwise: {named(attributes)}")
 
     def _message(self) -> str:
         row = self.row
