@@ -306,10 +306,14 @@ def test_a_file_of_hypotheses_is_tried_line_by_line(person: Researcher, tmp_path
 @pytest.mark.requirement("DRIVE-07")
 def test_sessions_that_bring_nothing_end_the_run_with_a_status_of_their_own(person: Researcher) -> None:
     person.begin()
-    done = person.run("experiment", "run", "--agent", "no-such-agent", "--max-failures", "2")
+    done = person.run("experiment", "run", "--agent", "exit 9", "--max-failures", "2")
     assert done.returncode == 7
     assert "2 sessions in a row brought no candidate" in done.stdout
-    assert "not found" in done.stdout
+    assert "exit status 9" in done.stdout
+    said = person.refused("experiment", "run", "--agent", "no-such-agent", status=2)
+    assert "no-such-agent: no such program on PATH" in said
+    assert "no trial was begun" in said
+    assert person.experiment()["usage"]["trials"] == 2
     assert "cannot be read" in person.refused("experiment", "run", "--agent", "claude 'oops", status=2)
 
 
@@ -570,3 +574,34 @@ def test_an_auto_log_is_reported_without_an_experiment(person: Researcher, tmp_p
     assert "nothing here was measured" in report
     assert "better" in report
     assert person.ok("experiment", "export", "--auto-log", str(tmp_path / "other")).count("\n") == 3
+
+
+@pytest.mark.requirement("SEE-06")
+def test_an_auto_log_has_a_status_that_says_what_it_is_not(person: Researcher) -> None:
+    header = {"type": "config", "name": "old", "metricName": "ms", "bestDirection": "lower"}
+    lines = [
+        header,
+        {"run": 1, "commit": "abc1234", "metric": 300.0, "status": "keep", "description": "first session"},
+        header,
+        {"run": 1, "commit": "abc1235", "metric": 100.0, "status": "keep", "description": "base"},
+        {"run": 2, "commit": "abc1236", "metric": None, "status": "crash", "description": "too bold"},
+    ]
+    log = person.project / ".auto" / "log.jsonl"
+    log.parent.mkdir()
+    log.write_text("".join(json.dumps(line) + "\n" for line in [*lines, "no run"]))
+    before = log.read_bytes()
+    shown = person.run("experiment", "status", "--auto-log", ".")
+    assert "Not verified yet" in shown.stdout
+    assert "failed: crash" in shown.stdout
+    assert "experiment report --auto-log ." in shown.stdout
+    assert "experiment run" not in shown.stdout
+    assert "nothing here was measured" in shown.stderr
+    assert "1 earlier session of the log left out" in shown.stderr
+    document = person.json("experiment", "status", "--auto-log", str(log))
+    check("experiment", document)
+    assert (document["baseline"], document["claim"]) == (100.0, None)
+    assert [row["status"] for row in document["rows"]] == ["accepted", "failed"]
+    assert any("line 6" in warning for warning in document["warnings"])
+    assert log.read_bytes() == before
+    said = person.refused("experiment", "status", "old", "--auto-log", ".", status=2)
+    assert "leave one of them out" in said

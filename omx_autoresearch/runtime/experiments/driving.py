@@ -20,6 +20,7 @@ from omx_autoresearch.core.experiment_summary import ending_words
 from omx_autoresearch.core.experiments import ExperimentHypothesis, HypothesisOutcome
 from omx_autoresearch.errors import AutoresearchError, StepIllegal
 from omx_autoresearch.runtime.experiments.agent_lines import agent_script
+from omx_autoresearch.runtime.experiments.agent_starts import CANNOT_START, require_startable
 from omx_autoresearch.runtime.experiments.prompts import render_prompt
 from omx_autoresearch.storage.atomic import ensure_folder, read_bounded, replace_file
 from omx_autoresearch.system.commands import OUTPUT_LIMIT_BYTES, explain_shell_status, run_command, shell_argv
@@ -189,6 +190,7 @@ def outcome_of(
         "is_cost_reported": report.cost_usd is not None,
         "cost_fault": report.cost_fault,
         "exit_status": result.exit_status,
+        "could_not_start": result.outcome == "not_started" or result.exit_status in CANNOT_START,
         "agent_seconds": round(result.duration_seconds, 3),
         "stated": said if not is_own else "",
         "output_path": result.output_path,
@@ -254,8 +256,12 @@ def drive(
         agent: that makes the candidates.
         trials: at most so many; 0 for as many as the budget has.
         hypotheses: the owner's, one a trial; None lets the agent find its own.
-        failures_in_a_row: sessions without a candidate after which it ends.
+        failures_in_a_row: sessions without a candidate after which it ends; one is enough that could not be started.
+
+    Raises:
+        UsageError: the agent's command cannot be started; no trial was begun.
     """
+    require_startable(agent.line, agent.environ, _candidate_path(controller))
     done, failures = 0, 0
     for given in _hypotheses(hypotheses):
         if end := _end_of(controller, done):
@@ -275,6 +281,8 @@ def drive(
             raise
         done += 1
         failures = failures + 1 if row.reason_code in NO_CANDIDATE else 0
+        if row.metadata.get("could_not_start") and failures:
+            return DriveEnd(done, "agent", f"{row.reason}; mend the agent's command, then run again")
         if failures >= failures_in_a_row:
             return DriveEnd(done, "agent", _gave_up(failures, row))
     return _end_of(controller, done) or DriveEnd(
@@ -310,6 +318,10 @@ def _end_of(controller: AutoresearchController, done: int) -> DriveEnd | None:
 def _gave_up(failures: int, row: TrialRow) -> str:
     why = f"{row.reason_code.replace('_', ' ')}: {row.reason}" if row.reason else row.reason_code
     return f"{failures} sessions in a row brought no candidate; the last one: {why}"
+
+
+def _candidate_path(controller: AutoresearchController) -> str:
+    return os.path.join(controller_folder(controller).work_path, "candidate")
 
 
 def controller_folder(controller: AutoresearchController) -> ExperimentFolder:

@@ -64,11 +64,14 @@ def experiment_run(
     does not wait. What was accepted is checked freshly against the base at the end.
     """
     from omx_autoresearch.runtime.experiments.agent_lines import checked_line
+    from omx_autoresearch.runtime.experiments.agent_starts import require_startable
     from omx_autoresearch.runtime.experiments.driving import drive
 
     found = meant(named, is_open=True)
     found.require_owner("run")
     line = checked_line(agent)
+    # before the base is measured, which may take hours
+    require_startable(line, agent_of(found, found.load(), line).environ, found.workspace_path())
     given = read_hypotheses(hypotheses) if hypotheses is not None else None
     with working(found, as_json=as_json) as (controller, progress):
         if controller.state.phase == "started":

@@ -112,6 +112,7 @@ def _maker(
     What stands in the worktree is taken before that: a controller begins by restoring it.
     """
     if command:
+        _require_startable(found, command)
         return lambda controller: _by_command(found, controller, command, cost_usd)
     from omx_autoresearch.runtime.experiments.candidates import patched, require_applicable, take_candidate
     from omx_autoresearch.storage.atomic import replace_file
@@ -125,6 +126,16 @@ def _maker(
         return patched(found.folder.work_path, path, cost_usd)
 
     return make
+
+
+def _require_startable(found: Meant, command: tuple[str, ...]) -> None:
+    import shlex
+
+    from omx_autoresearch.runtime.experiments.agent_starts import require_startable
+
+    program = shlex.quote(command[0])
+    environ = agent_of(found, found.load(), program).environ
+    require_startable(program, environ, found.workspace_path())
 
 
 def _read_patch(path: str) -> bytes:

@@ -11,6 +11,8 @@ import pytest
 
 from omx_autoresearch.agents.headless import fresh_environment, read_report
 from omx_autoresearch.core.experiments import ExperimentHypothesis, ExperimentLimits
+from omx_autoresearch.errors import UsageError
+from omx_autoresearch.runtime.experiments.agent_starts import require_startable
 from omx_autoresearch.runtime.experiments.driving import Agent, DriveEnd, drive
 from omx_autoresearch.system.processes import ProcessIdentity, is_alive, wait_for
 from tests.runtime.experiments.toys import begun, git, toy
@@ -99,7 +101,7 @@ def test_the_reported_cost_is_charged_even_where_the_session_failed(
     [
         ("exit 3", "failed", "agent_failed"),
         ("kill -9 $$", "failed", "agent_failed"),
-        ("no-such-agent --go", "failed", "agent_failed"),
+        ("no-such-agent --go; exit $?", "failed", "agent_failed"),
         ("true", "rejected", "no_change"),
         (f"{BETTER}; exit 1", "failed", "agent_failed"),
         ("head -c 100000 /dev/urandom; " + BETTER, "accepted", "improved"),
@@ -171,6 +173,30 @@ def test_a_session_inherits_no_session_of_anybody() -> None:
         "ANTHROPIC_API_KEY": "k",
         "OMX_AUTORESEARCH_HOME": "/h",
     }
+
+
+@pytest.mark.requirement("DRIVE-07")
+def test_a_command_that_cannot_be_started_costs_no_trial(experiment: AutoresearchController) -> None:
+    for script in ("no-such-agent --go", "./nothing.sh", "/no/such/agent -p {prompt}", "./"):
+        with pytest.raises(UsageError, match="no trial was begun"):
+            drive(experiment, agent(script))
+    assert experiment.state.usage.trials == 0
+    assert experiment.state.phase == "ready"
+
+
+@pytest.mark.requirement("DRIVE-07")
+def test_a_line_that_only_the_shell_can_follow_ends_the_loop_at_its_first_failed_start(
+    experiment: AutoresearchController,
+) -> None:
+    end = drive(experiment, agent("cd . && no-such-agent"), failures_in_a_row=3)
+    assert (end.trials, end.reason) == (1, "agent")
+    assert "not found" in end.detail
+    assert "mend the agent's command" in end.detail
+
+
+@pytest.mark.parametrize("script", ["exit 0", "true", "no-such-agent || true", "X=1 true", ": {prompt_file}"])
+def test_what_a_shell_can_start_is_let_through(tmp_path: Path, script: str) -> None:
+    require_startable(script, {"PATH": os.environ["PATH"]}, str(tmp_path))
 
 
 @pytest.mark.requirement("DRIVE-07")
