@@ -113,6 +113,16 @@ def experiment_argument(function: Callable[..., Any]) -> Callable[..., Any]:
     return click.argument("named", default="", required=False, metavar="[ID]")(function)
 
 
+def auto_log_option(function: Callable[..., Any]) -> Callable[..., Any]:
+    """``--auto-log``: what somebody else's log says, instead of an experiment of ours."""
+    return click.option(
+        "--auto-log",
+        default="",
+        metavar="PATH",
+        help="Of an existing .auto/ log instead: the file, or the project that has it.",
+    )(function)
+
+
 @dataclass(frozen=True, slots=True)
 class Meant:
     """One experiment that a verb means.

@@ -12,26 +12,14 @@ from omx_autoresearch.core.experiment_summary import quoted_claim
 from omx_autoresearch.core.values import replace
 from omx_autoresearch.errors import UsageError
 from omx_autoresearch.surfaces.cli.caller import json_option, this_caller
-from omx_autoresearch.surfaces.cli.display import harmless, print_json, say, tell
-from omx_autoresearch.surfaces.cli.experiment import experiment_argument, meant
+from omx_autoresearch.surfaces.cli.display import count_of, harmless, print_json, say, tell
+from omx_autoresearch.surfaces.cli.experiment import auto_log_option, experiment_argument, meant
 from omx_autoresearch.surfaces.cli.experiment_running import frozen_paths
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-    from typing import Any
-
     from omx_autoresearch.core.experiments import ExperimentState
     from omx_autoresearch.runtime.experiments.report_facts import ReportMaterial
     from omx_autoresearch.surfaces.cli.experiment import Meant
-
-
-def _auto_option(function: Callable[..., Any]) -> Callable[..., Any]:
-    return click.option(
-        "--auto-log",
-        default="",
-        metavar="PATH",
-        help="Of an existing .auto/ log instead: the file, or the project that has it.",
-    )(function)
 
 
 @click.command("plot")
@@ -42,14 +30,14 @@ def _auto_option(function: Callable[..., Any]) -> Callable[..., Any]:
     metavar="FILE",
     help="Ends in .html, .svg or .png.  [default: ID.html in the experiment's folder]",
 )
-@_auto_option
+@auto_log_option
 @json_option
 def experiment_plot(named: str, output: str, auto_log: str, as_json: bool) -> None:
     """Draw trials over time, accepted steps, intervals and the verified claim."""
     from omx_autoresearch.runtime.experiments.plot_packages import FORMATS, render_plot
     from omx_autoresearch.runtime.experiments.plots import plot_specification
 
-    state, material, found = _source(named, auto_log)
+    state, material, found = material_of(named, auto_log)
     path = output or _beside_log(found, f"{state.experiment_id}.html")
     ending = os.path.splitext(path)[1].lstrip(".").lower()
     kind = next((name for name in FORMATS if name == ending), None)
@@ -68,13 +56,13 @@ def experiment_plot(named: str, output: str, auto_log: str, as_json: bool) -> No
 @click.option(
     "--output", default="", metavar="FILE", help="Ends in .md or .html.  [default: Markdown to stdout]"
 )
-@_auto_option
+@auto_log_option
 @json_option
 def experiment_report(named: str, output: str, auto_log: str, as_json: bool) -> None:
     """Write it up: what was asked, the one number, every trial, every accepted step."""
     from omx_autoresearch.runtime.experiments.reports import html_report, markdown_report, with_plot
 
-    state, material, found = _source(named, auto_log)
+    state, material, found = material_of(named, auto_log)
     if found is not None:
         material = _whole(found, state, material)
     kind = os.path.splitext(output)[1].lstrip(".").lower() if output else "md"
@@ -109,11 +97,11 @@ def experiment_report(named: str, output: str, auto_log: str, as_json: bool) -> 
     metavar="PATH",
     help="File, or folder of the store.  [default: stdout; of a store, one in the experiment's folder]",
 )
-@_auto_option
+@auto_log_option
 @json_option
 def experiment_export(named: str, kind: str, output: str, auto_log: str, as_json: bool) -> None:
     """Export the trials for other tools."""
-    state, material, found = _source(named, auto_log)
+    state, material, found = material_of(named, auto_log)
     if kind == "mlflow":
         if found is not None:
             material = _whole(found, state, material)
@@ -165,7 +153,7 @@ def _export_to_mlflow(
     _told(state, os.path.abspath(folder_path), "mlflow", b"", as_json=as_json, notes=notes)
 
 
-def _source(named: str, auto_log: str) -> tuple[ExperimentState, ReportMaterial, Meant | None]:
+def material_of(named: str, auto_log: str) -> tuple[ExperimentState, ReportMaterial, Meant | None]:
     """The state that is meant, and what else is known of it; an ``.auto/`` log has no experiment of ours."""
     from omx_autoresearch.runtime.experiments.report_facts import ReportMaterial
 
@@ -179,7 +167,10 @@ def _source(named: str, auto_log: str) -> tuple[ExperimentState, ReportMaterial,
     log = read_auto_log(os.path.join(this_caller().cwd, auto_log))
     if not log.sessions:
         raise UsageError(f"{log.path} has no run that can be believed", next_step="name another log")
-    return log.sessions[-1], ReportMaterial(origin=log.origin, faults=(*log.faults, *log.notes)), None
+    earlier = len(log.sessions) - 1
+    older = (f"{count_of(earlier, 'earlier session')} of the log left out",) if earlier else ()
+    material = ReportMaterial(origin=log.origin, faults=(*log.faults, *log.notes, *older))
+    return log.sessions[-1], material, None
 
 
 def _whole(found: Meant, state: ExperimentState, material: ReportMaterial) -> ReportMaterial:

@@ -2,20 +2,33 @@
 
 from __future__ import annotations
 
+import shlex
+
 import click
 
+from omx_autoresearch.core.values import replace
 from omx_autoresearch.errors import AutoresearchError, WorkspaceFault
 from omx_autoresearch.surfaces.cli.caller import json_option, this_caller
-from omx_autoresearch.surfaces.cli.display import harmless, print_json, print_table, say
-from omx_autoresearch.surfaces.cli.experiment import NEXT_START, experiment_argument, is_at_work, meant
+from omx_autoresearch.surfaces.cli.display import harmless, print_json, print_table, say, tell
+from omx_autoresearch.surfaces.cli.experiment import (
+    NEXT_START,
+    auto_log_option,
+    experiment_argument,
+    is_at_work,
+    meant,
+)
 from omx_autoresearch.surfaces.cli.experiment_documents import ExperimentLine
 
 
 @click.command("status")
 @experiment_argument
+@auto_log_option
 @json_option
-def experiment_status(named: str, as_json: bool) -> None:
+def experiment_status(named: str, auto_log: str, as_json: bool) -> None:
     """Show how an experiment stands: the result that may be quoted, what is left, and every trial."""
+    if auto_log:
+        _show_auto_log(named, auto_log, as_json=as_json)
+        return
     found = meant(named)
     state = found.load()
     document = found.document(state)
@@ -25,6 +38,25 @@ def experiment_status(named: str, as_json: bool) -> None:
     from omx_autoresearch.surfaces.cli.experiment_display import print_experiment
 
     print_experiment(state, document)
+
+
+def _show_auto_log(named: str, auto_log: str, *, as_json: bool) -> None:
+    """The newest session of a log that is not ours, as an experiment has its page, and what it is not."""
+    from omx_autoresearch.surfaces.cli.experiment_display import print_experiment
+    from omx_autoresearch.surfaces.cli.experiment_documents import experiment_document
+    from omx_autoresearch.surfaces.cli.experiment_files import material_of
+
+    state, material, _ = material_of(named, auto_log)
+    document = experiment_document(state, session_path="", workspace_path="", is_at_work=False)
+    notes = (material.origin, *material.faults)
+    next_command = f"omx-autoresearch experiment report --auto-log {shlex.quote(auto_log)}"
+    document = replace(document, warnings=(*document.warnings, *notes), next=next_command)
+    if as_json:
+        print_json(document)
+        return
+    print_experiment(state, document)
+    for note in notes:
+        tell(f"note: {harmless(note)}")
 
 
 @click.command("list")
