@@ -82,6 +82,29 @@ class Calibration:
     direction: Literal["lower", "higher"] = "lower"
 
 
+def is_noise_known(calibration: Calibration) -> bool:
+    """Enough A/A pairs stand behind the noise for a number to be told to people, or all values were equal."""
+    return calibration.regime == "deterministic" or calibration.pairs >= QUICK_PAIRS
+
+
+def known_effect(calibration: Calibration | None) -> float | None:
+    """The gain that is usually seen; None where nothing was measured, or too little to tell."""
+    if calibration is None or not is_noise_known(calibration):
+        return None
+    return calibration.minimum_detectable_effect
+
+
+def too_few_pairs(calibration: Calibration) -> str:
+    """That so few A/A pairs tell no noise, for people; empty where they do."""
+    if is_noise_known(calibration):
+        return ""
+    pairs = f"{calibration.pairs} pair{'' if calibration.pairs == 1 else 's'} of base against base"
+    return (
+        f"{pairs} cannot tell the noise, nor which gain is seen; it takes {QUICK_PAIRS}, better {WANTED_PAIRS} "
+        f"(--calibration-pairs)"
+    )
+
+
 def calibrate(
     pairs: Sequence[tuple[float, float] | tuple[float, float, bool]], rule: AcceptanceRule | None = None
 ) -> Calibration:

@@ -14,7 +14,7 @@ from omx_autoresearch.core.acceptance_rules import (
     AcceptanceRule,
     verify_rule,
 )
-from omx_autoresearch.core.calibration import WANTED_PAIRS, calibrate, detectable_effect
+from omx_autoresearch.core.calibration import WANTED_PAIRS, calibrate, detectable_effect, known_effect
 from omx_autoresearch.core.gains import effect_of
 from omx_autoresearch.core.judges import Judge
 from omx_autoresearch.core.pair_orders import uniform_stream
@@ -74,7 +74,7 @@ class Option:
         hours_with_effect: likewise.
         trials: how many without effect fit the budget beside calibration and claim; None where there is no budget.
         visible_effect: gain over ``min_effect`` that is accepted about four times in five, in the unit of estimates;
-            None before calibration.
+            None before calibration, and where its pairs are too few to tell.
         visible_sigmas: the same in standard deviations of one run.
         false_accepts: chance that a trial accepts a candidate without effect, before re-verification.
     """
@@ -245,7 +245,7 @@ def _visible_sigmas(rule: AcceptanceRule) -> float:
 
 
 def _visible_effect(rule: AcceptanceRule, calibration: Calibration | None) -> float | None:
-    if calibration is None or calibration.minimum_detectable_effect is None:
+    if calibration is None or known_effect(calibration) is None:
         return None
     if rule.name != "median":
         return detectable_effect(rule, calibration.noise * sqrt(2), calibration.scale)

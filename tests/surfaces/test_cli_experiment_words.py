@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from tests.surfaces.support.experiments import Researcher, works_at
+from tests.surfaces.support.experiments import START, Researcher, works_at
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -31,3 +31,19 @@ def test_the_status_says_why_a_trial_came_to_nothing(person: Researcher) -> None
     assert "out of" in failed
     assert "\x1b" not in said
     assert "trial 3" not in said, "what the judge said stands in the table"
+
+
+@pytest.mark.requirement("DRIVE-08")
+def test_a_few_pairs_tell_no_noise_and_say_so_in_plan_status_and_report(person: Researcher) -> None:
+    person.write("work.sh", "#!/bin/sh\necho $((1000 + $(od -An -N2 -tu2 /dev/urandom) % 997))\n", mode=0o755)
+    person.commit("Be noisy")
+    said = person.ok(*START)
+    few = "2 pairs of base against base cannot tell the noise"
+    assert few in said
+    assert "standard deviations of a run is seen about four times in five" in said, "no percentage is made up"
+    status = person.ok("experiment", "status")
+    assert few in status
+    assert "usually seen" not in status
+    report = person.ok("experiment", "report").replace("\\", "")
+    assert few in report
+    assert "unknown" in report.partition("Smallest gain that can be seen")[2].splitlines()[0]

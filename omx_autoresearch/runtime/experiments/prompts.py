@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from omx_autoresearch import templates
 from omx_autoresearch.core.agent_reports import harmless_line
+from omx_autoresearch.core.calibration import known_effect
 from omx_autoresearch.core.experiment_summary import effect_scale
 from omx_autoresearch.core.values import dataclass
 
@@ -160,10 +161,9 @@ def _worn(rows: list[TrialRow]) -> list[str]:
 
 def _visible_effect(state: ExperimentState) -> str:
     """What the judge can see at all, so that nobody tries for less."""
-    calibration = state.calibration
-    if calibration is None or not calibration.minimum_detectable_effect:
+    effect = known_effect(state.calibration)
+    if not effect:
         return ""
-    effect = calibration.minimum_detectable_effect
     shown = f"{100 * effect:.2g} %" if is_ratio(state) else f"{effect:.3g} {state.config.metric.unit}".strip()
     return f"The measurement is noisy: a change of less than about {shown} cannot be told from none."
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from omx_autoresearch.core.calibration import known_effect, too_few_pairs
 from omx_autoresearch.core.experiment_summary import (
     QuotedClaim,
     count_kinds,
@@ -216,11 +217,11 @@ def _measured(state: ExperimentState) -> tuple[Fact, ...]:
 
 def _calibration(calibration: Calibration, unit: str) -> list[Fact]:
     scale = calibration.scale or "ratio"
-    smallest = calibration.minimum_detectable_effect
+    smallest, few = known_effect(calibration), too_few_pairs(calibration)
     return [
         Fact("Regime", _REGIMES[calibration.regime]),
         Fact("Pairs of base against base", str(calibration.pairs)),
-        Fact("Noise of one run", effect_text(calibration.noise, scale, unit)),
+        Fact("Noise of one run", f"{effect_text(calibration.noise, scale, unit)}{f'; {few}' if few else ''}"),
         Fact("Drift while calibrating", effect_text(calibration.drift, scale, unit)),
         Fact(
             "Order within a pair",

@@ -11,6 +11,7 @@ import sys
 from typing import TYPE_CHECKING
 
 from omx_autoresearch.core.agent_reports import harmless_line
+from omx_autoresearch.core.calibration import known_effect, too_few_pairs
 from omx_autoresearch.core.experiment_summary import (
     HELD_OUT_FAILED,
     ending_words,
@@ -103,8 +104,10 @@ def noise_words(state: ExperimentState) -> str:
     is_ratio = calibration.scale == "ratio"
     factor, unit = (100.0, " %") if is_ratio else (1.0, f" {state.config.metric.unit}".rstrip())
     words = f"{factor * calibration.noise:.3g}{unit} a run"
-    if calibration.minimum_detectable_effect:
-        words += f"; a gain of {factor * calibration.minimum_detectable_effect:.3g}{unit} is usually seen"
+    if few := too_few_pairs(calibration):
+        return f"about {words}, but {few}"
+    if smallest := known_effect(calibration):
+        words += f"; a gain of {factor * smallest:.3g}{unit} is usually seen"
     return f"{words} ({calibration.regime})"
 
 

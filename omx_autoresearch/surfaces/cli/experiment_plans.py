@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from omx_autoresearch.core.calibration import too_few_pairs
 from omx_autoresearch.core.experiment_plans import Outlay, plan_of
 from omx_autoresearch.core.experiment_summary import effect_text
 from omx_autoresearch.core.shape import to_plain
@@ -94,7 +95,10 @@ def plan_document(
         ),
     )
     return PlanDocument(
-        tuple(_lines(config, plan, run_seconds)),
+        (
+            *_lines(config, plan, run_seconds),
+            *((few,) if calibration is not None and (few := too_few_pairs(calibration)) else ()),
+        ),
         tuple(_cheaper(config, plan, option) for option in plan.alternatives),
         to_plain(plan),
     )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from omx_autoresearch.core.calibration import known_effect
 from omx_autoresearch.core.experiment_budget import budget_left
 from omx_autoresearch.core.experiment_summary import count_kinds, effect_scale, effect_text, quoted_claim
 from omx_autoresearch.surfaces.mcp.experiment_results import (
@@ -40,7 +41,7 @@ def status_answer(runtime: Runtime, state: ExperimentState) -> ExperimentStatus:
 
     counts, quoted, metric = count_kinds(state.rows), quoted_claim(state), state.config.metric
     calibration = state.calibration
-    smallest = calibration.minimum_detectable_effect if calibration else None
+    smallest = known_effect(calibration)
     ended = [row for row in state.rows if row.status != "running"]
     return ExperimentStatus(
         experiment_id=state.experiment_id,
