@@ -102,7 +102,7 @@ def test_a_start_says_what_is_frozen_what_a_trial_costs_and_what_comes_next(pers
 
 @pytest.mark.requirement("DRIVE-08")
 def test_a_budget_that_holds_no_trial_is_said_with_what_to_raise(person: Researcher) -> None:
-    said = person.ok("experiment", "start", *START[2:], "--budget-runs", "12", "--dry-run")
+    said = person.ok("experiment", "start", *START[2:], "--budget-runs", "18", "--dry-run")
     assert "the budget holds no trial" in said
     assert "raise --budget-runs" in said
     assert "{" not in said

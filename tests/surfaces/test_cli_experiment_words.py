@@ -47,3 +47,12 @@ def test_a_few_pairs_tell_no_noise_and_say_so_in_plan_status_and_report(person: 
     report = person.ok("experiment", "report").replace("\\", "")
     assert few in report
     assert "unknown" in report.partition("Smallest gain that can be seen")[2].splitlines()[0]
+
+
+@pytest.mark.requirement("DRIVE-01")
+def test_the_smallest_budget_of_runs_that_is_taken_brings_a_trial_to_its_end(person: Researcher) -> None:
+    said = person.refused(*START, "--budget-runs", "17", status=2)
+    assert "--budget-runs: must be 18 or more" in said
+    person.begin("--budget-runs", "18")
+    row = person.drive(works_at(50), "--trials", "1", "--no-verify")["experiment"]["rows"][0]
+    assert (row["status"], row["reason_code"]) == ("accepted", "improved")

@@ -20,6 +20,7 @@ from omx_autoresearch.core.words import MetricDirection, MetricSource
 from omx_autoresearch.errors import MissionInvalid, UsageError
 from omx_autoresearch.runtime import frontmatter
 from omx_autoresearch.runtime.entering import Fault, refusal, validated
+from omx_autoresearch.runtime.experiments.budget_sense import as_options, budget_faults, least_runs
 from omx_autoresearch.storage.atomic import read_bounded
 
 if TYPE_CHECKING:
@@ -150,7 +151,9 @@ def configure(
     block = read_block(page_path) if page_path else {}
     values = {**block, **{name: to_plain(value) for name, value in options.items()}}
     page = validated(ExperimentPage, values, where=where, error=UsageError)
-    if faults := _faults(page):
+    least = least_runs(page.rule, page.runs, page.warmups, page.reverification)
+    if faults := [*_faults(page), *budget_faults(values, page.budget_runs, least)]:
+        faults = as_options(faults, block.keys() - options.keys())
         raise UsageError(refusal(where, faults), next_step="omx-autoresearch experiment start --help")
     return _config(page)
 

@@ -60,6 +60,39 @@ def test_a_gain_that_nothing_can_reach_is_refused() -> None:
 
 
 @pytest.mark.requirement("DRIVE-01")
+@pytest.mark.parametrize(
+    ("more", "least"),
+    [
+        ({}, 18),
+        ({"warmups": 0}, 12),
+        ({"reverification": "off"}, 12),
+        ({"rule": "median", "runs": 3, "warmups": 2}, 18),
+    ],
+)
+def test_a_budget_of_runs_that_ends_before_a_trial_is_refused_with_the_least_that_works(
+    more: dict[str, Any], least: int
+) -> None:
+    assert configure({**NEEDED, **more, "budget_runs": least}).limits.runs == least
+    assert configure({**NEEDED, **more, "budget_runs": 0}).limits.runs == 0
+    with pytest.raises(UsageError, match=rf"--budget-runs: must be {least} or more"):
+        configure({**NEEDED, **more, "budget_runs": least - 1})
+
+
+@pytest.mark.case("BUD-01")
+@pytest.mark.requirement("DRIVE-01")
+@pytest.mark.parametrize("cost", [0, 0.0, -1.0, float("nan"), float("inf")])
+def test_a_cap_of_costs_that_caps_nothing_is_refused(cost: float, tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match=r"budget.cost"):
+        configure({**NEEDED, "budget_cost": cost})
+    if cost == 0:
+        path = tmp_path / "sandbox.md"
+        path.write_text(BLOCK.replace("budget_hours: 8", "budget_cost: 0"))
+        with pytest.raises(UsageError, match="budget_cost: must be above 0; leave it out for no limit"):
+            configure({}, page_path=str(path))
+    assert configure(NEEDED).limits.cost_usd == 0.0
+
+
+@pytest.mark.requirement("DRIVE-01")
 def test_a_path_is_taken_as_a_shell_completes_it() -> None:
     config = configure({**NEEDED, "link": (".venv/", "./data"), "keep": ("target/", "/")})
     assert (config.link, config.keep) == ((".venv", "data"), ("target", "/"))
@@ -103,8 +136,8 @@ def test_every_fault_is_told_at_once_with_its_option() -> None:
     }
     with pytest.raises(UsageError) as caught:
         configure(options)
-    for name in ("measure", "guard", "min_effect", "budget_disk", "timeout", "source", "env.A B"):
-        assert f"- {name}: " in caught.value.message
+    for name in ("measure", "guard", "min-effect", "budget-disk", "timeout", "source", "env A B"):
+        assert f"- --{name}: " in caught.value.message
     assert caught.value.next_step
 
 
@@ -117,6 +150,7 @@ def test_every_fault_is_told_at_once_with_its_option() -> None:
         ({"budget_trials": True}, "budget_trials: must be a whole number"),
         ({"colour": 1}, "colour: unknown field"),
         ({"alpha": 0.9}, "alpha is above 0"),
+        ({"budget_trials": -1}, "--budget-trials: must be from 0"),
         ({"metric": "total ms"}, "metric:"),
         ({"source": "json:"}, "metric:"),
     ],
