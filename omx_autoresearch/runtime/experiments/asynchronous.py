@@ -16,7 +16,7 @@ from omx_autoresearch.core.experiments import HypothesisOutcome
 from omx_autoresearch.runtime.experiments.controller import AutoresearchController
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Mapping
+    from collections.abc import Awaitable, Callable, Iterator, Mapping
     from types import TracebackType
     from typing import Any, ParamSpec, Self, TypeVar
 
@@ -108,6 +108,10 @@ class AsyncAutoresearchController:
     def subscribe(self, tell: Subscriber) -> Callable[[], None]:
         """Tell ``tell`` every event, in the thread of the work; returns what takes it back."""
         return self._controller.subscribe(tell)
+
+    def events(self) -> Iterator[dict[str, Any]]:
+        """Every event so far, as subscribers heard it."""
+        return self._controller.events()
 
     async def set_command_sandbox(self, sandbox: Isolation) -> None:
         """As `AutoresearchController.set_command_sandbox`."""

@@ -39,9 +39,9 @@ from omx_autoresearch.system.processes import identify
 from omx_autoresearch.system.user_repository import ignored_folders
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Iterator, Mapping
     from types import TracebackType
-    from typing import Self
+    from typing import Any, Self
 
     from omx_autoresearch.core.acceptance import Claim
     from omx_autoresearch.core.experiments import (
@@ -168,6 +168,10 @@ class AutoresearchController:
         It runs in the thread that recorded the event. One that fails disturbs nothing.
         """
         return self._desk.log.subscribe(tell)
+
+    def events(self) -> Iterator[dict[str, Any]]:
+        """Every event so far, as subscribers heard it: for a host that comes later, after a resume for instance."""
+        return self._desk.log.events()
 
     # --- working
 

@@ -12,7 +12,7 @@ from omx_autoresearch.core.values import replace
 from omx_autoresearch.errors import StateUntrusted
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
     from typing import Any
 
     from omx_autoresearch.core.experiment_events import ExperimentEvent
@@ -91,6 +91,15 @@ class ExperimentLog:
                     self._subscribers.remove(tell)
 
         return leave
+
+    def events(self) -> Iterator[dict[str, Any]]:
+        """Every event so far, in its wire form, read from the log.
+
+        Raises:
+            JournalBroken: a line cannot be believed; named by file and line.
+        """
+        for entry, event in self._store.events(self.folder.experiment_id):
+            yield wire_event(event, seq=entry.seq, ts=entry.ts)
 
     def usage(self, *, cost_usd: object = 0.0, runs: int = 0, trials: int = 0) -> ExperimentUsage:
         """What is spent by now, with what is added here; not recorded yet.

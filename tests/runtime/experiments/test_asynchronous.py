@@ -141,6 +141,7 @@ def test_cancelling_the_experiment_can_be_awaited(root: Path) -> None:
             await begun.wait()
             await experiment.cancel()
             assert heard[-2:] == ["failed", "completed"]
+            assert [event["type"] for event in experiment.events()][-len(heard) :] == heard
             assert experiment.state.completed_reason == "cancelled"
             assert experiment.cancellation.is_cancelled
             assert (await trial).reason_code == "cancelled"

@@ -485,6 +485,20 @@ def test_events_reach_subscribers_and_stand_in_the_log_in_the_same_order(root: P
 
 
 @pytest.mark.requirement("EXP-02")
+def test_a_host_that_comes_later_gets_every_event_as_a_subscriber_heard_it(root: Path) -> None:
+    heard: list[dict[str, Any]] = []
+    with AutoresearchController(str(root), configured()) as controller:
+        controller.subscribe(heard.append)
+        controller.establish_baseline()
+        controller.run_iteration(h(1), works_at(90))
+    with AutoresearchController.resume(controller.experiment_id) as later:
+        told = list(later.events())
+    assert [event["type"] for event in told[:2]] == ["started", "resumed"]
+    assert json.loads(json.dumps(told[2:-1])) == json.loads(json.dumps(heard))
+    assert [event["seq"] for event in told] == list(range(1, len(told) + 1))
+
+
+@pytest.mark.requirement("EXP-02")
 def test_a_broken_subscriber_breaks_nothing(root: Path) -> None:
     heard: list[str] = []
 
