@@ -34,6 +34,9 @@ from omx_autoresearch.storage.pins import load_manifest, restore_pins
 from omx_autoresearch.storage.registry import ActiveSession, Registry
 from omx_autoresearch.system.git import find_root, main_checkout
 
+_LEAST_OF_A_NAME = 4
+"""Characters of the beginning of an id; with fewer nobody means one mission."""
+
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from omx_autoresearch.core.mission import Mission
@@ -204,9 +207,9 @@ def resolve_task(
 ) -> str:
     """The task id that a command means.
 
-    A name is a task id, a slug that only one mission has, or the path of a task's folder. Without a name: the mission
-    bound to the session, else the only one under way of this project, else (not with ``is_here``) the only one under
-    way at all.
+    A name is a task id, a slug that only one mission has, the beginning of one task id alone (4 characters or more),
+    or the path of a task's folder. Without a name: the mission bound to the session, else the only one under way of
+    this project, else (not with ``is_here``) the only one under way at all.
 
     Raises:
         UsageError: nothing fits, or several do; the error lists them.
@@ -259,11 +262,14 @@ def _named(runtime: Runtime, store: MissionStore, named: str, cwd: str) -> str:
             f"no mission {folders[0].task_id!r}, and there is no folder {folders[0].path}",
             next_step="omx-autoresearch list",
         )
-    found = [task_id for task_id in store.task_ids() if task_id.split("-", 2)[-1] == named]
+    known = store.task_ids()
+    found = [task_id for task_id in known if task_id.split("-", 2)[-1] == named]
+    if not found and len(named) >= _LEAST_OF_A_NAME:
+        found = [task_id for task_id in known if task_id.startswith(named)]
     if len(found) == 1:
         return found[0]
     what = (
-        f"{len(found)} missions are called {named!r}: {', '.join(found[:8])}"
+        f"{len(found)} missions are called {named!r}, or begin so: {', '.join(found[:8])}"
         if found
         else f"no mission {named!r}"
     )

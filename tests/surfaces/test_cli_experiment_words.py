@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+import re
+import shlex
+from pathlib import Path
 
 import pytest
 
 from tests.surfaces.support.experiments import START, Researcher, works_at
 
-if TYPE_CHECKING:
-    from pathlib import Path
+README = Path(__file__).parents[2] / "README.md"
 
 
 @pytest.fixture
@@ -56,3 +57,22 @@ def test_the_smallest_budget_of_runs_that_is_taken_brings_a_trial_to_its_end(per
     person.begin("--budget-runs", "18")
     row = person.drive(works_at(50), "--trials", "1", "--no-verify")["experiment"]["rows"][0]
     assert (row["status"], row["reason_code"]) == ("accepted", "improved")
+
+
+def test_the_mission_of_the_readme_can_be_typed_as_it_stands(person: Researcher) -> None:
+    text = README.read_text().replace("\\\n", " ")
+    found = re.search(r"^    omx-autoresearch (init .*--type experiment.*)$", text, re.MULTILINE)
+    assert found is not None
+    person.write("check.py", "")
+    person.commit("Have a check")
+    task_id = person.json(*shlex.split(found[1]))["task_id"]
+    person.ok("start", task_id)
+    assert person.json("experiment", "list") == []
+    assert person.json(*START, "--task", task_id[:13])["experiment"]["task_id"] == task_id
+
+
+@pytest.mark.requirement("DRIVE-13")
+def test_a_list_tells_which_project_each_experiment_is_of(person: Researcher) -> None:
+    person.begin()
+    header, line = (text.split("\t") for text in person.ok("experiment", "list").splitlines())
+    assert line[header.index("PROJECT")].endswith(person.project.name)

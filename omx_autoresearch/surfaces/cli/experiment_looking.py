@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import shlex
 
 import click
@@ -62,7 +63,7 @@ def _show_auto_log(named: str, auto_log: str, *, as_json: bool) -> None:
 @click.command("list")
 @json_option
 def experiment_list(as_json: bool) -> None:
-    """Show every experiment, newest first."""
+    """Show every experiment of every project, newest first."""
     from omx_autoresearch.core.experiment_summary import quoted_claim
     from omx_autoresearch.storage.experiments import ExperimentStore
 
@@ -107,6 +108,12 @@ def _short(line: ExperimentLine) -> str:
     return line.result.partition(": base and final")[0].partition(" (")[0].rstrip(".")
 
 
+def _project_words(path: str) -> str:
+    """A project's folder as a person writes it."""
+    home = os.path.join(os.path.expanduser("~"), "")
+    return harmless(f"~/{path.removeprefix(home)}" if path.startswith(home) else path).replace("\n", " ")
+
+
 def _print_list(lines: list[ExperimentLine]) -> None:
     from omx_autoresearch.core.experiment_summary import ending_words
 
@@ -116,12 +123,13 @@ def _print_list(lines: list[ExperimentLine]) -> None:
             ending_words(line.completed_reason) or line.phase,
             str(line.trials),
             str(line.accepted),
+            _project_words(line.project_path),
             " ".join(harmless(line.fault or _short(line)).split()),
         )
         for line in lines
     ]
     styles = ["red" if line.fault else "cyan" if line.is_at_work else "" for line in lines]
-    print_table(("EXPERIMENT", "PHASE", "TRIALS", "ACCEPTED", "RESULT"), rows, styles)
+    print_table(("EXPERIMENT", "PHASE", "TRIALS", "ACCEPTED", "PROJECT", "RESULT"), rows, styles)
 
 
 @click.command("workspace")
