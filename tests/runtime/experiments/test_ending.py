@@ -7,6 +7,7 @@ import signal
 import subprocess
 import sys
 import threading
+from datetime import datetime, timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -46,6 +47,18 @@ class MovedClock(SystemClock):
 
     def monotonic(self) -> float:
         return super().monotonic() + self.ahead_seconds
+
+
+class SleptClock(SystemClock):
+    """The clock of a machine that slept: the calendar moved on, the monotonic clock stood still."""
+
+    __slots__ = ("slept",)
+
+    def __init__(self) -> None:
+        self.slept = timedelta()
+
+    def now(self) -> datetime:
+        return super().now() + self.slept
 
 
 def moved_world(clock: MovedClock) -> Runtime:
@@ -167,6 +180,27 @@ def test_a_wall_clock_spent_between_two_trials_admits_no_third(root: Path) -> No
             controller.run_iteration(h(1), works_at(90))
         assert ended(controller) == ("completed", "budget_wall")
         assert controller.state.rows == ()
+
+
+@pytest.mark.requirement("EXP-09")
+def test_a_night_that_the_machine_slept_through_is_not_charged(root: Path) -> None:
+    clock = SleptClock()
+    world = replace(Runtime.of_process(), clock=clock)
+    config = configured(limits=ExperimentLimits(wall_seconds=3600.0))
+
+    def sleeps(workspace: ExperimentWorkspace) -> HypothesisOutcome:
+        clock.slept = timedelta(hours=8)
+        return works_at(90)(workspace)
+
+    with AutoresearchController(str(root), config, runtime=world) as controller:
+        controller.establish_baseline()
+        row = controller.run_iteration(h(1), sleeps)
+        assert row.status == "accepted"
+        assert row.duration_seconds < 3600.0
+        assert controller.state.usage.wall_seconds < 3600.0
+        name = controller.experiment_id
+    with AutoresearchController.resume(name, runtime=world) as again:
+        assert again.run_iteration(h(2), works_at(80)).status == "accepted"
 
 
 @pytest.mark.requirement("EXP-07")
