@@ -146,7 +146,7 @@ def _state(path: str, number: int, session: _Session) -> ExperimentState:
     times = [row.ended_at for row in rows if row.ended_at]
     return ExperimentState(
         experiment_id=f"auto-{number}",
-        project_path=os.path.dirname(os.path.abspath(path)),
+        project_path=_project_of(path),
         config=ExperimentConfig(
             name=config.name or config.metric_name,
             metric=MetricSpec(config.metric_name, config.direction, unit=config.metric_unit),
@@ -163,6 +163,12 @@ def _state(path: str, number: int, session: _Session) -> ExperimentState:
         started_at=min(times, default=""),
         updated_at=max(times, default=""),
     )
+
+
+def _project_of(path: str) -> str:
+    """The project that a log is about; its own folder is no part of the path."""
+    folder_path, name = os.path.split(os.path.dirname(os.path.abspath(path)))
+    return folder_path if name == ".auto" else os.path.join(folder_path, name)
 
 
 def _rows(session: _Session) -> tuple[tuple[TrialRow, ...], list[TrialRow], float | None]:

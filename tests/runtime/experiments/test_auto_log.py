@@ -62,6 +62,7 @@ def test_a_log_becomes_rows_with_everything_that_it_says(tmp_path: Path) -> None
     (session,) = log.sessions
     assert session.config.metric.name == "combined_µs"
     assert session.config.metric.unit == "µs"
+    assert session.project_path == str(tmp_path)
     assert session.baseline == 3818
     kept, dropped = session.rows
     assert (kept.status, kept.reason_code, kept.candidate_commit) == ("accepted", "baseline", "c09e701")
@@ -155,6 +156,7 @@ def test_runs_before_any_header_are_shown_too(tmp_path: Path) -> None:
     write_log(tmp_path, a_run(1, 20, "keep"), name="autoresearch.jsonl")
     (session,) = read_auto_log(str(tmp_path)).sessions
     assert session.config.metric.name == "metric"
+    assert session.project_path == str(tmp_path)
 
 
 @pytest.mark.requirement("SEE-06")
