@@ -284,7 +284,7 @@ def test_a_patch_and_a_command_are_tried_too(person: Researcher, tmp_path: Path)
     assert (row["status"], row["cost_usd"]) == ("accepted", 0.5)
     assert row["description"].startswith("sh -c ")
     assert "one change" in person.refused("experiment", "trial", "--patch", "x", "--", "true", status=2)
-    assert person.tries("exit 1", status=9)["reason_code"] == "agent_failed"
+    assert person.tries("exit 1", status=9)["reason_code"] == "change_failed"
 
 
 def test_a_file_of_hypotheses_is_tried_line_by_line(person: Researcher, tmp_path: Path) -> None:

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.surfaces.support.command_line import at_terminal
 from tests.surfaces.support.experiments import START, Researcher, works_at
 
 README = Path(__file__).parents[2] / "README.md"
@@ -76,3 +77,45 @@ def test_a_list_tells_which_project_each_experiment_is_of(person: Researcher) ->
     person.begin()
     header, line = (text.split("\t") for text in person.ok("experiment", "list").splitlines())
     assert line[header.index("PROJECT")].endswith(person.project.name)
+
+
+@pytest.mark.requirement("DRIVE-12")
+def test_in_a_pipe_each_result_is_said_once(person: Researcher) -> None:
+    person.begin()
+    command = ("sh", "-c", works_at(50))
+    for verb in (("trial", "--", *command), ("verify",), ("accept", "--yes")):
+        done = person.run("experiment", *verb)
+        assert done.returncode == 0, done.stderr
+        said = (done.stdout + done.stderr).splitlines()
+        results = [line for line in said if line.startswith(("trial 1 accepted", "Verified:"))]
+        assert len(results) == 1, (verb, said)
+
+
+@pytest.mark.requirement("DRIVE-14")
+def test_after_a_verified_gain_the_owner_is_told_to_accept_and_a_no_is_said(person: Researcher) -> None:
+    experiment_id = person.begin()
+    said = person.drive(works_at(50), "--trials", "1")
+    assert said["experiment"]["next"] == f"omx-autoresearch experiment accept {experiment_id}"
+    shown = at_terminal(person, "experiment", "accept", answers=(("Take this into your checkout?", "n"),))
+    assert shown.status == 130
+    assert "Not taken; nothing was changed" in shown.text
+    person.tries(works_at(40))
+    assert " run " in person.experiment()["next"], "the newest step is not verified yet"
+
+
+@pytest.mark.requirement("DRIVE-10")
+def test_a_command_that_fails_or_cannot_be_started_is_called_a_command(person: Researcher) -> None:
+    person.begin()
+    row = person.tries("exit 3", status=9)
+    assert row["reason_code"] == "change_failed"
+    assert row["reason"].startswith("the command ended with exit status 3")
+    said = person.refused("experiment", "trial", "--", "no-such-program", "a;b", status=2)
+    assert "no-such-program: no such program on PATH" in said
+    assert person.experiment()["usage"]["trials"] == 1
+
+
+def test_every_form_of_a_guard_of_a_trial_and_of_no_limit_stands_in_the_help(person: Researcher) -> None:
+    said = " ".join(person.ok("experiment", "start", "--help").split())
+    assert "`name:+5`" in said
+    assert said.count("0 for no limit") == 4
+    assert "GAIN without %" in " ".join(person.ok("init", "--help").split())

@@ -63,7 +63,7 @@ _OPTIONS = (
         multiple=True,
         metavar="'[optional] ID: TEXT :: RULE'",
         help="A further condition; RULE is `command: ARGV`, `file: PATH [~ REGEX]`, `validator`, `review`, `person` or "
-        "`trial METRIC GAIN%`. "
+        "`trial METRIC GAIN%` (GAIN without %: in the metric's unit). "
         "May be repeated; one of the same id is replaced.",
     ),
     click.option("--drop-criterion", multiple=True, metavar="ID", help="Take a criterion out again."),

@@ -204,11 +204,14 @@ def progress_bar(state: ExperimentState, *, is_ascii: bool = False, width: int =
 
 
 class LineProgress:
-    """One line an event that says something, for pipes and plain terminals."""
+    """One line an event that says something, for pipes and plain terminals; the claim is every verb's answer."""
 
-    def __init__(self, state_of: Callable[[], ExperimentState], *, is_quiet: bool = False) -> None:
+    def __init__(
+        self, state_of: Callable[[], ExperimentState], *, is_quiet: bool = False, is_row_answer: bool = False
+    ) -> None:
         self._state_of = state_of
         self._is_quiet = is_quiet
+        self._is_row_answer = is_row_answer
 
     def __enter__(self) -> LineProgress:
         return self
@@ -233,12 +236,10 @@ class LineProgress:
             words = " ".join((event["description"] or event["hypothesis_id"]).split())
             return harmless(f"trial {event['iteration']} begins: {words}")
         if kind in ("accepted", "rejected", "failed"):
-            return trial_line(state, state.rows[-1])
+            return "" if self._is_row_answer else trial_line(state, state.rows[-1])
         if kind == "baseline":
             words = noise_words(state)
             return f"baseline {figure(event['metric'], state.config.metric.unit)}; noise {words}"
-        if kind == "verified":
-            return harmless(quoted_claim(state).sentence)
         if kind == "completed":
             return f"completed: {ending_words(str(event['reason']))}"
         return ""
@@ -342,8 +343,13 @@ def _run_words(state: ExperimentState, event: dict[str, Any]) -> str:
     return f"{where}: {stage} of the {arm}{pair}{value}{fault}"
 
 
-def progress_for(state_of: Callable[[], ExperimentState], *, as_json: bool) -> LineProgress | LiveProgress:
-    """What shows the work: a live table where stderr is a capable terminal, lines elsewhere, nothing with --json."""
+def progress_for(
+    state_of: Callable[[], ExperimentState], *, as_json: bool, is_row_answer: bool = False
+) -> LineProgress | LiveProgress:
+    """What shows the work: a live table where stderr is a capable terminal, lines elsewhere, nothing with --json.
+
+    With ``is_row_answer`` the ended trial is the verb's answer on stdout, and no line beside it.
+    """
     if not as_json and sys.stderr.isatty() and os.environ.get("TERM", "") not in ("", "dumb"):
         return LiveProgress(state_of, sys.stderr)
-    return LineProgress(state_of, is_quiet=as_json)
+    return LineProgress(state_of, is_quiet=as_json, is_row_answer=is_row_answer)

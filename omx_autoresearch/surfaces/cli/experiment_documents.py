@@ -339,6 +339,9 @@ def next_command(state: ExperimentState, *, is_at_work: bool) -> str:
         return f"{program} status {name}"
     if state.phase != "completed" and state.controller_pid:
         return f"{program} resume {name}"  # its controller was killed
+    quoted = quoted_claim(state)
+    if quoted.has_gain and quoted.is_current and not state.applied_commit:
+        return f"{program} accept {name}"
     if state.phase in ("started", "ready"):
         return f'{program} run {name} --agent "claude -p --permission-mode acceptEdits"'
     has_patch = state.incumbent_commit != state.base_commit and not state.applied_commit

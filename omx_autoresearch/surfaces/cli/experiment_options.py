@@ -34,15 +34,25 @@ _OPTIONS = (
         "--guard",
         multiple=True,
         metavar="RULE",
-        help="Must hold, too: `name<=bound`, `name:+5%` (may rise by 5 %), `name:-5%`. May be repeated.",
+        help="Must hold, too: `name<=bound`, `name:+5%` (may rise by 5 %), `name:-5%`, `name:+5` (by 5 of its unit). "
+        "May be repeated.",
     ),
     click.option("--budget-trials", type=int, metavar="N", help="Hypotheses; 0 for no limit.  [default: 40]"),
-    click.option("--budget-hours", type=float, metavar="H", help="Hours of work."),
     click.option(
-        "--budget-cost", type=float, metavar="USD", help="What the agents may cost, as they report it."
+        "--budget-hours", type=float, metavar="H", help="Hours of work; 0 for no limit.  [default: 0]"
     ),
-    click.option("--budget-runs", type=int, metavar="N", help="Measured runs."),
-    click.option("--budget-disk", metavar="SIZE", help="Of the experiment's folder, such as 2GiB."),
+    click.option(
+        "--budget-cost",
+        type=float,
+        metavar="USD",
+        help="What the agents may cost, as they report it.  [default: no limit]",
+    ),
+    click.option("--budget-runs", type=int, metavar="N", help="Measured runs; 0 for no limit.  [default: 0]"),
+    click.option(
+        "--budget-disk",
+        metavar="SIZE",
+        help="Of the experiment's folder, such as 2GiB; 0 for no limit.  [default: 0]",
+    ),
     click.option("--target", type=float, metavar="VALUE", help="End once the metric verifiably reaches it."),
     click.option("--setup", metavar="COMMAND", help="Run after a worktree's files changed; not measured."),
     click.option("--reset-caches", metavar="COMMAND", help="Run before each measured run; not measured."),

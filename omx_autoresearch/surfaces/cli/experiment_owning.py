@@ -11,7 +11,7 @@ import click
 from omx_autoresearch.core.experiment_summary import ending_words
 from omx_autoresearch.errors import StepIllegal, UsageError
 from omx_autoresearch.surfaces.cli.caller import json_option
-from omx_autoresearch.surfaces.cli.display import harmless, print_json, say
+from omx_autoresearch.surfaces.cli.display import harmless, print_json, say, tell
 from omx_autoresearch.surfaces.cli.experiment import (
     NEXT_START,
     experiment_argument,
@@ -246,7 +246,11 @@ def experiment_remove(named: str, yes: bool, as_json: bool) -> None:
             next_step=f"omx-autoresearch experiment cancel {found.experiment_id}",
         )
     if not yes:
-        confirm(f"Remove {found.experiment_id} with its log and its {len(state.rows)} trials?", "--yes")
+        confirm(
+            f"Remove {found.experiment_id} with its log and its {len(state.rows)} trials?",
+            "--yes",
+            f"Not removed; {found.experiment_id} stays as it was.",
+        )
     with AutoresearchController.resume(found.experiment_id, runtime=found.caller.runtime) as controller:
         controller.complete("explicit", "removed")
     Workspaces.open(found.folder.work_path).close(forget=True)
@@ -257,8 +261,8 @@ def experiment_remove(named: str, yes: bool, as_json: bool) -> None:
         say(f"{found.experiment_id} is gone.")
 
 
-def confirm(question: str, option: str) -> None:
-    """Ask a person at a terminal.
+def confirm(question: str, option: str, refusal: str) -> None:
+    """Ask a person at a terminal; says ``refusal`` where the answer is no.
 
     Raises:
         UsageError: there is no terminal to ask at.
@@ -266,4 +270,6 @@ def confirm(question: str, option: str) -> None:
     """
     if not (sys.stdin.isatty() and sys.stderr.isatty()):
         raise UsageError(f"nobody can be asked here: {question}", next_step=f"the same with {option}")
-    click.confirm(question, abort=True, err=True)
+    if not click.confirm(question, err=True):
+        tell(refusal)
+        raise click.Abort

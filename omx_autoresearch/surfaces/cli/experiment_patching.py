@@ -152,7 +152,8 @@ def experiment_accept(named: str, yes: bool, no_verify: bool, as_json: bool) -> 
     if not as_json:
         _show(document)
     if not yes:
-        confirm("Take this into your checkout?", "--yes")
+        refusal = "Not taken; nothing was changed."
+        confirm("Take this into your checkout?", "--yes", refusal)
     with working(found, as_json=as_json) as (controller, _):
         done = controller.accept_final_patch()
         state = controller.state

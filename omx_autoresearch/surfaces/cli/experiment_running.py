@@ -178,22 +178,27 @@ def _hypothesis(text: str, number: int) -> ExperimentHypothesis:
 
 @contextlib.contextmanager
 def working(
-    found: Meant, *, as_json: bool, **resume: Any
+    found: Meant, *, as_json: bool, is_row_answer: bool = False, **resume: Any
 ) -> Iterator[tuple[AutoresearchController, LineProgress | LiveProgress]]:
     """A controller at work on an experiment, shown and interruptible."""
     from omx_autoresearch.runtime.experiments.controller import AutoresearchController
 
     controller = AutoresearchController.resume(found.experiment_id, runtime=found.caller.runtime, **resume)
-    with attended(controller, as_json=as_json) as progress:
+    with attended(controller, as_json=as_json, is_row_answer=is_row_answer) as progress:
         yield controller, progress
 
 
 @contextlib.contextmanager
-def attended(controller: AutoresearchController, *, as_json: bool) -> Iterator[LineProgress | LiveProgress]:
+def attended(
+    controller: AutoresearchController, *, as_json: bool, is_row_answer: bool = False
+) -> Iterator[LineProgress | LiveProgress]:
     """Show the work of a controller, interrupt it on Ctrl-C, close it at the end."""
     from omx_autoresearch.surfaces.cli.experiment_display import progress_for
 
-    with controller, progress_for(lambda: controller.state, as_json=as_json) as progress:
+    with (
+        controller,
+        progress_for(lambda: controller.state, as_json=as_json, is_row_answer=is_row_answer) as progress,
+    ):
         controller.subscribe(progress)
         with interruptible(controller, progress):
             yield progress

@@ -91,7 +91,7 @@ def experiment_trial(  # noqa: PLR0913, PLR0917 - each parameter is an option
     if seconds is not None:
         raise UsageError("a command is waited for to its end", next_step="leave --seconds or the command out")
     make = _maker(found, patch_path, command, cost)
-    with working(found, as_json=as_json) as (controller, _):
+    with working(found, as_json=as_json, is_row_answer=True) as (controller, _):
         if controller.state.phase == "started":
             controller.establish_baseline()
         row = _tried(controller, hypothesis, make(controller))
@@ -166,7 +166,11 @@ def _by_command(
     def make(workspace: ExperimentWorkspace) -> HypothesisOutcome:
         outcome = turn(workspace)
         said = "" if workspace.hypothesis.description else shlex.join(command)[:600]
-        return replace(outcome, cost_usd=outcome.cost_usd + cost_usd, description=said)
+        outcome = replace(outcome, cost_usd=outcome.cost_usd + cost_usd, description=said)
+        if outcome.fault != "agent_failed":
+            return outcome
+        reason = outcome.fault_reason.replace("the agent", "the command", 1)
+        return replace(outcome, fault="change_failed", fault_reason=reason)
 
     return make
 
