@@ -84,6 +84,7 @@ def test_any_other_end_leaves_the_incumbent(kind: type, status: str) -> None:
 
 
 @pytest.mark.requirement("EXP-07")
+@pytest.mark.case("STA-08")
 def test_a_terminal_event_of_a_trial_that_is_over_counts_nothing_twice() -> None:
     done = replace(ROW, status="accepted", candidate_commit="c" * 40)
     once = TrialAccepted(done, ExperimentUsage(trials=1, runs=9))
