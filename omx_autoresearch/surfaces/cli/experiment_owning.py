@@ -27,8 +27,6 @@ if TYPE_CHECKING:
     from omx_autoresearch.core.experiments import ExperimentLimits, ExperimentState
     from omx_autoresearch.surfaces.cli.experiment import Meant
 
-WAIT_SECONDS = 60.0
-"""How long `stop` and `cancel` wait for the controller of another process to follow."""
 _SECONDS_PER_HOUR = 3600.0
 
 
@@ -63,8 +61,7 @@ def experiment_cancel(named: str, as_json: bool) -> None:
 
 def _end(found: Meant, request: str, *, as_json: bool) -> None:
     """Ask the controller at work, or end the experiment here where there is none."""
-    from omx_autoresearch.runtime.experiments.controller import AutoresearchController
-    from omx_autoresearch.runtime.experiments.requests import put_request
+    from omx_autoresearch.runtime.experiments.outside import request_cancel, request_stop
 
     state = found.load()
     if state.phase == "completed":
@@ -72,29 +69,17 @@ def _end(found: Meant, request: str, *, as_json: bool) -> None:
             f"{found.experiment_id} has ended: {ending_words(state.completed_reason)}",
             next_step=f"omx-autoresearch experiment status {found.experiment_id}",
         )
-    if not is_at_work(state):
-        with AutoresearchController.resume(found.experiment_id, runtime=found.caller.runtime) as controller:
-            controller.complete("explicit" if request == "stop" else "cancelled")
-        _print(found, f"{found.experiment_id} has ended; the checkout was not touched.", as_json=as_json)
-        return
-    put_request(found.folder, request)
-    if request == "stop" and state.running_row is not None:
-        said = f"{found.experiment_id} ends after trial {state.running_row.iteration}."
+    ask = request_stop if request == "stop" else request_cancel
+    asked = ask(found.caller.runtime, found.experiment_id)
+    if asked.is_done:
+        rolled = "; the trial under way was rolled back" if asked.holder is not None else ""
+        said = f"{found.experiment_id} has ended{rolled}; the checkout was not touched."
+    elif request == "stop" and asked.state.running_row is not None:
+        said = f"{found.experiment_id} ends after trial {asked.state.running_row.iteration}."
     else:
-        said = _waited(found)
+        pid = asked.holder.pid if asked.holder is not None else 0
+        said = f"{found.experiment_id} was asked to end; process {pid} still works on it."
     _print(found, said, as_json=as_json)
-
-
-def _waited(found: Meant) -> str:
-    """Wait until the controller of the other process has followed; a bounded time."""
-    from omx_autoresearch.system.processes import ProcessIdentity, wait_for
-
-    state = found.load()
-    wait_for(ProcessIdentity(state.controller_pid, state.controller_started), WAIT_SECONDS)
-    state = found.load()
-    if state.phase == "completed":
-        return f"{found.experiment_id} has ended; the trial under way was rolled back."
-    return f"{found.experiment_id} was asked to end; process {state.controller_pid} still works on it."
 
 
 @click.command("resume")
