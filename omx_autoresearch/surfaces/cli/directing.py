@@ -85,12 +85,9 @@ def direction_add(words: tuple[str, ...], axes: tuple[str, ...], is_pivot: bool,
 def direction_list(task: str, as_json: bool) -> None:
     """Show every direction that was tried, the open ones, and the axis to change next."""
     from omx_autoresearch.runtime.directions import offered_axis
+    from omx_autoresearch.runtime.task_files import TriedDirection
     from omx_autoresearch.storage.missions import MissionStore
-    from omx_autoresearch.surfaces.cli.direction_documents import (
-        DirectionListDocument,
-        OpenDirection,
-        TriedDirection,
-    )
+    from omx_autoresearch.surfaces.cli.direction_documents import DirectionListDocument, OpenDirection
 
     caller = this_caller()
     mission = MissionStore(caller.runtime.home).load(caller.task(task))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from omx_autoresearch.core.values import dataclass
+from omx_autoresearch.runtime.task_files import TriedDirection
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,25 +50,6 @@ class OpenDirection:
     fingerprint: str
     summary: str
     axes: dict[str, str]
-
-
-@dataclass(frozen=True, slots=True)
-class TriedDirection:
-    """A direction that was tried.
-
-    Attributes:
-        fingerprint: of the direction.
-        summary: of its first declaration, its beginning.
-        first_seen_iteration: when it was first declared.
-        last_seen_iteration: when it was last declared.
-        count: how often.
-    """
-
-    fingerprint: str
-    summary: str
-    first_seen_iteration: int
-    last_seen_iteration: int
-    count: int
 
 
 @dataclass(frozen=True, slots=True)

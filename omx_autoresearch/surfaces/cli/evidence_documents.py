@@ -6,6 +6,7 @@ from omx_autoresearch.core.findings import Evidence
 from omx_autoresearch.core.notices import Notice
 from omx_autoresearch.core.readiness import ReadinessReport
 from omx_autoresearch.core.values import dataclass
+from omx_autoresearch.runtime.task_files import IterationLine
 
 
 @dataclass(frozen=True, slots=True)
@@ -142,43 +143,6 @@ class CriterionListDocument:
     task_id: str
     is_running: bool
     criteria: tuple[CriterionLine, ...]
-
-
-@dataclass(frozen=True, slots=True)
-class IterationLine:
-    """One iteration, as ``iteration_log.jsonl`` has it.
-
-    Attributes:
-        at: when it ended, ISO 8601 UTC.
-        session_id: of the session that stopped.
-        answer: ``refuse``, ``release`` or ``allow``.
-        reason_code: of the gate.
-        progress: ``strong``, ``weak``, ``none``; empty for the last one of a mission.
-        stale_count: after it.
-        tree_digest: of the workspace when it ended.
-        iteration: its number, from 1; 0 where an older version recorded it.
-        began_at: when it began.
-        tools_used: how many tools ran in it.
-        direction: declared when it ended.
-        evidence_ids: accepted in it, newest last, bounded.
-        verdict: of the newest run.
-        run_id: of that run.
-    """
-
-    at: str
-    session_id: str
-    answer: str
-    reason_code: str
-    progress: str
-    stale_count: int
-    tree_digest: str
-    iteration: int
-    began_at: str
-    tools_used: int
-    direction: str
-    evidence_ids: tuple[str, ...]
-    verdict: str
-    run_id: str
 
 
 @dataclass(frozen=True, slots=True)
