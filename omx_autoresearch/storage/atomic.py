@@ -60,6 +60,35 @@ def _temporary_name() -> str:
     return f".{os.getpid()}-{next(_serials)}-{os.urandom(4).hex()}.tmp"
 
 
+def names_in(folder_path: str) -> list[str]:
+    """What a folder of ours holds, unsorted; nothing where it does not exist.
+
+    Raises:
+        StorageFailed: it cannot be read.
+    """
+    try:
+        return os.listdir(folder_path)
+    except FileNotFoundError:
+        return []
+    except OSError as error:
+        raise storage_failed("read", folder_path, error) from error
+
+
+def is_there(path: str) -> bool:
+    """True when a file exists.
+
+    Raises:
+        StorageFailed: its folder cannot be read; absence is not proven.
+    """
+    try:
+        os.stat(path)
+    except (FileNotFoundError, NotADirectoryError):
+        return False
+    except OSError as error:
+        raise storage_failed("read", path, error) from error
+    return True
+
+
 def sweep_temporary(folder_path: str) -> tuple[str, ...]:
     """Remove the temporary files that killed writers left in a folder; returns their names.
 

@@ -23,7 +23,7 @@ from omx_autoresearch.core.pins import (
 from omx_autoresearch.core.values import replace
 from omx_autoresearch.errors import WorkspaceFault
 from omx_autoresearch.storage.imports import unpinned_imports
-from omx_autoresearch.storage.inside import Place, first_link, open_inside, read_chunks, resolve
+from omx_autoresearch.storage.inside import Place, first_link, open_inside, read_chunks, resolve, script_text
 from omx_autoresearch.storage.pin_check import manifest_of, with_modules
 from omx_autoresearch.storage.surroundings import are_few, paths_below, programs_inside, real_folder
 
@@ -35,7 +35,6 @@ if TYPE_CHECKING:
 PIN_LIMIT = 10_000
 """More pinned files than this would slow every stop down: a clear error at launch instead."""
 PIN_LIMIT_BYTES = 1024 * 1024 * 1024
-SCRIPT_LIMIT_BYTES = 256 * 1024
 _FOLLOW_DEPTH = 8
 _NEVER = frozenset({".git", ".omx"})
 
@@ -128,7 +127,7 @@ class _Search:
         if not path or not self._is_new(path):
             return
         self._add(path, "makefile")
-        text = _text_of(self.workspace_path, path)
+        text = script_text(self.workspace_path, path)
         for word in evaluators.sourced_paths(text):
             self._add_word(word, os.path.dirname(path), path, depth=1)
         recipe = evaluators.recipe_of(text, targets)
@@ -142,7 +141,7 @@ class _Search:
         import json
 
         try:
-            scripts = json.loads(_text_of(self.workspace_path, path).lstrip("\ufeff")).get("scripts", {})
+            scripts = json.loads(script_text(self.workspace_path, path).lstrip("\ufeff")).get("scripts", {})
             lines = [scripts[name] for name in ("pretest", "test", "posttest") if name in scripts]
         except (ValueError, AttributeError, TypeError):
             self.notes.append(f"{path} is no readable JSON; what its scripts name is not pinned")
@@ -172,7 +171,7 @@ class _Search:
         return True
 
     def _follow_script(self, path: str, depth: int) -> None:
-        text = _text_of(self.workspace_path, path)
+        text = script_text(self.workspace_path, path)
         if not text or not evaluators.is_script(path, text[:2].encode("utf-8", "replace")):
             return
         self.runners |= set(evaluators.runners_of(text))
@@ -342,20 +341,6 @@ def _literal_folder(workspace_path: str, glob: str) -> str:
     if folder and not os.path.isdir(os.path.join(workspace_path, folder)):
         folder = folder.rpartition("/")[0]
     return "" if first_link(workspace_path, folder) else folder
-
-
-def _text_of(workspace_path: str, path: str) -> str:
-    """A script's text; empty where the file is too large for one, or not UTF-8."""
-    try:
-        descriptor = open_inside(workspace_path, path)
-    except (OSError, WorkspaceFault):
-        return ""
-    try:
-        return b"".join(read_chunks(descriptor, SCRIPT_LIMIT_BYTES)).decode("utf-8")
-    except (UnicodeDecodeError, WorkspaceFault, OSError):
-        return ""
-    finally:
-        os.close(descriptor)
 
 
 def _pin(workspace_path: str, path: str, why: str) -> Pin:

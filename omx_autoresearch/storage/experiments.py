@@ -15,7 +15,7 @@ from omx_autoresearch.core.experiment_events import KINDS, fold_events
 from omx_autoresearch.core.shape import ShapeError, from_plain, to_plain
 from omx_autoresearch.core.values import dataclass
 from omx_autoresearch.errors import StateUntrusted, UsageError
-from omx_autoresearch.storage.atomic import ensure_folder, storage_failed, sync_folder
+from omx_autoresearch.storage.atomic import ensure_folder, is_there, names_in, storage_failed, sync_folder
 from omx_autoresearch.storage.journal import Journal
 from omx_autoresearch.storage.layout import is_safe_task_id, slugify, task_id
 from omx_autoresearch.storage.reader import EVENTS_NAME, broken
@@ -129,14 +129,7 @@ class ExperimentStore:
         """
         if not is_safe_task_id(experiment_id):
             return False
-        path = self.folder(experiment_id).journal_path
-        try:
-            os.stat(path)
-        except (FileNotFoundError, NotADirectoryError):
-            return False
-        except OSError as error:
-            raise storage_failed("read", path, error) from error
-        return True
+        return is_there(self.folder(experiment_id).journal_path)
 
     def list_ids(self) -> tuple[str, ...]:
         """Ids of all experiments whose log has begun, newest first.
@@ -144,13 +137,11 @@ class ExperimentStore:
         Raises:
             StorageFailed: the state home cannot be read.
         """
-        try:
-            names = os.listdir(self.home.experiments_path)
-        except FileNotFoundError:
-            return ()
-        except OSError as error:
-            raise storage_failed("read", self.home.experiments_path, error) from error
-        return tuple(sorted((name for name in names if self._has_begun(name)), reverse=True))
+        return tuple(
+            sorted(
+                (name for name in names_in(self.home.experiments_path) if self._has_begun(name)), reverse=True
+            )
+        )
 
     def find(self, words: str = "", *, project_path: str = "") -> str:
         """The id that a person means: an id, the unique beginning or slug of one, or the newest one of a project.

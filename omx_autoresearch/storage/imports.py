@@ -7,14 +7,12 @@ from __future__ import annotations
 
 import os
 
-from omx_autoresearch.errors import WorkspaceFault
-from omx_autoresearch.storage.inside import open_inside, read_chunks
+from omx_autoresearch.storage.inside import script_text
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-SCRIPT_LIMIT_BYTES = 256 * 1024
 _SHOWN = 8
 
 
@@ -44,7 +42,7 @@ def _imported_paths(workspace_path: str, path: str) -> list[str]:
         return []
     folders = dict.fromkeys((os.path.dirname(path), ""))
     found: dict[str, None] = {}
-    for name in _imported_names(_text_of(workspace_path, path)):
+    for name in _imported_names(script_text(workspace_path, path, errors="replace")):
         for folder in folders:
             place = os.path.join(folder, *name.split("."))
             hits = (
@@ -76,16 +74,3 @@ def _imported_names(text: str) -> list[str]:
 
 def _is_file(workspace_path: str, path: str) -> bool:
     return os.path.isfile(os.path.join(workspace_path, path))
-
-
-def _text_of(workspace_path: str, path: str) -> str:
-    try:
-        descriptor = open_inside(workspace_path, path)
-    except (OSError, WorkspaceFault):
-        return ""
-    try:
-        return b"".join(read_chunks(descriptor, SCRIPT_LIMIT_BYTES)).decode("utf-8", "replace")
-    except (OSError, WorkspaceFault):
-        return ""
-    finally:
-        os.close(descriptor)

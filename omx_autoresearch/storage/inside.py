@@ -22,6 +22,8 @@ PATH_LIMIT = 1024
 _LINK_DEPTH = 16
 FILE_LIMIT_BYTES = 256 * 1024 * 1024
 """A larger file is refused: what judges or is judged is read whole at every run."""
+SCRIPT_LIMIT_BYTES = 256 * 1024
+"""A larger file is data, not a script that names further files."""
 
 _FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 _FILE = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC
@@ -172,6 +174,26 @@ def _too_large(limit_bytes: int) -> WorkspaceFault:
     return WorkspaceFault(
         f"a file is larger than {limit_bytes} bytes", next_step="name or protect a smaller one"
     )
+
+
+def script_text(root_path: str, path: str, *, errors: str = "strict") -> str:
+    """A script's text; empty where it cannot be read, is larger than `SCRIPT_LIMIT_BYTES`, or is not UTF-8.
+
+    Args:
+        root_path: of the workspace.
+        path: within it.
+        errors: as of ``bytes.decode``; ``replace`` for whoever can do with a text in another encoding.
+    """
+    try:
+        descriptor = open_inside(root_path, path)
+    except (OSError, WorkspaceFault):
+        return ""
+    try:
+        return b"".join(read_chunks(descriptor, SCRIPT_LIMIT_BYTES)).decode("utf-8", errors)
+    except (UnicodeDecodeError, WorkspaceFault, OSError):
+        return ""
+    finally:
+        os.close(descriptor)
 
 
 def digest_inside(root_path: str, path: str, *, limit_bytes: int = FILE_LIMIT_BYTES) -> str:

@@ -17,7 +17,7 @@ from omx_autoresearch.core.mission import SCHEMA_VERSION
 from omx_autoresearch.core.records import draft_of, fold
 from omx_autoresearch.errors import AutoresearchError, JournalBroken, StepIllegal, StorageFailed, UsageError
 from omx_autoresearch.storage import states
-from omx_autoresearch.storage.atomic import ensure_folder, storage_failed, sync_folder
+from omx_autoresearch.storage.atomic import ensure_folder, is_there, names_in, storage_failed, sync_folder
 from omx_autoresearch.storage.journal import Journal
 from omx_autoresearch.storage.layout import ProjectFolder, is_safe_task_id
 from omx_autoresearch.storage.projections import Projections
@@ -199,13 +199,11 @@ class MissionStore:
         Raises:
             StorageFailed: the state home cannot be read.
         """
-        try:
-            names = os.listdir(self.home.missions_path)
-        except FileNotFoundError:
-            return ()
-        except OSError as error:
-            raise storage_failed("read", self.home.missions_path, error) from error
-        return tuple(sorted((name for name in names if is_safe_task_id(name)), reverse=True))
+        return tuple(
+            sorted(
+                (name for name in names_in(self.home.missions_path) if is_safe_task_id(name)), reverse=True
+            )
+        )
 
     def exists(self, task_id: str) -> bool:
         """True when there is a journal of this id.
@@ -215,14 +213,7 @@ class MissionStore:
         """
         if not is_safe_task_id(task_id):
             return False
-        path = self.home.mission(task_id).journal_path
-        try:
-            os.stat(path)
-        except (FileNotFoundError, NotADirectoryError):
-            return False
-        except OSError as error:
-            raise storage_failed("read", path, error) from error
-        return True
+        return is_there(self.home.mission(task_id).journal_path)
 
     def journal(self, task_id: str) -> Journal:
         """The journal of a mission, for reading.
