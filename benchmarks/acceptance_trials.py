@@ -5,7 +5,7 @@ from __future__ import annotations
 import random
 import zlib
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, Self
 
 from benchmarks.noise_worlds import Machine, World
 from omx_autoresearch.core.acceptance import AcceptanceRule, Judge, calibrate, claim, orders, verify_rule
@@ -42,8 +42,19 @@ class Work:
         return random.Random(seed), orders(seed)
 
 
+class Sums:
+    """Counts and sums that are added field by field."""
+
+    __slots__: tuple[str, ...] = ()
+
+    def __iadd__(self, other: Self) -> Self:
+        for name in self.__slots__:
+            setattr(self, name, getattr(self, name) + getattr(other, name))
+        return self
+
+
 @dataclass(slots=True)
-class Tally:
+class Tally(Sums):
     """What came of a number of trials."""
 
     trials: int = 0
@@ -51,11 +62,6 @@ class Tally:
     rejected: int = 0
     runs: int = 0
     covered: int = 0
-
-    def __iadd__(self, other: Tally) -> Tally:
-        for name in self.__slots__:
-            setattr(self, name, getattr(self, name) + getattr(other, name))
-        return self
 
 
 def calibrated(machine: Machine, rule: AcceptanceRule, order: Iterator[bool]) -> Calibration:
@@ -102,7 +108,7 @@ def trials(work: Work) -> Tally:
 
 
 @dataclass(slots=True)
-class Missions:
+class Missions(Sums):
     """What came of missions of a hundred trials."""
 
     missions: int = 0
@@ -113,11 +119,6 @@ class Missions:
     with_fake: int = 0
     with_fake_once: int = 0
     runs: int = 0
-
-    def __iadd__(self, other: Missions) -> Missions:
-        for name in self.__slots__:
-            setattr(self, name, getattr(self, name) + getattr(other, name))
-        return self
 
 
 def missions(work: Work) -> Missions:
@@ -154,18 +155,13 @@ def missions(work: Work) -> Missions:
 
 
 @dataclass(slots=True)
-class Claims:
+class Claims(Sums):
     """Errors of verified claims, in points of percent."""
 
     claims: int = 0
     total: float = 0.0
     squares: float = 0.0
     covered: int = 0
-
-    def __iadd__(self, other: Claims) -> Claims:
-        for name in self.__slots__:
-            setattr(self, name, getattr(self, name) + getattr(other, name))
-        return self
 
 
 def claims(work: Work) -> Claims:

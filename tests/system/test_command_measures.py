@@ -9,6 +9,7 @@ import sys
 import tempfile
 import threading
 import uuid
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -19,7 +20,6 @@ from omx_autoresearch.system.commands import CommandResult, run_command, shell_a
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
-    from pathlib import Path
 
     Run = Callable[..., CommandResult]
 
@@ -165,10 +165,11 @@ def test_a_measured_command_ends_when_its_caller_is_killed(tmp_path: Path) -> No
 
 @linux_only
 def test_a_measured_command_that_is_killed_with_its_parent_has_the_right_one(run: Run) -> None:
-    # prctl(PR_SET_PDEATHSIG) as bwrap does it; whoever was in between must be gone by then
-    program = "import ctypes, time; ctypes.CDLL(None).prctl(1, 9); time.sleep(0.2)"
+    # bwrap asks for that (PR_SET_PDEATHSIG); its parent must be the supervisor, whose parent we are, from the start
+    program = "import os; print(*[line for line in open(f'/proc/{os.getppid()}/status') if 'PPid' in line])"
     result = run([sys.executable, "-I", "-S", "-c", program], measures_memory=True)
     assert (result.outcome, result.exit_status) == ("exited", 0)
+    assert Path(result.output_path).read_text().split() == ["PPid:", str(os.getpid())]
 
 
 @linux_only
