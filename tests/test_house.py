@@ -143,9 +143,9 @@ def test_no_module_is_named_after_nothing() -> None:
     assert [str(path) for path in _python_files() if path.stem in banned] == []
 
 
-def test_every_module_fits_a_page() -> None:
+def test_no_module_is_longer_than_a_concept() -> None:
     long = {path.relative_to(ROOT): len(path.read_text("utf-8").splitlines()) for path in _python_files()}
-    assert {str(path): lines for path, lines in long.items() if lines > 400} == {}
+    assert {str(path): lines for path, lines in long.items() if lines > 700} == {}
 
 
 FOREIGN = {

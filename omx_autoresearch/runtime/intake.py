@@ -71,7 +71,7 @@ class CriterionPage:
 class SandboxPage:
     """The frontmatter of sandbox.md; the names are those of :class:`MissionDraft`, but for ``env``.
 
-    ``experiment`` is read where an experiment is started (``runtime/experiments/configuring.py``).
+    ``experiment`` is read where an experiment is started (``runtime/experiments/configuration.py``).
     """
 
     validation_mode: ValidationMode

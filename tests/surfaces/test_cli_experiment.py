@@ -110,7 +110,7 @@ def test_a_budget_that_holds_no_trial_is_said_with_what_to_raise(person: Researc
 
 @pytest.mark.requirement("DRIVE-08")
 def test_a_long_calibration_is_announced_with_the_plan_after_the_first_runs(person: Researcher) -> None:
-    from omx_autoresearch.runtime.experiments.configuring import configure
+    from omx_autoresearch.runtime.experiments.configuration import configure
     from omx_autoresearch.surfaces.cli.experiment_display import LineProgress
     from omx_autoresearch.surfaces.cli.experiment_plans import PlanTeller
 

@@ -15,17 +15,19 @@ change times, and an agent with the user's rights that forges the frozen copies,
 from __future__ import annotations
 
 import os
+import re
+import stat
 import time
+from glob import escape, iglob
 from typing import TYPE_CHECKING, Any
 
+from omx_autoresearch.core.digests import sha256
 from omx_autoresearch.core.json_path import parse_json_path
 from omx_autoresearch.core.pins import Pin
 from omx_autoresearch.core.values import dataclass, replace
 from omx_autoresearch.errors import StateUntrusted, WorkspaceFault
-from omx_autoresearch.runtime.experiments.editable import editable_folders
-from omx_autoresearch.runtime.experiments.held_out import check_held_out, take_held_out
 from omx_autoresearch.storage import strictjson
-from omx_autoresearch.storage.atomic import load_json, replace_file
+from omx_autoresearch.storage.atomic import load_json, replace_file, storage_failed
 from omx_autoresearch.storage.evaluators import take_pins
 from omx_autoresearch.storage.inside import open_folder
 from omx_autoresearch.storage.pin_check import (
@@ -39,7 +41,7 @@ from omx_autoresearch.storage.pin_check import (
 from omx_autoresearch.storage.pins import freeze, load_manifest, restore_pins
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Iterator, Mapping, Sequence
 
     from omx_autoresearch.core.experiments import ExperimentConfig
     from omx_autoresearch.core.pins import PinManifest
@@ -63,7 +65,7 @@ class Bench:
         manifest: of the pinned files.
         environment: the owner's at the start.
         held_out_digest: of the private copy of the held-out check; empty where there is none.
-        editable_folders: of the project, relative, from which an editable installation imports (:mod:`.editable`).
+        editable_folders: of the project, relative, from which an editable installation imports.
     """
 
     folder: ExperimentFolder
@@ -345,3 +347,199 @@ def plain_bench(bench: Bench) -> dict[str, Any]:
         "notes": [*bench.manifest.notes, *_editable_notes(bench)],
         "has_held_out": bool(bench.held_out_digest),
     }
+
+
+# --- editable installations
+
+# Editable installations of the project: by them its scripts would import the user's checkout, not a worktree.
+#
+# ``pip install -e .`` leaves, in the site-packages of an interpreter, a ``.pth`` file with a folder of the
+# checkout (the documentation of ``site``), or a finder module ``__editable___*_finder.py`` with a table of
+# packages and their folders (setuptools, "development mode"). A candidate that is measured through either
+# changes nothing. PYTHONPATH comes before both, so each such folder is put there as it is in the worktree.
+
+
+_READ_BYTES = 256 * 1024
+_QUOTED_PATH = re.compile(r"""['"](/[^'"\n]+)['"]""")
+
+
+def editable_folders(environment: Mapping[str, str], project_path: str) -> tuple[str, ...]:
+    """Folders of the project from which an editable installation imports, relative, ``.`` for the project itself.
+
+    Args:
+        environment: of the commands; its interpreters are looked at.
+        project_path: the user's checkout.
+    """
+    found: dict[str, None] = {}
+    roots = tuple(dict.fromkeys((os.path.normpath(project_path), os.path.realpath(project_path))))
+    for site_path in _site_folders(environment, project_path):
+        for folder in _folders_named_in(site_path):
+            for root in roots:
+                if folder == root or folder.startswith(root + os.sep):
+                    found[os.path.relpath(folder, root)] = None
+    return tuple(found)
+
+
+def _site_folders(environment: Mapping[str, str], project_path: str) -> Iterator[str]:
+    prefixes = [environment.get(name, "") for name in ("VIRTUAL_ENV", "CONDA_PREFIX")]
+    prefixes += [os.path.join(project_path, name) for name in (".venv", "venv")]
+    path_folders = environment.get("PATH", "").split(os.pathsep)
+    prefixes += [os.path.dirname(folder) for folder in path_folders if os.path.basename(folder) == "bin"]
+    prefixes += [os.path.join(environment["HOME"], ".local")] if environment.get("HOME") else []
+    for prefix in dict.fromkeys(filter(os.path.isabs, prefixes)):
+        yield from sorted(iglob(os.path.join(escape(prefix), "lib", "python3*", "site-packages")))
+
+
+def _folders_named_in(site_path: str) -> Iterator[str]:
+    try:
+        names = sorted(os.listdir(site_path))
+    except OSError:
+        return
+    for name in names:
+        path = os.path.join(site_path, name)
+        if name.endswith(".pth"):
+            lines = _text_of(path).splitlines()
+            yield from (os.path.normpath(line.strip()) for line in lines if line.startswith("/"))
+        elif name.startswith("__editable__") and name.endswith("finder.py"):
+            # a table of packages: what has to be on the path is the folder around each
+            yield from (
+                os.path.dirname(os.path.normpath(named)) for named in _QUOTED_PATH.findall(_text_of(path))
+            )
+
+
+def _text_of(path: str) -> str:
+    try:
+        with open(path, "rb") as stream:
+            return stream.read(_READ_BYTES).decode("utf-8", "replace")
+    except OSError:
+        return ""
+
+
+# --- the held-out check
+
+# The held-out check: what no agent has seen, run at acceptance and at the end.
+#
+# The owner names an executable file, or a folder with an executable ``check``. It is copied into the
+# experiment's folder when the experiment starts, and only that copy runs, in the worktree, as long as its
+# digest is the one of the start. Its path stands in no prompt and in no environment; in the sandbox every
+# other run sees nothing of it. Without a sandbox the code under test has the user's rights and could read it
+# while it runs: a stated limit.
+
+
+CHECK_NAME = "check"
+SIZE_LIMIT_BYTES = 1024 * 1024 * 1024
+FILE_LIMIT = 10_000
+
+_NEXT = "name an executable file, or a folder with an executable file `check`: --held-out PATH"
+
+
+def take_held_out(source_path: str, target_path: str) -> str:
+    """Copy the owner's check and return the digest of the copy.
+
+    Args:
+        source_path: an executable file, or a folder with an executable ``check``.
+        target_path: the folder to make; what stands there is replaced.
+
+    Raises:
+        WorkspaceFault: there is no such check, it holds what is neither file, folder nor a link inside it, or it is
+            too large.
+        StorageFailed: the system refused.
+    """
+    import shutil
+
+    is_folder = os.path.isdir(source_path)
+    program_path = os.path.join(source_path, CHECK_NAME) if is_folder else source_path
+    if not os.path.isfile(program_path):
+        raise WorkspaceFault(f"there is no held-out check {program_path}", next_step=_NEXT)
+    if not os.access(program_path, os.X_OK):
+        raise WorkspaceFault(
+            f"the held-out check {program_path} is not executable", next_step=f"chmod +x {program_path}"
+        )
+    if is_folder:
+        _refuse_unfit(source_path)
+    try:
+        if os.path.lexists(target_path):
+            shutil.rmtree(target_path)
+        if is_folder:
+            shutil.copytree(source_path, target_path, symlinks=True)
+        else:
+            os.makedirs(target_path, mode=0o700)
+            shutil.copy2(program_path, os.path.join(target_path, CHECK_NAME))
+        os.chmod(target_path, 0o700)
+    except OSError as error:
+        raise storage_failed("copy the held-out check to", target_path, error) from error
+    return digest_of_held_out(target_path)
+
+
+def check_held_out(folder_path: str, digest: str) -> None:
+    """Refuse a copy that is not what it was at the start.
+
+    Raises:
+        StateUntrusted: it was changed, or is gone.
+    """
+    try:
+        is_same = digest_of_held_out(folder_path) == digest
+    except (OSError, WorkspaceFault):
+        is_same = False
+    if not is_same:
+        raise StateUntrusted(
+            f"the private copy of the held-out check, {folder_path}, is not what it was at the start",
+            next_step="start a new experiment; what was reached stays in this one's report",
+        )
+
+
+def digest_of_held_out(folder_path: str) -> str:
+    """The sha256 over names, kinds, execute bits and contents of everything in the folder.
+
+    Raises:
+        OSError: something cannot be read.
+        WorkspaceFault: it is not there, or holds what cannot be judged.
+    """
+    whole = sha256()
+    if not os.path.isfile(os.path.join(folder_path, CHECK_NAME)):
+        raise WorkspaceFault(f"there is no held-out check in {folder_path}", next_step=_NEXT)
+    for path in _paths(folder_path):
+        status = os.lstat(path)
+        name = os.path.relpath(path, folder_path)
+        if stat.S_ISLNK(status.st_mode):
+            kind, content = "link", os.fsencode(os.readlink(path))
+        elif stat.S_ISREG(status.st_mode):
+            with open(path, "rb") as stream:
+                content = sha256(stream.read()).digest()
+            kind = "program" if status.st_mode & stat.S_IXUSR else "file"
+        else:
+            kind, content = "special", b""
+        whole.update(sha256(os.fsencode(name) + b"\0" + kind.encode() + b"\0" + content).digest())
+    return whole.hexdigest()
+
+
+def _paths(folder_path: str) -> Iterator[str]:
+    for folder, names, files in os.walk(folder_path):
+        links = [name for name in names if os.path.islink(os.path.join(folder, name))]
+        names.sort()
+        for name in sorted((*links, *files)):
+            yield os.path.join(folder, name)
+
+
+def _refuse_unfit(folder_path: str) -> None:
+    root = os.path.realpath(folder_path)
+    size_bytes = count = 0
+    for path in _paths(folder_path):
+        status = os.lstat(path)
+        size_bytes += status.st_size
+        count += 1
+        is_link = stat.S_ISLNK(status.st_mode)
+        if is_link and os.path.isabs(os.readlink(path)):
+            raise WorkspaceFault(
+                f"{path} is an absolute link, which the copy would follow out", next_step=_NEXT
+            )
+        if is_link and not os.path.realpath(path).startswith(root + os.sep):
+            raise WorkspaceFault(f"{path} leads out of the held-out check", next_step=_NEXT)
+        if not is_link and not stat.S_ISREG(status.st_mode):
+            raise WorkspaceFault(f"{path} is neither a file nor a link", next_step=_NEXT)
+    if size_bytes > SIZE_LIMIT_BYTES or count > FILE_LIMIT:
+        raise WorkspaceFault(
+            f"the held-out check {folder_path} has {count} files of {size_bytes} bytes;"
+            f" at most {FILE_LIMIT} files of {SIZE_LIMIT_BYTES} bytes are copied",
+            next_step="name a smaller folder",
+        )

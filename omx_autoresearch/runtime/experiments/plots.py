@@ -8,10 +8,13 @@ nothing is verified; no other number is a result.
 
 from __future__ import annotations
 
+import importlib
+import json
 import math
 import textwrap
 from typing import TYPE_CHECKING, Any
 
+from omx_autoresearch import templates
 from omx_autoresearch.core.agent_reports import harmless_line
 from omx_autoresearch.core.experiment_summary import (
     count_kinds,
@@ -22,13 +25,17 @@ from omx_autoresearch.core.experiment_summary import (
     shown_reason,
     steps_of,
 )
-from omx_autoresearch.runtime.experiments.plot_frame import frame_of
-from omx_autoresearch.runtime.experiments.plot_packages import plot_packages
+from omx_autoresearch.core.values import dataclass
+from omx_autoresearch.errors import UsageError
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from typing import Literal
+
     from omx_autoresearch.core.experiment_summary import TrialKind
     from omx_autoresearch.core.experiments import ExperimentState, TrialRow
-    from omx_autoresearch.runtime.experiments.plot_frame import Frame
+
+    PlotFormat = Literal["html", "svg", "png"]
 
 WIDTH, HEIGHT, LANE_HEIGHT = 780, 380, 26
 
@@ -311,3 +318,178 @@ def _styled(chart: Any) -> Any:
         )
         .configure_legend(labelColor=_INK, labelFontSize=12, labelLimit=240)
     )
+
+
+# --- axes
+
+# The axes of the plot: which range they show, how, and with how many digits; defined for whatever was
+# measured.
+
+
+LOG_FROM_RATIO = 20.0
+"""Positive values that span more than this are drawn on a logarithmic axis."""
+_SMALLEST = 1e-300
+"""Below it the axis cannot be drawn as a logarithm."""
+_LARGEST = 8e307
+"""An axis goes no further, so that its length is still a number."""
+
+
+@dataclass(frozen=True, slots=True)
+class Frame:
+    """The axes.
+
+    Attributes:
+        first: x of the base.
+        last: x of the last trial.
+        low: of the metric's axis.
+        high: of the metric's axis.
+        is_log: whether it is logarithmic.
+        digits: significant digits that tell its ticks apart.
+        point_size: area of a mark, in square pixels.
+    """
+
+    first: int
+    last: int
+    low: float
+    high: float
+    is_log: bool
+    digits: int
+    point_size: int
+
+
+def frame_of(state: ExperimentState) -> Frame:
+    """The axes that show the base, every measured trial, and the intervals as far as they leave room for both."""
+    first = min((row.iteration for row in state.rows), default=1) - 1
+    last = max((row.iteration for row in state.rows), default=first + 1)
+    values = [row.metric for row in state.rows if row.metric is not None]
+    if state.baseline is not None:
+        values.append(state.baseline)
+    low, high = min(values, default=0.0), max(values, default=1.0)
+    low, high = _with_bands(low, high, [metric_band(state, row) for row in state.rows])
+    is_log = low > _SMALLEST and high / low > LOG_FROM_RATIO
+    size = 85 if len(state.rows) <= 60 else 40 if len(state.rows) <= 300 else 18
+    if is_log:
+        return Frame(first, last, low / 1.15, _held(high * 1.15), is_log=True, digits=4, point_size=size)
+    span = high - low
+    pad = span * 0.12 if 0.0 < span < math.inf else abs(high) * 0.05 or 1.0
+    low, high = _held(low - pad), _held(high + pad)
+    return Frame(first, last, low, high, is_log=False, digits=_digits(low, high), point_size=size)
+
+
+def _held(value: float) -> float:
+    return max(-_LARGEST, min(_LARGEST, value))
+
+
+def _with_bands(low: float, high: float, bands: Sequence[tuple[float, float] | None]) -> tuple[float, float]:
+    """The range of the values, widened for the intervals, but no further than it is wide itself.
+
+    What a bar has beyond is cut off at the frame: one wide interval must not flatten everything else.
+    """
+    ends = [end for band in bands if band is not None for end in band]
+    if not ends:
+        return low, high
+    room = (high - low) or abs(high) * 0.1 or 1.0
+    floor = low / 2 if low > 0 else low - room
+    return max(min(low, *ends), low - room, floor), min(max(high, *ends), high + room)
+
+
+def _digits(low: float, high: float) -> int:
+    """Significant digits at which neighbouring ticks read differently."""
+    span, largest = high - low, max(abs(low), abs(high))
+    if not math.isfinite(span) or span <= 0.0 or largest == 0.0:
+        return 6
+    return max(4, min(15, math.ceil(math.log10(largest / span)) + 3))
+
+
+# --- files of a plot
+
+# The packages of the extra ``plots``, loaded when a plot is wanted, and the files that they make of a
+# specification.
+#
+# Nothing is fetched: fonts, libraries and data come from the installed packages, and a specification that
+# names an address is refused by the converter. What a hypothesis says is data in every form: escaped JSON
+# inside the page, text in the pictures.
+
+
+FORMATS: tuple[PlotFormat, ...] = ("html", "svg", "png")
+PNG_SCALE = 2.0
+"""Pixels of a PNG for each unit of the plot."""
+
+_IN_SCRIPT = {"<": "\\u003c", ">": "\\u003e", "&": "\\u0026", "\u2028": "\\u2028", "\u2029": "\\u2029"}
+"""What could end a script element or a line of it; each is the same character to whoever reads the JSON."""
+
+
+@dataclass(frozen=True, slots=True)
+class PlotPackages:
+    """Modules ``altair`` and ``vl_convert``."""
+
+    altair: Any
+    vl_convert: Any
+
+
+def plot_packages() -> PlotPackages:
+    """The packages that draw.
+
+    Raises:
+        UsageError: one is missing; the message names the extra.
+    """
+    try:
+        return PlotPackages(importlib.import_module("altair"), importlib.import_module("vl_convert"))
+    except ImportError as error:
+        raise UsageError(
+            f"plots need the packages of the extra `plots`; {error.name or error} cannot be loaded",
+            next_step="pip install 'omx-autoresearch[plots]'",
+        ) from None
+
+
+def render_plot(specification: dict[str, Any], plot_format: PlotFormat) -> bytes:
+    """One specification as a file.
+
+    Args:
+        specification: from `plot_specification`.
+        plot_format: ``html`` is one page without any outside reference, ``svg`` and ``png`` are pictures.
+
+    Raises:
+        UsageError: the extra is not installed, or there is no such format.
+    """
+    if plot_format not in FORMATS:
+        raise UsageError(
+            f"{plot_format!r} is no format of a plot", next_step=f"use one of {', '.join(FORMATS)}"
+        )
+    converter = plot_packages().vl_convert
+    version = _vega_lite_version(specification, converter)
+    if plot_format == "html":
+        return _page(specification, converter.javascript_bundle(vl_version=version)).encode("utf-8")
+    if plot_format == "svg":
+        svg: str = converter.vegalite_to_svg(specification, vl_version=version, allowed_base_urls=[])
+        return svg.encode("utf-8")
+    png: bytes = converter.vegalite_to_png(
+        specification, vl_version=version, scale=PNG_SCALE, allowed_base_urls=[]
+    )
+    return png
+
+
+def _vega_lite_version(specification: dict[str, Any], converter: Any) -> str | None:
+    """The converter's own copy of the version that the specification was made for; its newest where it has none."""
+    name = str(specification.get("$schema", "")).rpartition("/v")[2].removesuffix(".json")
+    wanted = ".".join(name.split(".")[:2])
+    return wanted if wanted in converter.get_vegalite_versions() else None
+
+
+def _page(specification: dict[str, Any], library: str) -> str:
+    title = specification.get("title") or {}
+    return templates.render(
+        "experiment_plot.html.j2",
+        title=title.get("text", "experiment") if isinstance(title, dict) else str(title),
+        summary=specification.get("description", ""),
+        library=library,
+        specification=in_script(specification),
+    )
+
+
+def in_script(value: Any) -> str:
+    """JSON that stands safely inside a script element of a page."""
+    text = json.dumps(value, ensure_ascii=True, allow_nan=False)
+    for character, code in _IN_SCRIPT.items():
+        text = text.replace(character, code)
+    return text

@@ -7,16 +7,16 @@ text in both forms. The HTML is one file without script or outside reference, th
 from __future__ import annotations
 
 import base64
+import re
 from typing import TYPE_CHECKING
 
 from omx_autoresearch import templates
+from omx_autoresearch.core.agent_reports import harmless_line
 from omx_autoresearch.core.experiment_summary import steps_of
 from omx_autoresearch.core.values import replace
 from omx_autoresearch.errors import UsageError
-from omx_autoresearch.runtime.experiments import report_texts
 from omx_autoresearch.runtime.experiments.exports import trials_csv
-from omx_autoresearch.runtime.experiments.plot_packages import render_plot
-from omx_autoresearch.runtime.experiments.plots import COLOURS, plot_specification
+from omx_autoresearch.runtime.experiments.plots import COLOURS, plot_specification, render_plot
 from omx_autoresearch.runtime.experiments.report_facts import ReportMaterial, plain_facts, report_facts
 
 if TYPE_CHECKING:
@@ -33,10 +33,10 @@ def markdown_report(state: ExperimentState, material: ReportMaterial | None = No
         **plain_facts(report_facts(state, material)),
         origin=material.origin,
         faults=material.faults,
-        text=report_texts.markdown_text,
-        code=report_texts.markdown_code,
-        cell=report_texts.markdown_cell,
-        block=report_texts.markdown_block,
+        text=markdown_text,
+        code=markdown_code,
+        cell=markdown_cell,
+        block=markdown_block,
     )
 
 
@@ -51,8 +51,8 @@ def html_report(state: ExperimentState, material: ReportMaterial | None = None) 
         plot=base64.b64encode(material.svg).decode("ascii"),
         plot_note=material.plot_note,
         colours=COLOURS,
-        plain=report_texts.plain,
-        plain_block=report_texts.plain_block,
+        plain=plain,
+        plain_block=plain_block,
     )
 
 
@@ -99,3 +99,66 @@ def step_changes(state: ExperimentState, workspaces: Workspaces) -> dict[str, tu
         row.candidate_commit: workspaces.changes(row.checkpoint, row.candidate_commit)
         for row in steps_of(state)
     }
+
+
+# --- texts that nothing can turn into markup
+
+# Texts of a report that nothing in them can turn into markup: for Markdown, and plain for HTML, which escapes
+# itself.
+#
+# What a hypothesis, a reason or a file name says was written by a model. In Markdown it stands in code spans,
+# where nothing is a link, a mention, an image or an element; control and direction characters are taken out
+# in both.
+
+
+CELL_CHARACTERS = 240
+_MARKS = re.compile(r"([\\`*_{}\[\]<>#|~&@$^!]|:(?=//)|(?<=www)\.)")
+_TICKS = re.compile(r"`+")
+_FENCE = re.compile(r"^\s*(`{3,}|~{3,})", re.MULTILINE)
+
+
+def plain(text: str, limit: int = CELL_CHARACTERS) -> str:
+    """One line, bounded, of printable characters only."""
+    line = harmless_line(text)
+    return line if len(line) <= limit else f"{line[: limit - 1]}…"
+
+
+def plain_block(text: str) -> str:
+    """Several lines of printable characters."""
+    lines = (
+        "".join(char if char.isprintable() or char == "\t" else " " for char in line)
+        for line in text.splitlines()
+    )
+    return "\n".join(lines).strip("\n")
+
+
+def markdown_text(text: str) -> str:
+    """A sentence of ours with names in it, as Markdown that reads the same."""
+    return _MARKS.sub(r"\\\1", plain(text, 10_000))
+
+
+def markdown_code(text: str, limit: int = CELL_CHARACTERS) -> str:
+    """A foreign text as one code span; ``-`` for an empty one."""
+    return _span(plain(text, limit))
+
+
+def markdown_cell(text: str, limit: int = CELL_CHARACTERS) -> str:
+    """A foreign text as one code span in one cell of a table; ``-`` for an empty one."""
+    # A backslash before a bar would take away the bar's own escape where tables are split into cells.
+    return _span(plain(text, limit).replace("\\|", "\\ |").replace("|", "\\|"))
+
+
+def _span(line: str) -> str:
+    if not line:
+        return "-"
+    fence = "`" * (max((len(found) for found in _TICKS.findall(line)), default=0) + 1)
+    pad = " " if line.startswith(("`", " ")) or line.endswith(("`", " ", "\\")) else ""
+    return f"{fence}{pad}{line}{pad}{fence}"
+
+
+def markdown_block(text: str) -> str:
+    """A command as a fenced block that nothing in it can end."""
+    block = plain_block(text)
+    longest = max((len(found) for found in _FENCE.findall(block)), default=2)
+    fence = "`" * max(3, longest + 1)
+    return f"{fence}\n{block}\n{fence}"

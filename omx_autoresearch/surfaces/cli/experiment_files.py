@@ -34,8 +34,7 @@ if TYPE_CHECKING:
 @json_option
 def experiment_plot(named: str, output: str, auto_log: str, as_json: bool) -> None:
     """Draw trials over time, accepted steps, intervals and the verified claim."""
-    from omx_autoresearch.runtime.experiments.plot_packages import FORMATS, render_plot
-    from omx_autoresearch.runtime.experiments.plots import plot_specification
+    from omx_autoresearch.runtime.experiments.plots import FORMATS, plot_specification, render_plot
 
     state, material, found = material_of(named, auto_log)
     path = output or _beside_log(found, f"{state.experiment_id}.html")

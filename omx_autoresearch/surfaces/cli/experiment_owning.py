@@ -61,7 +61,7 @@ def experiment_cancel(named: str, as_json: bool) -> None:
 
 def _end(found: Meant, request: str, *, as_json: bool) -> None:
     """Ask the controller at work, or end the experiment here where there is none."""
-    from omx_autoresearch.runtime.experiments.outside import request_cancel, request_stop
+    from omx_autoresearch.runtime.experiments.remote_control import request_cancel, request_stop
 
     state = found.load()
     if state.phase == "completed":
@@ -116,7 +116,7 @@ def _extended(state: ExperimentState, added: dict[str, Any]) -> ExperimentLimits
         UsageError: something is added to a limit that does not exist.
     """
     from omx_autoresearch.core.values import replace
-    from omx_autoresearch.runtime.experiments.configuring import size_of
+    from omx_autoresearch.runtime.experiments.configuration import size_of
 
     try:
         disk_bytes = size_of(added["add_disk"]) if added["add_disk"] else 0

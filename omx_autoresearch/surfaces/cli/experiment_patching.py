@@ -200,7 +200,7 @@ def _told(document: ExperimentPatchDocument, *, as_json: bool) -> int:
 def experiment_finalize(named: str, prefix: str, as_json: bool) -> None:
     """Make one branch a checkpoint in your repository, for review; no branch of yours moves, none is checked out."""
     from omx_autoresearch.core.experiment_summary import steps_of
-    from omx_autoresearch.runtime.experiments.finalizing import finalize
+    from omx_autoresearch.runtime.experiments.branches import finalize
     from omx_autoresearch.surfaces.cli.experiment_documents import (
         ExperimentBranch,
         ExperimentBranchesDocument,

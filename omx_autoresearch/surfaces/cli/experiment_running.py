@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
     from omx_autoresearch.core.experiments import ExperimentHypothesis, ExperimentState
     from omx_autoresearch.runtime.experiments.controller import AutoresearchController
-    from omx_autoresearch.runtime.experiments.driving import Agent, DriveEnd
+    from omx_autoresearch.runtime.experiments.driver import Agent, DriveEnd
     from omx_autoresearch.surfaces.cli.experiment import Meant
     from omx_autoresearch.surfaces.cli.experiment_display import LineProgress, LiveProgress
 
@@ -63,9 +63,7 @@ def experiment_run(
     Ctrl-C ends this run politely: the agent is stopped and the trial rolled back; `run` again goes on. A second one
     does not wait. What was accepted is checked freshly against the base at the end.
     """
-    from omx_autoresearch.runtime.experiments.agent_lines import checked_line
-    from omx_autoresearch.runtime.experiments.agent_starts import require_startable
-    from omx_autoresearch.runtime.experiments.driving import drive
+    from omx_autoresearch.runtime.experiments.driver import checked_line, drive, require_startable
 
     found = meant(named, is_open=True)
     found.require_owner("run")
@@ -109,7 +107,7 @@ def _told(found: Meant, state: ExperimentState, end: DriveEnd, *, as_json: bool)
 def agent_of(found: Meant, state: ExperimentState, line: str) -> Agent:
     """The agent that a command line is: in the owner's environment, without anybody's session."""
     from omx_autoresearch.agents.headless import fresh_environment, read_report
-    from omx_autoresearch.runtime.experiments.driving import Agent
+    from omx_autoresearch.runtime.experiments.driver import Agent
 
     return Agent(
         line, fresh_environment(found.caller.runtime.environ), read_report, frozen_paths(found, state)

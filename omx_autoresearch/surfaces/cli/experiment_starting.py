@@ -49,7 +49,7 @@ def experiment_start(
     long.
     """
     from omx_autoresearch.core.experiment_faults import checked_config
-    from omx_autoresearch.runtime.experiments.configuring import configure
+    from omx_autoresearch.runtime.experiments.configuration import configure
 
     caller = this_caller()
     options = given_options(given)

@@ -131,7 +131,7 @@ def _maker(
 def _require_startable(found: Meant, command: tuple[str, ...]) -> None:
     import shlex
 
-    from omx_autoresearch.runtime.experiments.agent_starts import require_startable
+    from omx_autoresearch.runtime.experiments.driver import require_startable
 
     program = shlex.quote(command[0])
     environ = agent_of(found, found.load(), program).environ
@@ -158,7 +158,7 @@ def _by_command(
     import shlex
 
     from omx_autoresearch.core.values import replace
-    from omx_autoresearch.runtime.experiments.driving import agent_turn
+    from omx_autoresearch.runtime.experiments.driver import agent_turn
 
     agent = agent_of(found, controller.state, shlex.join(command))
     turn = agent_turn(agent, found.folder, controller.state, is_given=True)

@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from omx_autoresearch.errors import UsageError
-from omx_autoresearch.runtime.experiments.agent_lines import agent_script, checked_line, filled
+from omx_autoresearch.runtime.experiments.driver import agent_script, checked_line, filled
 
 if TYPE_CHECKING:
     from pathlib import Path

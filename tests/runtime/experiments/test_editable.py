@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from omx_autoresearch.runtime.experiments.editable import editable_folders
-from omx_autoresearch.runtime.experiments.evaluators import plain_bench
+from omx_autoresearch.runtime.experiments.evaluators import editable_folders, plain_bench
 from tests.runtime.experiments.benches import Scene, scene_in
 
 if TYPE_CHECKING:

@@ -19,7 +19,11 @@ from omx_autoresearch.errors import StepIllegal, UsageError
 from omx_autoresearch.runtime.context import Runtime
 from omx_autoresearch.runtime.experiments import callbacks, desk
 from omx_autoresearch.runtime.experiments.controller import AutoresearchController
-from omx_autoresearch.runtime.experiments.outside import controller_at_work, request_cancel, request_stop
+from omx_autoresearch.runtime.experiments.remote_control import (
+    controller_at_work,
+    request_cancel,
+    request_stop,
+)
 from omx_autoresearch.runtime.experiments.requests import pending_request, put_request
 from omx_autoresearch.storage.experiments import ExperimentFolder
 from omx_autoresearch.system.clock import SystemClock
@@ -380,8 +384,8 @@ def test_a_persons_interrupt_rolls_back_records_and_goes_on_up(root: Path) -> No
 def _ask(act: str, name: str) -> subprocess.CompletedProcess[str]:
     code = (
         "import sys\nfrom omx_autoresearch.runtime.context import Runtime\n"
-        "from omx_autoresearch.runtime.experiments import outside\n"
-        f"asked = outside.{act}(Runtime.of_process(), sys.argv[1])\n"
+        "from omx_autoresearch.runtime.experiments import remote_control\n"
+        f"asked = remote_control.{act}(Runtime.of_process(), sys.argv[1])\n"
         "print(asked.is_done, asked.holder.pid if asked.holder else 0)\n"
     )
     return subprocess.run(

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from omx_autoresearch.errors import StateUntrusted, WorkspaceFault
-from omx_autoresearch.runtime.experiments.held_out import check_held_out, digest_of_held_out, take_held_out
+from omx_autoresearch.runtime.experiments.evaluators import check_held_out, digest_of_held_out, take_held_out
 from omx_autoresearch.runtime.experiments.runs import held_out_once, measure_once
 from tests.runtime.experiments.benches import Scene, needs_bubblewrap, scene_in
 

@@ -18,9 +18,14 @@ from omx_autoresearch.core.experiment_summary import quoted_claim
 from omx_autoresearch.core.experiments import ExperimentConfig, ExperimentState
 from omx_autoresearch.core.metrics import MetricSpec
 from omx_autoresearch.errors import UsageError
-from omx_autoresearch.runtime.experiments.plot_frame import frame_of
-from omx_autoresearch.runtime.experiments.plot_packages import FORMATS, render_plot
-from omx_autoresearch.runtime.experiments.plots import COLOURS, SHAPES, plot_specification
+from omx_autoresearch.runtime.experiments.plots import (
+    COLOURS,
+    FORMATS,
+    SHAPES,
+    frame_of,
+    plot_specification,
+    render_plot,
+)
 from tests.runtime.experiments.samples import (
     a_claim,
     a_long_story,

@@ -15,7 +15,7 @@ from omx_autoresearch.core.experiments import (
     TrialRow,
 )
 from omx_autoresearch.core.values import replace
-from omx_autoresearch.runtime.experiments.configuring import configure
+from omx_autoresearch.runtime.experiments.configuration import configure
 from omx_autoresearch.runtime.experiments.prompts import left_words, render_prompt
 
 CONFIG = configure(

@@ -16,13 +16,16 @@ from omx_autoresearch.core.acceptance import calibrate
 from omx_autoresearch.core.experiments import ExperimentConfig, ExperimentLimits
 from omx_autoresearch.core.metrics import Guard, MetricSpec
 from omx_autoresearch.runtime.experiments.report_facts import ReportMaterial, duration_text, report_facts
-from omx_autoresearch.runtime.experiments.report_texts import (
+from omx_autoresearch.runtime.experiments.reports import (
+    html_report,
     markdown_block,
     markdown_cell,
     markdown_code,
+    markdown_report,
     markdown_text,
+    report_files,
+    with_plot,
 )
-from omx_autoresearch.runtime.experiments.reports import html_report, markdown_report, report_files, with_plot
 from omx_autoresearch.system.patches import FileChange
 from tests.runtime.experiments.samples import a_claim, a_row, a_state, a_story, accepted, commit, judged
 

@@ -15,7 +15,7 @@ from omx_autoresearch.core.acceptance import AcceptanceRule, Judge, calibrate
 from omx_autoresearch.core.guards import guard_failures
 from omx_autoresearch.core.metrics import Guard, MetricSpec, samples_of
 from omx_autoresearch.errors import CommandFault, UsageError
-from omx_autoresearch.runtime.experiments import execution
+from omx_autoresearch.runtime.experiments import runs as run_module
 from omx_autoresearch.runtime.experiments.cancellation import AutoresearchCancellation
 from omx_autoresearch.runtime.experiments.runs import check_once, measure_once, setup_once
 from omx_autoresearch.system.commands import run_command
@@ -113,7 +113,7 @@ def test_a_cut_last_line_is_no_metric(scene: Scene, monkeypatch: pytest.MonkeyPa
     command = "printf 'METRIC ms=123'"
     assert scene.measure(scene.bench(measure=command)).metric == 123.0
     monkeypatch.setattr(
-        execution,
+        run_module,
         "run_command",
         lambda argv, **options: run_command(argv, **options, output_limit_bytes=len("METRIC ms=1")),
     )
@@ -431,7 +431,7 @@ def test_a_cheat_in_the_sandbox_is_found_too(scene: Scene) -> None:
 def test_without_bubblewrap_auto_says_so_and_a_demand_is_refused(
     scene: Scene, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(execution, "can_isolate", lambda: False)
+    monkeypatch.setattr(run_module, "can_isolate", lambda: False)
     run = scene.measure(scene.bench(sandbox="auto"))
     assert (run.metric, run.isolation) == (5.0, "none")
     assert "no sandbox" in run.notes[0]
@@ -439,6 +439,6 @@ def test_without_bubblewrap_auto_says_so_and_a_demand_is_refused(
     with pytest.raises(CommandFault) as caught:
         scene.measure(bench)
     assert "--sandbox auto" in caught.value.next_step
-    monkeypatch.setattr(execution, "bubblewrap_path", lambda: None)
+    monkeypatch.setattr(run_module, "bubblewrap_path", lambda: None)
     with pytest.raises(CommandFault, match="not installed"):
         scene.measure(bench)

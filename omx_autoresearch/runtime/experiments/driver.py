@@ -10,7 +10,11 @@ prints is kept whole. It may crash, hang, say nothing or change nothing: each en
 from __future__ import annotations
 
 import dataclasses
+import errno
 import os
+import re
+import shlex
+import subprocess
 import threading
 import time
 from typing import TYPE_CHECKING
@@ -18,12 +22,11 @@ from typing import TYPE_CHECKING
 from omx_autoresearch.core.agent_reports import AgentReport, harmless_line, last_words, stated
 from omx_autoresearch.core.experiment_summary import ending_words
 from omx_autoresearch.core.experiments import ExperimentHypothesis, HypothesisOutcome
-from omx_autoresearch.errors import AutoresearchError, StepIllegal
-from omx_autoresearch.runtime.experiments.agent_lines import agent_script
-from omx_autoresearch.runtime.experiments.agent_starts import CANNOT_START, require_startable
+from omx_autoresearch.errors import AutoresearchError, StepIllegal, UsageError
 from omx_autoresearch.runtime.experiments.prompts import render_prompt
 from omx_autoresearch.storage.atomic import ensure_folder, read_bounded, replace_file
 from omx_autoresearch.system.commands import OUTPUT_LIMIT_BYTES, explain_shell_status, run_command, shell_argv
+from omx_autoresearch.system.starting import explain_start
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -329,3 +332,156 @@ def controller_folder(controller: AutoresearchController) -> ExperimentFolder:
     from omx_autoresearch.storage.experiments import ExperimentFolder
 
     return ExperimentFolder(controller.session_dir())
+
+
+# --- the agent's command line
+
+# The command line of an agent: its placeholders filled in so that a shell reads each as exactly one word.
+# Pure.
+#
+# ``{prompt}`` is the whole prompt, ``{prompt_file}`` and ``{workspace}`` are absolute paths; they may stand
+# bare or in either kind of quotes. Every other brace stays as it is. The prompt is on stdin, too.
+
+
+PLACEHOLDERS = ("prompt", "prompt_file", "workspace")
+LINE_LIMIT_BYTES = 128 * 1024 - 1
+"""What Linux takes as one argument, with its NUL (MAX_ARG_STRLEN, execve(2)); the shell gets the line as one."""
+
+_PLACEHOLDER = re.compile(r"\{(" + "|".join(sorted(PLACEHOLDERS, key=len, reverse=True)) + r")\}")
+
+
+def filled(line: str, values: Mapping[str, str]) -> str:
+    """The line with every placeholder replaced by its value, quoted for where it stands.
+
+    Args:
+        line: as the owner gave it, for ``/bin/sh``.
+        values: by the names of `PLACEHOLDERS`.
+    """
+    parts: list[str] = []
+    quotes = [""]  # of the level we are in; `$(` begins a level of its own, also within double quotes
+    position = 0
+    while position < len(line):
+        found = _PLACEHOLDER.match(line, position)
+        if found is not None:
+            parts.append(f"{quotes[-1]}{shlex.quote(values[found[1]])}{quotes[-1]}")
+            position = found.end()
+            continue
+        # a character behind a backslash is no quote; within single quotes the backslash is nothing special
+        width = 2 if line[position] == "\\" and quotes[-1] != "'" else 1
+        _follow(quotes, line[position : position + 2])
+        parts.append(line[position : position + width])
+        position += width
+    return "".join(parts)
+
+
+def _follow(quotes: list[str], ahead: str) -> None:
+    """The quote that stands open behind the first character of ``ahead``, level by level."""
+    char = ahead[0]
+    if char in "'\"" and quotes[-1] in ("", char):
+        quotes[-1] = "" if quotes[-1] else char
+    elif ahead == "$(" and quotes[-1] != "'":
+        quotes.append("")
+    elif char == ")" and not quotes[-1] and len(quotes) > 1:
+        quotes.pop()
+
+
+def agent_script(line: str, *, prompt: str, prompt_path: str, workspace_path: str) -> str:
+    """What ``/bin/sh -c`` is given: the agent's line, with the prompt on stdin.
+
+    Raises:
+        UsageError: the prompt is too long for a command line.
+    """
+    values = {"prompt": prompt, "prompt_file": prompt_path, "workspace": workspace_path}
+    script = f"exec < {shlex.quote(prompt_path)}\n{filled(line, values)}"
+    size_bytes = len(script.encode("utf-8", "surrogateescape"))
+    if size_bytes > LINE_LIMIT_BYTES:
+        raise UsageError(
+            f"the prompt makes the agent's command line {size_bytes} bytes long; the system takes"
+            f" {LINE_LIMIT_BYTES}",
+            next_step="let the agent read stdin, or put {prompt_file} in the place of {prompt}",
+        )
+    return script
+
+
+def checked_line(line: str) -> str:
+    """The line, when a shell can read it.
+
+    Raises:
+        UsageError: it is empty, holds NUL, or has an open quote.
+    """
+    next_step = '--agent "claude -p --permission-mode acceptEdits"'
+    if not line.strip():
+        raise UsageError("the agent's command is empty", next_step=next_step)
+    if "\0" in line:
+        raise UsageError("the agent's command holds a NUL character", next_step=next_step)
+    try:
+        shlex.split(filled(line, dict.fromkeys(PLACEHOLDERS, "x")))
+    except ValueError as error:
+        raise UsageError(f"the agent's command cannot be read: {error}", next_step=next_step) from None
+    return line
+
+
+# --- whether the command can start
+
+# Whether an agent's command can be started at all, known before a trial is spent on it.
+
+
+CANNOT_START = (126, 127)
+"""Exit statuses of a shell that found no such program, or may not run it (POSIX, Shell Command Language, 2.8.2)."""
+_SHELL_SYNTAX = frozenset(";&|<>()`$\n#*?[~\\!")
+"""With one of these the first word need not be what is run, or not everything; such a line is simply run."""
+_PLAIN = re.compile(r"\s*(?P<program>[A-Za-z0-9_./+@%:,-]+)(?:\s|$)")
+_LOOK_SECONDS = 10.0
+
+
+def require_startable(line: str, environ: Mapping[str, str], cwd: str) -> None:
+    """Let a command line pass, unless its program cannot be started for certain.
+
+    Args:
+        line: for the shell, with or without placeholders.
+        environ: that it would be run in.
+        cwd: likewise; empty where that folder is not there yet: then a relative path is not looked at.
+
+    Raises:
+        UsageError: there is no such program, or it may not be run; nothing was spent.
+    """
+    if fault := start_fault(line, environ, cwd):
+        raise UsageError(
+            f"the command cannot be started, so no trial was begun: {fault}",
+            next_step='mend the command, then the same again, such as --agent "claude -p"',
+        )
+
+
+def start_fault(line: str, environ: Mapping[str, str], cwd: str) -> str:
+    """Why the program of a plain command line cannot be started; empty where it can, and where nobody can tell."""
+    found = _PLAIN.match(line)
+    if found is None or _SHELL_SYNTAX & set(line):
+        return ""
+    program = found["program"]
+    if "/" not in program:
+        is_there = _is_known(program, environ, cwd)
+        return "" if is_there else explain_start(errno.ENOENT, program, cwd)
+    if not os.path.isabs(program) and not os.path.isdir(cwd):
+        return ""
+    path = os.path.join(cwd, program)
+    status = 127 if not os.path.exists(path) else 126
+    is_fit = os.path.isfile(path) and os.access(path, os.X_OK)
+    return "" if is_fit else explain_shell_status(program, status, cwd)
+
+
+def _is_known(name: str, environ: Mapping[str, str], cwd: str) -> bool:
+    """The shell itself says: a program on PATH, a word of its own; True where it cannot be asked."""
+    try:
+        asked = subprocess.run(
+            ["/bin/sh", "-c", 'command -v "$1"', "sh", name],
+            cwd=cwd if os.path.isdir(cwd) else "/",
+            env=dict(environ),
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+            timeout=_LOOK_SECONDS,
+            check=False,
+        )
+    except (OSError, subprocess.TimeoutExpired):
+        return True
+    return asked.returncode == 0

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from omx_autoresearch.errors import StepIllegal, UsageError, WorkspaceFault
-from omx_autoresearch.runtime.experiments.finalizing import branch_plan, finalize
+from omx_autoresearch.runtime.experiments.branches import branch_plan, finalize
 from omx_autoresearch.runtime.experiments.report_facts import ReportMaterial
 from omx_autoresearch.runtime.experiments.reports import markdown_report, step_changes
 from omx_autoresearch.system.worktrees import Checkpoint, WorkspaceOptions, Workspaces

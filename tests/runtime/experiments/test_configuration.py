@@ -8,7 +8,7 @@ import pytest
 
 from omx_autoresearch.core.metrics import Guard
 from omx_autoresearch.errors import MissionInvalid, UsageError
-from omx_autoresearch.runtime.experiments.configuring import configure, guard_of, share_of, size_of
+from omx_autoresearch.runtime.experiments.configuration import configure, guard_of, share_of, size_of
 
 if TYPE_CHECKING:
     from pathlib import Path

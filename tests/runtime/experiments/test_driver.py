@@ -13,8 +13,7 @@ import pytest
 from omx_autoresearch.agents.headless import fresh_environment, read_report
 from omx_autoresearch.core.experiments import ExperimentHypothesis, ExperimentLimits
 from omx_autoresearch.errors import UsageError
-from omx_autoresearch.runtime.experiments.agent_starts import require_startable
-from omx_autoresearch.runtime.experiments.driving import Agent, DriveEnd, drive
+from omx_autoresearch.runtime.experiments.driver import Agent, DriveEnd, drive, require_startable
 from omx_autoresearch.system.processes import ProcessIdentity, is_alive, wait_for
 from tests.runtime.experiments.toys import begun, git, toy
 
