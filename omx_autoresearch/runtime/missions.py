@@ -22,6 +22,7 @@ from omx_autoresearch.core.records.validations import CommandsApproved, PinsRest
 from omx_autoresearch.core.values import dataclass
 from omx_autoresearch.errors import AutoresearchError, JournalBroken, StateUntrusted, StepIllegal, UsageError
 from omx_autoresearch.runtime import sessions
+from omx_autoresearch.runtime.checkouts import project_root
 from omx_autoresearch.runtime.claims import take_in_quietly
 from omx_autoresearch.runtime.completion import write_completion
 from omx_autoresearch.runtime.faults import forget_faults
@@ -32,7 +33,6 @@ from omx_autoresearch.storage.layout import is_safe_task_id
 from omx_autoresearch.storage.missions import MissionStore
 from omx_autoresearch.storage.pins import load_manifest, restore_pins
 from omx_autoresearch.storage.registry import ActiveSession, Registry
-from omx_autoresearch.system.git import find_root, main_checkout
 
 _LEAST_OF_A_NAME = 4
 """Characters of the beginning of an id; with fewer nobody means one mission."""
@@ -303,24 +303,3 @@ def _open_missions(store: MissionStore) -> list[Mission]:
         if mission.phase not in FINAL_PHASES:
             found.append(mission)
     return found
-
-
-def workspace_root(cwd: str) -> str:
-    """Where a mission that is begun in a folder works: the work tree that holds it, linked or not, else its project."""
-    return find_root(os.path.realpath(cwd)) or project_root(cwd)
-
-
-def project_root(cwd: str) -> str:
-    """The project that a folder belongs to: the nearest ``.omx`` or repository above it, a worktree's main checkout."""
-    path = os.path.realpath(cwd)
-    root = find_root(path)
-    if root is not None:
-        return main_checkout(root) or root
-    folder = path
-    while True:
-        if os.path.isdir(os.path.join(folder, ".omx")):
-            return folder
-        parent = os.path.dirname(folder)
-        if parent == folder:
-            return path
-        folder = parent

@@ -24,6 +24,7 @@ from omx_autoresearch.core.readiness import open_criteria
 from omx_autoresearch.core.values import dataclass, field, replace
 from omx_autoresearch.errors import AutoresearchError, MissionInvalid, StateUntrusted, StepIllegal, UsageError
 from omx_autoresearch.runtime import launch, missions
+from omx_autoresearch.runtime.checkouts import project_root
 from omx_autoresearch.runtime.context import Runtime
 from omx_autoresearch.runtime.directions import declare
 from omx_autoresearch.runtime.findings import Recorded, Submission, add_finding, list_findings
@@ -147,7 +148,7 @@ class Store:
         _texts(project_path=project_path, home_path=home_path)
         runtime = Runtime.of_process(home_path=home_path)
         self._runtime = runtime if environ is None else replace(runtime, environ=dict(environ))
-        self._project_path = missions.project_root(project_path)
+        self._project_path = project_root(project_path)
         self._store = MissionStore(self._runtime.home)
 
     def create_task(

@@ -14,7 +14,7 @@ import os
 from omx_autoresearch.core.experiment_events import KINDS, fold_events
 from omx_autoresearch.core.shape import ShapeError, from_plain, to_plain
 from omx_autoresearch.core.values import dataclass
-from omx_autoresearch.errors import StateUntrusted, UsageError
+from omx_autoresearch.errors import UsageError
 from omx_autoresearch.storage.atomic import ensure_folder, is_there, names_in, storage_failed, sync_folder
 from omx_autoresearch.storage.journal import Journal
 from omx_autoresearch.storage.layout import is_safe_task_id, slugify, task_id
@@ -143,21 +143,15 @@ class ExperimentStore:
             )
         )
 
-    def find(self, words: str = "", *, project_path: str = "") -> str:
-        """The id that a person means: an id, the unique beginning or slug of one, or the newest one of a project.
+    def find(self, words: str) -> str:
+        """The id that a person means by an id, or by the unique beginning or slug of one.
 
         Raises:
             UsageError: there is none, or several; they are named.
         """
-        if words and self.exists(words):
+        if self.exists(words):
             return words
-        known = self.list_ids()
-        if not words:
-            newest = next((name for name in known if self._is_of(name, project_path)), "")
-            if not newest:
-                raise UsageError("there is no experiment of this project", next_step=_NEXT)
-            return newest
-        found = [name for name in known if name.startswith(words) or name[16:] == words]
+        found = [name for name in self.list_ids() if name.startswith(words) or name[16:] == words]
         if len(found) != 1:
             what = "no experiment" if not found else f"{len(found)} experiments ({', '.join(found[:5])})"
             raise UsageError(f"{words[:80]!r} means {what}", next_step=_NEXT)
@@ -172,15 +166,6 @@ class ExperimentStore:
     def _has_begun(self, name: str) -> bool:
         """Not one that was killed before its first event."""
         return self.exists(name) and os.path.getsize(self.folder(name).journal_path) > 0
-
-    def _is_of(self, experiment_id: str, project_path: str) -> bool:
-        try:
-            first = next(self.read(experiment_id), None)
-        except StateUntrusted:
-            return False  # a corrupt log never hides another experiment; by its id it is an error
-        if first is None:
-            return False
-        return not project_path or str(first.data.get("project_path", "")) == project_path
 
     def create(self, name: str, now: datetime) -> ExperimentFolder:
         """Make the folder of a new experiment (exclusively) with an empty log.

@@ -68,7 +68,6 @@ def test_a_broken_line_is_an_error_by_file_and_line_and_hides_no_other_experimen
     with pytest.raises(JournalBroken, match=r"events\.jsonl line 2 .*not the digest of the line before"):
         store.load(bad.experiment_id)
     assert store.load(good.experiment_id).project_path == "/p"
-    assert store.find(project_path="/p") == good.experiment_id
 
 
 def test_an_event_of_a_newer_version_is_told_by_file_and_line(
@@ -93,23 +92,17 @@ def test_a_torn_last_line_is_set_aside_by_the_next_event(store: ExperimentStore)
     assert len(os.listdir(folder.torn_path)) == 1
 
 
-def test_an_experiment_is_found_by_id_by_beginning_by_slug_or_as_the_newest_of_its_project(
-    store: ExperimentStore,
-) -> None:
+def test_an_experiment_is_found_by_id_by_beginning_or_by_slug(store: ExperimentStore) -> None:
     old = made(store, name="alpha", second=1).experiment_id
     new = made(store, name="beta", second=2).experiment_id
-    other = made(store, name="gamma", second=3, project="/elsewhere").experiment_id
+    made(store, name="gamma", second=3)
     assert store.find(old) == old
     assert store.find("20260102-030402") == new
     assert store.find("alpha") == old
-    assert store.find(project_path="/p") == new
-    assert store.find() == other
     with pytest.raises(UsageError, match="means 3 experiments"):
         store.find("20260102")
     with pytest.raises(UsageError, match="means no experiment"):
         store.find("nothing")
-    with pytest.raises(UsageError, match="no experiment of this project"):
-        store.find(project_path="/nowhere")
 
 
 def test_an_id_that_would_leave_the_folder_is_refused(store: ExperimentStore) -> None:
@@ -123,5 +116,5 @@ def test_an_experiment_that_never_began_is_no_experiment(store: ExperimentStore)
     folder = store.create("empty", datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC))
     with pytest.raises(UsageError, match="never began"):
         store.load(folder.experiment_id)
-    with pytest.raises(UsageError, match="no experiment of this project"):
-        store.find(project_path="/p")
+    with pytest.raises(UsageError, match="means no experiment"):
+        store.find("empty")

@@ -20,6 +20,7 @@ from omx_autoresearch.core.shape import ShapeError, from_plain, to_plain
 from omx_autoresearch.core.values import dataclass, replace
 from omx_autoresearch.errors import AutoresearchError, CommandFault, StepIllegal
 from omx_autoresearch.runtime.experiments.candidates import patched, require_applicable, take_candidate
+from omx_autoresearch.runtime.experiments.views import is_at_work
 from omx_autoresearch.storage.atomic import load_json, lock, replace_file
 from omx_autoresearch.storage.experiments import ExperimentStore
 from omx_autoresearch.storage.strictjson import encode
@@ -234,7 +235,7 @@ def _view(store: ExperimentStore, experiment_id: str, note: BackgroundTrial | No
     if is_conducted:
         return TrialView(state, running, is_running=True)
     if running is not None:
-        if _is_at_work(state):
+        if is_at_work(state):
             return TrialView(state, running, is_running=True)
         return TrialView(
             state,
@@ -261,12 +262,6 @@ def _view(store: ExperimentStore, experiment_id: str, note: BackgroundTrial | No
 
 def _row_of(state: ExperimentState, iteration: int) -> TrialRow | None:
     return next((row for row in reversed(state.rows) if row.iteration == iteration), None)
-
-
-def _is_at_work(state: ExperimentState) -> bool:
-    return bool(state.controller_pid) and is_alive(
-        ProcessIdentity(state.controller_pid, state.controller_started)
-    )
 
 
 def _process_of(view: TrialView, note: BackgroundTrial | None) -> ProcessIdentity:

@@ -11,6 +11,7 @@ from omx_autoresearch.core.experiment_events import ControllerAttached, Experime
 from omx_autoresearch.core.experiment_faults import checked_config
 from omx_autoresearch.core.shape import to_plain
 from omx_autoresearch.errors import WorkspaceFault
+from omx_autoresearch.runtime.checkouts import new_workspace
 from omx_autoresearch.runtime.contracts import captured_environment
 from omx_autoresearch.runtime.experiments.evaluators import set_up_bench
 from omx_autoresearch.runtime.experiments.recording import ExperimentLog
@@ -70,9 +71,11 @@ def begin_experiment(runtime: Runtime, root_path: str, config: ExperimentConfig,
     Raises:
         MissionInvalid: the configuration cannot be run; every fault is named.
         WorkspaceFault: the checkout is no clean root, or cannot be isolated.
+        UsageError: it is within the state home.
         StepIllegal: another controller holds the repository.
     """
     config = checked_config(config)
+    new_workspace(runtime, root_path)
     root_path = os.path.realpath(root_path)
     store = ExperimentStore(runtime.home)
     folder = store.create(config.name, runtime.clock.now())

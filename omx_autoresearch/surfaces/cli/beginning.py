@@ -67,6 +67,7 @@ def init_verb(dry_run: bool, as_json: bool, **given: Any) -> int:
 
     caller = this_caller()
     project_path = caller.project_path()
+    caller.new_workspace_path()  # refused before anything is asked or written
     draft = changed_draft(MissionDraft(), given)
     if may_ask(as_json=as_json):
         draft = ask_missing(draft)
@@ -127,7 +128,7 @@ def _warnings(caller: Caller, draft: MissionDraft) -> tuple[str, ...]:
     from omx_autoresearch.runtime.contracts import compile_contract
     from omx_autoresearch.runtime.dry_runs import draft_warnings
 
-    workspace_path = caller.workspace_path()
+    workspace_path = caller.new_workspace_path()
     found = list(draft_warnings(caller.runtime, workspace_path, draft))
     try:
         _, manifest = compile_contract(caller.runtime, workspace_path=workspace_path, draft=draft)
@@ -141,7 +142,7 @@ def _try_out(caller: Caller, draft: MissionDraft, *, as_json: bool) -> int:
     from omx_autoresearch.runtime.dry_runs import dry_run
     from omx_autoresearch.surfaces.cli.documents import DraftDocument
 
-    found = dry_run(caller.runtime, caller.workspace_path(), draft)
+    found = dry_run(caller.runtime, caller.new_workspace_path(), draft)
     document = DraftDocument(
         task_id="",
         slug=draft.slug,

@@ -186,7 +186,7 @@ def _log_folders() -> list[str]:
     import contextlib
     import tempfile
 
-    from omx_autoresearch.runtime.missions import project_root
+    from omx_autoresearch.runtime.checkouts import project_root
     from omx_autoresearch.storage.layout import state_home
 
     folders = []

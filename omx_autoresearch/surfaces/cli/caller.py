@@ -64,22 +64,29 @@ class Caller:
         Raises:
             UsageError: its folder is gone.
         """
-        from omx_autoresearch.runtime.missions import project_root
+        from omx_autoresearch.runtime.checkouts import project_root
 
         if not self.cwd:
             raise UsageError("the current folder is gone", next_step="cd into the project")
         return project_root(self.cwd)
 
-    def workspace_path(self) -> str:
-        """The folder whose state is judged when a mission is begun here: a linked work tree rather than its project.
+    def new_workspace_path(self) -> str:
+        """The work tree in which what is begun here works: a linked one rather than its project.
 
         Raises:
-            UsageError: its folder is gone.
+            UsageError: its folder is gone, or nothing can begin in it.
         """
-        from omx_autoresearch.runtime.missions import workspace_root
+        from omx_autoresearch.runtime.checkouts import new_workspace
 
         self.project_path()
-        return workspace_root(self.cwd)
+        return new_workspace(self.runtime, self.cwd)
+
+    def held_task(self) -> str:
+        """The mission that holds the session of this process; empty for none."""
+        from omx_autoresearch.storage.registry import Registry
+
+        entry = Registry(self.runtime.home).find(self.session_id) if self.session_id else None
+        return entry.task_id if entry is not None and entry.state == "bound" else ""
 
     def is_agent(self) -> bool:
         """True inside an agent's process tree."""

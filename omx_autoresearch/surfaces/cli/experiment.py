@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import os
 from importlib import import_module
 from typing import TYPE_CHECKING
@@ -10,7 +9,7 @@ from typing import TYPE_CHECKING
 import click
 
 from omx_autoresearch.core.values import dataclass
-from omx_autoresearch.errors import AutoresearchError, UsageError
+from omx_autoresearch.errors import UsageError
 from omx_autoresearch.surfaces.cli.caller import this_caller
 
 if TYPE_CHECKING:
@@ -21,8 +20,6 @@ if TYPE_CHECKING:
     from omx_autoresearch.storage.experiments import ExperimentFolder, ExperimentStore
     from omx_autoresearch.surfaces.cli.caller import Caller
     from omx_autoresearch.surfaces.cli.experiment_documents import ExperimentDocument
-
-NEXT_START = "omx-autoresearch experiment start --metric NAME --measure ./measure.sh --check ./check.sh"
 
 SUBVERBS: tuple[tuple[str, tuple[tuple[str, str, str], ...]], ...] = (
     (
@@ -153,6 +150,7 @@ class Meant:
 
     def document(self, state: ExperimentState) -> ExperimentDocument:
         """What ``status --json`` prints of it."""
+        from omx_autoresearch.runtime.experiments.views import is_at_work
         from omx_autoresearch.surfaces.cli.experiment_documents import experiment_document
 
         return experiment_document(
@@ -173,116 +171,28 @@ class Meant:
         require_owner(self.caller.runtime, f"experiment {verb}", self.load().task_id)
 
 
-def is_at_work(state: ExperimentState) -> bool:
-    """True while exactly the controller that the log names lives."""
-    from omx_autoresearch.system.processes import ProcessIdentity, is_alive
-
-    return bool(state.controller_pid) and is_alive(
-        ProcessIdentity(state.controller_pid, state.controller_started)
-    )
-
-
 def meant(named: str, *, is_open: bool = False, option: str = "") -> Meant:
     """The experiment that a verb means.
 
     Args:
         named: an id, its unique beginning, its slug, or a mission; empty for the one of this project.
         is_open: only one that has not ended can be meant without a name.
-        option: of the verb, that names one; empty where it stands behind the verb.
+        option: what stands before its name, with a space; empty where it stands behind the verb.
 
     Raises:
         UsageError: none or several can be meant; they are named.
     """
+    from omx_autoresearch.runtime.experiments.views import NEXT_START, find_experiment, more_of
     from omx_autoresearch.storage.experiments import ExperimentStore
 
     caller = this_caller()
-    store = ExperimentStore(caller.runtime.home)
-    if named:
-        return Meant(caller, store, _of_mission(caller, named) or store.find(named))
-    roots = {caller.workspace_path(), caller.project_path()}
-    here = list(_states_of(store, roots))
-    open_ones = [state for state in here if state.phase != "completed"]
-    if len(open_ones) == 1:
-        return Meant(caller, store, open_ones[0].experiment_id)
-    if len(open_ones) > 1:
-        names = ", ".join(state.experiment_id for state in open_ones[:8])
+    state = find_experiment(caller.runtime, named, cwd=caller.cwd, task_id=caller.held_task(), option=option)
+    if is_open and not named and state.phase == "completed":
+        more = more_of(state.completed_reason)
         raise UsageError(
-            f"which experiment? {len(open_ones)} are under way: {names}",
-            next_step=f"the same with one of them{'' if option else ' behind the verb'}, such as "
-            f"{f'{option} {open_ones[0].experiment_id}'.lstrip()}",
+            f"no experiment of this project is under way; the newest, {state.experiment_id}, has ended",
+            next_step=f"omx-autoresearch experiment resume {state.experiment_id} {more}"
+            if more
+            else NEXT_START,
         )
-    if here and not is_open:
-        return Meant(caller, store, here[0].experiment_id)
-    if here:
-        raise UsageError(
-            f"no experiment of this project is under way; the newest, {here[0].experiment_id}, has ended",
-            next_step=_after(here[0]),
-        )
-    _require_believable(store, roots)
-    raise UsageError("there is no experiment of this project", next_step=NEXT_START)
-
-
-def _require_believable(store: ExperimentStore, roots: set[str]) -> None:
-    """Tell of an experiment of the project whose log cannot be believed, rather than of none.
-
-    Raises:
-        JournalBroken: it names file and line.
-    """
-    for experiment_id in store.list_ids():
-        first = None
-        with contextlib.suppress(AutoresearchError):
-            first = next(store.read(experiment_id), None)
-        if first is not None and first.data.get("project_path") in roots:
-            store.load(experiment_id)
-
-
-def open_beside(found: Meant) -> list[ExperimentState]:
-    """What else has not ended in the project of an experiment."""
-    states = _states_of(found.store, {found.load().project_path})
-    return [
-        item for item in states if item.phase != "completed" and item.experiment_id != found.experiment_id
-    ]
-
-
-def _after(state: ExperimentState) -> str:
-    """What goes on where the newest experiment has ended."""
-    more = more_of(state.completed_reason)
-    return f"omx-autoresearch experiment resume {state.experiment_id} {more}" if more else NEXT_START
-
-
-def more_of(reason: str) -> str:
-    """The option of `resume` that adds to the budget which ended an experiment; empty where none did."""
-    return {
-        "budget_trials": "--add-trials 20",
-        "budget_wall": "--add-hours 4",
-        "budget_cost": "--add-cost 5",
-        "budget_runs": "--add-runs 500",
-        "budget_disk": "--add-disk 2GiB",
-    }.get(reason, "")
-
-
-def _of_mission(caller: Caller, named: str) -> str:
-    """The newest experiment of a mission of this name; empty where no mission has it, or has none."""
-    from omx_autoresearch.storage.missions import MissionStore
-
-    store = MissionStore(caller.runtime.home)
-    if not store.exists(named):
-        return ""
-    mission = store.load(named)
-    if not mission.experiments:
-        raise UsageError(f"mission {named} has no experiment yet", next_step=f"{NEXT_START} --task {named}")
-    return mission.experiments[-1]
-
-
-def _states_of(store: ExperimentStore, roots: set[str]) -> list[ExperimentState]:
-    """The experiments of a project, newest first; one that cannot be read hides no other."""
-    found = []
-    for experiment_id in store.list_ids():
-        try:
-            first = next(store.read(experiment_id), None)
-            if first is None or first.data.get("project_path") not in roots:
-                continue
-            found.append(store.load(experiment_id))
-        except AutoresearchError:
-            continue  # `list` shows it
-    return found
+    return Meant(caller, ExperimentStore(caller.runtime.home), state.experiment_id)

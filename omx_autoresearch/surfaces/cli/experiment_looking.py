@@ -9,15 +9,10 @@ import click
 
 from omx_autoresearch.core.values import replace
 from omx_autoresearch.errors import AutoresearchError, WorkspaceFault
+from omx_autoresearch.runtime.experiments.views import NEXT_START, is_at_work
 from omx_autoresearch.surfaces.cli.caller import json_option, this_caller
 from omx_autoresearch.surfaces.cli.display import harmless, print_json, print_table, say, tell
-from omx_autoresearch.surfaces.cli.experiment import (
-    NEXT_START,
-    auto_log_option,
-    experiment_argument,
-    is_at_work,
-    meant,
-)
+from omx_autoresearch.surfaces.cli.experiment import auto_log_option, experiment_argument, meant
 from omx_autoresearch.surfaces.cli.experiment_documents import ExperimentLine
 
 

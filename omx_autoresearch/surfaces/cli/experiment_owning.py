@@ -10,15 +10,10 @@ import click
 
 from omx_autoresearch.core.experiment_summary import ending_words
 from omx_autoresearch.errors import StepIllegal, UsageError
+from omx_autoresearch.runtime.experiments.views import NEXT_START, is_at_work, more_of
 from omx_autoresearch.surfaces.cli.caller import json_option
 from omx_autoresearch.surfaces.cli.display import harmless, print_json, say, tell
-from omx_autoresearch.surfaces.cli.experiment import (
-    NEXT_START,
-    experiment_argument,
-    is_at_work,
-    meant,
-    more_of,
-)
+from omx_autoresearch.surfaces.cli.experiment import experiment_argument, meant
 from omx_autoresearch.surfaces.cli.experiment_running import working
 
 if TYPE_CHECKING:

@@ -10,10 +10,11 @@ from typing import TYPE_CHECKING
 import click
 
 from omx_autoresearch.errors import StepIllegal, UsageError
+from omx_autoresearch.runtime.experiments.views import is_at_work
 from omx_autoresearch.surfaces.cli.boundary import CHECK_SAID_NO
 from omx_autoresearch.surfaces.cli.caller import json_option
 from omx_autoresearch.surfaces.cli.display import count_of, harmless, print_json, say, tell
-from omx_autoresearch.surfaces.cli.experiment import experiment_argument, is_at_work, meant
+from omx_autoresearch.surfaces.cli.experiment import experiment_argument, meant
 from omx_autoresearch.surfaces.cli.experiment_owning import confirm
 from omx_autoresearch.surfaces.cli.experiment_running import verify_if_needed, working
 

@@ -11,7 +11,7 @@ from omx_autoresearch.errors import UsageError
 from omx_autoresearch.surfaces.cli.boundary import INTERRUPTED
 from omx_autoresearch.surfaces.cli.caller import json_option, this_caller
 from omx_autoresearch.surfaces.cli.display import count_of, harmless, print_json, print_rows, say, tell
-from omx_autoresearch.surfaces.cli.experiment import Meant, open_beside
+from omx_autoresearch.surfaces.cli.experiment import Meant
 from omx_autoresearch.surfaces.cli.experiment_options import given_options, start_options
 from omx_autoresearch.surfaces.cli.experiment_plans import PlanTeller, plan_document, print_plan
 from omx_autoresearch.surfaces.cli.experiment_running import attended, frozen_paths
@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from typing import Any
 
     from omx_autoresearch.core.experiments import ExperimentConfig, ExperimentState
+    from omx_autoresearch.runtime.experiments.controller import AutoresearchController
     from omx_autoresearch.surfaces.cli.caller import Caller
     from omx_autoresearch.surfaces.cli.experiment_documents import ExperimentStartDocument
 
@@ -50,16 +51,19 @@ def experiment_start(
     """
     from omx_autoresearch.core.experiment_faults import checked_config
     from omx_autoresearch.runtime.experiments.configuration import configure
+    from omx_autoresearch.runtime.experiments.controller import AutoresearchController
 
     caller = this_caller()
+    root_path = caller.new_workspace_path()
     options = given_options(given)
     _require_owner_for(caller, options)
-    task_id = _task_of(caller, task)
+    task_id = caller.task(task) if task else caller.held_task()
     config = checked_config(configure(options, page_path=page_path or _page_of(caller, task_id)))
     if dry_run:
-        _show(caller, config, as_json=as_json)
+        _show(root_path, config, as_json=as_json)
         return 0
-    return _start(caller, config, task_id, has_baseline=not no_baseline, as_json=as_json)
+    controller = AutoresearchController(root_path, config, runtime=caller.runtime, task_id=task_id)
+    return _begun(caller, controller, has_baseline=not no_baseline, as_json=as_json)
 
 
 def _require_owner_for(caller: Caller, options: dict[str, Any]) -> None:
@@ -69,16 +73,6 @@ def _require_owner_for(caller: Caller, options: dict[str, Any]) -> None:
     for name in ("sandbox", "held_out"):
         if name in options:
             require_owner(caller.runtime, f"experiment start --{name.replace('_', '-')}")
-
-
-def _task_of(caller: Caller, task: str) -> str:
-    """The mission that is meant: named, or the one that holds this very session; empty for none."""
-    from omx_autoresearch.storage.registry import Registry
-
-    if task:
-        return caller.task(task)
-    entry = Registry(caller.runtime.home).find(caller.session_id) if caller.session_id else None
-    return entry.task_id if entry is not None and entry.state == "bound" else ""
 
 
 def _page_of(caller: Caller, task_id: str) -> str:
@@ -92,14 +86,14 @@ def _page_of(caller: Caller, task_id: str) -> str:
     return path if os.path.isfile(path) else ""
 
 
-def _show(caller: Caller, config: ExperimentConfig, *, as_json: bool) -> None:
+def _show(root_path: str, config: ExperimentConfig, *, as_json: bool) -> None:
     """What a start would do."""
     from omx_autoresearch.core.shape import to_plain
     from omx_autoresearch.surfaces.cli.experiment_documents import ExperimentStartDocument
 
     plan = plan_document(config, None, 0.0)
     document = ExperimentStartDocument(
-        None, plan, config.protect, (f"in {caller.workspace_path()}",), True, "the same without --dry-run"
+        None, plan, config.protect, (f"in {root_path}",), True, "the same without --dry-run"
     )
     if as_json:
         print_json(document)
@@ -125,20 +119,16 @@ def _words(value: Any) -> str:
     return f"{value:g}" if isinstance(value, float) else str(value)
 
 
-def _start(
-    caller: Caller, config: ExperimentConfig, task_id: str, *, has_baseline: bool, as_json: bool
-) -> int:
-    from omx_autoresearch.runtime.experiments.controller import AutoresearchController
+def _begun(caller: Caller, controller: AutoresearchController, *, has_baseline: bool, as_json: bool) -> int:
+    """Measure the base where that is asked for, and print the plan."""
     from omx_autoresearch.storage.experiments import ExperimentStore
 
-    root_path = caller.workspace_path()
-    controller = AutoresearchController(root_path, config, runtime=caller.runtime, task_id=task_id)
     found = Meant(caller, ExperimentStore(caller.runtime.home), controller.experiment_id)
     frozen = frozen_paths(found, controller.state)
     if not as_json:
         _tell_frozen(frozen)
     with attended(controller, as_json=as_json) as progress:
-        plans = PlanTeller(config, progress)
+        plans = PlanTeller(controller.state.config, progress)
         controller.subscribe(plans)
         if has_baseline:
             controller.establish_baseline()
@@ -164,6 +154,7 @@ def _tell_frozen(frozen: tuple[str, ...]) -> None:
 def _document(
     found: Meant, state: ExperimentState, frozen: tuple[str, ...], run_seconds: float
 ) -> ExperimentStartDocument:
+    from omx_autoresearch.runtime.experiments.views import experiments_of
     from omx_autoresearch.storage.pins import load_manifest
     from omx_autoresearch.surfaces.cli.experiment_documents import ExperimentStartDocument
 
@@ -171,7 +162,11 @@ def _document(
     notes = list(load_manifest(found.folder.frozen_path, state.pin_digest).notes)
     if state.is_agents:
         notes.append("an agent chose what judges: no criterion of the mission is met by what this brings")
-    others = [other.experiment_id for other in open_beside(found)]
+    others = [
+        other.experiment_id
+        for other in experiments_of(found.store, (state.project_path,))
+        if other.phase != "completed" and other.experiment_id != found.experiment_id
+    ]
     if others:
         said = "is under way, too, so each verb wants an id" if len(others) == 1 else "are under way, too"
         notes.append(f"{', '.join(others[:5])} {said}; end one by: omx-autoresearch experiment cancel ID")

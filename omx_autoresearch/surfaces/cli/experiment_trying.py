@@ -70,7 +70,7 @@ def experiment_trial(  # noqa: PLR0913, PLR0917 - each parameter is an option
         raise UsageError(
             "a trial has one change: --patch and a command were given", next_step="leave one of them out"
         )
-    found = meant(named, is_open=True, option="--experiment")
+    found = meant(named, is_open=True, option="--experiment ")
     if len(command) == 1 and found.store.exists(command[0]):
         raise UsageError(
             f"{command[0]} is an experiment, and would be run as the command that makes the change",

@@ -37,7 +37,7 @@ _NEXT = {
 def status_answer(runtime: Runtime, state: ExperimentState) -> ExperimentStatus:
     """How an experiment stands."""
     from omx_autoresearch.runtime.experiments.looks import candidate_path, frozen_paths
-    from omx_autoresearch.system.processes import ProcessIdentity, is_alive
+    from omx_autoresearch.runtime.experiments.views import is_at_work
 
     counts, quoted, metric = count_kinds(state.rows), quoted_claim(state), state.config.metric
     calibration = state.calibration
@@ -69,8 +69,7 @@ def status_answer(runtime: Runtime, state: ExperimentState) -> ExperimentStatus:
         warnings=list(quoted.warnings),
         left=_left(state),
         isolation=state.isolation,
-        is_at_work=bool(state.controller_pid)
-        and is_alive(ProcessIdentity(state.controller_pid, state.controller_started)),
+        is_at_work=is_at_work(state),
         running=_item(state, state.running_row) if state.running_row else None,
         last=_item(state, ended[-1]) if ended else None,
         next=_status_next(state),

@@ -165,15 +165,10 @@ def add_experiment_tools(server: MCPServer, runtime: Runtime) -> None:
 
 
 def _meant(call: Call, named: str) -> ExperimentState:
-    from omx_autoresearch.runtime.experiments.looks import find_experiment
-    from omx_autoresearch.runtime.missions import project_root, workspace_root
-    from omx_autoresearch.storage.missions import MissionStore
+    from omx_autoresearch.runtime.experiments.views import find_experiment
 
-    cwd = os.getcwd()
     task_id = call.caller.task_id
-    linked = MissionStore(call.runtime.home).load(task_id).experiments if task_id else ()
-    roots = {workspace_root(cwd), project_root(cwd)}
-    return find_experiment(call.runtime, named, linked=linked, roots=roots, cwd=cwd)
+    return find_experiment(call.runtime, named, cwd=os.getcwd(), task_id=task_id, option="experiment: ")
 
 
 def _require_allowed(call: Call, state: ExperimentState) -> None:
@@ -184,13 +179,15 @@ def _require_allowed(call: Call, state: ExperimentState) -> None:
         CommandFault: the caller is in a sandbox, or does not say, and the experiment's commands are in none.
     """
     from omx_autoresearch.errors import CommandFault, StepIllegal
-    from omx_autoresearch.runtime.missions import project_root, workspace_root
+    from omx_autoresearch.runtime.checkouts import experiment_around, project_root, workspace_root
     from omx_autoresearch.system.sandbox import can_isolate
 
-    cwd = os.path.realpath(os.getcwd())
+    cwd = os.getcwd()
     if state.task_id:
         call.own_task(state.task_id)
-    elif state.project_path not in (workspace_root(cwd), project_root(cwd)) and not _is_inside(call, cwd):
+    elif state.project_path not in (workspace_root(cwd), project_root(cwd)) and not experiment_around(
+        call.runtime, cwd
+    ):
         raise StepIllegal(
             f"experiment {state.experiment_id} belongs to {state.project_path}, and you work in {cwd}",
             next_step="leave the experiment out, or work in its project",
@@ -201,10 +198,6 @@ def _require_allowed(call: Call, state: ExperimentState) -> None:
             "your client runs commands in a sandbox, or does not say so, and this experiment runs your change in none",
             next_step="the owner runs: omx-autoresearch experiment run, or starts one with --sandbox bubblewrap",
         )
-
-
-def _is_inside(call: Call, cwd: str) -> bool:
-    return cwd.startswith(os.path.join(os.path.realpath(call.runtime.home.experiments_path), ""))
 
 
 def _teller(ctx: _Context) -> Callable[[TrialView], None]:

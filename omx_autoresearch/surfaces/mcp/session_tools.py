@@ -208,7 +208,7 @@ def add_session_tools(server: MCPServer, runtime: Runtime) -> None:
 
 
 def _folder(call: Call) -> SessionFolder:
-    from omx_autoresearch.runtime.missions import workspace_root
+    from omx_autoresearch.runtime.checkouts import workspace_root
     from omx_autoresearch.storage.session_log import session_folder
 
     return session_folder(call.runtime.home, workspace_root(os.getcwd()))

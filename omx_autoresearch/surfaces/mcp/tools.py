@@ -264,7 +264,7 @@ def _only_draft(call: Call) -> str:
         UsageError: there is none, or there are several.
     """
     from omx_autoresearch.runtime import status
-    from omx_autoresearch.runtime.missions import project_root
+    from omx_autoresearch.runtime.checkouts import project_root
 
     root_path = os.path.join(project_root(os.getcwd()), "")
     drafts = [
