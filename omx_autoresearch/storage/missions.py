@@ -157,7 +157,7 @@ class Burst:
     def __init__(self, store: MissionStore, task_id: str) -> None:
         self._store = store
         self._task_id = task_id
-        self._followed_at = 0.0
+        self._followed_at = float("-inf")
         self._is_behind = False
 
     def __enter__(self) -> Burst:

@@ -18,7 +18,7 @@ from omx_autoresearch.runtime.looks import take_look
 from omx_autoresearch.runtime.status import view
 from omx_autoresearch.storage.layout import is_safe_task_id
 from omx_autoresearch.system.clock import SystemClock
-from omx_autoresearch.system.sandbox import can_isolate
+from tests.support.needs import needs_bubblewrap
 from tests.support.scratch import CHECK, SESSION, Scratch
 
 if TYPE_CHECKING:
@@ -113,12 +113,10 @@ def test_a_start_by_an_agent_approves_nothing_and_gives_no_nonce(world: Scratch)
 
 
 @pytest.mark.requirement("LIFE-03")
-@pytest.mark.parametrize("is_agent", [False, True])
+@pytest.mark.parametrize("is_agent", [False, pytest.param(True, marks=needs_bubblewrap)])
 def test_what_passes_already_is_refused_and_may_be_started_without_a_baseline(
     world: Scratch, is_agent: bool
 ) -> None:
-    if is_agent and not can_isolate():
-        pytest.skip("bubblewrap is missing")
     world.write("answer.txt", "42\n")
     draft = world.draft()
     with pytest.raises(StepIllegal, match="passes already") as error:

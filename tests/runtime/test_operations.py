@@ -12,7 +12,7 @@ from omx_autoresearch.core.values import replace
 from omx_autoresearch.runtime import checks, launch, validation
 from omx_autoresearch.runtime.amending import amend_mission
 from omx_autoresearch.runtime.intake import read_intake
-from omx_autoresearch.system.sandbox import can_isolate
+from tests.support.needs import needs_bubblewrap
 
 if TYPE_CHECKING:
     from tests.support.scratch import Scratch
@@ -31,7 +31,7 @@ def verdict(world: Scratch, task_id: str) -> tuple[str, str]:
 
 
 @pytest.mark.requirement("API-05")
-@pytest.mark.skipif(not can_isolate(), reason="bubblewrap is not available")
+@needs_bubblewrap
 def test_a_forbidden_write_leaves_validator_and_criteria_a_read_only_workspace(world: Scratch) -> None:
     world.write("check.sh", WRITES, executable=True)
     world.commit("Write")
@@ -47,7 +47,7 @@ def test_a_forbidden_write_leaves_validator_and_criteria_a_read_only_workspace(w
 
 
 @pytest.mark.requirement("API-05")
-@pytest.mark.skipif(not can_isolate(), reason="bubblewrap is not available")
+@needs_bubblewrap
 def test_a_forbidden_network_is_not_there_though_the_owner_approved_the_command(world: Scratch) -> None:
     world.write("check.sh", "#!/bin/sh\ncat /proc/net/dev; exit 1\n", executable=True)
     world.commit("Look")

@@ -11,15 +11,13 @@ import pytest
 from omx_autoresearch.core.values import replace
 from omx_autoresearch.runtime import missions
 from omx_autoresearch.runtime.amending import amend_mission
-from omx_autoresearch.system.sandbox import can_isolate
+from tests.support.needs import needs_bubblewrap
 
 if TYPE_CHECKING:
     from omx_autoresearch.core.mission import Mission
     from tests.support.scratch import Scratch
 
-pytestmark = pytest.mark.skipif(
-    not can_isolate(), reason="bubblewrap is missing: install the package bubblewrap"
-)
+pytestmark = needs_bubblewrap
 
 
 def sandboxed(world: Scratch) -> None:

@@ -24,6 +24,7 @@ from omx_autoresearch.runtime.session_tools import (
 )
 from omx_autoresearch.storage.session_log import session_folder
 from omx_autoresearch.system.processes import RUN_MARK, wait_for
+from tests.support.needs import needs_bubblewrap
 from tests.support.scratch import Scratch
 
 if TYPE_CHECKING:
@@ -302,12 +303,9 @@ def test_a_reported_value_is_judged_and_marked_and_not_taken_twice(session: Sess
         report_run(session.runtime, session.folder, Report("x", float("nan")))
 
 
+@needs_bubblewrap
 @pytest.mark.requirement("AUTO-06")
 def test_a_sandboxed_run_says_so_and_reaches_nothing_outside(session: Session) -> None:
-    from omx_autoresearch.system.sandbox import can_isolate
-
-    if not can_isolate():
-        pytest.skip("bubblewrap is needed")
     outside = session.scratch.root / "outside"
     session.begin(f"#!/bin/sh\ntouch {outside}\ntouch inside\necho METRIC total_ms=5\n")
     run = session.start(isolation="bubblewrap").run

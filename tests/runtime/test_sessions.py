@@ -155,6 +155,7 @@ def test_an_agents_own_start_binds_when_its_client_shows_the_command(world: Scra
     binding = world.load(draft).binding
     assert binding is not None
     assert binding.how == "agent-start"
+    missions.approve(world.runtime(), draft.task_id)
     assert world.stop().refusal
 
 

@@ -21,17 +21,13 @@ from omx_autoresearch.runtime.stops import answer_stop
 from omx_autoresearch.storage.layout import StateHome
 from omx_autoresearch.storage.outputs import output_path
 from omx_autoresearch.system.processes import RUN_MARK, ProcessIdentity, command_line, is_alive, wait_for
-from omx_autoresearch.system.sandbox import can_isolate
+from tests.support.needs import needs_bubblewrap
 from tests.support.pipes import let_go, word_from
 from tests.support.scratch import Scratch, finish, with_timeout
 
 if TYPE_CHECKING:
     from omx_autoresearch.core.evidence import Look
     from omx_autoresearch.core.mission import Attestation, Mission
-
-needs_bubblewrap = pytest.mark.skipif(
-    not can_isolate(), reason="bubblewrap is missing or the kernel does not let it work: install `bubblewrap`"
-)
 
 
 def run_of(world: Scratch, mission: Mission) -> Attestation:

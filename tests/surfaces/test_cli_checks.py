@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from omx_autoresearch.runtime.claims import relay_line
+from tests.support.needs import needs_bubblewrap
 from tests.surfaces.support.command_line import AGENT, SESSION, Person, at_terminal
 
 if TYPE_CHECKING:
@@ -132,6 +133,7 @@ def test_a_note_is_kept_as_a_claim(person: Person) -> None:
     assert person.json("status", task_id)["finding_count"] == 2
 
 
+@needs_bubblewrap
 @pytest.mark.requirement("SESS-16")
 @pytest.mark.parametrize(
     "arguments",
@@ -149,8 +151,6 @@ def test_where_nothing_can_be_written_the_command_leaves_the_rest_to_the_hook(
     person.bind(task_id)
     command = (*SEALED, *_sealed(person))
     done = person.run(*arguments, under=command, env=AGENT)
-    if "bwrap:" in done.stderr:
-        pytest.skip("bubblewrap is not available here")
     assert done.returncode == 0, done.stderr
     assert relay_line(arguments[0]) in done.stdout.splitlines()
     words = " ".join(f"'{word}'" for word in arguments)
@@ -166,6 +166,7 @@ def test_where_nothing_can_be_written_the_command_leaves_the_rest_to_the_hook(
     person.run("wait", task_id)
 
 
+@needs_bubblewrap
 @pytest.mark.requirement("GATE-25")
 def test_where_nothing_can_be_written_the_status_looks_all_the_same(person: Person) -> None:
     task_id = person.start()
@@ -173,8 +174,6 @@ def test_where_nothing_can_be_written_the_status_looks_all_the_same(person: Pers
     person.write("answer.txt", "42\n")
     for verb in ("status", "current", "readiness"):
         done = person.run(verb, "--json", under=(*SEALED, *_sealed(person)), env=AGENT)
-        if "bwrap:" in done.stderr:
-            pytest.skip("bubblewrap is not available here")
         assert done.returncode in (0, 9), done.stderr
         assert task_id in done.stdout
     shown = json.loads(person.run("status", "--json", under=(*SEALED, *_sealed(person)), env=AGENT).stdout)
@@ -182,12 +181,11 @@ def test_where_nothing_can_be_written_the_status_looks_all_the_same(person: Pers
     assert shown["checked_at"] > person.json("list")[0]["checked_at"]
 
 
+@needs_bubblewrap
 @pytest.mark.requirement("SESS-04")
 def test_where_nothing_can_be_written_a_start_asks_for_the_person(person: Person) -> None:
     task_id = person.init()
     done = person.run("start", task_id, under=(*SEALED, *_sealed(person)), env=AGENT)
-    if "bwrap:" in done.stderr:
-        pytest.skip("bubblewrap is not available here")
     assert done.returncode == 4
     assert f"$autoresearch {task_id}" in done.stderr
 

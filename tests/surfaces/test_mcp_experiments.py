@@ -12,8 +12,8 @@ import pytest
 from omx_autoresearch.runtime.experiments.background import wait_for_trial
 from omx_autoresearch.runtime.experiments.controller import AutoresearchController
 from omx_autoresearch.runtime.trials import link_experiment
-from omx_autoresearch.system.sandbox import can_isolate
 from tests.support.experiments import Quiet
+from tests.support.needs import needs_bubblewrap
 from tests.support.scratch import OTHER, SESSION, Scratch
 
 if TYPE_CHECKING:
@@ -257,7 +257,7 @@ def test_a_change_of_a_sandboxed_client_runs_in_no_wider_rights(scratch: Scratch
 
 
 @pytest.mark.requirement("MCP-10")
-@pytest.mark.skipif(not can_isolate(), reason="bubblewrap is needed")
+@needs_bubblewrap
 def test_an_experiment_in_a_sandbox_is_open_to_a_sandboxed_client(scratch: Scratch) -> None:
     quiet = Quiet.begin(scratch, sandbox="bubblewrap")
     trial = told(scratch, "experiment_trial", free=False, description="x", patch=quiet.patch(100, 90))

@@ -14,19 +14,15 @@ from omx_autoresearch.system.sandbox import (
     NOT_ISOLATED,
     bubblewrap_argv,
     bubblewrap_fault,
-    can_isolate,
     isolation_of,
 )
+from tests.support.needs import needs_bubblewrap
 
 if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
     Run = Callable[..., CommandResult]
-
-needs_bubblewrap = pytest.mark.skipif(
-    not can_isolate(), reason="bubblewrap is missing or may not unshare here"
-)
 
 
 @pytest.fixture

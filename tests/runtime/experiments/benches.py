@@ -16,12 +16,8 @@ from omx_autoresearch.core.metrics import MetricSpec
 from omx_autoresearch.runtime.experiments.evaluators import Bench, set_up_bench
 from omx_autoresearch.runtime.experiments.runs import Run, measure_once
 from omx_autoresearch.storage.experiments import ExperimentFolder
-from omx_autoresearch.system.sandbox import can_isolate
 
 linux_only = pytest.mark.skipif(sys.platform != "linux", reason="adopting orphans is Linux's")
-needs_bubblewrap = pytest.mark.skipif(
-    not can_isolate(), reason="bubblewrap is missing or may not unshare here"
-)
 
 MEASURE = "#!/bin/sh\n. ./work.sh\necho METRIC ms=5\n"
 

@@ -10,7 +10,8 @@ import pytest
 from omx_autoresearch.errors import StateUntrusted, WorkspaceFault
 from omx_autoresearch.runtime.experiments.evaluators import check_held_out, digest_of_held_out, take_held_out
 from omx_autoresearch.runtime.experiments.runs import held_out_once, measure_once
-from tests.runtime.experiments.benches import Scene, needs_bubblewrap, scene_in
+from tests.runtime.experiments.benches import Scene, scene_in
+from tests.support.needs import needs_bubblewrap
 
 CHECK = '#!/bin/sh\ngrep -q good work.sh && echo "$PWD" && cat "$(dirname "$0")/expected"\n'
 

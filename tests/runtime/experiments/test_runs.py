@@ -24,9 +24,9 @@ from tests.runtime.experiments.benches import (
     fresh_marker,
     linux_only,
     living_with,
-    needs_bubblewrap,
     scene_in,
 )
+from tests.support.needs import needs_bubblewrap
 
 if TYPE_CHECKING:
     from omx_autoresearch.runtime.experiments.runs import Run
