@@ -49,16 +49,20 @@ Json = dict[str, Any]
 
 
 class MovedClock(Clock):
-    """The machine's clock, ahead by ``ahead``: it goes on by itself, and tests move it."""
+    """The machine's clock, ahead by ``ahead``: it goes on by itself until it is stopped, and tests move it."""
 
     def __init__(self) -> None:
         self.ahead = timedelta()
+        self.stopped_at: datetime | None = None
+
+    def stop(self) -> None:
+        self.stopped_at = datetime.now(UTC)
 
     def move(self, *, hours: float = 0.0, seconds: float = 0.0) -> None:
         self.ahead += timedelta(hours=hours, seconds=seconds)
 
     def now(self) -> datetime:
-        return datetime.now(UTC) + self.ahead
+        return (self.stopped_at or datetime.now(UTC)) + self.ahead
 
     def monotonic(self) -> float:
         return SystemClock().monotonic()

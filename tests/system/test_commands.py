@@ -23,6 +23,7 @@ from omx_autoresearch.system.commands import (
     shell_argv,
 )
 from omx_autoresearch.system.processes import RUN_MARK
+from tests.support.clocks import ClockUntil
 from tests.support.pipes import let_go, opened, word_from, written
 
 if TYPE_CHECKING:
@@ -203,8 +204,8 @@ def test_a_time_out_ends_the_whole_tree(run: Run, marker: str) -> None:
 
 @linux_only
 @pytest.mark.case("PRC-02")
-def test_what_ignores_sigterm_is_killed_after_the_grace(run: Run, marker: str) -> None:
-    result = run(f"trap '' TERM; echo up; sleep {marker}", 0.3)
+def test_what_ignores_sigterm_is_killed_after_the_grace(run: Run, marker: str, tmp_path: Path) -> None:
+    result = run(f"trap '' TERM; touch up; echo up; sleep {marker}", clock=ClockUntil(tmp_path / "up"))
     assert (result.outcome, result.exit_status) == ("timed_out", -signal.SIGKILL)
     assert output_of(result) == "up\n"
     assert living_with(marker) == []
@@ -212,8 +213,11 @@ def test_what_ignores_sigterm_is_killed_after_the_grace(run: Run, marker: str) -
 
 @linux_only
 @pytest.mark.case("VAL-04")
-def test_a_command_that_exits_0_when_told_to_stop_has_timed_out(run: Run, marker: str) -> None:
-    result = run(f"trap 'exit 0' TERM; sleep {marker} & wait", 0.3)
+def test_a_command_that_exits_0_when_told_to_stop_has_timed_out(
+    run: Run, marker: str, tmp_path: Path
+) -> None:
+    command = f"trap 'exit 0' TERM; sleep {marker} & touch up; echo up; wait"
+    result = run(command, clock=ClockUntil(tmp_path / "up"))
     assert (result.outcome, result.exit_status) == ("timed_out", 0)
     assert living_with(marker) == []
 
@@ -232,8 +236,9 @@ def test_the_clock_decides_what_timed_out(run: Run) -> None:
 @linux_only
 @pytest.mark.case("PRC-06")
 def test_nothing_of_a_timed_out_command_writes_afterwards(run: Run, marker: str, tmp_path: Path) -> None:
-    survivor = f"trap '' TERM; while :; do echo METRIC v=1 >> late; : {marker}; done"
-    assert run(f"setsid sh -c '{survivor}' & sleep {marker}", 0.3).outcome == "timed_out"
+    survivor = f"trap '' TERM; while :; do echo METRIC v=1 | tee -a late; : {marker}; done"
+    result = run(f"setsid sh -c '{survivor}' & sleep {marker}", clock=ClockUntil(tmp_path / "late"))
+    assert result.outcome == "timed_out"
     size = (tmp_path / "late").stat().st_size
     assert living_with(marker) == []
     assert (tmp_path / "late").stat().st_size == size

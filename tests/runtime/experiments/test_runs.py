@@ -18,6 +18,7 @@ from omx_autoresearch.errors import CommandFault, UsageError
 from omx_autoresearch.runtime.experiments import runs as run_module
 from omx_autoresearch.runtime.experiments.cancellation import AutoresearchCancellation
 from omx_autoresearch.runtime.experiments.runs import check_once, measure_once, setup_once
+from omx_autoresearch.system import commands
 from omx_autoresearch.system.commands import run_command
 from tests.runtime.experiments.benches import (
     Scene,
@@ -26,6 +27,7 @@ from tests.runtime.experiments.benches import (
     living_with,
     scene_in,
 )
+from tests.support.clocks import ClockUntil
 from tests.support.needs import needs_bubblewrap
 
 if TYPE_CHECKING:
@@ -83,11 +85,18 @@ def test_one_sample_that_is_not_finite_is_no_sample(scene: Scene, value: str) ->
 @pytest.mark.requirement("METRIC-06")
 @pytest.mark.parametrize(
     ("end", "fault"),
-    [("exit 1", "command_failed"), ("kill -SEGV $$", "command_failed"), ("sleep 60", "timed_out")],
+    [
+        ("exit 1", "command_failed"),
+        ("kill -SEGV $$", "command_failed"),
+        ("touch ../../up; echo up; sleep 60", "timed_out"),
+    ],
 )
-def test_a_metric_before_a_failure_does_not_count(scene: Scene, end: str, fault: str) -> None:
+def test_a_metric_before_a_failure_does_not_count(
+    scene: Scene, end: str, fault: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(commands, "SystemClock", lambda: ClockUntil(Path(scene.folder.root_path, "up")))
     scene.write({"measure.sh": f"#!/bin/sh\necho METRIC ms=1\n{end}\n"})
-    run = scene.measure(scene.bench(measure_timeout_seconds=0.5 if fault == "timed_out" else 60.0))
+    run = scene.measure(scene.bench())
     assert (run.metric, run.others, run.fault) == (None, {}, fault)
     assert "'ms'='1'" in run.detail
 
@@ -312,25 +321,30 @@ def test_an_id_that_is_no_file_name_is_refused(scene: Scene) -> None:
 @pytest.mark.case("PRC-01")
 @pytest.mark.case("PRC-02")
 @pytest.mark.requirement("RUN-03")
-def test_nothing_of_a_timed_out_run_is_left(scene: Scene) -> None:
+def test_nothing_of_a_timed_out_run_is_left(scene: Scene, monkeypatch: pytest.MonkeyPatch) -> None:
+    up = Path(scene.folder.root_path, "up")
+    monkeypatch.setattr(commands, "SystemClock", lambda: ClockUntil(up))
     marker = fresh_marker()
-    scene.work(f"trap '' TERM; setsid -f sleep {marker}; sleep {marker} & sleep {marker}\n")
-    run = scene.measure(scene.bench(measure_timeout_seconds=0.4))
+    child = f"touch {up}; echo up; read line < never; : {marker}"
+    scene.work(f"trap '' TERM; mkfifo never; setsid -f sh -c '{child}'; sleep {marker} & sleep {marker}\n")
+    run = scene.measure(scene.bench())
     assert (run.fault, run.metric) == ("timed_out", None)
-    assert run.leaked == (f"sleep {marker}",)
+    assert run.leaked == (f"sh -c {child}",)
     assert living_with(marker) == []
 
 
 @linux_only
 @pytest.mark.case("PRC-06")
 @pytest.mark.requirement("RUN-03")
-def test_nothing_of_one_run_reaches_the_next(scene: Scene) -> None:
+def test_nothing_of_one_run_reaches_the_next(scene: Scene, monkeypatch: pytest.MonkeyPatch) -> None:
+    late = scene.incumbent / "late"
     marker = fresh_marker()
     survivor = f"trap '' TERM; while :; do echo METRIC ms=1; echo >> ../incumbent/late; : {marker}; done"
     scene.work(f'setsid -f sh -c "{survivor}"; sleep {marker}\n')
-    bench = scene.bench(measure_timeout_seconds=0.4)
-    assert scene.measure(bench).fault == "timed_out"
-    late = scene.incumbent / "late"
+    bench = scene.bench()
+    with monkeypatch.context() as patched:
+        patched.setattr(commands, "SystemClock", lambda: ClockUntil(late))
+        assert scene.measure(bench).fault == "timed_out"
     size_bytes = late.stat().st_size
     following = scene.measure(bench, scene.incumbent)
     assert (following.metric, Path(following.output_path).read_text()) == (5.0, "METRIC ms=5\n")
