@@ -26,14 +26,14 @@ from omx_autoresearch.core.experiments import (
     HypothesisOutcome,
 )
 from omx_autoresearch.core.metrics import MetricSpec
-from omx_autoresearch.runtime.experiments import measuring
+from omx_autoresearch.runtime.experiments import measurement
 from omx_autoresearch.runtime.experiments.controller import AutoresearchController
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from omx_autoresearch.runtime.experiments.runs import Run
-    from omx_autoresearch.runtime.experiments.workspaces import ExperimentWorkspace
+    from omx_autoresearch.runtime.experiments.trial import ExperimentWorkspace
 
 SIZES = ((1_000, 60.0, 15), (10_000, 150.0, 9), (50_000, 400.0, 5))
 """Files, the bar in milliseconds, trials of each kind."""
@@ -159,7 +159,7 @@ def trial(controller: AutoresearchController, value: int | None, expected: str) 
                 stream.write(f"{value}\n")
         return HypothesisOutcome()
 
-    with _timed("measure_once", runs), _timed("check_once", runs):
+    with _timed("run_once", runs):
         began = time.perf_counter()
         row = controller.run_iteration(ExperimentHypothesis("h"), play)
         seconds = time.perf_counter() - began
@@ -172,18 +172,18 @@ def trial(controller: AutoresearchController, value: int | None, expected: str) 
 
 
 class _timed:  # noqa: N801  # reads as a word where it is used
-    """Time every run of one kind, for the length of a ``with``."""
+    """Time every run, for the length of a ``with``."""
 
     def __init__(self, name: str, runs: list[tuple[float, float]]) -> None:
         self._name = name
         self._runs = runs
-        self._plain: Callable[..., Run] = getattr(measuring, name)
+        self._plain: Callable[..., Run] = getattr(measurement, name)
 
     def __enter__(self) -> None:
-        setattr(measuring, self._name, self._run)
+        setattr(measurement, self._name, self._run)
 
     def __exit__(self, *_: object) -> None:
-        setattr(measuring, self._name, self._plain)
+        setattr(measurement, self._name, self._plain)
 
     def _run(self, *args: object) -> Run:
         began = time.perf_counter()

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from omx_autoresearch.core.readiness import ReadinessLine as ReadinessLine
     from omx_autoresearch.core.readiness import ReadinessReport as ReadinessReport
     from omx_autoresearch.errors import AutoresearchError as AutoresearchError
-    from omx_autoresearch.runtime.experiments.asynchronous import (
+    from omx_autoresearch.runtime.experiments.async_controller import (
         AsyncAutoresearchController as AsyncAutoresearchController,
     )
     from omx_autoresearch.runtime.experiments.cancellation import (
@@ -36,11 +36,11 @@ if TYPE_CHECKING:
     from omx_autoresearch.runtime.experiments.controller import (
         AutoresearchControllerConfig as AutoresearchControllerConfig,
     )
-    from omx_autoresearch.runtime.experiments.handles import ControllerHandle as ControllerHandle
-    from omx_autoresearch.runtime.experiments.handles import new_controller_handle as new_controller_handle
-    from omx_autoresearch.runtime.experiments.patching import FinalPatch as FinalPatch
-    from omx_autoresearch.runtime.experiments.patching import PatchAcceptance as PatchAcceptance
-    from omx_autoresearch.runtime.experiments.workspaces import ExperimentWorkspace as ExperimentWorkspace
+    from omx_autoresearch.runtime.experiments.controller import ControllerHandle as ControllerHandle
+    from omx_autoresearch.runtime.experiments.controller import new_controller_handle as new_controller_handle
+    from omx_autoresearch.runtime.experiments.final_patch import FinalPatch as FinalPatch
+    from omx_autoresearch.runtime.experiments.final_patch import PatchAcceptance as PatchAcceptance
+    from omx_autoresearch.runtime.experiments.trial import ExperimentWorkspace as ExperimentWorkspace
     from omx_autoresearch.runtime.findings import Recorded as Recorded
     from omx_autoresearch.runtime.findings import Submission as Submission
     from omx_autoresearch.runtime.store import CreateOptions as CreateOptions
@@ -86,21 +86,19 @@ _PUBLIC = {
         "Guard",
         "MetricSpec",
     ),
-    "runtime.experiments.asynchronous": ("AsyncAutoresearchController",),
+    "runtime.experiments.async_controller": ("AsyncAutoresearchController",),
     "runtime.experiments.cancellation": ("AutoresearchCancellation",),
     "runtime.experiments.controller": (
         "AutoresearchController",
         "AutoresearchControllerConfig",
-    ),
-    "runtime.experiments.handles": (
         "ControllerHandle",
         "new_controller_handle",
     ),
-    "runtime.experiments.patching": (
+    "runtime.experiments.final_patch": (
         "FinalPatch",
         "PatchAcceptance",
     ),
-    "runtime.experiments.workspaces": ("ExperimentWorkspace",),
+    "runtime.experiments.trial": ("ExperimentWorkspace",),
 }
 
 

@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING
 import pytest
 
 from omx_autoresearch.errors import StorageFailed
-from omx_autoresearch.runtime.experiments import resuming
-from omx_autoresearch.runtime.experiments.beginning import attach
+from omx_autoresearch.runtime.experiments import startup
 from omx_autoresearch.runtime.experiments.controller import AutoresearchController
+from omx_autoresearch.runtime.experiments.startup import attach
 from omx_autoresearch.system import arms
 from omx_autoresearch.system.workspace_state import save_arm
 from tests.runtime.experiments.toys import begun, h, toy, works_at, writes
@@ -60,7 +60,7 @@ def test_an_experiment_whose_candidate_filled_the_disk_is_resumed(
         experiment_id = controller.experiment_id
         big = Path(controller.session_dir(), "work", "candidate", "big")
     big.write_bytes(b"x" * 4096)
-    monkeypatch.setattr(resuming, "attach", full_while(big, attach))
+    monkeypatch.setattr(startup, "attach", full_while(big, attach))
     with AutoresearchController.resume(experiment_id) as controller:
         assert not big.exists()
         assert controller.run_iteration(h(1), works_at(95)).status == "accepted"

@@ -13,7 +13,7 @@ from tests.runtime.experiments.toys import begun, h, put, toy, works_at, writes
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from omx_autoresearch.runtime.experiments.workspaces import ExperimentWorkspace
+    from omx_autoresearch.runtime.experiments.trial import ExperimentWorkspace
 
 OTHER = 'case "$PWD" in */candidate) other=../incumbent ;; *) other=../candidate ;; esac\n'
 """What a program in one worktree takes for the other."""

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from omx_autoresearch.core.experiments import HypothesisOutcome
 from omx_autoresearch.errors import StepIllegal, UsageError, WorkspaceFault
-from omx_autoresearch.runtime.experiments.beginning import hold_repository
+from omx_autoresearch.runtime.experiments.startup import hold_repository
 from omx_autoresearch.storage.experiments import ExperimentStore
 from omx_autoresearch.system.checkpoints import TreeFault
 from omx_autoresearch.system.git_calls import own_git
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from typing import Any
 
     from omx_autoresearch.runtime.context import Runtime
-    from omx_autoresearch.runtime.experiments.workspaces import ExperimentWorkspace
+    from omx_autoresearch.runtime.experiments.trial import ExperimentWorkspace
     from omx_autoresearch.system.git_calls import Git
 
 PATCH_LIMIT_BYTES = 64 * 1024 * 1024

@@ -10,32 +10,41 @@
 
 It forms no hypothesis, drives no agent and schedules nothing; only `accept_final_patch` changes the user's checkout.
 One thread works at a time; `cancel`, `interrupt` and `state` may be used from any.
+
+Theory of operation. A controller holds the repository: no other one works in it meanwhile. What it reached is in the
+experiment's log alone (`context.ExperimentLog`); everything else can be made again from there, so a kill at any moment
+costs at most the trial under way. Each call that works is one *operation* (`context.Operation`). It takes the
+lock, works in the two worktrees (`context.ExperimentContext`), and at its end looks whether the experiment ends with
+it: cancelled, asked to stop, or a budget spent. A trial (`trial.Trial`) records its own end and restores the worktrees;
+it measures through `measurement.Measurement`, which starts every command with `runs.run_once`.
 """
 
 from __future__ import annotations
 
+import contextlib
+import threading
 from typing import TYPE_CHECKING
 
 from omx_autoresearch.core.experiment_budget import spent_budget
-from omx_autoresearch.core.experiment_events import LimitsExtended
+from omx_autoresearch.core.experiment_events import ControllerDetached, ExperimentCompleted, LimitsExtended
 from omx_autoresearch.core.experiments import ExperimentConfig, TrialRow, checked_hypothesis
 from omx_autoresearch.core.trial_events import TrialAdmitted
 from omx_autoresearch.core.values import replace
 from omx_autoresearch.errors import CommandFault, StepIllegal, UsageError, WorkspaceFault
 from omx_autoresearch.runtime.context import Runtime
-from omx_autoresearch.runtime.experiments.beginning import begin_experiment
-from omx_autoresearch.runtime.experiments.calibrating import measure_baseline
-from omx_autoresearch.runtime.experiments.claims import measure_claim
-from omx_autoresearch.runtime.experiments.desk import Desk
-from omx_autoresearch.runtime.experiments.ending import TrialEnded
-from omx_autoresearch.runtime.experiments.patching import apply_final_patch, write_final_patch
-from omx_autoresearch.runtime.experiments.resuming import reopen_experiment
-from omx_autoresearch.runtime.experiments.steps import SAID
-from omx_autoresearch.runtime.experiments.trials import Trial
-from omx_autoresearch.runtime.experiments.workspaces import ExperimentWorkspace
-from omx_autoresearch.runtime.trials import link_experiment, require_linkable
+from omx_autoresearch.runtime.experiments.cancellation import (
+    AutoresearchCancellation,
+    RequestWatch,
+    TrialAborted,
+    clear_request,
+)
+from omx_autoresearch.runtime.experiments.context import SPENT, Operation
+from omx_autoresearch.runtime.experiments.final_patch import apply_final_patch, final_patch_of
+from omx_autoresearch.runtime.experiments.measurement import measure_baseline, measure_claim
+from omx_autoresearch.runtime.experiments.startup import begin_experiment, reopen_experiment
+from omx_autoresearch.runtime.experiments.trial import Trial
+from omx_autoresearch.runtime.trials import link_experiment, require_linkable, teller
 from omx_autoresearch.storage.layout import StateHome, state_home
-from omx_autoresearch.system.processes import identify
 from omx_autoresearch.system.user_repository import ignored_folders
 
 if TYPE_CHECKING:
@@ -51,11 +60,13 @@ if TYPE_CHECKING:
         ExperimentState,
         Isolation,
     )
-    from omx_autoresearch.runtime.experiments.callbacks import Callback
-    from omx_autoresearch.runtime.experiments.cancellation import AutoresearchCancellation
-    from omx_autoresearch.runtime.experiments.patching import FinalPatch, PatchAcceptance
-    from omx_autoresearch.runtime.experiments.recording import Subscriber
-    from omx_autoresearch.runtime.experiments.steps import Steps
+    from omx_autoresearch.runtime.experiments.context import ExperimentContext, Subscriber
+    from omx_autoresearch.runtime.experiments.final_patch import FinalPatch, PatchAcceptance
+    from omx_autoresearch.runtime.experiments.trial import Callback
+    from omx_autoresearch.storage.holds import Hold
+
+STRAGGLER_SECONDS = 5.0
+"""How long a next trial waits for a callback that did not heed its cancellation."""
 
 AutoresearchControllerConfig = ExperimentConfig
 """The configuration, under the name that hosts of a controller look for."""
@@ -72,13 +83,16 @@ class AutoresearchController:
         environ: the owner's environment, which the commands get; the process's by default.
         task_id: of the mission that the experiment belongs to.
 
+    Attributes:
+        cancellation: the signal that ends it; see `AutoresearchCancellation.cancel`.
+        was_interrupted: `interrupt` was called, or an exception ended a trial: whoever drives this controller begins no
+            further trial.
+
     Raises:
         MissionInvalid: the configuration cannot be run; every fault is named.
         WorkspaceFault: the checkout is no clean root of a repository.
         StepIllegal: another controller holds the repository (the message says who), or the mission is a draft or over.
     """
-
-    _desk: Desk
 
     def __init__(  # noqa: PLR0913  # two are needed, the others say where the world stands
         self,
@@ -93,7 +107,7 @@ class AutoresearchController:
         world = runtime or runtime_of(home_path, environ)
         if task_id:
             require_linkable(world, task_id)
-        self._desk = Desk(begin_experiment(world, str(root_path), config, task_id))
+        self._attach(*begin_experiment(world, str(root_path), config, task_id))
         if task_id:
             link_experiment(world, task_id, self.experiment_id, config.metric.name)
 
@@ -126,12 +140,30 @@ class AutoresearchController:
             StepIllegal: another controller holds the repository; the message says who.
         """
         world = runtime or runtime_of(home_path, environ)
-        opened = reopen_experiment(
-            world, experiment_id, limits=limits, target=target, adopt_seconds=adopt_seconds
-        )
         controller = cls.__new__(cls)
-        controller._desk = Desk(opened)  # noqa: SLF001  # of our own class
+        controller._attach(  # noqa: SLF001  # of our own class
+            *reopen_experiment(
+                world, experiment_id, limits=limits, target=target, adopt_seconds=adopt_seconds
+            )
+        )
         return controller
+
+    def _attach(self, context: ExperimentContext, hold: Hold) -> None:
+        """Begin to listen to whoever may end it."""
+        self._context = context
+        self._log = context.log
+        self._hold = hold
+        self._lock = threading.RLock()
+        self._worker: threading.Thread | None = None
+        self._trial: Trial | None = None
+        self._is_stopping = self._is_closed = False
+        self.was_interrupted = False
+        self.cancellation = AutoresearchCancellation()
+        self.cancellation.finish_with(self._finish_cancelled)
+        if task_id := self.state.task_id:
+            self._log.subscribe(teller(self._log.runtime, task_id))
+        self._watch = RequestWatch(self._log.folder, self._follow)
+        self._watch.start()
 
     def __enter__(self) -> Self:
         return self
@@ -146,32 +178,27 @@ class AutoresearchController:
     @property
     def experiment_id(self) -> str:
         """Its name on disk."""
-        return self._desk.log.folder.experiment_id
+        return self._log.folder.experiment_id
 
     @property
     def state(self) -> ExperimentState:
         """Where it stands, as of the newest event."""
-        return self._desk.log.state
-
-    @property
-    def cancellation(self) -> AutoresearchCancellation:
-        """The signal that ends it; see `AutoresearchCancellation.cancel`."""
-        return self._desk.cancellation
+        return self._log.state
 
     def session_dir(self) -> str:
         """The folder with ``events.jsonl`` and everything else of the experiment."""
-        return self._desk.log.folder.root_path
+        return self._log.folder.root_path
 
     def subscribe(self, tell: Subscriber) -> Callable[[], None]:
         """Tell ``tell`` every event from now on, as a dictionary with its ``type``; returns what takes it back.
 
         It runs in the thread that recorded the event. One that fails disturbs nothing.
         """
-        return self._desk.log.subscribe(tell)
+        return self._log.subscribe(tell)
 
     def events(self) -> Iterator[dict[str, Any]]:
         """Every event so far, as subscribers heard it: for a host that comes later, after a resume for instance."""
-        return self._desk.log.events()
+        return self._log.events()
 
     # --- working
 
@@ -184,14 +211,14 @@ class AutoresearchController:
         """
         if sandbox not in ("none", "auto", "bubblewrap"):
             raise UsageError(f"there is no sandbox {sandbox!r}", next_step="none, auto or bubblewrap")
-        site = self._desk.site
         if self.state.baseline is not None:
             raise StepIllegal(
                 f"the baseline was measured under {self.state.config.sandbox!r}",
                 next_step="start a new experiment with another sandbox",
             )
-        site.log.record(LimitsExtended(replace(site.config, sandbox=sandbox), "sandbox"))
-        site.bench = replace(site.bench, config=site.config)
+        context = self._context
+        self._log.record(LimitsExtended(replace(context.config, sandbox=sandbox), "sandbox"))
+        context.evaluators = replace(context.evaluators, config=context.config)
 
     def establish_baseline(self) -> ExperimentState:
         """Check the unchanged repository and measure it against itself.
@@ -201,19 +228,21 @@ class AutoresearchController:
             CommandFault: the repository does not pass its own check, or gives no metric; the experiment is completed
                 with the reason ``failure``.
         """
-        with self._desk.stretch() as steps:
+        with self._operation():
             if self.state.phase != "started":
                 raise StepIllegal(
                     f"the baseline of {self.experiment_id} cannot be measured: the experiment is {self.state.phase}",
                     next_step=f"omx-autoresearch experiment status {self.experiment_id}",
                 )
             try:
-                self._desk.site.restore()
-                self._desk.log.record(measure_baseline(self._desk.site, steps))
-                self._desk.site.restore()
-            except TrialEnded as end:
-                self._desk.complete_for(end.code, end.reason)
-                if end.code == "cancelled" or end.code in SAID:
+                self._context.restore()
+                self._log.record(measure_baseline(self._context))
+                self._context.restore()
+            except TrialAborted as end:
+                if end.code == "cancelled":  # an interruption may be tried again; a cancel completes it below
+                    return self.state
+                self._complete(end.code if end.code in SPENT else "failure", end.reason)  # type: ignore[arg-type]
+                if end.code in SPENT:
                     return self.state
                 raise CommandFault(
                     f"the unchanged repository cannot be measured: {end.reason}",
@@ -249,21 +278,17 @@ class AutoresearchController:
             StorageFailed: the log cannot be written.
         """
         checked_hypothesis(hypothesis)
-        with self._desk.stretch() as steps:
-            self._desk.require_ready()
+        with self._operation():
+            self._require_ready()
             self._require_budget()
-            row = self._admitted(hypothesis)
-            trial = Trial(self._desk.site, steps, row)
-            workspace = ExperimentWorkspace(
-                path=self._desk.site.workspaces.candidate_path,
-                iteration=row.iteration,
-                hypothesis=hypothesis,
-                cancellation=self._desk.handle_of(steps),
-                note_process=self._note_process,
-            )
-            row = self._desk.conclude(trial, lambda: trial.play(callback, workspace))
+            self._trial = Trial(self._context, self._admitted(hypothesis), hypothesis)
+            try:
+                row = self._trial.run(callback)
+            except BaseException:
+                self.was_interrupted = True
+                raise
             if row.status == "accepted":
-                self._look_at_target(row, steps)
+                self._look_at_target(row)
         return row
 
     def verify_claim(self) -> Claim:
@@ -277,36 +302,36 @@ class AutoresearchController:
         if state.claim is not None and state.claim_commit == state.incumbent_commit:
             return state.claim
         is_over = state.phase == "completed"
-        with self._desk.stretch(is_limited=not is_over) as steps:
+        with self._operation(is_limited=not is_over):
             if state.baseline is None:
                 raise StepIllegal(
                     "there is no baseline yet",
                     next_step=f"omx-autoresearch experiment resume {self.experiment_id}",
                 )
             try:
-                return self._measured_claim(steps)
-            except TrialEnded as end:
+                return self._measured_claim()
+            except TrialAborted as end:
                 raise CommandFault(
                     f"base and final could not be measured against each other: {end.reason}",
                     next_step=f"omx-autoresearch experiment report {self.experiment_id}",
                 ) from None
 
-    def _measured_claim(self, steps: Steps) -> Claim:
-        site = self._desk.site
+    def _measured_claim(self) -> Claim:
+        context = self._context
         try:
-            site.set_to(site.workspaces.incumbent_path, self.state.base_commit)
-            site.set_to(site.workspaces.candidate_path, self.state.incumbent_commit)
-            verified = measure_claim(site, steps)
-            site.log.record(verified)
+            context.set_to(context.workspaces.incumbent_path, self.state.base_commit)
+            context.set_to(context.workspaces.candidate_path, self.state.incumbent_commit)
+            verified = measure_claim(context)
+            self._log.record(verified)
         finally:
-            site.restore()
+            context.restore()
         return verified.claim
 
     # --- ending
 
     def final_patch(self) -> FinalPatch:
         """What was reached so far, whole; nothing is changed by looking."""
-        return write_final_patch(self._desk.site)
+        return final_patch_of(self.state, self._context.workspaces, self.session_dir())
 
     def accept_final_patch(self) -> PatchAcceptance:
         """Take the final state into the user's checkout: index and files, nothing committed.
@@ -317,41 +342,160 @@ class AutoresearchController:
             StepIllegal: it was taken over already, or nothing was accepted.
             WorkspaceFault: git cannot read the checkout.
         """
-        with self._desk.stretch(is_limited=False):
-            done = apply_final_patch(self._desk.site)
+        with self._operation(is_limited=False):
+            done = apply_final_patch(self._context)
             if done.is_applied:
-                self._desk.complete("final_patch", done.warning)
+                self._complete("final_patch", done.warning)
         return done
 
     def complete(self, reason: CompletedReason = "explicit", detail: str = "") -> ExperimentState:
         """End the experiment; the first reason stands."""
-        with self._desk.stretch(is_limited=False):
-            self._desk.complete(reason, detail)
+        with self._operation(is_limited=False):
+            self._complete(reason, detail)
         return self.state
-
-    @property
-    def was_interrupted(self) -> bool:
-        """`interrupt` was called: whoever drives this controller begins no further trial."""
-        return self._desk.was_interrupted
 
     def interrupt(self) -> None:
         """End the step under way, as a person's Ctrl-C does; the experiment itself may go on. From any thread."""
-        self._desk.interrupt()
+        self.was_interrupted = True
+        operation = self._context.under_way
+        if operation is not None:
+            operation.cancellation.trigger("cancelled")
 
     def close(self) -> None:
-        """Let go of the repository. What is not completed can be resumed; its worktrees stay until then."""
-        self._desk.close()
+        """Let go of the repository. What is not completed can be resumed; its worktrees stay until then.
+
+        A second call does nothing.
+
+        Raises:
+            StepIllegal: called by a subscriber or a callback while the controller is at work.
+        """
+        if self._context.under_way is not None and self._is_own_thread():
+            raise StepIllegal("the controller is at work", next_step="close it after that")
+        self._watch.end()
+        with self._lock:
+            if self._is_closed:
+                return
+            self._is_closed = True
+            try:
+                self._log.measure_disk()
+                self._log.record(ControllerDetached(self._log.usage()))
+                if self.state.phase == "completed":
+                    self._context.workspaces.close()
+            finally:
+                self._hold.release()
+
+    # --- one operation at a time, and what ends the experiment with it
+
+    @contextlib.contextmanager
+    def _operation(self, *, is_limited: bool = True) -> Iterator[None]:
+        """One call's work.
+
+        Raises:
+            StepIllegal: this thread is within another operation, or the controller is closed.
+        """
+        with self._lock:
+            if self._context.under_way is not None:
+                raise StepIllegal(
+                    "the controller is at work on something else", next_step="call it after that"
+                )
+            if self._is_closed:
+                raise StepIllegal(
+                    "the controller is closed",
+                    next_step=f"omx-autoresearch experiment resume {self.experiment_id}",
+                )
+            operation = Operation(self._log, self.cancellation, is_limited=is_limited)
+            self._context.under_way, self._worker = operation, threading.current_thread()
+            try:
+                yield
+            finally:
+                operation.end()
+                self._context.under_way = self._worker = None
+            self._end_if_due(is_limited=is_limited)
+
+    def _end_if_due(self, *, is_limited: bool) -> None:
+        if self.cancellation.is_cancelled:
+            self._complete("cancelled")
+        elif self._is_stopping:
+            self._complete("explicit", "asked to stop")
+        elif is_limited and self.state.phase == "ready":
+            spent = spent_budget(self.state.config.limits, self._log.usage())
+            if spent is not None:
+                self._complete(spent, SPENT[spent])
+
+    def _complete(self, reason: CompletedReason, detail: str = "") -> None:
+        """Record the end; the first reason stands."""
+        if self.state.phase != "completed":
+            self._log.measure_disk()
+            self._log.record(ExperimentCompleted(reason, detail, self._log.usage()))
+            clear_request(self._log.folder)
+
+    def _is_own_thread(self) -> bool:
+        """Called from within the operation: its thread, or its callback."""
+        current = threading.current_thread()
+        call = self._trial.call if self._trial is not None else None
+        return current is self._worker or (call is not None and current is call.thread)
+
+    def _finish_cancelled(self) -> None:
+        """Wait for the rollback of the operation under way and for `completed`."""
+        if self._is_own_thread():
+            return
+        with self._lock:
+            if not self._is_closed:
+                self._complete("cancelled")
+
+    def _follow(self, request: str) -> None:
+        """Do what another process asks for."""
+        if request == "cancel":
+            self.cancellation.cancel()
+            return
+        self._is_stopping = True
+        if self._lock.acquire(blocking=False):
+            try:
+                if self._context.under_way is None and not self._is_closed:
+                    self._complete("explicit", "asked to stop")
+            finally:
+                self._lock.release()
 
     # --- steps
 
+    def _require_ready(self) -> None:
+        """Let the next trial begin.
+
+        Raises:
+            StepIllegal: there is no baseline, the experiment is over, or a callback still goes on.
+        """
+        if self.state.running_row is not None:
+            self._context.fail_interrupted()  # its end could not be recorded
+        state = self.state
+        if state.phase == "started":
+            raise StepIllegal(
+                "there is no baseline yet",
+                next_step=f"omx-autoresearch experiment resume {state.experiment_id}",
+            )
+        if state.phase == "completed":
+            raise StepIllegal(
+                f"the experiment is completed: {state.completed_reason}",
+                next_step=f"omx-autoresearch experiment report {state.experiment_id}",
+            )
+        call = self._trial.call if self._trial is not None else None
+        if call is None or not call.straggles():
+            return
+        call.thread.join(STRAGGLER_SECONDS)
+        if call.straggles():
+            raise StepIllegal(
+                "the callback of the trial before still works in the workspace, in spite of its cancellation",
+                next_step="end it, or close the controller and resume the experiment in another process",
+            )
+        self._context.restore()
+
     def _require_budget(self) -> None:
         if self.state.config.limits.disk_bytes:
-            self._desk.log.measure_disk()
-        spent = spent_budget(self.state.config.limits, self._desk.log.usage())
+            self._log.measure_disk()
+        spent = spent_budget(self.state.config.limits, self._log.usage())
         if spent is not None:
-            self._desk.complete(spent, SAID[spent])
+            self._complete(spent, SPENT[spent])
             raise StepIllegal(
-                f"{SAID[spent]}; the experiment is completed",
+                f"{SPENT[spent]}; the experiment is completed",
                 next_step=f"omx-autoresearch experiment resume {self.experiment_id} with more budget",
             )
 
@@ -363,28 +507,23 @@ class AutoresearchController:
             description=hypothesis.description,
             direction=hypothesis.direction,
             checkpoint=state.incumbent_commit,
-            started_at=self._desk.log.runtime.now(),
+            started_at=self._log.runtime.now(),
             metadata=dict(hypothesis.metadata),
         )
-        self._desk.log.record(TrialAdmitted(row, self._desk.log.usage(trials=1)))
+        self._log.record(TrialAdmitted(row, self._log.usage(trials=1)))
         return row
 
-    def _note_process(self, pid: int) -> None:
-        identity = identify(pid)
-        if identity is not None:
-            self._desk.note_agent(identity)
-
-    def _look_at_target(self, row: TrialRow, steps: Steps) -> None:
+    def _look_at_target(self, row: TrialRow) -> None:
         """Once a candidate reaches the target, the fresh check decides whether it is reached."""
         config = self.state.config
         if config.target is None or row.metric is None or not _reaches(row.metric, config.target, config):
             return
         try:
-            claim = self._measured_claim(steps)
-        except TrialEnded:
-            return  # a budget or a cancellation; it is told at the end of the stretch
+            claim = self._measured_claim()
+        except TrialAborted:
+            return  # a budget or a cancellation; it is told at the end of the operation
         if _reaches(claim.final, config.target, config) and self.state.claim_held_out != "failed":
-            self._desk.complete("target_reached", f"{config.metric.name} {claim.final:g}")
+            self._complete("target_reached", f"{config.metric.name} {claim.final:g}")
 
 
 def _reaches(value: float, target: float, config: ExperimentConfig) -> bool:
@@ -397,3 +536,39 @@ def runtime_of(home_path: str = "", environ: Mapping[str, str] | None = None) ->
     if environ is None:
         return runtime
     return replace(runtime, environ=dict(environ), home=StateHome(home_path or state_home(environ)))
+
+
+class ControllerHandle:
+    """A shared controller; ``with handle as controller`` gives one holder at a time the use of it.
+
+    Args:
+        controller: that is shared.
+    """
+
+    def __init__(self, controller: AutoresearchController) -> None:
+        self._controller = controller
+        self._lock = threading.RLock()
+
+    def __enter__(self) -> AutoresearchController:
+        self._lock.acquire()
+        return self._controller
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._lock.release()
+
+    @property
+    def state(self) -> ExperimentState:
+        """Where the experiment stands; waits for nobody."""
+        return self._controller.state
+
+    @property
+    def cancellation(self) -> AutoresearchCancellation:
+        """The signal that ends it; waits for nobody to be had."""
+        return self._controller.cancellation
+
+
+def new_controller_handle(controller: AutoresearchController) -> ControllerHandle:
+    """A handle that can be attached to an agent; the experiment does not begin by it."""
+    return ControllerHandle(controller)

@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from omx_autoresearch.core.experiments import ExperimentState, TrialRow
     from omx_autoresearch.runtime.experiments.cancellation import AutoresearchCancellation
     from omx_autoresearch.runtime.experiments.controller import AutoresearchController
-    from omx_autoresearch.runtime.experiments.workspaces import ExperimentWorkspace
+    from omx_autoresearch.runtime.experiments.trial import ExperimentWorkspace
     from omx_autoresearch.storage.experiments import ExperimentFolder
     from omx_autoresearch.system.commands import CommandResult
 

@@ -1,4 +1,4 @@
-"""The bench of an experiment: what judges its candidates, frozen at the start, and how it is kept that way.
+"""What judges the candidates of an experiment, frozen at the start, and how it is kept that way.
 
 Pinned are the files that the measure, check and cache-reset commands name, what known runners load by themselves, the
 owner's ``protect`` globs, and the doors by which Python takes in foreign code (``sitecustomize`` and modules of the
@@ -19,7 +19,7 @@ import re
 import stat
 import time
 from glob import escape, iglob
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from omx_autoresearch.core.digests import sha256
 from omx_autoresearch.core.json_path import parse_json_path
@@ -48,13 +48,13 @@ if TYPE_CHECKING:
     from omx_autoresearch.storage.experiments import ExperimentFolder
     from omx_autoresearch.storage.pin_check import Stamps
 
-_BENCH_NAME = "bench.json"
+_KEPT_NAME = "bench.json"
 _PATH_LISTS = ("PATH", "PYTHONPATH", "LD_LIBRARY_PATH", "DYLD_LIBRARY_PATH", "VIRTUAL_ENV")
 _PYTHON_START = ("sitecustomize.py", "usercustomize.py")
 
 
 @dataclass(frozen=True, slots=True)
-class Bench:
+class FrozenEvaluators:
     """What is the same for every run of one experiment.
 
     Attributes:
@@ -82,15 +82,72 @@ class Bench:
         moved = moved_environment(self.environment, self.project_path, worktree_path)
         return _with_editable(moved, self.editable_folders, worktree_path)
 
+    # --- before and after a run
 
-def set_up_bench(
+    def restore(self, worktree_path: str) -> tuple[str, ...]:
+        """Make the pinned paths of a worktree what they were at the start.
+
+        Returns:
+            The paths that had been touched, sorted; empty where nothing had. A candidate that touched them is tampered.
+
+        Raises:
+            StateUntrusted: a frozen copy is missing or not what it was.
+            WorkspaceFault: the worktree is gone or keeps changing.
+            StorageFailed: the system refused.
+        """
+        restored: tuple[str, ...] = ()
+        if self.manifest.pins:
+            check = check_pins(self.manifest, worktree_path, cache_path=self._cache_path(worktree_path))
+            if not check.is_intact:
+                try:
+                    restored = restore_pins(self.manifest, worktree_path, frozen_path=self.folder.frozen_path)
+                except StateUntrusted as error:
+                    raise _untrusted(error.message) from error
+        _drop_bytecode(self.manifest, worktree_path)
+        return restored
+
+    def stamps(self, worktree_path: str) -> Stamps:
+        """How the pinned paths stand at this moment, for `touched_since`.
+
+        A file written within the kernel's tick of this moment could be written again without a new time: then the
+        tick is waited for (:data:`RACY_NS`).
+        """
+        stamps = pin_stamps(self.manifest, worktree_path)
+        newest_ns = max((marks[-1] for path, marks in stamps.items() if marks and path[-1] != "/"), default=0)
+        age_ns = time.time_ns() - newest_ns
+        if 0 <= age_ns < RACY_NS:
+            time.sleep((RACY_NS - age_ns) / 1e9)
+        return stamps
+
+    def touched_since(self, worktree_path: str, stamps: Stamps) -> tuple[str, ...]:
+        """Pinned paths that were changed, added, or changed and put back since then; sorted, for people."""
+        try:
+            moved = touched(stamps, pin_stamps(self.manifest, worktree_path))
+            check = check_pins(self.manifest, worktree_path, cache_path=self._cache_path(worktree_path))
+        except WorkspaceFault as error:
+            return (error.message,)
+        return tuple(sorted({*moved, *check.changed, *check.added}))
+
+    def check_held_out(self) -> None:
+        """Refuse a copy of the held-out check that is not what it was at the start.
+
+        Raises:
+            StateUntrusted: it was changed, or is gone.
+        """
+        check_held_out(self.folder.held_out_path, self.held_out_digest)
+
+    def _cache_path(self, worktree_path: str) -> str:
+        return os.path.join(self.folder.frozen_path, f"seen-{os.path.basename(worktree_path)}.json")
+
+
+def freeze_evaluators(
     folder: ExperimentFolder,
     config: ExperimentConfig,
     *,
     project_path: str,
     worktree_paths: Sequence[str],
     environment: Mapping[str, str],
-) -> Bench:
+) -> FrozenEvaluators:
     """Pin and freeze what judges, as the first worktree has it at the start, and take the held-out check.
 
     Args:
@@ -119,8 +176,8 @@ def set_up_bench(
         "pin_digest": manifest.digest,
         "editable_folders": list(folders),
     }
-    replace_file(os.path.join(folder.root_path, _BENCH_NAME), strictjson.encode(kept))
-    return Bench(
+    replace_file(os.path.join(folder.root_path, _KEPT_NAME), strictjson.encode(kept))
+    return FrozenEvaluators(
         folder,
         config,
         project_path,
@@ -132,15 +189,15 @@ def set_up_bench(
     )
 
 
-def open_bench(
+def open_evaluators(
     folder: ExperimentFolder,
     config: ExperimentConfig,
     *,
     project_path: str,
     worktree_paths: Sequence[str],
     pin_digest: str = "",
-) -> Bench:
-    """The bench of an experiment that is resumed.
+) -> FrozenEvaluators:
+    """What judges in an experiment that is resumed.
 
     Args:
         folder: of the experiment.
@@ -152,7 +209,7 @@ def open_bench(
     Raises:
         StateUntrusted: what was kept is missing, or is not what it was.
     """
-    path = os.path.join(folder.root_path, _BENCH_NAME)
+    path = os.path.join(folder.root_path, _KEPT_NAME)
     try:
         kept = load_json(path)
         environment = {str(name): str(value) for name, value in kept["environment"].items()}
@@ -168,7 +225,9 @@ def open_bench(
     if held_out_digest:
         check_held_out(folder.held_out_path, held_out_digest)
     worktrees = tuple(worktree_paths)
-    return Bench(folder, config, project_path, worktrees, manifest, environment, held_out_digest, folders)
+    return FrozenEvaluators(
+        folder, config, project_path, worktrees, manifest, environment, held_out_digest, folders
+    )
 
 
 def moved_environment(
@@ -240,60 +299,6 @@ def _python_folders(environment: Mapping[str, str], worktree_path: str) -> list[
     return found
 
 
-# --- before and after a run
-
-
-def restore_evaluators(bench: Bench, worktree_path: str) -> tuple[str, ...]:
-    """Make the pinned paths of a worktree what they were at the start.
-
-    Returns:
-        The paths that had been touched, sorted; empty where nothing had. A candidate that touched them is tampered.
-
-    Raises:
-        StateUntrusted: a frozen copy is missing or not what it was.
-        WorkspaceFault: the worktree is gone or keeps changing.
-        StorageFailed: the system refused.
-    """
-    restored: tuple[str, ...] = ()
-    if bench.manifest.pins:
-        check = check_pins(bench.manifest, worktree_path, cache_path=_cache_path(bench, worktree_path))
-        if not check.is_intact:
-            try:
-                restored = restore_pins(bench.manifest, worktree_path, frozen_path=bench.folder.frozen_path)
-            except StateUntrusted as error:
-                raise _untrusted(error.message) from error
-    _drop_bytecode(bench.manifest, worktree_path)
-    return restored
-
-
-def stamps_of(bench: Bench, worktree_path: str) -> Stamps:
-    """How the pinned paths stand at this moment, for `touched_since`.
-
-    A file written within the kernel's tick of this moment could be written again without a new time: then the tick is
-    waited for (:data:`RACY_NS`).
-    """
-    stamps = pin_stamps(bench.manifest, worktree_path)
-    newest_ns = max((marks[-1] for path, marks in stamps.items() if marks and path[-1] != "/"), default=0)
-    age_ns = time.time_ns() - newest_ns
-    if 0 <= age_ns < RACY_NS:
-        time.sleep((RACY_NS - age_ns) / 1e9)
-    return stamps
-
-
-def touched_since(bench: Bench, worktree_path: str, stamps: Stamps) -> tuple[str, ...]:
-    """Pinned paths that were changed, added, or changed and put back since then; sorted, for people."""
-    try:
-        moved = touched(stamps, pin_stamps(bench.manifest, worktree_path))
-        check = check_pins(bench.manifest, worktree_path, cache_path=_cache_path(bench, worktree_path))
-    except WorkspaceFault as error:
-        return (error.message,)
-    return tuple(sorted({*moved, *check.changed, *check.added}))
-
-
-def _cache_path(bench: Bench, worktree_path: str) -> str:
-    return os.path.join(bench.folder.frozen_path, f"seen-{os.path.basename(worktree_path)}.json")
-
-
 def _drop_bytecode(manifest: PinManifest, worktree_path: str) -> None:
     """Remove compiled forms of pinned Python files: an interpreter believes them by size and time of the source."""
     stems: dict[str, list[str]] = {}
@@ -327,26 +332,6 @@ def _untrusted(message: str) -> StateUntrusted:
         message,
         next_step="omx-autoresearch experiment report (what was reached stays), then start a new experiment",
     )
-
-
-def _editable_notes(bench: Bench) -> list[str]:
-    if not bench.editable_folders:
-        return []
-    shown = ", ".join(bench.editable_folders)
-    return [
-        f"an editable installation imports {shown} of the checkout; commands get the worktree's by PYTHONPATH"
-    ]
-
-
-def plain_bench(bench: Bench) -> dict[str, Any]:
-    """What of the bench may be shown: counts and notes, no variable's value."""
-    return {
-        "pinned": bench.manifest.frozen_count,
-        "judging": bench.manifest.judging_count,
-        "paths": [pin.path for pin in bench.manifest.pins if pin.kind != "absent-guard"],
-        "notes": [*bench.manifest.notes, *_editable_notes(bench)],
-        "has_held_out": bool(bench.held_out_digest),
-    }
 
 
 # --- editable installations

@@ -7,9 +7,9 @@ import time
 from typing import TYPE_CHECKING
 
 from omx_autoresearch.errors import StepIllegal
-from omx_autoresearch.runtime.experiments.beginning import holds_of
+from omx_autoresearch.runtime.experiments.cancellation import put_request
 from omx_autoresearch.runtime.experiments.controller import AutoresearchController
-from omx_autoresearch.runtime.experiments.requests import put_request
+from omx_autoresearch.runtime.experiments.startup import holds_of
 from omx_autoresearch.storage.experiments import ExperimentStore
 from omx_autoresearch.system.git import common_dir
 

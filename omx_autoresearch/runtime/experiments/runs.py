@@ -14,8 +14,7 @@ from __future__ import annotations
 import os
 import re
 import tempfile
-import threading
-from typing import TYPE_CHECKING, Literal, Protocol
+from typing import TYPE_CHECKING, Literal
 
 from omx_autoresearch.core.digests import sha256
 from omx_autoresearch.core.json_path import parse_json_path
@@ -24,10 +23,6 @@ from omx_autoresearch.core.values import dataclass, field, replace
 from omx_autoresearch.errors import CommandFault, UsageError, WorkspaceFault
 from omx_autoresearch.runtime.experiments.evaluators import (
     CHECK_NAME,
-    check_held_out,
-    restore_evaluators,
-    stamps_of,
-    touched_since,
 )
 from omx_autoresearch.storage.atomic import ensure_folder, storage_failed
 from omx_autoresearch.storage.inside import open_folder, open_inside, read_chunks
@@ -43,11 +38,12 @@ from omx_autoresearch.system.sandbox import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Sequence
     from typing import BinaryIO
 
     from omx_autoresearch.core.words import Outcome
-    from omx_autoresearch.runtime.experiments.evaluators import Bench
+    from omx_autoresearch.runtime.experiments.cancellation import AutoresearchCancellation
+    from omx_autoresearch.runtime.experiments.evaluators import FrozenEvaluators
     from omx_autoresearch.system.commands import CommandResult
 
 SHOWN_LENGTH = 1500
@@ -114,80 +110,64 @@ class Run:
         return bool(self.tampered_paths)
 
 
-def measure_once(bench: Bench, worktree_path: str, run_id: str, cancellation: Cancels | None = None) -> Run:
-    """Reset the caches, run the measure command once, and read its metrics.
+def run_once(
+    kind: RunKind,
+    evaluators: FrozenEvaluators,
+    worktree_path: str,
+    run_id: str,
+    cancellation: AutoresearchCancellation | None = None,
+) -> Run:
+    """Run one command of an experiment once; before a measured run the caches are reset.
 
     Args:
-        bench: of the experiment.
+        kind: which command; all but ``measure`` pass with exit status 0.
+        evaluators: of the experiment.
         worktree_path: the folder it runs in.
         run_id: a safe file name, never used before.
         cancellation: ends the run from another thread, at once and wholly.
 
     Raises:
         CommandFault: bubblewrap is demanded and does not work, or no process could be started.
-        StateUntrusted: a frozen copy is not what it was.
+        StateUntrusted: a frozen copy, or that of the held-out check, is not what it was.
         WorkspaceFault: the worktree is gone.
         StorageFailed: the output cannot be written.
     """
-    return _guarded(Job(bench, worktree_path, run_id, "measure", bench.config.measure, cancellation))
-
-
-def check_once(bench: Bench, worktree_path: str, run_id: str, cancellation: Cancels | None = None) -> Run:
-    """Run the check command once; it passes with exit status 0. Arguments and errors as `measure_once`."""
-    return _guarded(Job(bench, worktree_path, run_id, "check", bench.config.check, cancellation))
-
-
-def setup_once(bench: Bench, worktree_path: str, run_id: str, cancellation: Cancels | None = None) -> Run:
-    """Run the set-up command once; it passes with exit status 0. Arguments and errors as `measure_once`."""
-    return _guarded(Job(bench, worktree_path, run_id, "setup", bench.config.setup, cancellation))
-
-
-def held_out_once(bench: Bench, worktree_path: str, run_id: str, cancellation: Cancels | None = None) -> Run:
-    """Run the private copy of the held-out check once. Arguments and errors as `measure_once`.
-
-    Raises:
-        StateUntrusted: the copy is not what it was at the start, before the run or after it.
-    """
-    check_held_out(bench.folder.held_out_path, bench.held_out_digest)
-    run = _guarded(Job(bench, worktree_path, run_id, "held_out", "", cancellation))
-    check_held_out(bench.folder.held_out_path, bench.held_out_digest)
+    if kind == "held_out":
+        evaluators.check_held_out()
+    run = _guarded(Job(kind, evaluators, worktree_path, run_id, cancellation))
+    if kind == "held_out":
+        evaluators.check_held_out()
     return run
 
 
 def _guarded(job: Job) -> Run:
     """The run between two looks at the frozen files."""
-    bench, worktree_path = job.bench, job.worktree_path
+    evaluators, worktree_path = job.evaluators, job.worktree_path
     if not is_safe_task_id(job.run_id):
         raise UsageError(
             f"{job.run_id[:80]!r} cannot name the output of a run", next_step="use letters, digits and -"
         )
-    backend, note = backend_for(bench.config.sandbox)
-    if restored := restore_evaluators(bench, worktree_path):
+    backend, note = backend_for(evaluators.config.sandbox)
+    if restored := evaluators.restore(worktree_path):
         return _tampered(Run(job.run_id, job.kind), restored, "before the run, which did not take place")
-    stamps = stamps_of(bench, worktree_path)
-    run = _run(job, backend)
-    if touched := touched_since(bench, worktree_path, stamps):
+    stamps = evaluators.stamps(worktree_path)
+    run = _reset(job, backend) or _execute(job, backend)
+    if touched := evaluators.touched_since(worktree_path, stamps):
         own = f"while it ran (if the command itself writes them: --protect '!{touched[0]}')"
         run = _tampered(run, touched, own)
     return replace(run, notes=(*run.notes, note)) if note else run
 
 
-def _run(job: Job, backend: str) -> Run:
-    if job.kind == "measure" and job.bench.config.reset_caches:
-        reset = replace(
-            job, run_id=f"{job.run_id}-reset", kind="setup", command=job.bench.config.reset_caches
-        )
-        done = _told(reset, execute(reset, backend))
-        if done.fault:
-            fault = done.fault if done.fault == "cancelled" else "reset_failed"
-            return replace(
-                done,
-                run_id=job.run_id,
-                kind=job.kind,
-                fault=fault,
-                detail=f"resetting the caches: {done.detail}",
-            )
-    return _told(job, execute(job, backend))
+def _reset(job: Job, backend: str) -> Run | None:
+    """Reset the caches before a measured run; the run as it failed where that failed."""
+    if job.kind != "measure" or not job.evaluators.config.reset_caches:
+        return None
+    done = _execute(replace(job, run_id=f"{job.run_id}-reset", kind="reset"), backend)
+    if not done.fault:
+        return None
+    fault = done.fault if done.fault == "cancelled" else "reset_failed"
+    detail = f"resetting the caches: {done.detail}"
+    return replace(done, run_id=job.run_id, kind=job.kind, fault=fault, detail=detail)
 
 
 def _tampered(run: Run, paths: Sequence[str], when: str) -> Run:
@@ -205,14 +185,13 @@ def _tampered(run: Run, paths: Sequence[str], when: str) -> Run:
 # --- what it said
 
 
-def _told(job: Job, execution: Execution) -> Run:
+def _run_of(job: Job, result: CommandResult, stdout: str, document: str | None) -> Run:
     """The run that an executed command was."""
-    result = execution.result
     status = result.exit_status if result.outcome == "exited" else None
     measured = Measured(
         result.duration_seconds, result.cpu_seconds, result.peak_bytes, status, result.outcome
     )
-    reading = read_metrics(execution.stdout, job.spec, measured, execution.document)
+    reading = read_metrics(stdout, job.spec, measured, document)
     isolation = isolation_of(result)
     is_measured = job.kind == "measure"
     return Run(
@@ -242,6 +221,7 @@ _COMMANDS = {
     "check": "the check",
     "held_out": "the held-out check",
     "setup": "the set-up",
+    "reset": "the reset of the caches",
 }
 
 
@@ -302,43 +282,52 @@ def _end_of(result: CommandResult) -> bytes:
 # the other worktree look empty.
 
 
-RunKind = Literal["measure", "check", "setup", "held_out"]
+RunKind = Literal["measure", "check", "setup", "held_out", "reset"]
 
 GRACE_SECONDS = 0.5
 """Between SIGTERM and SIGKILL, at a deadline or a cancellation."""
 DOCUMENT_LIMIT_BYTES = 16 * 1024 * 1024
 
 
-class Cancels(Protocol):
-    """What can tell that the work is to end (``AutoresearchCancellation``)."""
-
-    def watch(self, tell: Callable[[], None]) -> Callable[[], None]:
-        """Call ``tell`` once when it is to end, at once where it is already; returns what takes it back."""
-        ...
-
-
 @dataclass(frozen=True, slots=True)
 class Job:
-    """One command to execute: of which bench, where, under which id, what for."""
+    """One command to execute: what for, with what judges, where, and under which id."""
 
-    bench: Bench
+    kind: RunKind
+    evaluators: FrozenEvaluators
     worktree_path: str
     run_id: str
-    kind: RunKind
-    command: str
-    cancellation: Cancels | None
+    cancellation: AutoresearchCancellation | None
+
+    @property
+    def command(self) -> str:
+        """The owner's line for the shell; empty for the held-out check, which is a file."""
+        config = self.evaluators.config
+        return {
+            "measure": config.measure,
+            "check": config.check,
+            "setup": config.setup,
+            "reset": config.reset_caches,
+        }.get(self.kind, "")
 
     @property
     def argv(self) -> tuple[str, ...]:
         """What is run, before any sandbox."""
         if self.kind == "held_out":
-            return (os.path.join(self.bench.folder.held_out_path, CHECK_NAME),)
+            return (os.path.join(self.evaluators.folder.held_out_path, CHECK_NAME),)
         return shell_argv(self.command)
+
+    @property
+    def timeout_seconds(self) -> float:
+        """Checks and set-ups may have a time of their own."""
+        config = self.evaluators.config
+        own = 0.0 if self.kind in ("measure", "reset") else config.check_timeout_seconds
+        return own or config.measure_timeout_seconds
 
     @property
     def spec(self) -> MetricSpec:
         """What is read: a command that measures nothing is judged by its exit status and prints what it likes."""
-        return self.bench.config.metric if self.kind == "measure" else MetricSpec("-", source="wall")
+        return self.evaluators.config.metric if self.kind == "measure" else MetricSpec("-", source="wall")
 
     @property
     def document_path(self) -> str:
@@ -348,7 +337,7 @@ class Job:
     @property
     def needs_memory(self) -> bool:
         """True where the peak of the memory is the metric, or guarded."""
-        guards = self.bench.config.guards
+        guards = self.evaluators.config.guards
         return self.kind == "measure" and (
             self.spec.source == "memory" or any(guard.name == PEAK_BYTES for guard in guards)
         )
@@ -378,23 +367,14 @@ def backend_for(wish: str) -> tuple[str, str]:
     return "bubblewrap", ""
 
 
-@dataclass(frozen=True, slots=True)
-class Execution:
-    """What an executed command left: its result, its stdout as text, the JSON file of the metric (None for none)."""
-
-    result: CommandResult
-    stdout: str
-    document: str | None
-
-
-def execute(job: Job, backend: str) -> Execution:
+def _execute(job: Job, backend: str) -> Run:
     """Execute a command to its end, with ``backend`` as `backend_for` gave it.
 
     Raises:
         CommandFault: no process could be started, or the supervising one was killed.
         StorageFailed: the output or the temporary folder cannot be written.
     """
-    folder = job.bench.folder
+    folder = job.evaluators.folder
     ensure_folder(folder.outputs_path)
     # Names of one length: the size of the environment moves the stack, and with it what is measured.
     scratch_path = os.path.join(folder.scratch_path, sha256(job.run_id.encode()).hexdigest()[:16])
@@ -402,23 +382,20 @@ def execute(job: Job, backend: str) -> Execution:
         _remove_document(job.worktree_path, job.document_path)
     _make_scratch(scratch_path)
     try:
-        with (
-            _CancelPipe(job.cancellation) as cancel,
-            tempfile.TemporaryFile(dir=folder.outputs_path) as stdout,
-        ):
+        with tempfile.TemporaryFile(dir=folder.outputs_path) as stdout:
             result = run_command(
                 _argv(job, backend, scratch_path),
                 cwd=job.worktree_path,
                 env=_environment(job, scratch_path),
-                timeout_seconds=job.bench.config.measure_timeout_seconds,
+                timeout_seconds=job.timeout_seconds,
                 output_path=os.path.join(folder.outputs_path, f"{job.run_id}.txt"),
                 grace_seconds=GRACE_SECONDS,
                 stdout_fd=stdout.fileno(),
-                cancel_fd=cancel.fileno(),
+                cancel_fd=job.cancellation.fileno() if job.cancellation else -1,
                 measures_memory=job.needs_memory,
                 is_stdout_sealed=job.kind == "measure",
             )
-            return Execution(result, _text_of(stdout, result), _document(job))
+            return _run_of(job, result, _text_of(stdout, result), _document(job))
     finally:
         _remove_scratch(scratch_path)
 
@@ -426,65 +403,33 @@ def execute(job: Job, backend: str) -> Execution:
 def _argv(job: Job, backend: str, scratch_path: str) -> tuple[str, ...]:
     if backend == "none":
         return job.argv
-    folder = job.bench.folder
-    others = [path for path in job.bench.worktree_paths if path != job.worktree_path]
+    folder = job.evaluators.folder
+    others = [path for path in job.evaluators.worktree_paths if path != job.worktree_path]
     return bubblewrap_argv(
         job.argv,
         workspace_path=job.worktree_path,
         writable_paths=(scratch_path,),
-        hidden_paths=(folder.root_path, *_hidden_source(job.bench), *others),
+        hidden_paths=(folder.root_path, *_hidden_source(job.evaluators), *others),
         shown_paths=(folder.held_out_path,) if job.kind == "held_out" else (),
     )
 
 
-def _hidden_source(bench: Bench) -> tuple[str, ...]:
+def _hidden_source(evaluators: FrozenEvaluators) -> tuple[str, ...]:
     """Where the owner keeps the original of the held-out check."""
-    held_out = bench.config.held_out
-    return (os.path.join(bench.project_path, os.path.expanduser(held_out)),) if held_out else ()
+    held_out = evaluators.config.held_out
+    return (os.path.join(evaluators.project_path, os.path.expanduser(held_out)),) if held_out else ()
 
 
 def _environment(job: Job, scratch_path: str) -> dict[str, str]:
-    environment = job.bench.environment_in(job.worktree_path)
+    environment = job.evaluators.environment_in(job.worktree_path)
     environment.setdefault("PATH", os.defpath)
     environment["LC_ALL"] = "C.UTF-8"  # numbers as in C, texts in UTF-8
     environment["TMPDIR"] = os.path.join(scratch_path, "tmp")
     # Bytecode may be read: without that of the libraries their compilation would be measured.
     environment["PYTHONDONTWRITEBYTECODE"] = "1"
     environment["PYTEST_ADDOPTS"] = f"{environment.get('PYTEST_ADDOPTS', '')} -p no:cacheprovider".strip()
-    environment |= job.bench.config.env
+    environment |= job.evaluators.config.env
     return {name: value for name, value in environment.items() if not name.startswith("GIT_")}
-
-
-class _CancelPipe:
-    """A descriptor that becomes readable when the cancellation speaks, from whatever thread."""
-
-    def __init__(self, cancellation: Cancels | None) -> None:
-        self._cancellation = cancellation
-        self._lock = threading.Lock()
-        self._read_end = self._write_end = -1
-        self._unwatch: Callable[[], None] = lambda: None
-
-    def fileno(self) -> int:
-        return self._read_end
-
-    def __enter__(self) -> _CancelPipe:
-        if self._cancellation is not None:
-            self._read_end, self._write_end = os.pipe()
-            self._unwatch = self._cancellation.watch(self._tell)
-        return self
-
-    def _tell(self) -> None:
-        with self._lock:  # a late word must not go into a descriptor that is somebody else's by then
-            if self._write_end >= 0:
-                os.write(self._write_end, b"c")
-
-    def __exit__(self, *_: object) -> None:
-        self._unwatch()
-        with self._lock:
-            for descriptor in (self._read_end, self._write_end):
-                if descriptor >= 0:
-                    os.close(descriptor)
-            self._read_end = self._write_end = -1
 
 
 def _text_of(stdout: BinaryIO, result: CommandResult) -> str:

@@ -20,7 +20,7 @@ from omx_autoresearch.surfaces.cli.experiment_running import verify_if_needed, w
 
 if TYPE_CHECKING:
     from omx_autoresearch.core.experiments import ExperimentState
-    from omx_autoresearch.runtime.experiments.patching import FinalPatch, PatchAcceptance
+    from omx_autoresearch.runtime.experiments.final_patch import FinalPatch, PatchAcceptance
     from omx_autoresearch.surfaces.cli.experiment import Meant
     from omx_autoresearch.surfaces.cli.experiment_documents import ExperimentPatchDocument
 
@@ -53,7 +53,7 @@ def experiment_patch(named: str, output: str, stat: bool, as_json: bool) -> None
 
 def _written(found: Meant, state: ExperimentState) -> FinalPatch:
     """The final patch as a file; no controller is needed for it."""
-    from omx_autoresearch.runtime.experiments.patching import final_patch_of
+    from omx_autoresearch.runtime.experiments.final_patch import final_patch_of
     from omx_autoresearch.system.worktrees import Workspaces
 
     return final_patch_of(state, Workspaces.open(found.folder.work_path), found.folder.root_path)
@@ -163,7 +163,7 @@ def experiment_accept(named: str, yes: bool, no_verify: bool, as_json: bool) -> 
 
 def _refused(found: Meant, state: ExperimentState) -> PatchAcceptance | None:
     """That the checkout moved, before base and final are measured for nothing; None where it stands as it was."""
-    from omx_autoresearch.runtime.experiments.patching import PatchAcceptance
+    from omx_autoresearch.runtime.experiments.final_patch import PatchAcceptance
     from omx_autoresearch.system.worktrees import Workspaces
 
     if state.incumbent_commit in (state.base_commit, state.claim_commit):

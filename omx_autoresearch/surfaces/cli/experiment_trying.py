@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
     from omx_autoresearch.core.experiments import ExperimentHypothesis, HypothesisOutcome, TrialRow
     from omx_autoresearch.runtime.experiments.controller import AutoresearchController
-    from omx_autoresearch.runtime.experiments.workspaces import ExperimentWorkspace
+    from omx_autoresearch.runtime.experiments.trial import ExperimentWorkspace
     from omx_autoresearch.surfaces.cli.experiment import Meant
 
     Callback = Callable[[ExperimentWorkspace], HypothesisOutcome]

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from omx_autoresearch.core.experiments import ExperimentState, TrialRow
     from omx_autoresearch.runtime.context import Runtime
     from omx_autoresearch.runtime.experiments.background import TrialView
-    from omx_autoresearch.runtime.experiments.looks import PatchLook
+    from omx_autoresearch.runtime.experiments.views import PatchLook
 
 PATHS_SHOWN = 50
 OUTPUT_CHARACTERS = 4000
@@ -36,8 +36,7 @@ _NEXT = {
 
 def status_answer(runtime: Runtime, state: ExperimentState) -> ExperimentStatus:
     """How an experiment stands."""
-    from omx_autoresearch.runtime.experiments.looks import candidate_path, frozen_paths
-    from omx_autoresearch.runtime.experiments.views import is_at_work
+    from omx_autoresearch.runtime.experiments.views import candidate_path, frozen_paths, is_at_work
 
     counts, quoted, metric = count_kinds(state.rows), quoted_claim(state), state.config.metric
     calibration = state.calibration

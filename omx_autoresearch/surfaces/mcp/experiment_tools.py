@@ -85,7 +85,7 @@ class ExperimentTools:
 
     def experiment_patch(self, ctx: _Context, experiment: _Named = "") -> PatchResult:
         """Show what all accepted trials changed together; only the owner can accept it."""
-        from omx_autoresearch.runtime.experiments.looks import look_at_patch
+        from omx_autoresearch.runtime.experiments.views import look_at_patch
 
         with begun(self._runtime, ctx) as call:
             state = _meant(call, experiment)

@@ -13,8 +13,8 @@ import pytest
 
 from omx_autoresearch.core.experiments import ExperimentConfig
 from omx_autoresearch.core.metrics import MetricSpec
-from omx_autoresearch.runtime.experiments.evaluators import Bench, set_up_bench
-from omx_autoresearch.runtime.experiments.runs import Run, measure_once
+from omx_autoresearch.runtime.experiments.evaluators import FrozenEvaluators, freeze_evaluators
+from omx_autoresearch.runtime.experiments.runs import Run, run_once
 from omx_autoresearch.storage.experiments import ExperimentFolder
 
 linux_only = pytest.mark.skipif(sys.platform != "linux", reason="adopting orphans is Linux's")
@@ -59,13 +59,13 @@ class Scene:
         """What the candidate does when it is measured."""
         (self.candidate / "work.sh").write_text(text, encoding="utf-8")
 
-    def bench(self, **config: Any) -> Bench:
+    def bench(self, **config: Any) -> FrozenEvaluators:
         """Freeze what stands in the worktrees now."""
         config.setdefault("metric", MetricSpec("ms"))
         config.setdefault("measure", "./measure.sh")
         config.setdefault("protect", ("!work.sh",))
         config.setdefault("measure_timeout_seconds", 60.0)
-        return set_up_bench(
+        return freeze_evaluators(
             self.folder,
             ExperimentConfig("scene", **config),
             project_path=str(self.project),
@@ -77,9 +77,9 @@ class Scene:
         self.count += 1
         return f"r-{self.count:06}"
 
-    def measure(self, bench: Bench, worktree: Path | None = None, **more: Any) -> Run:
+    def measure(self, bench: FrozenEvaluators, worktree: Path | None = None, **more: Any) -> Run:
         """Measure the candidate, or another worktree, once."""
-        return measure_once(bench, str(worktree or self.candidate), self.next_id(), **more)
+        return run_once("measure", bench, str(worktree or self.candidate), self.next_id(), **more)
 
 
 def scene_in(path: Path) -> Scene:

@@ -10,11 +10,11 @@ import pytest
 
 from omx_autoresearch.core.experiments import HypothesisOutcome
 from omx_autoresearch.errors import WorkspaceFault
-from omx_autoresearch.runtime.experiments.asynchronous import AsyncAutoresearchController
+from omx_autoresearch.runtime.experiments.async_controller import AsyncAutoresearchController
 from tests.runtime.experiments.toys import configured, h, put, toy, works_at
 
 if TYPE_CHECKING:
-    from omx_autoresearch.runtime.experiments.workspaces import ExperimentWorkspace
+    from omx_autoresearch.runtime.experiments.trial import ExperimentWorkspace
 
 
 @pytest.fixture

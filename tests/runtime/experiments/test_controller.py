@@ -22,9 +22,8 @@ from omx_autoresearch.errors import (
     UsageError,
     WorkspaceFault,
 )
-from omx_autoresearch.runtime.experiments import trials
-from omx_autoresearch.runtime.experiments.controller import AutoresearchController
-from omx_autoresearch.runtime.experiments.handles import new_controller_handle
+from omx_autoresearch.runtime.experiments import measurement
+from omx_autoresearch.runtime.experiments.controller import AutoresearchController, new_controller_handle
 from omx_autoresearch.storage.experiments import ExperimentStore
 from omx_autoresearch.storage.layout import StateHome, state_home
 from tests.runtime.experiments.toys import begun, checkout, configured, git, h, put, toy, works_at, writes
@@ -32,7 +31,7 @@ from tests.runtime.experiments.toys import begun, checkout, configured, git, h, 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from omx_autoresearch.runtime.experiments.workspaces import ExperimentWorkspace
+    from omx_autoresearch.runtime.experiments.trial import ExperimentWorkspace
 
 
 @pytest.fixture
@@ -390,7 +389,7 @@ def test_a_fault_of_our_own_is_recorded_as_such_and_raised(
 ) -> None:
     with begun(root) as controller:
         with monkeypatch.context() as broken:
-            broken.setattr(trials, "judge", lambda *_: 1 / 0)
+            broken.setattr(measurement, "Judge", lambda *_: 1 / 0)
             with pytest.raises(ZeroDivisionError):
                 controller.run_iteration(h(1), works_at(90))
         assert controller.state.rows[0].reason_code == "controller_failed"

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from omx_autoresearch.runtime.experiments.evaluators import editable_folders, plain_bench
+from omx_autoresearch.runtime.experiments.evaluators import editable_folders
 from tests.runtime.experiments.benches import Scene, scene_in
 
 if TYPE_CHECKING:
@@ -61,6 +61,6 @@ def test_the_candidates_own_package_is_what_is_measured(scene: Scene) -> None:
     assert scene.measure(bench).metric == 5.0
     (scene.candidate / "src" / "pack.py").write_text("SPEED = 3\n")
     assert scene.measure(bench).metric == 3.0
-    assert "PYTHONPATH" in plain_bench(bench)["notes"][-1]
+    assert bench.editable_folders == ("src",)
     (scene.candidate / "src" / "sitecustomize.py").write_text("print('METRIC ms=1')\n")
     assert scene.measure(bench).tampered_paths == ("src/sitecustomize.py",)

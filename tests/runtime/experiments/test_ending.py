@@ -17,20 +17,21 @@ from omx_autoresearch.core.experiments import ExperimentLimits, HypothesisOutcom
 from omx_autoresearch.core.values import replace
 from omx_autoresearch.errors import StepIllegal, UsageError
 from omx_autoresearch.runtime.context import Runtime
-from omx_autoresearch.runtime.experiments import callbacks, desk
+from omx_autoresearch.runtime.experiments import controller as controller_module
+from omx_autoresearch.runtime.experiments import trial
+from omx_autoresearch.runtime.experiments.cancellation import pending_request, put_request
 from omx_autoresearch.runtime.experiments.controller import AutoresearchController
 from omx_autoresearch.runtime.experiments.remote_control import (
     controller_at_work,
     request_cancel,
     request_stop,
 )
-from omx_autoresearch.runtime.experiments.requests import pending_request, put_request
 from omx_autoresearch.storage.experiments import ExperimentFolder
 from omx_autoresearch.system.clock import SystemClock
 from tests.runtime.experiments.toys import begun, configured, h, put, toy, works_at, writes
 
 if TYPE_CHECKING:
-    from omx_autoresearch.runtime.experiments.workspaces import ExperimentWorkspace
+    from omx_autoresearch.runtime.experiments.trial import ExperimentWorkspace
 
 FOREVER = 600.0
 """Longer than any test may take: what waits that long is ended by what is tested."""
@@ -246,8 +247,8 @@ def test_a_callback_that_is_not_ready_in_time_fails_its_trial(root: Path) -> Non
 def test_nothing_of_a_callback_that_ignores_its_end_reaches_the_next_candidate(
     root: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(desk, "STRAGGLER_SECONDS", 0.01)
-    monkeypatch.setattr(callbacks, "CALLBACK_GRACE_SECONDS", 0.1)
+    monkeypatch.setattr(controller_module, "STRAGGLER_SECONDS", 0.01)
+    monkeypatch.setattr(trial, "CALLBACK_GRACE_SECONDS", 0.1)
     free = threading.Event()
 
     def deaf(workspace: ExperimentWorkspace) -> HypothesisOutcome:
@@ -261,7 +262,7 @@ def test_nothing_of_a_callback_that_ignores_its_end_reaches_the_next_candidate(
         with pytest.raises(StepIllegal, match="still works in the workspace"):
             controller.run_iteration(h(2), works_at(90))
         free.set()
-        monkeypatch.setattr(desk, "STRAGGLER_SECONDS", FOREVER)
+        monkeypatch.setattr(controller_module, "STRAGGLER_SECONDS", FOREVER)
         kept = controller.run_iteration(h(2), writes("note.txt", "x"))
         assert (kept.metric, kept.changed_paths) == (100.0, ("note.txt",))
 
@@ -426,7 +427,7 @@ def test_another_process_may_ask_to_stop_after_the_trial(root: Path) -> None:
             return works_at(90)(workspace)
 
         told = threading.Event()
-        controller._desk._watch._follow = _then(controller._desk._follow, told)
+        controller._watch._follow = _then(controller._follow, told)
         row = controller.run_iteration(h(1), _after(stopped, told))
         assert row.status == "accepted"
         assert ended(controller) == ("completed", "explicit")

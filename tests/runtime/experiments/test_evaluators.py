@@ -16,13 +16,9 @@ from omx_autoresearch.core.metrics import MetricSpec
 from omx_autoresearch.errors import StateUntrusted
 from omx_autoresearch.runtime.experiments.evaluators import (
     moved_environment,
-    open_bench,
-    plain_bench,
-    restore_evaluators,
-    stamps_of,
-    touched_since,
+    open_evaluators,
 )
-from omx_autoresearch.runtime.experiments.runs import check_once
+from omx_autoresearch.runtime.experiments.runs import run_once
 from tests.runtime.experiments.benches import MEASURE, Scene, scene_in
 
 
@@ -113,7 +109,7 @@ def test_a_conftest_that_was_added_is_moved_away_and_told(scene: Scene) -> None:
     run = scene.measure(bench)
     assert (run.fault, run.tampered_paths) == ("tampered", ("conftest.py",))
     assert not (scene.candidate / "conftest.py").exists()
-    assert check_once(bench, str(scene.candidate), "c-1").fault == "check_failed"
+    assert run_once("check", bench, str(scene.candidate), "c-1").fault == "check_failed"
 
 
 @pytest.mark.requirement("RUN-01")
@@ -221,7 +217,7 @@ def test_only_what_moved_is_read_again(scene: Scene, monkeypatch: pytest.MonkeyP
     bench = scene.bench(protect=("cases", "!work.sh"))
     worktree = str(scene.candidate)
     monkeypatch.setattr(pin_check, "RACY_NS", -(10**18))  # nothing is too new to be remembered
-    restore_evaluators(bench, worktree)
+    bench.restore(worktree)
     read: list[str] = []
     digest_of_file = pin_check.digest_of_file
 
@@ -230,26 +226,26 @@ def test_only_what_moved_is_read_again(scene: Scene, monkeypatch: pytest.MonkeyP
         return digest_of_file(root_path, path, marks)
 
     monkeypatch.setattr(pin_check, "digest_of_file", noted)
-    stamps = stamps_of(bench, worktree)
-    assert restore_evaluators(bench, worktree) == ()
-    assert touched_since(bench, worktree, stamps) == ()
+    stamps = bench.stamps(worktree)
+    assert bench.restore(worktree) == ()
+    assert bench.touched_since(worktree, stamps) == ()
     assert read == []
     os.utime(scene.candidate / "cases" / "7.txt")
-    assert touched_since(bench, worktree, stamps) == ("cases/7.txt",)
+    assert bench.touched_since(worktree, stamps) == ("cases/7.txt",)
     assert read == ["cases/7.txt"]
 
 
 def test_the_setup_is_the_candidates_own(scene: Scene) -> None:
     scene.write({"build.sh": "#!/bin/sh\n:\n"})
     bench = scene.bench(setup="./build.sh", reset_caches="./measure.sh")
-    assert plain_bench(bench)["paths"] == ["measure.sh"]
+    assert [pin.path for pin in bench.manifest.pins if pin.kind != "absent-guard"] == ["measure.sh"]
 
 
 # --- Taken up again --------------------------------------------------------------------------------------------------
 
 
 def _opened(scene: Scene, pin_digest: str) -> object:
-    return open_bench(
+    return open_evaluators(
         scene.folder,
         ExperimentConfig("scene", MetricSpec("ms"), measure="./measure.sh"),
         project_path=str(scene.project),
@@ -289,7 +285,7 @@ def test_a_frozen_copy_that_somebody_touched_is_never_put_back(scene: Scene) -> 
     copy.write_text("#!/bin/sh\necho METRIC ms=1\n")
     _edit(scene.candidate)
     with pytest.raises(StateUntrusted, match="frozen copy"):
-        restore_evaluators(bench, str(scene.candidate))
+        bench.restore(str(scene.candidate))
 
 
 # --- The environment of a worktree -----------------------------------------------------------------------------------

@@ -9,7 +9,7 @@ import pytest
 
 from omx_autoresearch.errors import StateUntrusted, WorkspaceFault
 from omx_autoresearch.runtime.experiments.evaluators import check_held_out, digest_of_held_out, take_held_out
-from omx_autoresearch.runtime.experiments.runs import held_out_once, measure_once
+from omx_autoresearch.runtime.experiments.runs import run_once
 from tests.runtime.experiments.benches import Scene, scene_in
 from tests.support.needs import needs_bubblewrap
 
@@ -37,10 +37,10 @@ def source(tmp_path: Path) -> Path:
 def test_the_copy_judges_the_worktree_it_runs_in(scene: Scene, source: Path) -> None:
     bench = scene.bench(held_out=str(source))
     scene.work("# good\n")
-    passed = held_out_once(bench, str(scene.candidate), "h-1")
+    passed = run_once("held_out", bench, str(scene.candidate), "h-1")
     assert (passed.fault, passed.kind, passed.metric) == ("", "held_out", None)
     assert Path(passed.output_path).read_text() == f"{scene.candidate}\nthe secret\n"
-    failed = held_out_once(bench, str(scene.incumbent), "h-2")
+    failed = run_once("held_out", bench, str(scene.incumbent), "h-2")
     assert (failed.fault, failed.exit_status) == ("held_out_failed", 1)
 
 
@@ -48,13 +48,15 @@ def test_the_copy_judges_the_worktree_it_runs_in(scene: Scene, source: Path) -> 
 def test_a_file_alone_is_a_check(scene: Scene, tmp_path: Path) -> None:
     (tmp_path / "judge").write_text("#!/bin/sh\ntest -f work.sh\n")
     (tmp_path / "judge").chmod(0o755)
-    assert held_out_once(scene.bench(held_out=str(tmp_path / "judge")), str(scene.candidate), "h-1").is_passed
+    assert run_once(
+        "held_out", scene.bench(held_out=str(tmp_path / "judge")), str(scene.candidate), "h-1"
+    ).is_passed
 
 
 @pytest.mark.requirement("RUN-07")
 def test_what_the_check_said_and_where_it_stands_is_not_in_what_is_told(scene: Scene, source: Path) -> None:
     (source / "check").write_text("#!/bin/sh\ncat $(dirname $0)/expected; echo $0 >&2; exit 1\n")
-    run = held_out_once(scene.bench(held_out=str(source)), str(scene.candidate), "h-1")
+    run = run_once("held_out", scene.bench(held_out=str(source)), str(scene.candidate), "h-1")
     assert "the secret" not in run.detail
     assert "held-out/check" not in run.detail
 
@@ -64,7 +66,7 @@ def test_the_owners_original_may_change_or_go(scene: Scene, source: Path) -> Non
     bench = scene.bench(held_out=str(source))
     (source / "check").write_text("#!/bin/sh\nexit 1\n")
     scene.work("# good\n")
-    assert held_out_once(bench, str(scene.candidate), "h-1").is_passed
+    assert run_once("held_out", bench, str(scene.candidate), "h-1").is_passed
 
 
 @pytest.mark.requirement("RUN-07")
@@ -73,7 +75,7 @@ def test_a_changed_copy_is_not_believed(scene: Scene, source: Path, name: str) -
     bench = scene.bench(held_out=str(source))
     Path(scene.folder.held_out_path, name).write_text("#!/bin/sh\nexit 0\n")
     with pytest.raises(StateUntrusted, match="held-out"):
-        held_out_once(bench, str(scene.candidate), "h-1")
+        run_once("held_out", bench, str(scene.candidate), "h-1")
 
 
 @pytest.mark.requirement("RUN-07")
@@ -82,7 +84,7 @@ def test_a_copy_changed_by_the_code_under_test_is_noticed(scene: Scene, source: 
     bench = scene.bench(held_out=str(source))
     scene.work('echo "exit 0" > "$(dirname "$0")/check"\n')
     with pytest.raises(StateUntrusted, match="held-out"):
-        held_out_once(bench, str(scene.candidate), "h-1")
+        run_once("held_out", bench, str(scene.candidate), "h-1")
 
 
 @needs_bubblewrap
@@ -90,13 +92,13 @@ def test_a_copy_changed_by_the_code_under_test_is_noticed(scene: Scene, source: 
 def test_in_the_sandbox_no_other_run_sees_the_check_or_its_original(scene: Scene, source: Path) -> None:
     bench = scene.bench(held_out=str(source), sandbox="bubblewrap")
     scene.work(f"# good\nls {scene.folder.root_path} {source} > seen; cat {source}/expected 2>> seen\n")
-    run = measure_once(bench, str(scene.candidate), "r-1")
+    run = run_once("measure", bench, str(scene.candidate), "r-1")
     assert run.metric == 5.0
     seen = (scene.candidate / "seen").read_text()
     assert "held-out" not in seen
     assert "the secret" not in seen
     assert "check\n" not in seen
-    held_out = held_out_once(bench, str(scene.candidate), "h-1")
+    held_out = run_once("held_out", bench, str(scene.candidate), "h-1")
     assert (held_out.fault, held_out.isolation) == ("", "bubblewrap")
 
 

@@ -186,7 +186,7 @@ def test_a_process_that_took_over_an_agents_pid_is_left_alone(root: Path) -> Non
         "def play(workspace):\n"
         "    workspace.note_process(os.getppid())\n"
         "    os.kill(os.getpid(), 9)\n"
-        "from omx_autoresearch.runtime.experiments import controller as c\n"
+        "from omx_autoresearch.runtime.experiments import trial as c\n"
         "from omx_autoresearch.system.processes import ProcessIdentity\n"
         "c.identify = lambda pid: ProcessIdentity(pid, 'another boot:1')\n"
         "begun(root).run_iteration(h(1), play)\n"

@@ -17,7 +17,7 @@ from omx_autoresearch.core.metrics import Guard, MetricSpec, samples_of
 from omx_autoresearch.errors import CommandFault, UsageError
 from omx_autoresearch.runtime.experiments import runs as run_module
 from omx_autoresearch.runtime.experiments.cancellation import AutoresearchCancellation
-from omx_autoresearch.runtime.experiments.runs import check_once, measure_once, setup_once
+from omx_autoresearch.runtime.experiments.runs import run_once
 from omx_autoresearch.system import commands
 from omx_autoresearch.system.commands import run_command
 from tests.runtime.experiments.benches import (
@@ -225,18 +225,19 @@ def test_a_json_file_that_leads_elsewhere_is_none(scene: Scene) -> None:
 
 def test_a_check_is_judged_by_its_exit_status_and_shows_both_streams(scene: Scene) -> None:
     bench = scene.bench(check="echo out; echo 'assertion: 1 != 2' >&2; exit 3")
-    run = check_once(bench, str(scene.candidate), "c-1")
+    run = run_once("check", bench, str(scene.candidate), "c-1")
     assert (run.fault, run.exit_status, run.metric, run.others) == ("check_failed", 3, None, {})
     assert "assertion: 1 != 2" in run.detail
-    assert check_once(scene.bench(check="true"), str(scene.candidate), "c-2").is_passed
+    assert run_once("check", scene.bench(check="true"), str(scene.candidate), "c-2").is_passed
 
 
 def test_a_command_that_cannot_be_run_says_why(scene: Scene) -> None:
     scene.write({"check.sh": "no shebang\n"})
-    run = check_once(scene.bench(check="./check.sh"), str(scene.candidate), "c-1")
+    run = run_once("check", scene.bench(check="./check.sh"), str(scene.candidate), "c-1")
     assert "chmod +x ./check.sh" in run.detail
     assert (
-        setup_once(scene.bench(setup="absent-program"), str(scene.candidate), "s-1").fault == "command_failed"
+        run_once("setup", scene.bench(setup="absent-program"), str(scene.candidate), "s-1").fault
+        == "command_failed"
     )
 
 
@@ -245,8 +246,8 @@ def test_a_check_that_the_candidate_rewrites_while_it_runs_is_tampered(scene: Sc
     scene.write({"check.sh": "#!/bin/sh\n. ./work.sh\nexit 1\n"})
     bench = scene.bench(check="./check.sh")
     scene.work("printf '#!/bin/sh\\nexit 0\\n' > check.sh\n")
-    assert check_once(bench, str(scene.candidate), "c-1").tampered_paths == ("check.sh",)
-    assert setup_once(scene.bench(setup="true"), str(scene.candidate), "s-1").is_passed
+    assert run_once("check", bench, str(scene.candidate), "c-1").tampered_paths == ("check.sh",)
+    assert run_once("setup", scene.bench(setup="true"), str(scene.candidate), "s-1").is_passed
 
 
 def test_caches_are_reset_before_each_measured_run_and_not_measured(scene: Scene) -> None:
@@ -311,7 +312,7 @@ def test_a_command_that_reads_gets_the_end_at_once(scene: Scene, command: str) -
 
 def test_an_id_that_is_no_file_name_is_refused(scene: Scene) -> None:
     with pytest.raises(UsageError):
-        measure_once(scene.bench(), str(scene.candidate), "../r")
+        run_once("measure", scene.bench(), str(scene.candidate), "../r")
 
 
 # --- Processes -------------------------------------------------------------------------------------------------------

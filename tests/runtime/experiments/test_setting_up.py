@@ -12,7 +12,7 @@ from omx_autoresearch.core.experiments import ExperimentLimits, HypothesisOutcom
 from tests.runtime.experiments.toys import begun, git, h, put, toy, works_at, writes
 
 if TYPE_CHECKING:
-    from omx_autoresearch.runtime.experiments.workspaces import ExperimentWorkspace
+    from omx_autoresearch.runtime.experiments.trial import ExperimentWorkspace
 
 BUILT = """\
 #!/bin/sh

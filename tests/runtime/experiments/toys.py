@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from pathlib import Path
     from typing import Any
 
-    from omx_autoresearch.runtime.experiments.workspaces import ExperimentWorkspace
+    from omx_autoresearch.runtime.experiments.trial import ExperimentWorkspace
 
 MEASURE = """\
 #!/bin/sh

@@ -13,7 +13,7 @@ from omx_autoresearch.errors import StepIllegal
 if TYPE_CHECKING:
     from omx_autoresearch.core.acceptance import Claim
     from omx_autoresearch.core.experiments import ExperimentState
-    from omx_autoresearch.runtime.experiments.site import Site
+    from omx_autoresearch.runtime.experiments.context import ExperimentContext
     from omx_autoresearch.system.patches import FileChange
     from omx_autoresearch.system.worktrees import Workspaces
 
@@ -70,15 +70,6 @@ class PatchAcceptance:
     reasons: tuple[str, ...] = ()
 
 
-def write_final_patch(site: Site) -> FinalPatch:
-    """Write the patch into the experiment's folder.
-
-    Raises:
-        WorkspaceFault: git cannot read a checkpoint.
-    """
-    return final_patch_of(site.log.state, site.workspaces, site.log.folder.root_path)
-
-
 def final_patch_of(state: ExperimentState, workspaces: Workspaces, folder_path: str) -> FinalPatch:
     """Write the patch of a state into a folder; needs no hold of the repository.
 
@@ -111,14 +102,14 @@ def patch_warning(state: ExperimentState) -> str:
     return ""
 
 
-def apply_final_patch(site: Site) -> PatchAcceptance:
+def apply_final_patch(context: ExperimentContext) -> PatchAcceptance:
     """Bring the final state into the checkout; what moved there is a refusal, and then nothing changed.
 
     Raises:
         StepIllegal: it was taken over already, or nothing was accepted.
         WorkspaceFault: git cannot read the checkout.
     """
-    state = site.log.state
+    state = context.log.state
     if state.applied_commit:
         raise StepIllegal(
             f"the final state {state.applied_commit[:12]} was taken over already",
@@ -130,7 +121,7 @@ def apply_final_patch(site: Site) -> PatchAcceptance:
             next_step="omx-autoresearch experiment report",
         )
     warning = patch_warning(state)
-    done = site.workspaces.apply_to_user(state.incumbent_commit)
+    done = context.workspaces.apply_to_user(state.incumbent_commit)
     if not done.is_applied:
         return PatchAcceptance(
             is_applied=False,
@@ -139,5 +130,5 @@ def apply_final_patch(site: Site) -> PatchAcceptance:
             reason_code=done.reason_code,
             reasons=done.reasons,
         )
-    site.log.record(PatchApplied(state.incumbent_commit, warning))
+    context.log.record(PatchApplied(state.incumbent_commit, warning))
     return PatchAcceptance(is_applied=True, changed_paths=done.changed, warning=warning)

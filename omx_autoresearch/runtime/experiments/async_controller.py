@@ -31,9 +31,9 @@ if TYPE_CHECKING:
     )
     from omx_autoresearch.runtime.context import Runtime
     from omx_autoresearch.runtime.experiments.cancellation import AutoresearchCancellation
-    from omx_autoresearch.runtime.experiments.patching import FinalPatch, PatchAcceptance
-    from omx_autoresearch.runtime.experiments.recording import Subscriber
-    from omx_autoresearch.runtime.experiments.workspaces import ExperimentWorkspace
+    from omx_autoresearch.runtime.experiments.context import Subscriber
+    from omx_autoresearch.runtime.experiments.final_patch import FinalPatch, PatchAcceptance
+    from omx_autoresearch.runtime.experiments.trial import ExperimentWorkspace
 
     Given = ParamSpec("Given")
     Answer = TypeVar("Answer")
