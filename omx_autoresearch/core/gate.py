@@ -1,7 +1,8 @@
 """The stop gate: the one place that can build a refusal.
 
 An agent wants to stop. :func:`decide` takes everything that was seen and says ``allow`` (done, or not ours), ``refuse``
-(keep working) or ``release`` (not done, but let go; a person or the watchdog must look). The order is fixed:
+(keep working) or ``release`` (not done, but let go; a person or the watchdog must look). runtime/stops.py hands over
+what it saw of every stop but those that the hook proves foreign by their bytes alone. The order is fixed:
 
 1. not the bound session, a sub-agent, an expired binding      allow, silent
 2. payload, journal or ourselves cannot be trusted             release, nothing changes
@@ -79,7 +80,6 @@ class Situation:
         used_tools: a tool ran since the last answer, or the tree changed where tool events are not installed.
         repeats_answer: the agent's text is the same as at the last stop and no tool ran.
         lets_go_on_repeat: the client spins on repeated answers; let it go.
-        agent_blocker: what the agent already named as in its way.
         cap: of the client.
         task_id: for commands in texts.
     """
@@ -97,7 +97,6 @@ class Situation:
     used_tools: bool = False
     repeats_answer: bool = False
     lets_go_on_repeat: bool = False
-    agent_blocker: str = ""
     cap: StopCap | None = None
     task_id: str = "TASK"
 
@@ -254,15 +253,14 @@ def _tamper_blocker(seen: Situation) -> Blocker:
 
 
 def _stall_blocker(seen: Situation) -> Blocker:
-    if seen.agent_blocker:
-        what, needs = f"the agent says: {seen.agent_blocker}", seen.agent_blocker
-    else:
-        what = f"no progress; still missing: {'; '.join(item.what for item in seen.missing) or 'the pinned files'}"
-        needs = (
-            "the smallest external input that lets the agent go on: a direction "
-            f'(`omx-autoresearch direct {seen.task_id} "..."`), a decision, an amended contract'
-        )
-    return Blocker("stalled", what, needs, f"omx-autoresearch unblock {seen.task_id}", by="gate")
+    return Blocker(
+        "stalled",
+        f"no progress; still missing: {'; '.join(item.what for item in seen.missing) or 'the pinned files'}",
+        "the smallest external input that lets the agent go on: a direction "
+        f'(`omx-autoresearch direct {seen.task_id} "..."`), a decision, an amended contract',
+        f"omx-autoresearch unblock {seen.task_id}",
+        by="gate",
+    )
 
 
 def _spent_blocker(seen: Situation, limits: Limits) -> Blocker:

@@ -12,6 +12,7 @@ Any fault of ours lets go and says where; it never completes a mission.
 from __future__ import annotations
 
 from omx_autoresearch.core import briefing
+from omx_autoresearch.core.budget import Limits, Usage
 from omx_autoresearch.core.events import SILENCE, Reply
 from omx_autoresearch.core.evidence import (
     Look,
@@ -49,6 +50,7 @@ if TYPE_CHECKING:
     from omx_autoresearch.core.clients import Client, StopCap
     from omx_autoresearch.core.events import HookEvent
     from omx_autoresearch.core.mission import Mission
+    from omx_autoresearch.core.words import StopScope
     from omx_autoresearch.runtime.context import Runtime
     from omx_autoresearch.storage.missions import Transaction
 
@@ -79,27 +81,37 @@ def answer_stop(runtime: Runtime, client: Client, event: HookEvent, *, entered_a
     """The answer to one stop of a session; ``entered_at`` is when its process began, where that was before now."""
     entered_at = entered_at or runtime.now()
     try:
-        mission = _bound_mission(runtime, event, entered_at)
-        if mission is None:
-            return SILENCE
-        return _Stop(runtime, client, event, entered_at).answer(mission)
+        scope, mission = _scope_of(runtime, event, entered_at)
+        if mission is not None and scope == "ours":
+            return _Stop(runtime, client, event, entered_at).answer(mission)
+        return _let_go(runtime, event, Situation(scope=scope))
     except AutoresearchError as error:
-        from omx_autoresearch.runtime.faults import fault_reply
-
-        return fault_reply(runtime, event, error)
+        return _let_go(runtime, event, Situation(fault=str(error)), error)
 
 
-def _bound_mission(runtime: Runtime, event: HookEvent, now: str) -> Mission | None:
-    """The mission that this session is held by; None for everybody else's stop, a sub-agent's, an expired binding."""
-    if event.agent_id or event.kind != "stop":
-        return None
+def _let_go(
+    runtime: Runtime, event: HookEvent, situation: Situation, error: AutoresearchError | None = None
+) -> Reply:
+    """Steps 1 and 2 of the gate, of which no mission's journal hears: silence, or a release that tells the fault."""
+    decision = decide(situation, Usage(), Limits())
+    if decision.answer != "release" or error is None:
+        return SILENCE
+    from omx_autoresearch.runtime.faults import fault_reply
+
+    return fault_reply(runtime, event, error)
+
+
+def _scope_of(runtime: Runtime, event: HookEvent, now: str) -> tuple[StopScope, Mission | None]:
+    """Whose stop it is, and the mission that holds its session where one does."""
+    if event.agent_id or event.kind == "subagent_stop":
+        return "subagent", None
     entry = Registry(runtime.home).find(event.session_id)
-    if entry is None or entry.state != "bound" or entry.session_id != event.session_id:
-        return None
-    mission = MissionStore(runtime.home).load_bound(entry)
+    if entry is None or entry.state != "bound":
+        return "unbound", None
+    mission = MissionStore(runtime.home).load_bound(entry) if entry.session_id == event.session_id else None
     if mission is None:
-        return None
-    return None if is_expired(runtime, mission, now) else mission
+        return "other-session", None
+    return ("expired" if is_expired(runtime, mission, now) else "ours"), mission
 
 
 class _Stop:
@@ -248,10 +260,10 @@ class _Stop:
         repeated = self._duplicate(mission)
         if repeated is not None:
             return repeated
-        if not self._holds(mission, seen):
-            return SILENCE
         # Everything is decided on the newest state: another process may have paused, cancelled or counted meanwhile.
-        situation = replace(seen.situation, phase=mission.phase)
+        situation = replace(seen.situation, scope=self._scope_now(mission))
+        if situation.phase == "running":  # otherwise the session was not held when it came to its stop
+            situation = replace(situation, phase=mission.phase)
         if situation.phase == "running" and not situation.host_end and seen.look is not None:
             situation = replace(
                 situation,
@@ -270,11 +282,11 @@ class _Stop:
             return self._release(transaction, decision, replace(seen, situation=situation))
         return self._refuse(transaction, decision, replace(seen, situation=situation))
 
-    def _holds(self, mission: Mission, seen: Seen) -> bool:
-        """False when the session was let go meanwhile, or was not held when it came to its stop."""
-        is_ours = mission.binding is not None and mission.binding.session_id == self._event.session_id
-        situation = seen.situation
-        return is_ours and (seen.look is not None or bool(situation.host_end) or bool(situation.owner_need))
+    def _scope_now(self, mission: Mission) -> StopScope:
+        """Whose stop it still is: the session may have been let go meanwhile, for another one or for none."""
+        if mission.binding is None:
+            return "unbound"
+        return "ours" if mission.binding.session_id == self._event.session_id else "other-session"
 
     def _duplicate(self, mission: Mission) -> Reply | None:
         """The same hook registered twice sends the same bytes at once: the second gets the answer of the first."""

@@ -210,7 +210,7 @@ def evaluate(raw: bytes, client_name: str, home_path: str) -> bytes:
         event.kind == "stop" or _OURS[1].decode() in event.tool_command
     ):  # what may run a command of the contract
         event = replace(event, is_sandboxed=spoken.is_sandboxed(event, os.environ))
-    if event.kind == "stop":
+    if event.kind in ("stop", "subagent_stop"):
         from omx_autoresearch.runtime.stops import answer_stop
 
         reply = answer_stop(runtime, spoken.CLIENT, event, entered_at=_began_at())

@@ -50,9 +50,7 @@ def every_text(mission: Mission) -> list[str]:
     missing = missing_items(
         mission, replace(LOOK, head="other", artifact_fault=HOSTILE, artifact_report=HOSTILE)
     )
-    stalled = decide(
-        Situation(missing=missing, agent_blocker=HOSTILE), replace(mission.usage, stale=3), mission.limits
-    )
+    stalled = decide(Situation(missing=missing), replace(mission.usage, stale=3), mission.limits)
     return [
         refused(mission, missing, tail=HOSTILE),
         refused(mission, missing, tampered=(HOSTILE, "check.sh"), tail=HOSTILE),

@@ -292,16 +292,6 @@ def test_iterations_without_progress_end_as_blocked_although_tools_ran() -> None
 
 
 @pytest.mark.requirement("GATE-11")
-@pytest.mark.case("LOOP-09")
-def test_the_input_that_the_agent_named_is_the_blocker() -> None:
-    seen = replace(HOLDING, agent_blocker="an API key for the corpus")
-    blocker = decide(seen, Usage(stale=3), LIMITS).blocker
-    assert blocker is not None
-    assert blocker.needs == "an API key for the corpus"
-    assert blocker.what.startswith("the agent says: ")
-
-
-@pytest.mark.requirement("GATE-11")
 def test_a_stall_asks_for_the_smallest_input_and_names_what_is_missing() -> None:
     blocker = decide(HOLDING, Usage(stale=3), LIMITS).blocker
     assert blocker is not None
@@ -410,7 +400,7 @@ def test_exactly_one_allowance_moves_before_every_refusal(is_running: bool, wait
 def test_no_field_of_a_situation_but_the_observation_moves_the_stale_count() -> None:
     names = [item.name for item in fields(Situation) if item.name != "observation"]
     other: dict[str, Any] = {
-        "used_tools": True, "repeats_answer": True, "agent_blocker": "x", "cap": StopCap(2), "task_id": "other",
+        "used_tools": True, "repeats_answer": True, "cap": StopCap(2), "task_id": "other",
     }  # fmt: skip
     assert other.keys() <= set(names)
     for name, value in other.items():

@@ -13,9 +13,9 @@ import pytest
 
 from omx_autoresearch.agents import claude, codex
 from omx_autoresearch.core.clients import StopCap
-from omx_autoresearch.core.gate import decide
+from omx_autoresearch.core.gate import Decision, decide
 from omx_autoresearch.core.values import replace
-from omx_autoresearch.runtime import missions, validation
+from omx_autoresearch.runtime import looks, missions, sessions, stops, validation
 from omx_autoresearch.runtime.status import view
 from omx_autoresearch.system.processes import wait_for
 from tests.support.pipes import let_go, opened
@@ -41,6 +41,79 @@ def counting(world: Scratch, exit_line: str = "exit 1") -> Path:
 
 def count_of(runs: Path) -> int:
     return len(runs.read_text().splitlines()) if runs.exists() else 0
+
+
+# --- the order
+
+
+@pytest.fixture
+def decided(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """The reason of every decision of the gate, in order."""
+    reasons: list[str] = []
+
+    def spied(*seen: Any) -> Decision:
+        decision = decide(*seen)
+        reasons.append(decision.reason_code)
+        return decision
+
+    monkeypatch.setattr(stops, "decide", spied)
+    return reasons
+
+
+@pytest.mark.requirement("GATE-01", "GATE-02", "GATE-03", "GATE-04", "GATE-24")
+def test_the_gate_decides_every_stop_whoever_it_is_of_and_whatever_broke(
+    world: Scratch, decided: list[str]
+) -> None:
+    mission = world.mission()
+    journal = Path(world.home.mission(mission.task_id).journal_path)
+    entry = Path(world.home.session_path(SESSION))
+
+    def reason(payload: Any) -> str:
+        decided.clear()
+        world.tell(payload)
+        return decided[-1]
+
+    assert reason(world.payload(session=OTHER)) == "unbound"
+    assert reason(world.payload("SubagentStop")) == "subagent"
+    assert reason({**world.payload(), "agent_id": "a1"}) == "subagent"
+    assert reason(world.payload(stop_reason="rate_limit")) == "host-rate-limit"
+    missions.pause(world.runtime(), mission.task_id)
+    assert reason(world.payload()) == "phase-paused"
+    missions.resume(world.runtime(), mission.task_id)
+    assert reason(world.payload(last_assistant_message="Again.")) == "validation"
+    whole = journal.read_bytes()
+    journal.write_bytes(whole.replace(b"validation", b"verification", 1))
+    assert reason(world.payload()) == "fault"
+    journal.write_bytes(whole)
+    world.clock.move(hours=40)
+    assert reason(world.payload()) == "expired"
+    world.clock.move(hours=-40)
+    kept = entry.read_bytes()
+    missions.unbind(world.runtime(), mission.task_id)
+    entry.parent.mkdir(exist_ok=True)
+    entry.write_bytes(kept)
+    assert reason(world.payload()) == "other-session"
+
+
+@pytest.mark.requirement("GATE-01")
+@pytest.mark.parametrize(("holder", "reason"), [("", "unbound"), (OTHER, "other-session")])
+def test_a_session_that_is_let_go_while_its_stop_is_looked_at_is_not_held(
+    world: Scratch, decided: list[str], monkeypatch: pytest.MonkeyPatch, holder: str, reason: str
+) -> None:
+    mission = world.mission()
+    real = looks.take_look
+
+    def look(*seen: Any) -> Any:
+        if holder:
+            sessions.bind(world.runtime(), mission.task_id, sessions.Act(holder, "claude", "prompt"))
+        else:
+            missions.unbind(world.runtime(), mission.task_id)
+        return real(*seen)
+
+    monkeypatch.setattr(stops, "take_look", look)
+    assert world.stop().is_silent
+    assert decided[-1] == reason
+    assert "stop_refused" not in world.kinds(mission)
 
 
 # --- 1: whose stop it is
@@ -277,7 +350,7 @@ def test_only_a_running_mission_holds(world: Scratch) -> None:
     assert world.stop().is_silent
 
 
-@pytest.mark.requirement("LIFE-07")
+@pytest.mark.requirement("GATE-11", "LIFE-07")
 @pytest.mark.case("LOOP-09")
 def test_an_agent_may_say_that_it_is_blocked_and_chat_alone_changes_nothing(world: Scratch) -> None:
     mission = world.mission()
@@ -290,6 +363,7 @@ def test_an_agent_may_say_that_it_is_blocked_and_chat_alone_changes_nothing(worl
     shown = view(world.runtime(), mission.task_id)
     assert (shown.status, shown.phase) == ("blocked", "blocked")
     assert "device offline" in shown.blocker
+    assert "needed: a device" in shown.blocker
     passed(world)
     assert world.stop().is_silent
     assert world.load(mission).phase == "blocked", "never complete from there"
@@ -342,7 +416,7 @@ def test_a_met_contract_completes_also_while_background_work_runs(world: Scratch
      "session_id", "Stop", "UserPromptSubmit", '"session_id":"x"', "hook_event_name", "SubagentStop", "agent_id"],
 )  # fmt: skip
 def test_no_word_of_the_agent_ends_anything(world: Scratch, text: str) -> None:
-    missions.approve(world.runtime(), world.mission().task_id, is_unsandboxed=True)
+    world.mission(is_unsandboxed=True)
     payload = world.payload(last_assistant_message=text)
     assert world.hook(payload).reason
     assert world.hook(payload, "codex").reason

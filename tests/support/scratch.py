@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any
 from omx_autoresearch.agents.registry import all_shell_marks, dialect, parse_bytes
 from omx_autoresearch.core.intake import MissionDraft
 from omx_autoresearch.core.values import replace
-from omx_autoresearch.runtime import launch, sessions
+from omx_autoresearch.runtime import launch, missions, sessions
 from omx_autoresearch.runtime.context import Runtime
 from omx_autoresearch.runtime.intake import write_intake
 from omx_autoresearch.runtime.stops import DEADLINE_MARGIN_SECONDS, answer_stop
@@ -169,11 +169,15 @@ class Scratch:
     def mission(self, *, session: str = SESSION, client: str = "claude", **fields: Any) -> Mission:
         """A mission that was started by the owner and bound to ``session`` by a prompt; an empty one binds nobody.
 
-        The test's own process is the client: it starts the hooks.
+        The test's own process is the client: it starts the hooks. With ``is_unsandboxed`` the owner allows runs
+        without a sandbox beside a client that has one, as Codex has: then the test needs no bubblewrap.
         """
         options = launch.StartOptions(has_baseline=fields.pop("has_baseline", False))
+        is_unsandboxed = fields.pop("is_unsandboxed", False)
         task_id = self.draft(**fields).task_id
         mission = launch.start(self.runtime(), task_id, options).mission
+        if is_unsandboxed:
+            missions.approve(self.runtime(), task_id, is_unsandboxed=True)
         if session:
             act = sessions.Act(session, client, "prompt", client_process=identify(os.getpid()))
             mission = sessions.bind(self.runtime(), task_id, act)
@@ -218,7 +222,7 @@ class Scratch:
         runtime = runtime or self.runtime()
         raw = payload if isinstance(payload, bytes) else json.dumps(payload).encode()
         event = parse_bytes(facts.name, raw, runtime.environ)
-        if event.kind == "stop":
+        if event.kind in ("stop", "subagent_stop"):
             return answer_stop(runtime, facts, event)
         return answer_event(runtime, facts, event)
 

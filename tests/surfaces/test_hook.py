@@ -33,7 +33,8 @@ def world(tmp_path: Path) -> Scratch:
 @pytest.fixture
 def held(world: Scratch) -> Scratch:
     """A world in which something is active: one session is held."""
-    world.mission(limits={"idle_refusals": 50, "stale_pivot": 50, "stale_fresh": 50, "stale_stalled": 50})
+    limits = {"idle_refusals": 50, "stale_pivot": 50, "stale_fresh": 50, "stale_stalled": 50}
+    world.mission(limits=limits, is_unsandboxed=True)
     return world
 
 
@@ -297,7 +298,7 @@ def test_a_registry_that_is_no_folder_holds_nobody(world: Scratch) -> None:
 @pytest.mark.case("HIO-02")
 @pytest.mark.parametrize("client", CLIENT_NAMES)
 def test_a_refusal_has_only_the_keys_that_every_client_takes(world: Scratch, client: str) -> None:
-    world.mission(client=client)
+    world.mission(client=client, is_unsandboxed=True)
     answer = world.hook(world.payload(STOP_NAME[client], last_assistant_message="done"), client)
     assert set(answer.json) == {"decision", "reason", "systemMessage"}
     assert answer.json["decision"] == "block"
@@ -605,7 +606,7 @@ NEVER_WHERE_NOTHING_IS_SAID = {
 def test_a_held_stop_whose_validator_says_nothing_loads_what_it_uses_and_no_more(
     world: Scratch, client: str
 ) -> None:
-    world.mission(validator_command="false", unfrozen_reason="a test", client=client)
+    world.mission(validator_command="false", unfrozen_reason="a test", client=client, is_unsandboxed=True)
     names = loaded(world, world.payload(STOP_NAME[client]), client)
     assert "omx_autoresearch.runtime.stops" in names
     assert unlisted(names) == set(), "add it to tests/support/hook_path.py, and keep it light"
