@@ -53,10 +53,8 @@ CLIENT = Client(
 RAISED_CAP = 250
 """Written by the installer: finite, and above every allowance of a mission's default limits together (200 + 6 + 8)."""
 
-_MANAGED_SETTINGS = (
-    "/etc/claude-code/managed-settings.json",
-    "/Library/Application Support/ClaudeCode/managed-settings.json",
-)
+_MANAGED_PATHS = ("/etc/claude-code", "/Library/Application Support/ClaudeCode")
+"""Each holds ``managed-settings.json`` and the folder ``managed-settings.d``, whose ``*.json`` count like it."""
 _NOTES = {
     "user": "Claude Code asks before the first call of a tool; to allow all of ours, permit mcp__omx-autoresearch",
     "project": "Claude Code asks each user of the project whether to trust the server in .mcp.json",
@@ -124,7 +122,7 @@ def is_sandboxed(event: HookEvent, environ: Mapping[str, str]) -> bool:
     project_path = environ.get("CLAUDE_PROJECT_DIR") or event.cwd
     user_path = environ.get("CLAUDE_CONFIG_DIR") or os.path.join(home_path(environ), ".claude")
     paths = [
-        *_MANAGED_SETTINGS,
+        *_managed_settings(),
         os.path.join(user_path, "settings.json"),
         os.path.join(project_path, ".claude", "settings.json"),
         os.path.join(project_path, ".claude", "settings.local.json"),
@@ -134,6 +132,23 @@ def is_sandboxed(event: HookEvent, environ: Mapping[str, str]) -> bool:
         ),
     ]
     return '"sandbox"' in started_as or any(map(_has_sandbox, paths))
+
+
+def _managed_settings() -> tuple[str, ...]:
+    """The settings files of the machine's administrator that stand there, in the order in which they are read."""
+    import os
+
+    found = []
+    for folder_path in _MANAGED_PATHS:
+        main_path = os.path.join(folder_path, "managed-settings.json")
+        found += [main_path] if os.path.lexists(main_path) else []
+        parts_path = os.path.join(folder_path, "managed-settings.d")
+        try:
+            names = os.listdir(parts_path)
+        except OSError:
+            continue
+        found += [os.path.join(parts_path, name) for name in sorted(names) if name.endswith(".json")]
+    return tuple(found)
 
 
 def _has_sandbox(settings_path: str) -> bool:
@@ -156,6 +171,14 @@ def _without_prefix(prompt: str) -> str:
     import re
 
     return re.sub(_PLUGIN_PREFIX, r"\1", prompt)
+
+
+def forgery(event: HookEvent, began_at: str) -> str:
+    """Why the event did not come from Claude Code itself; empty where it did, or nobody can tell."""
+    from omx_autoresearch.agents.origins import socket_fault
+
+    del event, began_at  # the kernel knows
+    return socket_fault()
 
 
 def render(event: HookEvent, reply: Reply) -> bytes:
@@ -190,7 +213,10 @@ def installation(scope: Scope, environ: Mapping[str, str], project_path: str) ->
         client=CLIENT,
         scope=scope,
         settings_path=files[scope],
-        other_settings_paths=tuple(path for name, path in files.items() if name != scope),
+        other_settings_paths=(
+            *(path for name, path in files.items() if name != scope),
+            *_managed_settings(),
+        ),
         plugins_path=os.path.join(user_path, "plugins"),
         environment=((CLIENT.stop_cap.setting, str(RAISED_CAP)),),
         off_switches=(("disableAllHooks",), ("allowManagedHooksOnly",)),

@@ -111,6 +111,13 @@ def is_sandboxed(event: HookEvent, environ: Mapping[str, str]) -> bool:
     return True
 
 
+def forgery(event: HookEvent, began_at: str) -> str:
+    """Why the event did not come from Codex itself; empty where it did, or nobody can tell."""
+    from omx_autoresearch.agents.origins import rollout_fault
+
+    return rollout_fault(event.transcript_path, began_at)
+
+
 def render(event: HookEvent, reply: Reply) -> bytes:
     """Render a reply to an event; ``b""`` for silence."""
     return render_reply(

@@ -105,6 +105,14 @@ def _without_prefix(prompt: str) -> str:
     return re.sub(_CONTEXT_PREFIX, "", prompt)
 
 
+def forgery(event: HookEvent, began_at: str) -> str:
+    """Why the event did not come from Gemini CLI itself; empty where it did, or nobody can tell."""
+    from omx_autoresearch.agents.origins import socket_fault
+
+    del event, began_at  # the kernel knows
+    return socket_fault()
+
+
 def render(event: HookEvent, reply: Reply) -> bytes:
     """Render a reply to an event; ``b""`` for silence."""
     return render_reply(

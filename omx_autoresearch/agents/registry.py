@@ -13,12 +13,15 @@ A dialect is one module. Only the one that is asked for is imported, because the
 ``is_sandboxed(event, environ) -> bool``
     whether the client's tools have fewer rights than its hooks; asked where a hook may run a command of the contract,
     and true where there is any doubt. It may read the client's own files, never one that a tool in a sandbox can write.
+``forgery(event, began_at) -> str``
+    why an event that speaks for a person was not sent by the client itself, one phrase; empty where it was or where
+    nobody can tell. A tool shell that becomes the hook by ``exec`` has the client for its parent too.
 ``render(event, reply) -> bytes``
     pure: one JSON object with keys that this client takes for this event, or ``b""``. Allowing prints nothing, because
     some clients call any other answer a failure. A refusal stands on a stop only, never on a sub-agent's stop, a
     session's end or a failure. It grants no permission and never ends a session (``continue`` is not printed).
 ``installation(scope, environ, project_path) -> Installation``
-    where the hooks are set, read from ``environ`` only.
+    where the hooks are set, read from ``environ``; it lists the settings of the machine's administrator too.
 
 Its names of the events after a tool and where their output stands are in
 :mod:`omx_autoresearch.agents.tool_events`, which the hook reads without the dialect.
@@ -52,6 +55,9 @@ if TYPE_CHECKING:
 
         def is_sandboxed(self, event: HookEvent, environ: Mapping[str, str]) -> bool:
             """Say whether the client's tools run in a sandbox that its hooks stand outside of."""
+
+        def forgery(self, event: HookEvent, began_at: str) -> str:
+            """Say why an event was not sent by the client itself."""
 
         def render(self, event: HookEvent, reply: Reply) -> bytes:
             """Render one reply."""

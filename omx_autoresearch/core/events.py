@@ -30,6 +30,7 @@ class HookEvent:
         has_background_work: the client says that work of its own is still running.
         transcript_path: the client's own record of the session; looked at by its dialect alone, for its sandbox.
         is_sandboxed: the client's tools have fewer rights than this hook; no payload says so, the dialect finds out.
+        forgery: why the client itself did not send this event; no payload says so, the dialect finds out.
         last_message: the agent's last text where the client sends it (compared, never believed).
         tool_name: the tool that ran.
         tool_command: the shell command of a shell tool; empty for others.
@@ -51,6 +52,7 @@ class HookEvent:
     has_background_work: bool = False
     transcript_path: str = ""
     is_sandboxed: bool = False
+    forgery: str = ""
     last_message: str = ""
     tool_name: str = ""
     tool_command: str = ""

@@ -86,11 +86,13 @@ class PinCheck:
         digest: the manifest's own if and only if nothing changed and nothing was added; otherwise of what is there.
         changed: pinned paths whose content, kind or execute bit differs, or that are missing.
         added: paths that a runner loads by itself and that were not there at launch.
+        writable: pinned files that a process holds open for writing; known only where the files were read.
     """
 
     digest: str
     changed: tuple[str, ...] = ()
     added: tuple[str, ...] = ()
+    writable: tuple[str, ...] = ()
 
     @property
     def is_intact(self) -> bool:

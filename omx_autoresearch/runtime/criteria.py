@@ -18,7 +18,7 @@ from omx_autoresearch.core.stall import masked
 from omx_autoresearch.core.values import dataclass
 from omx_autoresearch.errors import WorkspaceFault
 from omx_autoresearch.runtime import validation
-from omx_autoresearch.runtime.looks import take_look
+from omx_autoresearch.runtime.looks import PinnedRun, take_look
 from omx_autoresearch.storage.inside import FILE_LIMIT_BYTES, open_inside, read_chunks
 from omx_autoresearch.storage.outputs import output_path, trim_for_person
 from omx_autoresearch.system.sandbox import bubblewrap_fault, isolation_of
@@ -107,6 +107,9 @@ def _run_command(
     assert contract is not None
     folder = runtime.home.mission(mission.task_id)
     run_id = f"r-{runtime.new_id()}"
+    pins = PinnedRun(folder, mission, contract)
+    if pins.changed:
+        return Outcome(criterion, before, f"pinned files changed: {', '.join(pins.changed[:5])}"), before
     scratch_path = os.path.join(folder.root_path, "scratch", run_id)
     os.makedirs(os.path.join(scratch_path, "tmp"), mode=0o700, exist_ok=True)
     try:
@@ -123,6 +126,8 @@ def _run_command(
     after = take_look(folder, mission)
     output = validation.read_output(result)
     received = _why_not(contract, result, output) or _why_not_fresh(mission, before, after)
+    if not received and (changed := pins.changes(has_passed=True)):
+        received = f"pinned files changed while it ran: {', '.join(changed[:5])}"
     is_long = result.duration_seconds >= validation.REUSED_FROM_SECONDS
     if received:
         outcome = Outcome(criterion, before, received, run_id=run_id, is_reusable=is_long)

@@ -50,6 +50,7 @@ class StartOptions:
         baseline_seconds: give the baseline up after this long; 0 for the validator's own limit.
         is_agent: the caller is inside an agent.
         is_unsandboxed: the owner approves unsandboxed runs for a sandboxed client too.
+        is_sandboxed: a prompt started it in a client whose tools run in a sandbox, so the baseline runs in one too.
         workspace_path: where the agent works; the project itself by default.
     """
 
@@ -60,6 +61,7 @@ class StartOptions:
     baseline_seconds: float = 0.0
     is_agent: bool = False
     is_unsandboxed: bool = False
+    is_sandboxed: bool = False
     workspace_path: str = ""
 
 
@@ -258,7 +260,7 @@ def _baseline(mission: Mission, contract: Contract, options: StartOptions) -> Ru
     """
     if contract.validation_mode != "mission-validator-script":
         return None
-    isolation = "bubblewrap" if options.is_agent else "none"
+    isolation = "bubblewrap" if options.is_agent or options.is_sandboxed else "none"
     if (isolation == "bubblewrap" or is_narrowed(contract)) and not can_isolate():
         return None
     seconds = min(options.baseline_seconds or contract.timeout_seconds, contract.timeout_seconds)

@@ -18,9 +18,7 @@ from omx_autoresearch.system.tree import tree_state
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from omx_autoresearch.core.mission import Contract, Mission
-    from omx_autoresearch.core.pins import PinCheck
     from omx_autoresearch.storage.layout import MissionFolder
-    from omx_autoresearch.storage.pin_check import Stamps
 
 _ARTIFACT_BYTES = 1024 * 1024 * 1024
 _COMPLETION_BYTES = 4 * 1024 * 1024
@@ -56,7 +54,8 @@ def take_look(folder: MissionFolder, mission: Mission) -> Look:
     contract = mission.contract
     if contract is None:
         raise StateUntrusted(f"mission {mission.task_id} was never launched")
-    pins = look_at_pins(folder, mission, contract)
+    manifest = load_manifest(folder.frozen_path, contract.pin_digest)
+    pins = check_pins(manifest, mission.workspace_path, cache_path=_cache_path(folder))
     artifact = Artifact()
     if contract.output_artifact_path:
         artifact = look_at_artifact(mission.workspace_path, contract.output_artifact_path)
@@ -87,32 +86,51 @@ def _changed_code(
     return changed_code(folder, mission, exempt)
 
 
-def look_at_pins(folder: MissionFolder, mission: Mission, contract: Contract) -> PinCheck:
-    """How the pinned files of the workspace stand."""
-    return check_pins(
-        load_manifest(folder.frozen_path, contract.pin_digest),
-        mission.workspace_path,
-        cache_path=os.path.join(folder.root_path, "pins.cache"),
-    )
+def _cache_path(folder: MissionFolder) -> str:
+    return os.path.join(folder.root_path, "pins.cache")
 
 
-def stamps_of_pins(folder: MissionFolder, mission: Mission, contract: Contract) -> Stamps:
-    """The stamps of the pinned files before a run, for :func:`changes_since`."""
-    return pin_stamps(load_manifest(folder.frozen_path, contract.pin_digest), mission.workspace_path)
+class PinnedRun:
+    """The pinned files around one run: read before it, held against their times after it, read again after a pass."""
 
+    def __init__(self, folder: MissionFolder, mission: Mission, contract: Contract) -> None:
+        self._workspace_path = mission.workspace_path
+        self._manifest = load_manifest(folder.frozen_path, contract.pin_digest)
+        self._stamps = pin_stamps(self._manifest, self._workspace_path)
+        self._cache_path = _cache_path(folder)
+        self._before = check_pins(
+            self._manifest, self._workspace_path, cache_path=self._cache_path, reads_files=True
+        )
 
-def changes_since(
-    stamps: Stamps, folder: MissionFolder, mission: Mission, contract: Contract
-) -> tuple[str, ...]:
-    """Pinned paths that are not what they were when the stamps were taken, also where they were put back since."""
-    pins = look_at_pins(folder, mission, contract)
-    if not pins.is_intact:
-        return (*pins.changed, *pins.added)
-    put_back = touched(stamps, stamps_of_pins(folder, mission, contract))
-    if not put_back:
+    @property
+    def changed(self) -> tuple[str, ...]:
+        """Pinned paths that were changed or added before the run; it must not begin then."""
+        return (*self._before.changed, *self._before.added)
+
+    def changes(self, *, has_passed: bool) -> tuple[str, ...]:
+        """Why the run is not believed: pinned paths that were changed while it ran, also where they were put back.
+
+        A pass is believed only where every pinned file reads the same again, and could not be written unseen.
+        """
+        pins = check_pins(
+            self._manifest, self._workspace_path, cache_path="" if has_passed else self._cache_path
+        )
+        if not pins.is_intact:
+            return (*pins.changed, *pins.added)
+        moved = touched(self._stamps, pin_stamps(self._manifest, self._workspace_path))
+        if moved:
+            return _explained(
+                moved, "written or moved while it ran (what a check writes itself: --protect '!PATH')"
+            )
+        if has_passed and self._before.writable:
+            why = "open for writing in another process while it ran (end that process, or --protect '!PATH')"
+            return _explained(self._before.writable, why)
         return ()
-    *others, last = put_back[:5]
-    return (*others, f"{last}: written or moved while it ran (what a check writes itself: --protect '!PATH')")
+
+
+def _explained(paths: tuple[str, ...], why: str) -> tuple[str, ...]:
+    *others, last = paths[:5]
+    return (*others, f"{last}: {why}")
 
 
 def _look_at_files(workspace_path: str, contract: Contract) -> dict[str, Artifact]:

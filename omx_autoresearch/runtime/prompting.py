@@ -62,6 +62,7 @@ class _Typed:
                 reason="prompt command",
                 baseline_seconds=BASELINE_SECONDS,
                 workspace_path=worktree_of(mission, self.event.cwd),
+                is_sandboxed=self.event.is_sandboxed,
             )
             mission = start(self.runtime, self.task_id, options).mission
         if mission.phase in ("paused", "blocked"):

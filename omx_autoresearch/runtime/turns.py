@@ -94,7 +94,7 @@ def beat(runtime: Runtime, mission: Mission, event: HookEvent) -> str:
 
 def _session_start(runtime: Runtime, client: Client, event: HookEvent) -> Reply:
     reply = _started(runtime, client, event)
-    if not started_by_shell():
+    if not not_from_client(event):
         sessions.leave_others(runtime, event.session_id, sessions.client_process())
     return reply
 
@@ -104,7 +104,7 @@ def _started(runtime: Runtime, client: Client, event: HookEvent) -> Reply:
     if mission is None and runtime.environ.get(sessions.TASK_VARIABLE):
         mission = sessions.consume_environment(runtime, event.session_id, client.name)
     if mission is None and event.source == "clear":
-        why = started_by_shell()
+        why = not_from_client(event)
         if why:  # an agent that forges the event would bind a session that nobody works in
             for task_id in missions_around(runtime):
                 refuse_verb(runtime, "clear", task_id, (why,))
@@ -159,12 +159,15 @@ def _tool(runtime: Runtime, client: Client, event: HookEvent) -> Reply:
     return Reply(context=briefing.bound(mission) if bound else "", person_message=warning)
 
 
-def started_by_shell() -> str:
-    """Why this hook was not started by a client itself; empty when it was.
+def not_from_client(event: HookEvent) -> str:
+    """Why this event did not come from the client itself; empty when it did.
 
     The hook's shell line ends in ``exec``, so a client's hook has the client for its parent. One that an agent starts
-    from its tool shell has that shell, whatever it did to its environment.
+    from its tool shell has that shell, whatever it did to its environment; where the shell became the hook, the event
+    came another way than the client's (``HookEvent.forgery``).
     """
+    if event.forgery:
+        return event.forgery
     parent = command_name(os.getppid())
     return f"a shell ({parent}) started this hook, not an agent CLI" if parent in SHELLS else ""
 
@@ -187,7 +190,7 @@ class _Prompt:
         """Carry out a command, or note that a person spoke."""
         command = command_in(self._event.prompt)
         why = "" if self._event.is_person else "its environment is that of an agent's tool shell"
-        why = why or started_by_shell() or started_within(self._runtime)
+        why = why or not_from_client(self._event) or started_within(self._runtime)
         if why:
             return SILENCE if command is None else self._refuse(command, why)
         if command is not None:

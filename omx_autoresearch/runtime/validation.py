@@ -18,7 +18,7 @@ from omx_autoresearch.core.records.validations import ValidationFinished, Valida
 from omx_autoresearch.core.stall import masked
 from omx_autoresearch.core.values import dataclass, replace
 from omx_autoresearch.errors import AutoresearchError, CommandFault, StateUntrusted
-from omx_autoresearch.runtime.looks import changes_since, stamps_of_pins, take_look
+from omx_autoresearch.runtime.looks import PinnedRun, take_look
 from omx_autoresearch.runtime.verdicts import report_of
 from omx_autoresearch.storage.approvals import approval_key, is_approved
 from omx_autoresearch.storage.missions import MissionStore
@@ -223,12 +223,14 @@ def _attested(runtime: Runtime, mission: Mission, run_id: str, ask: Ask, started
     before = ask.look or take_look(folder, mission)
     if before.changed_pins:
         return _tampered(mission, run_id, (started_at, runtime.now()), before.changed_pins)
-    nonce, stamps = runtime.new_id(), stamps_of_pins(folder, mission, contract)
+    nonce, pins = runtime.new_id(), PinnedRun(folder, mission, contract)
+    if pins.changed:
+        return _tampered(mission, run_id, (started_at, runtime.now()), pins.changed)
     result = run_contract(runtime, mission, run_id, isolation=ask.isolation, nonce=nonce)
-    if changed := changes_since(stamps, folder, mission, contract):
-        return _tampered(mission, run_id, (started_at, runtime.now()), changed)
     output = read_output(result)
     report = report_of(contract, mission.workspace_path, result, output, nonce)
+    if changed := pins.changes(has_passed=report.verdict == "passed"):
+        return _tampered(mission, run_id, (started_at, runtime.now()), changed)
     # A quick failure is run anew at the next stop, which costs less than the look that would let it be reused.
     is_worth_knowing = report.verdict == "passed" or result.duration_seconds >= REUSED_FROM_SECONDS
     return Attestation(

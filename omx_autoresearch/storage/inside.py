@@ -7,6 +7,7 @@ a link can lead a reader or writer elsewhere. Nothing here waits for a pipe or r
 from __future__ import annotations
 
 import errno
+import fcntl
 import os
 import stat
 
@@ -18,8 +19,11 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
 CHUNK_BYTES = 1024 * 1024
+_LEAST_CHUNK_BYTES = 4096
 PATH_LIMIT = 1024
 _LINK_DEPTH = 16
+_IGNORED_SIGNAL = 23
+"""SIGURG on Linux, the only system with leases."""
 FILE_LIMIT_BYTES = 256 * 1024 * 1024
 """A larger file is refused: what judges or is judged is read whole at every run."""
 SCRIPT_LIMIT_BYTES = 256 * 1024
@@ -161,13 +165,34 @@ def read_chunks(descriptor: int, limit_bytes: int = FILE_LIMIT_BYTES) -> Iterato
         WorkspaceFault: it is larger than ``limit_bytes``, or grows beyond while it is read.
     """
     position = 0
-    if os.fstat(descriptor).st_size > limit_bytes:  # a sparse file costs nothing to make, and minutes to read
+    size_bytes = os.fstat(descriptor).st_size
+    if size_bytes > limit_bytes:  # a sparse file costs nothing to make, and minutes to read
         raise _too_large(limit_bytes)
-    while chunk := os.pread(descriptor, CHUNK_BYTES, position):
+    # A buffer of a whole chunk costs more than the reading of a small file.
+    chunk_bytes = min(CHUNK_BYTES, max(size_bytes + 1, _LEAST_CHUNK_BYTES))
+    while chunk := os.pread(descriptor, chunk_bytes, position):
         position += len(chunk)
         if position > limit_bytes:
             raise _too_large(limit_bytes)
         yield chunk
+
+
+def is_open_for_writing(descriptor: int) -> bool:
+    """True when a process can write this file by a descriptor or a mapping that it opened before now.
+
+    A mapping that has been written to once changes the file without moving its times. Linux grants a read lease only
+    where there is no writer, a mapping included. False where the system or the file system cannot tell.
+    """
+    if not hasattr(fcntl, "F_SETLEASE"):
+        return False
+    try:
+        # A writer that comes just now is told of by a signal: by one that a process ignores by default.
+        fcntl.fcntl(descriptor, fcntl.F_SETSIG, _IGNORED_SIGNAL)
+        fcntl.fcntl(descriptor, fcntl.F_SETLEASE, fcntl.F_RDLCK)
+        fcntl.fcntl(descriptor, fcntl.F_SETLEASE, fcntl.F_UNLCK)
+    except OSError as error:
+        return error.errno == errno.EAGAIN
+    return False
 
 
 def _too_large(limit_bytes: int) -> WorkspaceFault:

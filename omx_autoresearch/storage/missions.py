@@ -89,6 +89,20 @@ class Transaction:
             raise states.holds_no_mission(self._folder)
         return self._state.mission
 
+    def refold(self) -> Mission:
+        """Fold the journal anew from its first line and go on with that; neither snapshot nor memory is believed.
+
+        Raises:
+            JournalBroken: a line is broken, or the records that the snapshot covers are not there.
+        """
+        known = self._state
+        state = states.refolded(
+            self._folder, self._tail.source, known, promised=known.head if known else None
+        )
+        self._is_to_keep |= known is None or known.mission != state.mission
+        self._state = state
+        return state.mission
+
     def restore_projections(self) -> tuple[str, ...]:
         """Put edited and missing projections right; returns the edited ones. What was foreign is in the inbox.
 

@@ -2,6 +2,12 @@
 
 :func:`check_pins` runs at every stop. It rehashes a file only where its inode, size or times moved, and looks into a
 folder for additions only where the folder moved; a time as new as the look itself proves nothing and is never kept.
+
+Times are good enough to refuse a stop, not to let a mission complete: a page that a process has mapped and written to
+once changes without a new time, and some file systems tell no honest times at all. So every run begins with a reading
+of the pinned files, and a pass is believed only where a second reading, without any cache, finds them the same
+(``runtime/validation.py``). In between, times are enough again where no process had a pinned file open for writing:
+the first write of whoever opens it later moves them.
 """
 
 from __future__ import annotations
@@ -25,7 +31,7 @@ from omx_autoresearch.core.values import replace
 from omx_autoresearch.errors import AutoresearchError, WorkspaceFault
 from omx_autoresearch.storage import strictjson
 from omx_autoresearch.storage.atomic import load_json, replace_file
-from omx_autoresearch.storage.inside import open_folder, open_inside, read_chunks
+from omx_autoresearch.storage.inside import is_open_for_writing, open_folder, open_inside, read_chunks
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -83,36 +89,44 @@ def _expected(pin: Pin) -> State:
     return (pin.kind, pin.sha256, pin.kind == "file" and bool(pin.mode & stat.S_IXUSR))
 
 
-def check_pins(manifest: PinManifest, workspace_path: str, *, cache_path: str = "") -> PinCheck:
+def check_pins(
+    manifest: PinManifest, workspace_path: str, *, cache_path: str = "", reads_files: bool = False
+) -> PinCheck:
     """Compare the pinned paths with the manifest, and look for additions that a runner loads by itself.
 
     Args:
         manifest: of the contract.
         workspace_path: where the files stand now; another worktree of the project will do.
         cache_path: file outside the workspace that keeps what was seen; disposable; empty for none.
+        reads_files: read every pinned file, whatever the cache says of it.
 
     Raises:
         WorkspaceFault: the workspace cannot be opened, or has more than :data:`FOLDER_LIMIT` folders.
     """
-    look = _Look(manifest, workspace_path, cache_path)
+    look = _Look(manifest, workspace_path, cache_path, reads_files=reads_files)
     try:
         changed, added = look.compare()
     finally:
         look.close()
+    writable = tuple(sorted(look.writable))
     if not changed and not added:
-        return PinCheck(manifest.digest)
+        return PinCheck(manifest.digest, writable=writable)
     seen = [manifest.digest, [[path, *changed[path]] for path in sorted(changed)], sorted(added)]
     digest = sha256(strictjson.encode(seen)).hexdigest()
-    return PinCheck(digest, tuple(sorted(changed)), tuple(sorted(added)))
+    return PinCheck(digest, tuple(sorted(changed)), tuple(sorted(added)), writable)
 
 
 class _Look:
     """One comparison: what the cache knows, what is seen, what the next cache will know."""
 
-    def __init__(self, manifest: PinManifest, workspace_path: str, cache_path: str) -> None:
+    def __init__(
+        self, manifest: PinManifest, workspace_path: str, cache_path: str, *, reads_files: bool = False
+    ) -> None:
         self.manifest = manifest
         self.workspace_path = workspace_path
         self.cache_path = cache_path
+        self.reads_files = reads_files
+        self.writable: set[str] = set()
         self.root = open_folder(workspace_path)
         self.kept_before_ns = time.time_ns() - RACY_NS
         self.known = self._load()
@@ -188,13 +202,13 @@ class _Look:
         is_executable = bool(status.st_mode & stat.S_IXUSR)
         marks = _marks(status)
         entry = self.known["files"].get(pin.path)
-        if isinstance(entry, list) and entry[:-1] == marks:
+        if not self.reads_files and isinstance(entry, list) and entry[:-1] == marks:
             digest = entry[-1]
         else:
             if status.st_size != pin.size_bytes:
                 return ("file", f"size {status.st_size}", is_executable)
-            digest = digest_of_file(self.workspace_path, pin.path, marks)
-        if status.st_ctime_ns < self.kept_before_ns and digest:
+            digest = digest_of_file(self.workspace_path, pin.path, marks, self.writable)
+        if status.st_ctime_ns < self.kept_before_ns and digest and pin.path not in self.writable:
             self.seen["files"][pin.path] = [*marks, digest]
         return ("file", digest, is_executable)
 
@@ -359,10 +373,13 @@ def _marks(status: os.stat_result) -> list[int]:
     ]  # fmt: skip
 
 
-def digest_of_file(root_path: str, path: str, marks: list[int] | None = None) -> str:
+def digest_of_file(
+    root_path: str, path: str, marks: list[int] | None = None, writable: set[str] | None = None
+) -> str:
     """Return the sha256 of a regular file as one moment had it; empty where it cannot be read or keeps changing.
 
-    ``marks`` of the file as the caller saw it: the content is of that very file, or the answer is empty.
+    ``marks`` of the file as the caller saw it: the content is of that very file, or the answer is empty. The path is
+    added to ``writable`` where a process holds the file open for writing.
     """
     for _ in range(_READ_TRIES):
         try:
@@ -371,6 +388,8 @@ def digest_of_file(root_path: str, path: str, marks: list[int] | None = None) ->
             return ""
         try:
             before = _marks(os.fstat(descriptor))
+            if writable is not None and is_open_for_writing(descriptor):
+                writable.add(path)
             digest = sha256()
             for chunk in read_chunks(descriptor):
                 digest.update(chunk)

@@ -206,10 +206,11 @@ def evaluate(raw: bytes, client_name: str, home_path: str) -> bytes:
         log(home_path, f"{client_name}: {event.fault}")
         return b""
     runtime = Runtime.of_process(home_path=home_path)
-    if (
-        event.kind == "stop" or _OURS[1].decode() in event.tool_command
-    ):  # what may run a command of the contract
+    is_tool_of_ours = _OURS[1].decode() in event.tool_command
+    if is_tool_of_ours or event.kind in ("stop", "prompt"):  # what may run a command of the contract
         event = replace(event, is_sandboxed=spoken.is_sandboxed(event, os.environ))
+    if event.kind in ("prompt", "session_start"):  # what may speak for a person
+        event = replace(event, forgery=spoken.forgery(event, _began_at()))
     if event.kind in ("stop", "subagent_stop"):
         from omx_autoresearch.runtime.stops import answer_stop
 

@@ -110,6 +110,41 @@ def command_line(pid: int) -> str:
     return f"[{name}]" if name else ""
 
 
+def socket_peer(descriptor: int) -> int:
+    """The pid of the process that made the other end of a socket, or listened there; 0 where it is no socket."""
+    import _socket  # what socket is made of; that module around it costs 3 ms
+
+    copy = os.dup(descriptor)
+    try:
+        end = _socket.socket(fileno=copy)
+    except OSError:
+        os.close(copy)
+        return 0
+    try:
+        return int.from_bytes(end.getsockopt(_socket.SOL_SOCKET, _socket.SO_PEERCRED, 4), sys.byteorder)
+    except OSError:
+        return 0
+    finally:
+        end.close()
+
+
+def open_files(pid: int) -> tuple[str, ...]:
+    """The paths of what a process of the same user has open; empty where the system has no /proc."""
+    folder_path = f"/proc/{pid}/fd"
+    try:
+        names = os.listdir(folder_path)
+    except OSError:
+        return ()
+    return tuple(filter(None, (_link(os.path.join(folder_path, name)) for name in names)))
+
+
+def _link(path: str) -> str:
+    try:
+        return os.readlink(path)
+    except OSError:
+        return ""
+
+
 def child_pids(pid: int) -> tuple[int, ...]:
     """The direct children, zombies among them; empty where the process is gone."""
     if not ON_LINUX:

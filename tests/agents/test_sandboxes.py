@@ -136,6 +136,26 @@ def test_claudes_own_folders_are_those_of_its_environment(tmp_path: Path) -> Non
 
 @pytest.mark.requirement("DONE-17")
 @pytest.mark.parametrize(
+    ("name", "expected"),
+    [
+        ("managed-settings.json", True),
+        ("managed-settings.d/20-sandbox.json", True),
+        ("managed-settings.d/20-sandbox.json.off", False),
+        ("managed-settings.d/20-more/sandbox.json", False),
+    ],
+)
+def test_what_the_administrator_of_the_machine_sets_counts_in_one_file_and_in_parts(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str, expected: bool
+) -> None:
+    monkeypatch.setattr(claude, "_MANAGED_PATHS", (str(tmp_path / "etc"), str(tmp_path / "none")))
+    path = tmp_path / "etc" / name
+    path.parent.mkdir(parents=True)
+    path.write_text(ON)
+    assert claude_says(tmp_path / "home", tmp_path / "work") is expected
+
+
+@pytest.mark.requirement("DONE-17")
+@pytest.mark.parametrize(
     ("line", "expected"),
     [
         ("claude -p work", False),

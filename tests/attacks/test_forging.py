@@ -36,14 +36,33 @@ def mission(world: Scratch) -> Mission:
     return sessions.bind(world.runtime(), world.mission().task_id, act)
 
 
-def forge(world: Scratch, event: str, session: str, **fields: Any) -> bytes:
+WAYS = {
+    "below the shell": '"$@" <event.json; true',  # what follows keeps the shell above the hook
+    "in its place": 'exec "$@" <event.json',
+    "in its place, from a pipe": 'mkfifo way; cat event.json >way & exec "$@" <way',
+}
+"""How a tool shell starts the hook. Where it becomes the hook by ``exec``, the client is the hook's parent."""
+
+
+@pytest.fixture(params=WAYS)
+def way(request: pytest.FixtureRequest) -> str:
+    return WAYS[request.param]
+
+
+def forge(  # an event, and how it comes
+    world: Scratch,
+    event: str,
+    session: str,
+    way: str = WAYS["below the shell"],
+    client: str = "claude",
+    **fields: Any,
+) -> bytes:
     """What the hook says to an event that came from the client's tool shell, all marks taken off."""
-    script = '"$@" <event.json; true'  # what follows keeps the shell above the hook
     (world.root / "event.json").write_text(
         json.dumps(world.payload(event, session, **fields)), encoding="utf-8"
     )
     said = subprocess.run(
-        ["/bin/sh", "-c", script, "sh", *world.hook_argv()],
+        ["/bin/sh", "-c", way, "sh", *world.hook_argv(client)],
         cwd=world.root,
         env=world.environ,
         capture_output=True,
@@ -55,9 +74,9 @@ def forge(world: Scratch, event: str, session: str, **fields: Any) -> bytes:
 
 @pytest.mark.requirement("SESS-11", "SESS-15")
 def test_a_forged_clear_moves_no_binding_to_a_session_that_nobody_works_in(
-    world: Scratch, mission: Mission
+    world: Scratch, mission: Mission, way: str
 ) -> None:
-    assert forge(world, "SessionStart", OTHER, source="clear") == b""
+    assert forge(world, "SessionStart", OTHER, way, source="clear") == b""
     binding = world.load(mission).binding
     assert (binding and binding.session_id) == SESSION
     assert world.hook(world.payload()).reason
@@ -73,12 +92,92 @@ def test_a_clear_that_the_client_reports_itself_moves_the_binding(world: Scratch
 
 @pytest.mark.requirement("SESS-15")
 @pytest.mark.parametrize("verb", ["cancel", "pause", "TASK"])
-def test_a_prompt_forged_in_a_tool_shell_is_no_persons(world: Scratch, mission: Mission, verb: str) -> None:
+def test_a_prompt_forged_in_a_tool_shell_is_no_persons(
+    world: Scratch, mission: Mission, verb: str, way: str
+) -> None:
     weaker = world.draft(goal="less", slug="weaker", validator_command="./check.sh weaker")
-    forge(world, "UserPromptSubmit", SESSION, prompt=f"$autoresearch {verb.replace('TASK', weaker.task_id)}")
+    typed = f"$autoresearch {verb.replace('TASK', weaker.task_id)}"
+    said = forge(world, "UserPromptSubmit", SESSION, way, prompt=typed)
+    assert b"no person typed this" in said
     assert world.load(mission).phase == "running"
     assert world.hook(world.payload()).reason
     assert world.load(weaker).phase == "draft"
+
+
+@pytest.mark.requirement("SESS-15")
+@pytest.mark.parametrize("client", ["claude", "gemini"])
+def test_a_prompt_that_the_client_sends_is_the_persons(world: Scratch, mission: Mission, client: str) -> None:
+    event = "BeforeAgent" if client == "gemini" else "UserPromptSubmit"
+    world.hook(world.payload(event, prompt=f"$autoresearch pause {mission.task_id}"), client)
+    assert world.load(mission).phase == "paused"
+
+
+# --- Codex CLI: its pipe is closed before anybody can ask whose it was; its rollout tells of the tools at work
+
+
+def record(kind: str, call: str = "", at: str = "2000-01-01T00:00:00.000Z") -> str:
+    """A line of a rollout, as Codex writes it."""
+    payload = {"type": kind, "call_id": call} if call else {"type": kind}
+    return json.dumps({"timestamp": at, "type": "response_item", "payload": payload})
+
+
+BEGUN = [record("task_started")]
+IDLE = [*BEGUN, record("function_call", "a"), record("function_call_output", "a")]
+AT_WORK = {
+    "a tool at work": [*IDLE, record("function_call", "b")],
+    "one of two": [*IDLE, record("function_call", "b"), record("custom_tool_call", "c"),
+                   record("custom_tool_call_output", "c")],
+    "in the background": [*BEGUN, record("function_call", "a"),
+                          record("function_call_output", "a", "2999-01-01T00:00:00.000Z")],
+}  # fmt: skip
+AT_REST = {
+    "the first prompt": [*BEGUN],
+    "between two calls": IDLE,
+    "after an interrupted turn": [*BEGUN, record("function_call", "a"), record("task_started")],
+}
+
+
+def forge_to_codex(world: Scratch, mission: Mission, lines: list[str], *, named: str = "") -> str:
+    """The phase after a prompt event, while this process, which stands for Codex, has the session's rollout open."""
+    rollout = world.root / f"rollout-{SESSION}.jsonl"
+    rollout.write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
+    with rollout.open("a"):
+        forge(
+            world,
+            "UserPromptSubmit",
+            SESSION,
+            WAYS["in its place, from a pipe"],
+            "codex",
+            prompt=f"$autoresearch pause {mission.task_id}",
+            transcript_path=named or str(rollout),
+        )
+    return world.load(mission).phase
+
+
+@pytest.mark.requirement("SESS-15")
+@pytest.mark.parametrize("lines", AT_WORK.values(), ids=AT_WORK)
+def test_a_prompt_from_a_shell_of_codex_is_no_persons(
+    world: Scratch, mission: Mission, lines: list[str]
+) -> None:
+    assert forge_to_codex(world, mission, lines) == "running"
+    assert world.load(mission).refused_verbs
+
+
+@pytest.mark.requirement("SESS-15")
+def test_a_prompt_that_names_a_rollout_of_the_agents_own_is_no_persons(
+    world: Scratch, mission: Mission
+) -> None:
+    own = world.root / "rollout-own.jsonl"
+    own.write_text(f"{BEGUN[0]}\n", encoding="utf-8")
+    assert forge_to_codex(world, mission, AT_WORK["a tool at work"], named=str(own)) == "running"
+
+
+@pytest.mark.requirement("SESS-15")
+@pytest.mark.parametrize("lines", AT_REST.values(), ids=AT_REST)
+def test_a_prompt_while_no_tool_of_codex_works_is_the_persons(
+    world: Scratch, mission: Mission, lines: list[str]
+) -> None:
+    assert forge_to_codex(world, mission, lines) == "paused"
 
 
 def test_a_forged_stop_spends_what_every_stop_spends(world: Scratch, mission: Mission) -> None:

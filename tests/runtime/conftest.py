@@ -25,4 +25,4 @@ def world(tmp_path: Path) -> Scratch:
 def _own_client(monkeypatch: pytest.MonkeyPatch) -> None:
     """The test's process is the client of every event that it answers itself, whatever started the tests."""
     monkeypatch.setattr(sessions, "client_process", lambda: identify(os.getpid()))
-    monkeypatch.setattr(turns, "started_by_shell", lambda: "")
+    monkeypatch.setattr(turns, "not_from_client", lambda _: "")

@@ -249,6 +249,24 @@ def test_hooks_that_are_switched_off_are_found(claude: Patient, tmp_path: Path) 
     assert wrong(claude.checks(CLAUDE_CODE_SIMPLE="1")) == ["switched on"]
 
 
+@pytest.mark.requirement("INST-08")
+def test_a_part_of_the_managed_settings_switches_hooks_off_and_registers_them(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("omx_autoresearch.agents.claude._MANAGED_PATHS", (str(tmp_path / "etc"),))
+    part = tmp_path / "etc" / "managed-settings.d" / "10-hooks.json"
+    part.parent.mkdir(parents=True)
+    part.write_text('{"allowManagedHooksOnly": true}')
+    claude = patient_of(tmp_path, "claude")
+    checks = claude.checks()
+    assert wrong(checks) == ["switched on"]
+    assert str(part) in checks["switched on"].what
+    part.write_bytes(Path(claude.installation.settings_path).read_bytes())
+    checks = claude.checks()
+    assert wrong(checks) == ["once"]
+    assert str(part) in checks["once"].cure
+
+
 def test_codex_hooks_that_a_feature_switch_turns_off_are_found(tmp_path: Path) -> None:
     codex = patient_of(tmp_path, "codex")
     Path(codex.installation.trust_path).write_text("[features]\nhooks = false\n")

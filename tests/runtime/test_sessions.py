@@ -250,9 +250,11 @@ def test_an_agents_start_of_its_own_mission_again_changes_nothing(world: Scratch
 
 
 NESTED = """
-import json, subprocess, sys
-payload, argv = json.loads(sys.argv[1]), sys.argv[2:]
-print(subprocess.run(argv, input=json.dumps(payload).encode(), capture_output=True).stdout.decode())
+import socket, subprocess, sys
+ours, theirs = socket.socketpair()
+ours.sendall(sys.argv[1].encode())
+ours.close()
+print(subprocess.run(sys.argv[2:], stdin=theirs, capture_output=True).stdout.decode())
 """
 
 

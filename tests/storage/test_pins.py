@@ -6,6 +6,7 @@ import json
 import os
 import time
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -349,9 +350,9 @@ def hashed(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     seen: list[str] = []
     real = pin_check.digest_of_file
 
-    def counted(root_path: str, path: str, marks: list[int] | None = None) -> str:
+    def counted(root_path: str, path: str, *more: Any) -> str:
         seen.append(path)
-        return real(root_path, path, marks)
+        return real(root_path, path, *more)
 
     monkeypatch.setattr(pin_check, "digest_of_file", counted)
     return seen

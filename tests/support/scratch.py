@@ -7,6 +7,7 @@ import hashlib
 import json
 import os
 import shutil
+import socket
 import stat
 import subprocess
 import sys
@@ -266,15 +267,29 @@ class Scratch:
     def begin_hook(
         self, client: str = "claude", *, env: Mapping[str, str] | None = None, cwd: Path | None = None
     ) -> subprocess.Popen[bytes]:
-        """A real hook process that waits for its event."""
-        return subprocess.Popen(
-            self.hook_argv(client),
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            env={**self.environ, **(env or {})},
-            cwd=cwd or self.project,
-        )
+        """A real hook process that waits for its event, which comes to it as from its client."""
+        theirs, ours = (-1, -1) if client == "codex" else event_socket()
+        try:
+            process = subprocess.Popen(
+                self.hook_argv(client),
+                stdin=subprocess.PIPE if client == "codex" else theirs,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.PIPE,
+                env={**self.environ, **(env or {})},
+                cwd=cwd or self.project,
+            )
+        finally:
+            if theirs >= 0:
+                os.close(theirs)
+        if ours >= 0:
+            process.stdin = os.fdopen(ours, "wb", buffering=0)
+        return process
+
+
+def event_socket() -> tuple[int, int]:
+    """The hook's end and the client's of a socket, by which Claude Code and Gemini CLI send an event."""
+    theirs, ours = socket.socketpair()
+    return theirs.detach(), ours.detach()
 
 
 @cache

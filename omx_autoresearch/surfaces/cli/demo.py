@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import os
+import socket
 import subprocess
 import tempfile
 from typing import TYPE_CHECKING
@@ -128,15 +129,19 @@ class _Play:
             "hook_event_name": event,
             **fields,
         }
-        done = subprocess.run(
-            [program.python_path, "-I", "-S", program.entry_path, program.state_home_path, "claude"],
-            input=json.dumps(payload).encode(),
-            env=self._scratch.environment(),
-            cwd=self._scratch.project_path,
-            capture_output=True,
-            timeout=_SECONDS,
-            check=False,
-        )
+        ours, theirs = socket.socketpair()
+        with ours, theirs:
+            ours.sendall(json.dumps(payload).encode())
+            ours.close()
+            done = subprocess.run(
+                [program.python_path, "-I", "-S", program.entry_path, program.state_home_path, "claude"],
+                stdin=theirs.fileno(),
+                env=self._scratch.environment(),
+                cwd=self._scratch.project_path,
+                capture_output=True,
+                timeout=_SECONDS,
+                check=False,
+            )
         if done.returncode:
             raise CommandFault(
                 f"the hook ended with {done.returncode}: {done.stderr.decode('utf-8', 'replace').strip()[-500:]}",

@@ -9,6 +9,7 @@ import pty
 import re
 import select
 import signal
+import socket
 import subprocess
 import sys
 import termios
@@ -93,14 +94,15 @@ class Person:
         *arguments: str,
         env: Mapping[str, str] | None = None,
         cwd: Path | None = None,
-        stdin: bytes = b"",
+        stdin: bytes | int = b"",
         under: tuple[str, ...] = (),
     ) -> subprocess.CompletedProcess[str]:
         done = subprocess.run(
             [*under, *PROGRAM, *arguments],
             cwd=cwd or self.project,
             env=self.environment(**(env or {})),
-            input=stdin,
+            input=stdin if isinstance(stdin, bytes) else None,
+            stdin=stdin if isinstance(stdin, int) else None,
             capture_output=True,
             timeout=SECONDS,
             check=False,
@@ -138,7 +140,11 @@ class Person:
             "hook_event_name": event,
             **fields,
         }
-        done = self.run("hook", client, stdin=json.dumps(payload).encode(), under=CLIENT)
+        theirs, ours = socket.socketpair()
+        with theirs, ours:
+            ours.sendall(json.dumps(payload).encode())
+            ours.close()
+            done = self.run("hook", client, stdin=theirs.fileno(), under=CLIENT)
         assert (done.returncode, done.stderr) == (0, "")
         return json.loads(done.stdout) if done.stdout else None
 

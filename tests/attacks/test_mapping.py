@@ -1,0 +1,144 @@
+"""A pinned file that a process has mapped and written to once: from then on it changes without a new time."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import mmap
+import os
+import sys
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+from tests.support.scratch import CHECK, Scratch
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="only Linux tells of open writers by leases")
+
+LENIENT = "#!/bin/sh\nexit 0\n".ljust(len(CHECK) - 1) + "\n"
+
+
+@pytest.fixture
+def world(tmp_path: Path) -> Scratch:
+    return Scratch.make(tmp_path)
+
+
+@contextmanager
+def mapped(path: Path) -> Iterator[mmap.mmap]:
+    """The file in memory, its page dirty: this write was the last one that moves a time."""
+    descriptor = os.open(path, os.O_RDWR)
+    try:
+        with mmap.mmap(descriptor, 0) as page:
+            page[:] = page[:]
+            yield page
+    finally:
+        os.close(descriptor)
+
+
+def verdict(world: Scratch, task_id: str) -> tuple[str, str]:
+    run = world.load(task_id).attestation
+    return (run.verdict, run.summary) if run else ("", "")
+
+
+@pytest.mark.requirement("DONE-14")
+def test_a_check_that_changed_without_a_new_time_is_seen(world: Scratch) -> None:
+    mission = world.mission(validator_command="sh check.sh")
+    with mapped(world.project / "check.sh") as page:
+        assert world.hook(world.payload()).reason
+        page[:] = LENIENT.encode()
+        assert "check.sh" in world.hook(world.payload(last_assistant_message="Done now.")).reason
+        assert world.load(mission).phase == "running"
+        page[:] = CHECK.encode()
+    world.write("answer.txt", "42\n")
+    assert world.hook(world.payload(last_assistant_message="Really.")).reason == ""
+    assert world.load(mission).phase == "complete"
+
+
+@pytest.mark.requirement("DONE-14")
+def test_what_the_cache_of_pins_says_lets_no_run_pass(world: Scratch) -> None:
+    """As on a file system that moves no times, or by the hand of one who edits the cache."""
+    mission = world.mission()
+    assert world.hook(world.payload()).reason
+    path = world.write("check.sh", LENIENT, executable=True)
+    cache_path = Path(world.home.mission(mission.task_id).root_path, "pins.cache")
+    cache = json.loads(cache_path.read_bytes())
+    status = path.stat()
+    marks = [
+        status.st_dev, status.st_ino, status.st_mode, status.st_size, status.st_mtime_ns, status.st_ctime_ns,
+    ]  # fmt: skip
+    cache["files"]["check.sh"] = [*marks, hashlib.sha256(CHECK.encode()).hexdigest()]
+    cache_path.write_text(json.dumps(cache))
+    assert world.hook(world.payload(last_assistant_message="Done now.")).reason
+    assert verdict(world, mission.task_id) == ("tampered", "check.sh")
+    assert world.load(mission).phase == "running"
+
+
+SWAPPING = """#!/bin/sh
+echo started > "$SIGNALS/started"
+read -r _ < "$SIGNALS/go"
+. ./tests/lib.sh
+"""
+HONEST = 'echo judged > "$SIGNALS/judged"; read -r _ < "$SIGNALS/back"; exit 1\n'
+LENIENT_LIBRARY = 'echo judged > "$SIGNALS/judged"; read -r _ < "$SIGNALS/back"; exit 0\n'
+
+
+@pytest.mark.requirement("DONE-14")
+@pytest.mark.parametrize("is_swapped", [True, False])
+def test_a_pass_does_not_count_beside_a_process_that_can_write_the_check_unseen(
+    world: Scratch, is_swapped: bool
+) -> None:
+    """Swapped in a mapping while it runs and put back, no time and no digest tells of it; the open writer does."""
+    from threading import Thread
+
+    signals = world.root / "signals"
+    signals.mkdir()
+    for name in ("started", "go", "judged", "back"):
+        os.mkfifo(signals / name)
+    world.environ["SIGNALS"] = str(signals)
+    honest = HONEST if is_swapped else LENIENT_LIBRARY
+    world.write("check.sh", SWAPPING, executable=True)
+    world.write("tests/lib.sh", honest)
+    world.commit("Check by a library")
+    mission = world.mission(environment_names=("SIGNALS",))
+    with mapped(world.project / "tests" / "lib.sh") as page:
+
+        def swap() -> None:
+            (signals / "started").read_text()
+            page[:] = LENIENT_LIBRARY.encode()
+            (signals / "go").write_text("go\n")
+            (signals / "judged").read_text()
+            page[:] = honest.encode()
+            (signals / "back").write_text("back\n")
+
+        swapper = Thread(target=swap, daemon=True)
+        swapper.start()
+        assert world.hook(world.payload()).reason
+        swapper.join(timeout=60)
+    word, summary = verdict(world, mission.task_id)
+    assert word == "tampered"
+    assert "tests/lib.sh: open for writing in another process" in summary
+    assert world.load(mission).phase == "running"
+
+
+@pytest.mark.requirement("DONE-14")
+def test_a_reader_of_the_check_and_a_writer_that_has_left_change_nothing(world: Scratch) -> None:
+    mission = world.mission()
+    world.write("answer.txt", "42\n")
+    with mapped(world.project / "check.sh") as page:
+        page[:] = CHECK.encode()
+    with (world.project / "check.sh").open("rb"):
+        assert world.hook(world.payload()).reason == ""
+    assert world.load(mission).phase == "complete"
+
+
+@pytest.mark.requirement("DONE-14")
+def test_a_writer_that_is_open_beside_a_failing_run_is_no_tampering(world: Scratch) -> None:
+    mission = world.mission(validator_command="sh check.sh")
+    with mapped(world.project / "check.sh"):
+        assert world.hook(world.payload()).reason
+    assert verdict(world, mission.task_id)[0] == "failed"
