@@ -5,7 +5,9 @@ from __future__ import annotations
 import os
 
 from omx_autoresearch.errors import UsageError
-from omx_autoresearch.storage.experiments import ExperimentStore
+from omx_autoresearch.storage.atomic import is_there
+from omx_autoresearch.storage.layout import is_safe_task_id
+from omx_autoresearch.storage.reader import EVENTS_NAME
 from omx_autoresearch.system.git import common_dir, find_root, main_checkout
 
 TYPE_CHECKING = False
@@ -46,7 +48,8 @@ def experiment_around(runtime: Runtime, path: str) -> str:
     inside = os.path.join(os.path.realpath(runtime.home.experiments_path), "")
     real = os.path.realpath(path) if path else ""
     name = real[len(inside) :].split(os.sep, 1)[0] if real.startswith(inside) else ""
-    return name if name and ExperimentStore(runtime.home).exists(name) else ""
+    is_named = is_safe_task_id(name) and is_there(os.path.join(inside, name, EVENTS_NAME))
+    return name if is_named else ""
 
 
 def project_root(cwd: str) -> str:
