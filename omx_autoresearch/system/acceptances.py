@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 
 from omx_autoresearch.core.values import dataclass
 from omx_autoresearch.errors import WorkspaceFault
-from omx_autoresearch.system.git_calls import is_locked
+from omx_autoresearch.system.git import is_locked
 from omx_autoresearch.system.patches import tree_changes
 from omx_autoresearch.system.user_repository import moved, named, open_repository, under_way, user_stamp
 

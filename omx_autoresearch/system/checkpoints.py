@@ -20,9 +20,8 @@ from omx_autoresearch.system.user_repository import named
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from omx_autoresearch.system.folder_scan import Extra
     from omx_autoresearch.system.patches import TreeChange
-    from omx_autoresearch.system.work_tree import WorkTree
+    from omx_autoresearch.system.worktree import Extra, WorkTree
 
 FILE_LIMIT_BYTES = 1024**3
 """The largest file that a checkpoint takes."""

@@ -4,7 +4,11 @@ The workspace and its ``.git`` may belong to an agent in a sandbox, while we run
 user. So no variable ``GIT_*`` of the environment counts, no hook and no file system monitor runs, and no transport is
 allowed. (The content of files is read in ``system/tree.py``.) Git itself is never taken from a folder of the work
 tree, though a virtual environment there may stand first on PATH; and nothing there makes us wait: pipes are not opened,
-and git has a limit of its own, far below what a client gives its hook.
+and git has a limit of its own, for a hook far below what a client gives it.
+
+Two kinds of repository are asked. The *user's* is asked where it stands, with its owner's configuration and `SETTINGS`
+over it (`run_git`, `user_git`). Our *own* one (`system/object_store.py`) is asked with nothing but its own
+configuration file, which no agent can write (`own_git`): no setting of the system, the user or a candidate counts.
 """
 
 from __future__ import annotations
@@ -13,7 +17,7 @@ import os
 import select
 import time
 
-from omx_autoresearch.core.values import dataclass
+from omx_autoresearch.core.values import dataclass, field, replace
 from omx_autoresearch.errors import WorkspaceFault
 from omx_autoresearch.system import signals
 from omx_autoresearch.system.contents import first_line
@@ -23,16 +27,29 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-_SETTINGS = (
+SETTINGS = (
     "core.hooksPath=/dev/null",
     "core.fsmonitor=false",
     "core.quotePath=false",
     "core.sshCommand=false",
+    "core.logAllRefUpdates=false",
     "gc.auto=0",
+    "maintenance.auto=false",
+    "submodule.recurse=false",
+    "advice.detachedHead=false",
 )
-_READ_BYTES = 1 << 20
 TIMEOUT_SECONDS = 20.0
-"""For one git command: a stop may need three of them, and a hook that is late holds nobody."""
+"""For one git command of a hook: a stop may need three of them, and a hook that is late holds nobody."""
+LIMIT_SECONDS = 900.0
+"""For one git command of an experiment: a first checkout on a slow disk takes minutes, a hung filter takes for ever."""
+LOCK_WAIT_SECONDS = 5.0
+"""How long a lock file of another git is waited for."""
+
+_LOCK_PAUSE_SECONDS = 0.1
+_LOCKED = ".lock': File exists"
+_NO_FOLDER = "fatal: cannot change to "
+_OLDEST_GIT = (2, 34)  # `add --sparse`, GIT_CONFIG_GLOBAL, `config --show-scope`
+_READ_BYTES = 1 << 20
 _OBJECT_ID_LENGTHS = (40, 64)  # sha1, sha256
 
 
@@ -43,6 +60,151 @@ class GitResult:
     exit_status: int
     stdout: bytes
     stderr: str
+
+
+@dataclass(frozen=True, slots=True)
+class Running:
+    """A git command under way: its process, and where its outputs are read (-1 for a file)."""
+
+    pid: int
+    out_fd: int
+    error_fd: int
+
+
+@dataclass(frozen=True, slots=True)
+class Git:
+    """How git is called for one repository or work tree.
+
+    Attributes:
+        program: the git that is run.
+        cwd: the folder it runs in.
+        environ: its whole environment.
+        settings: given with ``-c`` before the command.
+        limit_seconds: after which a command is killed.
+    """
+
+    program: str
+    cwd: str
+    environ: dict[str, str] = field(default_factory=dict)
+    settings: tuple[str, ...] = ()
+    limit_seconds: float = LIMIT_SECONDS
+
+    def at(self, cwd: str, **environ: str) -> Git:
+        """The same git in another folder, with more in its environment."""
+        return replace(self, cwd=cwd, environ=self.environ | environ)
+
+    def start(self, *args: str, stdin: bytes = b"", to_path: str = "", from_path: str = "") -> Running:
+        """Start a command; `finish` collects its output, `abandon` ends it. Arguments as `run`.
+
+        Raises:
+            WorkspaceFault: git could not be started there.
+        """
+        settings = [word for setting in self.settings for word in ("-c", setting)]
+        argv = ["git", *settings, "-C", self.cwd, *args]
+        error_fd, error_write = os.pipe()
+        out_fd, out_write = (-1, -1) if to_path else os.pipe()
+        input_fd = _file_of(stdin) if stdin else -1
+        actions: list[tuple[int, ...] | tuple[int, int, str, int, int]] = [
+            (os.POSIX_SPAWN_DUP2, error_write, 2),
+            (os.POSIX_SPAWN_DUP2, input_fd, 0)
+            if stdin
+            else (os.POSIX_SPAWN_OPEN, 0, from_path or os.devnull, os.O_RDONLY, 0),
+            (os.POSIX_SPAWN_OPEN, 1, to_path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o666)
+            if to_path
+            else (os.POSIX_SPAWN_DUP2, out_write, 1),
+        ]
+        try:
+            pid = os.posix_spawn(
+                self.program,
+                argv,
+                self.environ,
+                file_actions=actions,
+                setpgroup=0,
+                setsigdef=(signals.SIGPIPE, signals.SIGXFSZ),
+            )
+        except OSError as fault:
+            _close(out_fd, error_fd)
+            raise _unstarted(f"in {self.cwd}: {fault.strerror}") from fault
+        finally:
+            _close(out_write, error_write, input_fd)
+        return Running(pid, out_fd, error_fd)
+
+    def finish(self, running: Running, *args: str) -> GitResult:
+        """The end of a started command.
+
+        Raises:
+            WorkspaceFault: it did not end in time, or its folder is gone.
+        """
+        try:
+            output, said = _collect(running, self.limit_seconds)
+        except TimeoutError:
+            self.abandon(running)
+            raise WorkspaceFault(
+                f"`git {args[0]}` did not end within {self.limit_seconds:g} seconds in {self.cwd}",
+                next_step=f"git -C {self.cwd} status",
+            ) from None
+        except BaseException:
+            self.abandon(running)
+            raise
+        _close(running.out_fd, running.error_fd)
+        _, status = os.waitpid(running.pid, 0)
+        stderr = said.decode("utf-8", "replace").strip()
+        if stderr.startswith(_NO_FOLDER):
+            raise _unstarted(stderr.removeprefix("fatal: "))
+        return GitResult(os.waitstatus_to_exitcode(status), output, stderr)
+
+    def abandon(self, running: Running) -> None:
+        """Kill a started command whose output is of no use any more."""
+        try:
+            os.killpg(running.pid, signals.SIGKILL)
+        except OSError:
+            pass  # it has ended
+        _close(running.out_fd, running.error_fd)
+        os.waitpid(running.pid, 0)
+
+    def run(self, *args: str, stdin: bytes = b"", to_path: str = "", from_path: str = "") -> GitResult:
+        """Run one command to its end; what git refuses is a value.
+
+        Args:
+            args: the command and its arguments, without ``git``.
+            stdin: what it reads.
+            to_path: a new file that takes its output, of any size; the result's ``stdout`` is then empty.
+            from_path: a file that it reads instead of ``stdin``.
+
+        Raises:
+            WorkspaceFault: git could not be started, or did not end in time.
+        """
+        return self.finish(self.start(*args, stdin=stdin, to_path=to_path, from_path=from_path), *args)
+
+    def output(self, *args: str, stdin: bytes = b"", to_path: str = "", from_path: str = "") -> bytes:
+        """The output of a command that must succeed.
+
+        Raises:
+            WorkspaceFault: git refused, in git's own words; it could not be started or did not end.
+        """
+        return self.checked(self.run(*args, stdin=stdin, to_path=to_path, from_path=from_path), args)
+
+    def word(self, *args: str, stdin: bytes = b"") -> str:
+        """The output of a command that prints one line. Raises what `output` does."""
+        return os.fsdecode(self.output(*args, stdin=stdin)).strip("\n")
+
+    def when_unlocked(self, *args: str, stdin: bytes = b"") -> GitResult:
+        """Run a command, again while a lock of another git stands in its way, for `LOCK_WAIT_SECONDS` at most."""
+        give_up_at = time.monotonic() + LOCK_WAIT_SECONDS
+        while True:
+            result = self.run(*args, stdin=stdin)
+            if result.exit_status == 0 or not is_locked(result) or time.monotonic() >= give_up_at:
+                return result
+            time.sleep(_LOCK_PAUSE_SECONDS)
+
+    def checked(self, result: GitResult, args: Sequence[str]) -> bytes:
+        """The output of a result that must be a success. Raises what `output` does."""
+        if result.exit_status == 0:
+            return result.stdout
+        said = result.stderr or f"it ended with status {result.exit_status} and no message"
+        raise WorkspaceFault(
+            f"`git {args[0]}` failed in {self.cwd}: {said}", next_step=f"git -C {self.cwd} status"
+        )
 
 
 def git_environment(environ: Mapping[str, str]) -> dict[str, str]:
@@ -68,7 +230,7 @@ def run_git(
     environ: Mapping[str, str] | None = None,
     timeout_seconds: float = 0.0,
 ) -> GitResult:
-    """Run one git command to its end, with stdin empty. What git refuses is a value.
+    """Run one git command of a hook or a look to its end, with stdin empty. What git refuses is a value.
 
     Args:
         args: the command and its arguments, without ``git``.
@@ -79,35 +241,75 @@ def run_git(
     Raises:
         WorkspaceFault: git is not installed, or did not end in time.
     """
-    timeout_seconds = timeout_seconds or TIMEOUT_SECONDS
     env = git_environment(os.environ if environ is None else environ)
     root = find_root(cwd)
-    program = find_git(root or cwd, env.get("PATH", os.defpath))
     if root is not None:  # a repository that broke must not make git answer for one further up
         env["GIT_CEILING_DIRECTORIES"] = os.path.dirname(os.path.realpath(root))
-    settings = [word for setting in _SETTINGS for word in ("-c", setting)]
-    argv = ["git", *settings, "-C", cwd, *args]
-    out_fd, out_write = os.pipe()
-    error_fd, error_write = os.pipe()
-    try:
-        pid = _spawn(program, argv, env, out_write, error_write)
-        os.close(out_write)
-        os.close(error_write)
-        out_write = error_write = -1
-        outputs = _collect(pid, (out_fd, error_fd), timeout_seconds)
-    finally:
-        for descriptor in (out_fd, error_fd, out_write, error_write):
-            if descriptor >= 0:
-                os.close(descriptor)
-    _, status = os.waitpid(pid, 0)
-    if outputs is None:
+    program = find_git(root or cwd, env.get("PATH", os.defpath))
+    return Git(program, cwd, env, SETTINGS, timeout_seconds or TIMEOUT_SECONDS).run(*args)
+
+
+def user_git(repository_path: str, environ: Mapping[str, str] | None = None) -> Git:
+    """Git in the user's own checkout, with the user's configuration, no hook, no monitor, no transport.
+
+    Raises:
+        WorkspaceFault: git is not installed outside the checkout, or is too old.
+    """
+    surroundings = os.environ if environ is None else environ
+    root = os.path.realpath(repository_path)
+    env = _plain_environment(surroundings)
+    env["GIT_CEILING_DIRECTORIES"] = os.path.dirname(root)
+    if (
+        "GIT_TEST_ASSUME_DIFFERENT_OWNER" in surroundings
+    ):  # git's own way to ask for distrust; it widens nothing
+        env["GIT_TEST_ASSUME_DIFFERENT_OWNER"] = surroundings["GIT_TEST_ASSUME_DIFFERENT_OWNER"]
+    git = Git(find_git(root, env["PATH"]), root, env, SETTINGS)
+    _check_version(git)
+    return git
+
+
+def own_git(repository_path: str, git_dir: str, environ: Mapping[str, str] | None = None) -> Git:
+    """Git in a repository of ours: only its own configuration counts.
+
+    Args:
+        repository_path: the user's checkout, whose programs are never taken for git.
+        git_dir: the repository of ours.
+        environ: what the environment is made from; ours where none is given.
+    """
+    env = _plain_environment(os.environ if environ is None else environ)
+    program = find_git(repository_path, env["PATH"])
+    env |= {
+        "GIT_CONFIG_GLOBAL": os.devnull,
+        "GIT_CONFIG_NOSYSTEM": "1",
+        "GIT_NO_REPLACE_OBJECTS": "1",
+        "GIT_DIR": git_dir,
+    }
+    return Git(program, git_dir, env)
+
+
+def is_locked(result: GitResult) -> bool:
+    """A lock file of another git stood in the way."""
+    return _LOCKED in result.stderr
+
+
+def _plain_environment(environ: Mapping[str, str]) -> dict[str, str]:
+    """`git_environment` with absolute folders alone on PATH: filters run in folders that an agent wrote."""
+    env = git_environment(environ)
+    folders = [folder for folder in env.get("PATH", os.defpath).split(os.pathsep) if os.path.isabs(folder)]
+    return env | {"PATH": os.pathsep.join(folders)}
+
+
+def _check_version(git: Git) -> None:
+    said = git.word("version")
+    numbers = said.removeprefix("git version ").split(".")[:2]
+    if len(numbers) < len(_OLDEST_GIT) or not all(number.isdecimal() for number in numbers):
+        raise WorkspaceFault(f"{git.program} is no git: it said {said!r}", next_step=f"{git.program} version")
+    if tuple(int(number) for number in numbers) < _OLDEST_GIT:
+        oldest = ".".join(str(number) for number in _OLDEST_GIT)
         raise WorkspaceFault(
-            f"`git {' '.join(args)}` did not end within {timeout_seconds:g} seconds in {cwd}",
-            next_step=f"git -C {cwd} status",
+            f"{git.program} is version {'.'.join(numbers)}, experiments need {oldest}",
+            next_step=f"install git {oldest} or later",
         )
-    return GitResult(
-        os.waitstatus_to_exitcode(status), outputs[0], outputs[1].decode("utf-8", "replace").strip()
-    )
 
 
 def find_root(path: str) -> str | None:
@@ -227,49 +429,49 @@ def _unstarted(why: str | None) -> WorkspaceFault:
     return WorkspaceFault(f"git could not be started: {why}", next_step="install git, then try again")
 
 
-def _spawn(program: str, argv: list[str], env: dict[str, str], out_write: int, error_write: int) -> int:
-    try:
-        return os.posix_spawn(
-            program,
-            argv,
-            env,
-            file_actions=[
-                (os.POSIX_SPAWN_OPEN, 0, os.devnull, os.O_RDONLY, 0),
-                (os.POSIX_SPAWN_DUP2, out_write, 1),
-                (os.POSIX_SPAWN_DUP2, error_write, 2),
-            ],
-            setpgroup=0,
-            setsigdef=(signals.SIGPIPE, signals.SIGXFSZ),
-        )
-    except OSError as fault:
-        raise _unstarted(fault.strerror) from fault
+def _file_of(data: bytes) -> int:
+    """A file without a name that holds what a command is to read: a pipe would have to be fed meanwhile."""
+    if hasattr(os, "memfd_create"):
+        descriptor = os.memfd_create("git")
+    else:
+        import tempfile
+
+        with tempfile.TemporaryFile() as stream:
+            descriptor = os.dup(stream.fileno())
+    rest = memoryview(data)
+    while rest:
+        rest = rest[os.write(descriptor, rest) :]
+    os.lseek(descriptor, 0, os.SEEK_SET)
+    return descriptor
 
 
-def _collect(pid: int, descriptors: tuple[int, int], timeout_seconds: float) -> tuple[bytes, bytes] | None:
-    """Both outputs to their end; None where the time was over first, and git has been killed."""
-    chunks: dict[int, list[bytes]] = {descriptor: [] for descriptor in descriptors}
+def _collect(running: Running, timeout_seconds: float) -> tuple[bytes, bytes]:
+    """Both outputs to their end.
+
+    Raises:
+        TimeoutError: the time was over first.
+    """
+    chunks: dict[int, list[bytes]] = {running.out_fd: [], running.error_fd: []}
     poll = select.poll()
-    for descriptor in descriptors:
+    waiting = {descriptor for descriptor in chunks if descriptor >= 0}
+    for descriptor in waiting:
         poll.register(descriptor, select.POLLIN)
     deadline = time.monotonic() + timeout_seconds
-    left = len(descriptors)
-    while left:
+    while waiting:
         ready = poll.poll(max(0, int((deadline - time.monotonic()) * 1000) + 1))
         if not ready and time.monotonic() >= deadline:
-            _kill(pid)
-            return None
+            raise TimeoutError
         for descriptor, _ in ready:
             chunk = os.read(descriptor, _READ_BYTES)
             if chunk:
                 chunks[descriptor].append(chunk)
             else:
                 poll.unregister(descriptor)
-                left -= 1
-    return b"".join(chunks[descriptors[0]]), b"".join(chunks[descriptors[1]])
+                waiting.discard(descriptor)
+    return b"".join(chunks[running.out_fd]), b"".join(chunks[running.error_fd])
 
 
-def _kill(group: int) -> None:
-    try:
-        os.killpg(group, signals.SIGKILL)
-    except OSError:
-        return  # it has ended
+def _close(*descriptors: int) -> None:
+    for descriptor in descriptors:
+        if descriptor >= 0:
+            os.close(descriptor)

@@ -2,25 +2,27 @@
 
 It borrows the user's objects (``objects/info/alternates``) and keeps what is new to itself, so that nothing but one
 reference, which keeps the base commit from being pruned, is ever written into the user's repository. Its configuration
-is written once; no other counts (`git_calls.own_git`).
+is written once; no other counts (`git.own_git`).
 """
 
 from __future__ import annotations
 
 import os
+import re
+import shlex
 import shutil
 from typing import TYPE_CHECKING
 
 from omx_autoresearch.core.values import dataclass, field
 from omx_autoresearch.errors import WorkspaceFault
-from omx_autoresearch.system.git_calls import own_git
+from omx_autoresearch.system.git import own_git
 from omx_autoresearch.system.patches import tree_changes
-from omx_autoresearch.system.user_settings import config_text
+from omx_autoresearch.system.removal import remove
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
-    from omx_autoresearch.system.git_calls import Git
+    from omx_autoresearch.system.git import Git
     from omx_autoresearch.system.patches import TreeChange
     from omx_autoresearch.system.user_repository import UserRepository
 
@@ -261,3 +263,173 @@ def _borrow(source: str, target: str) -> None:
 def _write(folder: str, name: str, data: bytes) -> None:
     with open(os.path.join(folder, name), "wb") as stream:
         stream.write(data)
+
+
+# --- the .git of a work tree
+
+# The ``.git`` of a work tree: a small repository of its own, made anew whenever the tree is restored.
+#
+# An agent may use git in its work tree as anywhere: log, diff, commit, stash, branch, gc. All of that happens
+# in this folder, which lies inside the tree (a sandbox that lets an agent write nothing else does not stop
+# it) and reaches neither the user's references nor ours. Runtime and checkpoints never ask it anything.
+
+
+_FOLDERS = ("objects/info", "objects/pack", "refs/heads", "refs/tags", "info")
+_COPIED = ("info/exclude", "info/attributes", "info/sparse-checkout", "shallow")
+_REFERENCES = ("refs/heads", "refs/tags", "refs/remotes")
+
+_FOLDER_SETTINGS = (
+    ("core.bare", "false"),
+    (
+        "core.hookspath",
+        "/dev/null",
+    ),  # an agent's commit runs none of the user's hooks and asks for no signature
+    ("core.fsmonitor", "false"),
+    ("commit.gpgsign", "false"),
+    ("tag.gpgsign", "false"),
+    ("gc.auto", "0"),
+    ("maintenance.auto", "false"),
+)
+
+
+def make_template(path: str, repository: UserRepository, settings: tuple[tuple[str, str], ...]) -> None:
+    """Write down what every ``.git`` of this experiment begins with.
+
+    Branches, tags and remote branches are those of the user when the experiment began, so that ``git describe`` and
+    ``git diff main`` answer as they do in the checkout.
+
+    Raises:
+        WorkspaceFault: git cannot read the references, or the folder cannot be written.
+    """
+    listed = repository.git.output(
+        "for-each-ref", "--format=%(objectname) %(refname)%(if)%(symref)%(then) %(end)", *_REFERENCES
+    )
+    lines = [line for line in listed.splitlines() if line and not line.endswith(b" ")]
+    try:
+        os.mkdir(path)
+        _write(path, "config", config_text((*format_settings(repository), *settings, *_FOLDER_SETTINGS)))
+        _write(path, "packed-refs", b"# pack-refs with: sorted \n" + b"".join(line + b"\n" for line in lines))
+    except OSError as fault:
+        raise WorkspaceFault(f"{path} cannot be written: {fault.strerror}", next_step="df -h") from fault
+
+
+def make_git_folder(
+    root_path: str, template_path: str, store: ObjectStore, commit: str, index_path: str
+) -> None:
+    """Put a new ``.git`` in the place of whatever an agent made of the last one.
+
+    Raises:
+        WorkspaceFault: the old one cannot be removed, the new one not written.
+    """
+    path = os.path.join(root_path, ".git")
+    remove(path)
+    try:
+        os.mkdir(path)
+        for name in _FOLDERS:
+            os.makedirs(os.path.join(path, name))
+        for name in ("config", "packed-refs"):
+            shutil.copyfile(os.path.join(template_path, name), os.path.join(path, name))
+        for name in _COPIED:
+            source = os.path.join(store.path, name)
+            if os.path.exists(source):
+                shutil.copyfile(source, os.path.join(path, name))
+        _write(path, "objects/info/alternates", alternate_line(os.path.join(store.path, "objects")))
+        shutil.copyfile(index_path, os.path.join(path, "index"))
+        _write(path, "HEAD", commit.encode("ascii") + b"\n")
+    except OSError as fault:
+        raise WorkspaceFault(f"{path} cannot be written: {fault.strerror}", next_step="df -h") from fault
+
+
+# --- settings of the user
+
+# The settings of a user that decide what files look like, read once when an experiment starts.
+#
+# Line ends, filters (LFS and the user's own), ignore and attribute files count in our work trees as they do
+# in the user's checkout. Nothing else is taken over: no alias, hook, pager, driver, signature, include or
+# command of a transport. Later changes, whoever makes them, change nothing for a running experiment.
+
+
+_TAKEN = frozenset(
+    {
+        "core.autocrlf",
+        "core.attributesfile",
+        "core.bigfilethreshold",
+        "core.checkroundtripencoding",
+        "core.compression",
+        "core.eol",
+        "core.excludesfile",
+        "core.filemode",
+        "core.ignorecase",
+        "core.loosecompression",
+        "core.precomposeunicode",
+        "core.protecthfs",
+        "core.protectntfs",
+        "core.sparsecheckout",
+        "core.sparsecheckoutcone",
+        "core.symlinks",
+    }
+)
+_PATHS = frozenset({"core.attributesfile", "core.excludesfile"})
+_FILTER_COMMANDS = ("clean", "smudge", "process")
+_OURS = "GIT_DIR GIT_WORK_TREE GIT_INDEX_FILE GIT_CONFIG_GLOBAL GIT_CONFIG_NOSYSTEM GIT_NO_REPLACE_OBJECTS"
+"""Variables that lead to our repository; without them a filter that asks git finds the user's, and its keys there."""
+
+_LFS = re.compile(r"git[- ]lfs\s")
+
+
+def read_settings(git: Git) -> tuple[tuple[str, str], ...]:
+    """The settings that count for work trees of this repository, in git's order, later ones winning.
+
+    Raises:
+        WorkspaceFault: git cannot read its configuration.
+    """
+    found = []
+    for entry in git.output("config", "--list", "-z").split(b"\0"):
+        key, _, value = os.fsdecode(entry).partition("\n")
+        if "\n" not in os.fsdecode(entry):
+            value = "true"  # a key alone
+        if key in _PATHS and not value.startswith(("/", "~")):
+            continue  # relative to a work tree that an agent writes
+        if key in _TAKEN or key.startswith(("filter.", "lfs.")):
+            found.append((key, value))
+    return tuple(found)
+
+
+def pinned(settings: Iterable[tuple[str, str]], root_path: str) -> tuple[tuple[str, str], ...]:
+    """Settings whose filter commands run in the user's checkout.
+
+    Git runs a filter in the work tree, where ``./tools/clean`` or ``python -m clean`` would be a program that an
+    agent wrote. In the user's checkout the same words mean what the user wrote. LFS has its program on PATH and asks
+    git for the work tree, so it stays where git runs it.
+    """
+    return tuple((key, _in_checkout(key, value, shlex.quote(root_path))) for key, value in settings)
+
+
+def config_text(settings: Iterable[tuple[str, str]]) -> bytes:
+    """Settings as a configuration file, git-config(1)."""
+    lines = []
+    for key, value in settings:
+        section, _, rest = key.partition(".")
+        subsection, _, name = rest.rpartition(".")
+        title = f'{section} "{_escaped(subsection)}"' if subsection else section
+        quoted = _escaped(value).replace("\n", "\\n").replace("\t", "\\t")
+        lines.append(f'[{title}]\n\t{name} = "{quoted}"\n')
+    return os.fsencode("".join(lines))
+
+
+def _in_checkout(key: str, value: str, quoted_root: str) -> str:
+    kind, _, name = key.rpartition(".")
+    if (
+        not kind.startswith("filter.")
+        or name not in _FILTER_COMMANDS
+        or not value.strip()
+        or _LFS.match(value)
+    ):
+        return value
+    if name != "process":
+        quoted_root = quoted_root.replace("%", "%%")  # git replaces %f in these
+    return f"cd {quoted_root} && unset {_OURS} && {{ {value}\n}}"
+
+
+def _escaped(text: str) -> str:
+    return text.replace("\\", "\\\\").replace('"', '\\"')

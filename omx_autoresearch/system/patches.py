@@ -14,7 +14,7 @@ from omx_autoresearch.core.values import dataclass
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from omx_autoresearch.system.git_calls import Git
+    from omx_autoresearch.system.git import Git
 
 GITLINK = "160000"
 LINK = "120000"

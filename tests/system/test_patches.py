@@ -238,7 +238,7 @@ def test_files_that_git_does_not_track_are_never_written_over(
 def test_a_lock_in_the_checkout_is_named(
     workspaces: Workspaces, repository: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("omx_autoresearch.system.git_calls.LOCK_WAIT_SECONDS", 0.1)
+    monkeypatch.setattr("omx_autoresearch.system.git.LOCK_WAIT_SECONDS", 0.1)
     made = checkpoint(workspaces, change_everything)
     (repository / ".git" / "index.lock").touch()
     before = everything(repository)

@@ -9,8 +9,14 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from omx_autoresearch.system.processes import ON_LINUX, ProcessIdentity, identify, is_alive
-from omx_autoresearch.system.strays import end_strays, end_tree
+from omx_autoresearch.system.processes import (
+    ON_LINUX,
+    ProcessIdentity,
+    end_strays,
+    end_tree,
+    identify,
+    is_alive,
+)
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -59,7 +65,8 @@ def test_whoever_asks_and_what_is_above_stay(tmp_path: Path) -> None:
     """An agent that one of the commands started may itself resume the experiment."""
     code = (
         "import subprocess, sys\n"
-        "inner = 'import sys; from omx_autoresearch.system.strays import end_strays; print(end_strays(sys.argv[1]))'\n"
+        "inner = 'import sys; from omx_autoresearch.system import processes'\n"
+        "inner += '; print(processes.end_strays(sys.argv[1]))'\n"
         "print(subprocess.run([sys.executable, '-c', inner, sys.argv[1]], capture_output=True, text=True).stdout)\n"
     )
     said = subprocess.run(

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from omx_autoresearch.errors import WorkspaceFault
-from omx_autoresearch.system.git_calls import user_git
+from omx_autoresearch.system.git import user_git
 from omx_autoresearch.system.user_repository import (
     moved,
     open_repository,

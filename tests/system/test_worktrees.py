@@ -11,7 +11,7 @@ import pytest
 
 from omx_autoresearch.errors import StateUntrusted, StepIllegal, WorkspaceFault
 from omx_autoresearch.system.checkpoints import Snapshot, TreeFault
-from omx_autoresearch.system.git_calls import LOCK_WAIT_SECONDS
+from omx_autoresearch.system.git import LOCK_WAIT_SECONDS
 from omx_autoresearch.system.worktrees import Checkpoint, WorkspaceOptions, Workspaces
 from tests.system.contents_on_disk import contents
 from tests.system.repositories import git
@@ -262,7 +262,7 @@ def test_an_index_that_a_crash_broke_is_made_anew(workspaces: Workspaces, candid
 def test_a_lock_that_a_killed_git_left_is_waited_for_and_removed(
     workspaces: Workspaces, candidate: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("omx_autoresearch.system.git_calls.LOCK_WAIT_SECONDS", LOCK_WAIT_SECONDS / 50)
+    monkeypatch.setattr("omx_autoresearch.system.git.LOCK_WAIT_SECONDS", LOCK_WAIT_SECONDS / 50)
     with open(os.path.join(workspaces.store_path, "index-candidate.lock"), "w"):
         (candidate / "a.py").write_text("two\n")
     assert accept(workspaces).changed == ("a.py",)

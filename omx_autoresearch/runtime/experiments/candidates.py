@@ -7,7 +7,6 @@ trial left is not taken: it ended with that trial.
 
 from __future__ import annotations
 
-import os
 from typing import TYPE_CHECKING
 
 from omx_autoresearch.core.experiments import HypothesisOutcome
@@ -15,7 +14,6 @@ from omx_autoresearch.errors import StepIllegal, UsageError, WorkspaceFault
 from omx_autoresearch.runtime.experiments.startup import hold_repository
 from omx_autoresearch.storage.experiments import ExperimentStore
 from omx_autoresearch.system.checkpoints import TreeFault
-from omx_autoresearch.system.git_calls import own_git
 from omx_autoresearch.system.worktrees import Workspaces
 
 if TYPE_CHECKING:
@@ -24,7 +22,6 @@ if TYPE_CHECKING:
 
     from omx_autoresearch.runtime.context import Runtime
     from omx_autoresearch.runtime.experiments.trial import ExperimentWorkspace
-    from omx_autoresearch.system.git_calls import Git
 
 PATCH_LIMIT_BYTES = 64 * 1024 * 1024
 _REASON_LENGTH = 1000
@@ -88,7 +85,7 @@ def require_applicable(work_path: str, patch_path: str) -> None:
         UsageError: it does not, in git's own words.
     """
     workspaces = Workspaces.open(work_path)
-    result = _git(workspaces).run(*_APPLY, "--check", from_path=patch_path)
+    result = workspaces.git_in(workspaces.candidate_path).run(*_APPLY, "--check", from_path=patch_path)
     if result.exit_status != 0:
         commit = workspaces.commit_at(workspaces.candidate_path)
         raise UsageError(
@@ -110,7 +107,8 @@ def patched(
     """
 
     def put_in(_: ExperimentWorkspace) -> HypothesisOutcome:
-        result = _git(Workspaces.open(work_path)).run(*_APPLY, from_path=patch_path)
+        workspaces = Workspaces.open(work_path)
+        result = workspaces.git_in(workspaces.candidate_path).run(*_APPLY, from_path=patch_path)
         if result.exit_status == 0:
             return HypothesisOutcome(cost_usd=cost_usd, metadata=metadata or {})
         return HypothesisOutcome(
@@ -121,10 +119,3 @@ def patched(
         )
 
     return put_in
-
-
-def _git(workspaces: Workspaces) -> Git:
-    """Git over the candidate's files with the configuration of our own repository, and never with the worktree's."""
-    path = workspaces.candidate_path
-    own = own_git(workspaces.repository_path, workspaces.store_path)
-    return own.at(path, GIT_WORK_TREE=path, GIT_CEILING_DIRECTORIES=os.path.dirname(path))

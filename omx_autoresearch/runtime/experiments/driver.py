@@ -32,7 +32,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping
 
     from omx_autoresearch.core.experiments import ExperimentState, TrialRow
-    from omx_autoresearch.runtime.experiments.cancellation import AutoresearchCancellation
     from omx_autoresearch.runtime.experiments.controller import AutoresearchController
     from omx_autoresearch.runtime.experiments.trial import ExperimentWorkspace
     from omx_autoresearch.storage.experiments import ExperimentFolder
@@ -113,17 +112,16 @@ def _run(
     watcher = threading.Thread(target=_note_pid, args=(pid_path, workspace, ended), daemon=True)
     watcher.start()
     try:
-        with _Signal(workspace.cancellation) as signal:
-            result = run_command(
-                shell_argv(script),
-                cwd=workspace.path,
-                env=environ,
-                timeout_seconds=LONGEST_SECONDS,  # the trial's own limit comes by its cancellation
-                output_path=f"{name}.log",
-                grace_seconds=AGENT_GRACE_SECONDS,
-                stdout_fd=stdout_fd,
-                cancel_fd=signal.descriptor,
-            )
+        result = run_command(
+            shell_argv(script),
+            cwd=workspace.path,
+            env=environ,
+            timeout_seconds=LONGEST_SECONDS,  # the trial's own limit comes by its cancellation
+            output_path=f"{name}.log",
+            grace_seconds=AGENT_GRACE_SECONDS,
+            stdout_fd=stdout_fd,
+            cancel_fd=workspace.cancellation.fileno(),
+        )
     finally:
         os.close(stdout_fd)
         ended.set()
@@ -131,29 +129,6 @@ def _run(
         _remove(pid_path)
     said = read_bounded(f"{name}.stdout", OUTPUT_LIMIT_BYTES)
     return result, said.decode("utf-8", "replace")
-
-
-class _Signal:
-    """A descriptor that becomes readable when the work is to end."""
-
-    def __init__(self, cancellation: AutoresearchCancellation) -> None:
-        self._cancellation = cancellation
-        self.descriptor, self._write_fd = os.pipe()
-
-    def __enter__(self) -> _Signal:
-        self._unwatch = self._cancellation.watch(self._tell)
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._unwatch()
-        os.close(self.descriptor)
-        os.close(self._write_fd)
-
-    def _tell(self) -> None:
-        try:
-            os.write(self._write_fd, b"c")
-        except OSError:
-            return  # the command has just ended
 
 
 def _note_pid(pid_path: str, workspace: ExperimentWorkspace, ended: threading.Event) -> None:

@@ -31,8 +31,14 @@ from omx_autoresearch.storage.experiments import ExperimentStore
 from omx_autoresearch.storage.holds import Holder, Holds
 from omx_autoresearch.system.git import common_dir
 from omx_autoresearch.system.object_store import REFERENCES
-from omx_autoresearch.system.processes import ProcessIdentity, identify, is_alive, wait_for
-from omx_autoresearch.system.strays import end_strays, end_tree
+from omx_autoresearch.system.processes import (
+    ProcessIdentity,
+    end_strays,
+    end_tree,
+    identify,
+    is_alive,
+    wait_for,
+)
 from omx_autoresearch.system.user_repository import open_repository
 from omx_autoresearch.system.worktrees import WorkspaceOptions, Workspaces
 

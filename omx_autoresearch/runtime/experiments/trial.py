@@ -42,7 +42,6 @@ from omx_autoresearch.runtime.experiments.cancellation import (
 )
 from omx_autoresearch.runtime.experiments.measurement import ARMS, Measurement, is_reverified, seed_of
 from omx_autoresearch.storage.strictjson import encode
-from omx_autoresearch.system.attributes import ATTRIBUTES_NAME, same_attributes
 from omx_autoresearch.system.checkpoints import TreeFault
 from omx_autoresearch.system.processes import identify
 from omx_autoresearch.system.user_repository import named, shown_path
@@ -259,9 +258,9 @@ class Trial:
 
     def _require_frozen_as_written(self, changed: tuple[str, ...]) -> None:
         """Git would write the frozen files as before: other line ends in them would make every later tree tampered."""
-        attributes = tuple(name for name in changed if os.path.basename(name) == ATTRIBUTES_NAME)
+        attributes = tuple(name for name in changed if os.path.basename(name) == ".gitattributes")
         frozen = [pin.path for pin in self._context.evaluators.manifest.pins if pin.kind != "absent-guard"]
-        if attributes and frozen and not same_attributes(self._context.workspaces, frozen):
+        if attributes and frozen and not self._context.workspaces.has_same_attributes(frozen):
             raise rejected("tampered", f"git would write frozen files otherwise: {named(attributes)}")
 
     def _message(self) -> str:

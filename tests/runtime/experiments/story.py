@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import os
 import signal
-import subprocess
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -69,7 +68,7 @@ def _kill_at(number: int) -> Any:
 def _arm(when: str, number: int) -> None:
     step = _kill_at(number)
     append: Any = ExperimentStore.append
-    start: Any = subprocess.Popen.__init__
+    spawn: Any = os.posix_spawn
 
     def killing_append(self: Any, *args: Any, **options: Any) -> Any:
         if when == "before":
@@ -79,13 +78,13 @@ def _arm(when: str, number: int) -> None:
             step()
         return entries
 
-    def killing_start(self: Any, argv: Any, **options: Any) -> None:
-        if "git" in argv[0]:
+    def killing_spawn(path: Any, argv: Any, *args: Any, **options: Any) -> Any:
+        if argv[0] == "git":
             step()
-        start(self, argv, **options)
+        return spawn(path, argv, *args, **options)
 
     if when == "git":
-        subprocess.Popen.__init__ = killing_start  # type: ignore[method-assign,assignment]
+        os.posix_spawn = killing_spawn  # the one way in which git is started
     else:
         ExperimentStore.append = killing_append  # type: ignore[method-assign]
 
