@@ -213,7 +213,9 @@ def bind_mission(home: Path, repository: Path) -> None:
         task_id, "benchmark", "measure", "standard", path, path, ".omx/specs/autoresearch-benchmark"
     )
     digest = contract_digest(contract)
-    MissionStore(runtime.home).create(task_id, runtime.now(), created, MissionLaunched(contract, digest))
+    MissionStore(runtime.home).create(
+        task_id, runtime.now(), created, MissionLaunched("running", contract, digest)
+    )
     freeze(runtime.home.mission(task_id).frozen_path, manifest, path)
     key = approval_key(path, task_id, digest, manifest.digest)
     approve(runtime.home, key, is_unsandboxed=True, ts=runtime.now())

@@ -98,7 +98,11 @@ def make_mission(root_path: str) -> MissionStore:
     )
     contract = Contract("mission-validator-script", validator_command="false", environment=dict(os.environ))
     store.create(
-        TASK, TS, created, MissionLaunched(contract, "digest"), SessionBound(SESSION, "claude", "prompt")
+        TASK,
+        TS,
+        created,
+        MissionLaunched("running", contract, "digest"),
+        SessionBound(SESSION, "claude", "prompt"),
     )
     return store
 

@@ -41,7 +41,8 @@ SCHEMAS = {
 
 def lifecycle_block() -> str:
     """The phases as a mermaid diagram, as ``transitions`` draws its own table."""
-    drawn = GraphMachine(graph_engine="mermaid", **lifecycle.machine_options()).get_graph().draw(None)
+    options = lifecycle.machine_options(lifecycle.TRANSITIONS, "draft")
+    drawn = GraphMachine(graph_engine="mermaid", **options).get_graph().draw(None)
     kept = [
         line.rstrip()
         for line in drawn.splitlines()

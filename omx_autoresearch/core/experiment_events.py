@@ -13,6 +13,8 @@ from omx_autoresearch.core.experiments import (
     ExperimentPhase,
     ExperimentState,
     ExperimentUsage,
+    next_experiment_phase,
+    phase_after,
 )
 from omx_autoresearch.core.shape import NewerShape, ShapeError, from_plain, nested, to_plain
 from omx_autoresearch.core.trial_events import (
@@ -28,7 +30,14 @@ from omx_autoresearch.core.values import dataclass, field, replace
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterable
-    from typing import Any, ClassVar, Protocol
+    from typing import Any, ClassVar, Literal, Protocol, TypeVar
+
+    from omx_autoresearch.core.experiments import ExperimentStep
+
+    StepEvent = TypeVar(
+        "StepEvent",
+        bound="BaselineEstablished | TrialAdmitted | TrialAccepted | TrialRejected | TrialFailed | ExperimentCompleted",
+    )
 
     class ExperimentEvent(Protocol):
         """What every event class has."""
@@ -38,6 +47,16 @@ if TYPE_CHECKING:
         def apply(self, state: Any, ts: str) -> ExperimentState:
             """The state after this event, written at ``ts``; pure."""
             ...
+
+
+def step_taken(state: ExperimentState, kind: type[StepEvent], *facts: Any) -> StepEvent:
+    """The event of a step that the experiment takes now, with the phase that the machine reached.
+
+    Raises:
+        StepIllegal: the phase has no such step.
+        AutoresearchError: the machine cannot be run.
+    """
+    return kind(*facts, phase=next_experiment_phase(state, kind.step))  # type: ignore[misc]
 
 
 @dataclass(frozen=True, slots=True)
@@ -154,17 +173,22 @@ class BaselineEstablished:
     """The base passed its check and was measured against itself."""
 
     kind: ClassVar[str] = "baseline"
+    step: ClassVar[ExperimentStep] = "measure"
     metric: float
     calibration: Calibration = nested(Calibration)
     samples: tuple[float, ...] = ()
     checkpoint: str = ""
     usage: ExperimentUsage = nested(ExperimentUsage, default_factory=ExperimentUsage)
+    phase: ExperimentPhase | Literal[""] = ""
 
     def apply(self, state: ExperimentState, ts: str) -> ExperimentState:
         """Ready for the first trial."""
+        phase = phase_after(state, self.step, self.phase)
+        if not phase:
+            return replace(state, updated_at=ts)
         return replace(
             state,
-            phase="ready" if state.phase == "started" else state.phase,
+            phase=phase,
             baseline=self.metric,
             baseline_samples=self.samples,
             calibration=self.calibration,
@@ -215,13 +239,21 @@ class LimitsExtended:
     kind: ClassVar[str] = "amended"
     config: ExperimentConfig = nested(ExperimentConfig)
     reason: str = ""
+    phase: ExperimentPhase | Literal[""] = ""
+
+    @classmethod
+    def of(cls, state: ExperimentState, config: ExperimentConfig, reason: str) -> LimitsExtended:
+        """The event with the phase that the machine reached, where it reopens the experiment.
+
+        Raises:
+            AutoresearchError: the machine cannot be run.
+        """
+        step = _reopening(state)
+        return cls(config, reason, next_experiment_phase(state, step) if step else "")
 
     def apply(self, state: ExperimentState, ts: str) -> ExperimentState:
         """New limits; an experiment that a budget had ended is ready again, used budget stays used."""
-        is_reopened = (
-            state.completed_reason.startswith("budget_") or state.completed_reason == "target_reached"
-        )
-        reopened: ExperimentPhase = "started" if state.baseline is None else "ready"
+        reopened = phase_after(state, _reopening(state), self.phase)
         return replace(
             state,
             config=replace(
@@ -230,10 +262,17 @@ class LimitsExtended:
                 target=self.config.target,
                 sandbox=self.config.sandbox,
             ),
-            phase=reopened if is_reopened else state.phase,
-            completed_reason="" if is_reopened else state.completed_reason,
+            phase=reopened or state.phase,
+            completed_reason="" if reopened else state.completed_reason,
             updated_at=ts,
         )
+
+
+def _reopening(state: ExperimentState) -> ExperimentStep | Literal[""]:
+    """The step that new limits take: an experiment that a budget or its target ended goes on, no other."""
+    if not (state.completed_reason.startswith("budget_") or state.completed_reason == "target_reached"):
+        return ""
+    return "restart" if state.baseline is None else "reopen"
 
 
 @dataclass(frozen=True, slots=True)
@@ -241,17 +280,18 @@ class ExperimentCompleted:
     """The experiment reached its end; the reason says which."""
 
     kind: ClassVar[str] = "completed"
+    step: ClassVar[ExperimentStep] = "complete"
     reason: CompletedReason
     detail: str = ""
     usage: ExperimentUsage = nested(ExperimentUsage, default_factory=ExperimentUsage)
+    phase: ExperimentPhase | Literal[""] = ""
 
     def apply(self, state: ExperimentState, ts: str) -> ExperimentState:
         """Final; the first reason stands."""
-        if state.phase == "completed":
+        phase = phase_after(state, self.step, self.phase)
+        if not phase:
             return replace(state, updated_at=ts)
-        return replace(
-            state, phase="completed", completed_reason=self.reason, usage=self.usage, updated_at=ts
-        )
+        return replace(state, phase=phase, completed_reason=self.reason, usage=self.usage, updated_at=ts)
 
 
 KINDS: dict[str, type] = {

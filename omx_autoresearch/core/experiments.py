@@ -9,13 +9,26 @@ from __future__ import annotations
 from typing import Any, Literal
 
 from omx_autoresearch.core.acceptance import AcceptanceRule, Calibration, Claim
+from omx_autoresearch.core.lifecycle import reached, target
 from omx_autoresearch.core.metrics import Guard, MetricSpec
 from omx_autoresearch.core.shape import nested
 from omx_autoresearch.core.values import dataclass, field
-from omx_autoresearch.errors import UsageError
+from omx_autoresearch.errors import StepIllegal, UsageError
 
 ExperimentPhase = Literal["started", "ready", "running", "completed"]
 """``started``: no baseline yet; ``ready``: the next trial may begin; ``running``: a trial is under way."""
+
+ExperimentStep = Literal["measure", "admit", "conclude", "complete", "reopen", "restart"]
+
+EXPERIMENT_TRANSITIONS: tuple[tuple[ExperimentStep, tuple[ExperimentPhase, ...], ExperimentPhase], ...] = (
+    ("measure", ("started",), "ready"),
+    ("admit", ("ready",), "running"),
+    ("conclude", ("running",), "ready"),
+    ("complete", ("started", "ready", "running"), "completed"),
+    ("reopen", ("completed",), "ready"),
+    ("restart", ("completed",), "started"),
+)
+"""(step, from phases, to phase). More budget reopens what a budget had ended; without a baseline it starts again."""
 
 TrialStatus = Literal["running", "accepted", "rejected", "failed"]
 
@@ -302,6 +315,38 @@ class ExperimentState:
     def tampered(self) -> int:
         """How many candidates touched what they must not."""
         return sum(row.reason_code == "tampered" for row in self.rows)
+
+
+def next_experiment_phase(state: ExperimentState, step: ExperimentStep) -> ExperimentPhase:
+    """The phase of an experiment after ``step``, as the machine decides it.
+
+    Raises:
+        StepIllegal: the phase has no such step.
+        AutoresearchError: the machine cannot be run.
+    """
+    if after := reached(EXPERIMENT_TRANSITIONS, state.phase, step):
+        return after
+    if state.phase == "completed":
+        what, verb = f"the experiment is completed: {state.completed_reason}", "report"
+    elif state.phase == "started":
+        what, verb = "there is no baseline yet", "resume"
+    else:
+        what, verb = f"an experiment that is {state.phase} cannot {step}", "status"
+    raise StepIllegal(what, next_step=f"omx-autoresearch experiment {verb} {state.experiment_id}")
+
+
+def phase_after(
+    state: ExperimentState, step: ExperimentStep | Literal[""], recorded: ExperimentPhase | Literal[""]
+) -> ExperimentPhase | Literal[""]:
+    """The phase behind an event by the table as data, for a replay; empty where the event changes none.
+
+    Args:
+        state: before the event.
+        step: that the event takes; empty for none.
+        recorded: the phase that the event carries; empty in a log from before events carried one.
+    """
+    after = target(EXPERIMENT_TRANSITIONS, state.phase, step) if step else ""
+    return after if recorded in ("", after) else ""
 
 
 def checked_hypothesis(hypothesis: ExperimentHypothesis) -> ExperimentHypothesis:

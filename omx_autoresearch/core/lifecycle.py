@@ -1,24 +1,29 @@
-"""The phases of a mission as one table, run by ``transitions``.
+"""Phases as tables, and the one place that runs them: ``transitions`` decides every change of phase.
 
     draft --launch--> running --complete--> complete
     running --block--> blocked --unblock--> running
     running --pause--> paused --resume--> running
     draft | running | blocked | paused --cancel--> cancelled
 
-Every phase change of a mission goes through :func:`next_phase`. Callbacks have no side effects; the record is written
-first and the phase follows from it.
+Whoever changes a phase asks :func:`next_phase` (a mission) or :func:`~.experiments.next_experiment_phase`, which run
+the machine, and records the phase that it reached. A replay runs no machine: :func:`target` reads the same table as
+data, and a record whose step the phase does not have changes nothing. So a refused stop, a fold and a look never load
+the package.
 """
 
 from __future__ import annotations
 
-from omx_autoresearch.errors import StepIllegal
+from omx_autoresearch.errors import AutoresearchError, StepIllegal
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from typing import Any
+    from typing import Any, Literal, TypeVar
 
     from omx_autoresearch.core.words import Phase, Step
 
+    AnyPhase = TypeVar("AnyPhase", bound=str)
+    AnyStep = TypeVar("AnyStep", bound=str)
+    Table = tuple[tuple[AnyStep, tuple[AnyPhase, ...], AnyPhase], ...]
 
 PHASES: tuple[Phase, ...] = ("draft", "running", "blocked", "paused", "complete", "cancelled")
 FINAL_PHASES: tuple[Phase, ...] = ("complete", "cancelled")
@@ -35,11 +40,16 @@ TRANSITIONS: tuple[tuple[Step, tuple[Phase, ...], Phase], ...] = (
 """(step, from phases, to phase). ``amend`` is legal in every phase but the final ones and changes none."""
 
 
+def target(table: Table[AnyStep, AnyPhase], phase: AnyPhase, step: AnyStep) -> AnyPhase | Literal[""]:
+    """The phase behind a step by the table alone; empty where ``phase`` has no such step."""
+    return next((to for name, sources, to in table if name == step and phase in sources), "")
+
+
 def is_legal(phase: Phase, step: Step) -> bool:
     """True when a mission in ``phase`` may take ``step``; the table alone, for the fold and for messages."""
     if step == "amend":
         return phase not in FINAL_PHASES
-    return any(name == step and phase in sources for name, sources, _ in TRANSITIONS)
+    return bool(target(TRANSITIONS, phase, step))
 
 
 def legal_steps(phase: Phase) -> tuple[Step, ...]:
@@ -69,38 +79,51 @@ COMMAND_FOR: dict[Phase, str] = {
 """What an owner types next in each phase."""
 
 
-def machine_options(initial: Phase = "draft") -> dict[str, Any]:
-    """What a ``transitions`` machine over the table is built with (also the one that draws the diagram)."""
-    table = [{"trigger": step, "source": list(sources), "dest": dest} for step, sources, dest in TRANSITIONS]
-    return {"states": list(PHASES), "transitions": table, "initial": initial, "auto_transitions": False}
+def machine_options(table: Table[Any, Any], initial: str) -> dict[str, Any]:
+    """What a ``transitions`` machine over a table is built with (also the one that draws the diagram)."""
+    steps = [{"trigger": step, "source": list(sources), "dest": dest} for step, sources, dest in table]
+    states = dict.fromkeys(phase for _, sources, dest in table for phase in (*sources, dest))
+    return {"states": [*states], "transitions": steps, "initial": initial, "auto_transitions": False}
 
 
-def next_phase(phase: Phase, step: Step, *, task_id: str = "TASK") -> Phase:
-    """The phase after ``step``.
+def reached(table: Table[AnyStep, AnyPhase], phase: AnyPhase, step: AnyStep) -> AnyPhase | Literal[""]:
+    """The phase that the machine reaches by a step; empty where it has no such step.
 
     Raises:
-        StepIllegal: the phase has no such step; the error names the legal ones and what to type instead.
+        AutoresearchError: the package ``transitions`` cannot be loaded.
     """
-    if step == "amend":
-        if is_legal(phase, step):
-            return phase
-        raise _illegal(phase, step, task_id)
-    from transitions import Machine, MachineError  # here, since only a phase change needs it
-
-    holder = _Holder()
-    Machine(model=holder, **machine_options(phase))
+    try:
+        from transitions import Machine, MachineError  # here, since only a change of phase needs it
+    except ImportError as error:
+        folder = __file__.rpartition("/omx_autoresearch/")[0]
+        raise AutoresearchError(
+            f"the step {step} was not taken: the package transitions, which decides it, cannot be loaded ({error})",
+            next_step=f"pip install transitions (into the environment of {folder}), then the same again",
+        ) from None
+    holder: Any = _Holder()
+    Machine(model=holder, **machine_options(table, phase))
     try:
         getattr(holder, step)()
     except MachineError:
-        raise _illegal(phase, step, task_id) from None
-    reached: Phase = holder.state  # type: ignore[attr-defined]
-    return reached
+        return ""
+    after: AnyPhase = holder.state
+    return after
 
 
-def _illegal(phase: Phase, step: Step, task_id: str) -> StepIllegal:
+def next_phase(phase: Phase, step: Step, *, task_id: str = "TASK") -> Phase:
+    """The phase of a mission after ``step``, as the machine decides it; ``amend`` changes none.
+
+    Raises:
+        StepIllegal: the phase has no such step; the error names the legal ones and what to type instead.
+        AutoresearchError: the machine cannot be run.
+    """
+    if step == "amend" and is_legal(phase, step):
+        return phase
+    if step != "amend" and (after := reached(TRANSITIONS, phase, step)):
+        return after
     verbs = ("start" if name == "launch" else name for name in legal_steps(phase) if name != "complete")
     legal = ", ".join(verbs)
-    return StepIllegal(
+    raise StepIllegal(
         f"a mission that is {phase} cannot {step}; {f'it can {legal}' if legal else 'nothing re-opens it'}",
         next_step=COMMAND_FOR[phase].format(task=task_id),
     )

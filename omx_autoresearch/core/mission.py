@@ -27,7 +27,7 @@ if TYPE_CHECKING:
         Verdict,
     )
 
-SCHEMA_VERSION = 2
+SCHEMA_VERSION = 3
 """Of records and state; ``storage/migrations.py`` has a step for each version before."""
 VALIDATION_MODES: tuple[ValidationMode, ...] = ("mission-validator-script", "prompt-architect-artifact")
 OPERATIONS: tuple[Operation, ...] = ("network", "write", "publish")

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from omx_autoresearch.core.experiments import ExperimentState, ExperimentUsage, TrialRow
+from omx_autoresearch.core.experiments import ExperimentState, ExperimentUsage, TrialRow, phase_after
 from omx_autoresearch.core.shape import nested
 from omx_autoresearch.core.values import dataclass, replace
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from typing import ClassVar
+    from typing import ClassVar, Literal
+
+    from omx_autoresearch.core.experiments import ExperimentPhase, ExperimentStep
 
 
 @dataclass(frozen=True, slots=True)
@@ -16,12 +18,17 @@ class TrialAdmitted:
     """One hypothesis was admitted to the candidate worktree."""
 
     kind: ClassVar[str] = "iteration"
+    step: ClassVar[ExperimentStep] = "admit"
     row: TrialRow = nested(TrialRow)
     usage: ExperimentUsage = nested(ExperimentUsage, default_factory=ExperimentUsage)
+    phase: ExperimentPhase | Literal[""] = ""
 
     def apply(self, state: ExperimentState, ts: str) -> ExperimentState:
         """A running row; it counts as a trial from here on, however it ends."""
-        return replace(state, phase="running", rows=(*state.rows, self.row), usage=self.usage, updated_at=ts)
+        phase = phase_after(state, self.step, self.phase)
+        if not phase:
+            return replace(state, updated_at=ts)
+        return replace(state, phase=phase, rows=(*state.rows, self.row), usage=self.usage, updated_at=ts)
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,16 +61,18 @@ class CandidateMade:
         return replace(state, rows=rows, usage=self.usage, agent_pid=0, agent_started="", updated_at=ts)
 
 
-def _after_trial(state: ExperimentState, row: TrialRow, usage: ExperimentUsage, ts: str) -> ExperimentState:
+def _after_trial(
+    state: ExperimentState, event: TrialAccepted | TrialRejected | TrialFailed, ts: str
+) -> ExperimentState:
     """The running row replaced by its terminal form; one that is not running any more stays as it was."""
     running = state.running_row
-    if running is None or running.iteration != row.iteration:
+    if running is None or running.iteration != event.row.iteration:
         return replace(state, updated_at=ts)
     return replace(
         state,
-        phase="ready" if state.phase == "running" else state.phase,
-        rows=(*state.rows[:-1], row),
-        usage=usage,
+        phase=phase_after(state, event.step, event.phase) or state.phase,
+        rows=(*state.rows[:-1], event.row),
+        usage=event.usage,
         agent_pid=0,
         agent_started="",
         updated_at=ts,
@@ -75,12 +84,14 @@ class TrialAccepted:
     """Checks passed, the judge accepted, the step was verified anew, and a private commit was made."""
 
     kind: ClassVar[str] = "accepted"
+    step: ClassVar[ExperimentStep] = "conclude"
     row: TrialRow = nested(TrialRow)
     usage: ExperimentUsage = nested(ExperimentUsage, default_factory=ExperimentUsage)
+    phase: ExperimentPhase | Literal[""] = ""
 
     def apply(self, state: ExperimentState, ts: str) -> ExperimentState:
         """The candidate is the incumbent now."""
-        after = _after_trial(state, self.row, self.usage, ts)
+        after = _after_trial(state, self, ts)
         if after.rows == state.rows:
             return after
         commit = self.row.candidate_commit
@@ -92,12 +103,14 @@ class TrialRejected:
     """Checks or the judge said no; the checkpoint was restored."""
 
     kind: ClassVar[str] = "rejected"
+    step: ClassVar[ExperimentStep] = "conclude"
     row: TrialRow = nested(TrialRow)
     usage: ExperimentUsage = nested(ExperimentUsage, default_factory=ExperimentUsage)
+    phase: ExperimentPhase | Literal[""] = ""
 
     def apply(self, state: ExperimentState, ts: str) -> ExperimentState:
         """The incumbent stays."""
-        return _after_trial(state, self.row, self.usage, ts)
+        return _after_trial(state, self, ts)
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,9 +118,11 @@ class TrialFailed:
     """Making, measuring, git, a cancellation or a budget ended the trial; the checkpoint was restored."""
 
     kind: ClassVar[str] = "failed"
+    step: ClassVar[ExperimentStep] = "conclude"
     row: TrialRow = nested(TrialRow)
     usage: ExperimentUsage = nested(ExperimentUsage, default_factory=ExperimentUsage)
+    phase: ExperimentPhase | Literal[""] = ""
 
     def apply(self, state: ExperimentState, ts: str) -> ExperimentState:
         """The incumbent stays."""
-        return _after_trial(state, self.row, self.usage, ts)
+        return _after_trial(state, self, ts)

@@ -33,7 +33,6 @@ from omx_autoresearch.system.tree import tree_state
 if TYPE_CHECKING:
     from omx_autoresearch.core.evidence import RunReport
     from omx_autoresearch.core.mission import Contract, Mission
-    from omx_autoresearch.core.words import Step
     from omx_autoresearch.runtime.context import Runtime
     from omx_autoresearch.runtime.intake import IntakeRecord, MissionDraft
 
@@ -143,7 +142,7 @@ def start(runtime: Runtime, task_id: str, options: StartOptions) -> Started:
 
 
 def _launch(runtime: Runtime, mission: Mission, options: StartOptions) -> Started:
-    next_phase(mission.phase, "launch", task_id=mission.task_id)
+    phase = next_phase(mission.phase, "launch", task_id=mission.task_id)
     draft = read_intake(os.path.join(mission.project_path, mission.specs_path))
     workspace_path = options.workspace_path or mission.workspace_path
     contract, manifest = compile_contract(runtime, workspace_path=workspace_path, draft=draft)
@@ -157,6 +156,7 @@ def _launch(runtime: Runtime, mission: Mission, options: StartOptions) -> Starte
     nonce = "" if options.is_agent else runtime.new_id()
     digest = contract_digest(contract)
     record = MissionLaunched(
+        phase,
         contract,
         digest,
         sessions.nonce_digest(nonce) if nonce else "",
@@ -192,8 +192,7 @@ def _record(
     """Write the new contract, and the approval where the owner made it."""
     now = runtime.now()
     with MissionStore(runtime.home).transaction(task_id, now) as transaction:
-        step: Step = "launch" if isinstance(record, MissionLaunched) else "amend"
-        next_phase(transaction.mission.phase, step, task_id=task_id)
+        next_phase(transaction.mission.phase, record.step, task_id=task_id)  # it may have changed meanwhile
         if not is_owner:
             return transaction.record(record)
         pin_digest = record.contract.pin_digest

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 
-from omx_autoresearch.core.lifecycle import FINAL_PHASES, next_phase
+from omx_autoresearch.core.lifecycle import FINAL_PHASES
 from omx_autoresearch.core.mission import Blocker
 from omx_autoresearch.core.prompts import paths_named
 from omx_autoresearch.core.records.lifecycle import (
@@ -17,6 +17,7 @@ from omx_autoresearch.core.records.lifecycle import (
     MissionPaused,
     MissionResumed,
     MissionUnblocked,
+    step_taken,
 )
 from omx_autoresearch.core.records.validations import CommandsApproved, PinsRestored
 from omx_autoresearch.core.values import dataclass
@@ -41,8 +42,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from omx_autoresearch.core.mission import Mission
     from omx_autoresearch.core.prompts import NamedFolder
-    from omx_autoresearch.core.records import Record
-    from omx_autoresearch.core.words import Step
+    from omx_autoresearch.core.records.lifecycle import StepRecord
     from omx_autoresearch.runtime.context import Runtime
 
 
@@ -61,7 +61,7 @@ class Extension:
 
 def pause(runtime: Runtime, task_id: str, *, reason: str = "") -> Mission:
     """The owner pauses a running mission; nobody is held until ``resume``."""
-    return _step(runtime, task_id, "pause", MissionPaused(reason))
+    return _step(runtime, task_id, MissionPaused, reason)
 
 
 def resume(
@@ -69,7 +69,7 @@ def resume(
 ) -> Mission:
     """The owner lets a paused mission run again, with fresh stall allowances."""
     more = _checked(extension or Extension())
-    return _step(runtime, task_id, "resume", MissionResumed(reason, more.hours, more.refusals))
+    return _step(runtime, task_id, MissionResumed, reason, more.hours, more.refusals)
 
 
 def unblock(
@@ -77,7 +77,7 @@ def unblock(
 ) -> Mission:
     """The owner lets a blocked mission run again, with fresh stall allowances."""
     more = _checked(extension or Extension())
-    return _step(runtime, task_id, "unblock", MissionUnblocked(reason, more.hours, more.refusals))
+    return _step(runtime, task_id, MissionUnblocked, reason, more.hours, more.refusals)
 
 
 def block(runtime: Runtime, task_id: str, *, reason: str, needs: str, by: str = "agent") -> Mission:
@@ -89,20 +89,19 @@ def block(runtime: Runtime, task_id: str, *, reason: str, needs: str, by: str = 
         )
     code = "agent-blocked" if by == "agent" else "owner-blocked"
     blocker = Blocker(code, reason, needs, f"omx-autoresearch unblock {task_id}", by)
-    return _step(runtime, task_id, "block", MissionBlocked(blocker))
+    return _step(runtime, task_id, MissionBlocked, blocker)
 
 
 def cancel(runtime: Runtime, task_id: str, *, reason: str = "") -> Mission:
     """The owner gives a mission up; nothing re-opens it."""
-    mission = _step(runtime, task_id, "cancel", MissionCancelled(reason))
+    mission = _step(runtime, task_id, MissionCancelled, reason)
     Registry(runtime.home).remove_task(task_id)
     return mission
 
 
-def _step(runtime: Runtime, task_id: str, step: Step, record: Record) -> Mission:
+def _step(runtime: Runtime, task_id: str, kind: type[StepRecord], *facts: object) -> Mission:
     with MissionStore(runtime.home).transaction(task_id, runtime.now()) as transaction:
-        next_phase(transaction.mission.phase, step, task_id=task_id)
-        return transaction.record(record)
+        return transaction.record(step_taken(transaction.mission, kind, *facts))
 
 
 def _checked(extension: Extension) -> Extension:

@@ -304,7 +304,7 @@ class _Stop:
         return SILENCE
 
     def _complete(self, transaction: Transaction, decision: Decision, seen: Seen) -> Reply:
-        from omx_autoresearch.core.records.lifecycle import MissionCompleted
+        from omx_autoresearch.core.records.lifecycle import MissionCompleted, step_taken
         from omx_autoresearch.runtime.completion import write_completion
 
         if transaction.mission.checks:
@@ -315,7 +315,7 @@ class _Stop:
         is_attested = run is not None and seen.look is not None and is_passing(transaction.mission, seen.look)
         mission = transaction.record(
             StopAllowed(self._facts(transaction.mission, decision, seen)),
-            MissionCompleted(run_id=run.run_id if run and is_attested else ""),
+            step_taken(transaction.mission, MissionCompleted, run.run_id if run and is_attested else ""),
         )
         problem = write_completion(mission, transaction.ts)
         Registry(self._runtime.home).remove_task(mission.task_id)
@@ -329,12 +329,13 @@ class _Stop:
         if decision.blocker is None:
             transaction.record(released)
         else:
-            from omx_autoresearch.core.records.lifecycle import MissionBlocked
+            from omx_autoresearch.core.records.lifecycle import MissionBlocked, step_taken
 
             records = readiness_blocked(
                 transaction.mission, seen.look, seen.situation.missing, decision.reason_code
             )
-            transaction.record(*records, released, MissionBlocked(decision.blocker))
+            blocked = step_taken(transaction.mission, MissionBlocked, decision.blocker)
+            transaction.record(*records, released, blocked)
         return Reply(person_message=text)
 
     def _refuse(self, transaction: Transaction, decision: Decision, seen: Seen) -> Reply:

@@ -11,7 +11,7 @@ from __future__ import annotations
 from omx_autoresearch.core.digests import sha256
 from omx_autoresearch.core.lifecycle import FINAL_PHASES, is_legal
 from omx_autoresearch.core.mission import Blocker
-from omx_autoresearch.core.records.lifecycle import MissionBlocked
+from omx_autoresearch.core.records.lifecycle import MissionBlocked, step_taken
 from omx_autoresearch.core.records.trials import ExperimentLinked, GainVerified, TrialsAccepted
 from omx_autoresearch.core.shape import to_plain
 from omx_autoresearch.core.values import dataclass
@@ -117,7 +117,7 @@ def _block_mission(runtime: Runtime, task_id: str, detail: str) -> None:
     )
     with MissionStore(runtime.home).transaction(task_id, runtime.now()) as transaction:
         if is_legal(transaction.mission.phase, "block"):
-            transaction.record(MissionBlocked(blocker))
+            transaction.record(step_taken(transaction.mission, MissionBlocked, blocker))
 
 
 def _news(runtime: Runtime, mission: Mission) -> list[Record]:

@@ -107,5 +107,26 @@ def _state_1(_: str, content: dict[str, Any]) -> dict[str, Any]:
     return {**content, "mission": {"milestones": [], **content["mission"], "schema_version": 1}}
 
 
-RECORD_STEPS: dict[int, Callable[[str, dict[str, Any]], dict[str, Any]]] = {1: _record_1}
-STATE_STEPS: dict[int, Callable[[str, dict[str, Any]], dict[str, Any]]] = {1: _state_1}
+_PHASES_2 = {
+    "mission_launched": "running",
+    "mission_blocked": "blocked",
+    "mission_unblocked": "running",
+    "mission_paused": "paused",
+    "mission_resumed": "running",
+    "mission_cancelled": "cancelled",
+    "mission_completed": "complete",
+}
+
+
+def _record_2(kind: str, data: dict[str, Any]) -> dict[str, Any]:
+    """Version 3 writes into the record of a step which phase it led to."""
+    return {**data, "phase": _PHASES_2[kind]} if kind in _PHASES_2 else data
+
+
+def _state_2(_: str, content: dict[str, Any]) -> dict[str, Any]:
+    """A state has its phase in every version."""
+    return content
+
+
+RECORD_STEPS: dict[int, Callable[[str, dict[str, Any]], dict[str, Any]]] = {1: _record_1, 2: _record_2}
+STATE_STEPS: dict[int, Callable[[str, dict[str, Any]], dict[str, Any]]] = {1: _state_1, 2: _state_2}

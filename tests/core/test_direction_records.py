@@ -145,14 +145,16 @@ def test_long_directions_are_kept_short_in_the_state() -> None:
 
 @pytest.mark.requirement("DIR-03")
 def test_a_stall_is_remembered_over_an_unblock_until_strong_progress() -> None:
-    mission = after(a_mission(), MissionBlocked(BLOCKER), MissionUnblocked())
+    mission = after(a_mission(), MissionBlocked("blocked", BLOCKER), MissionUnblocked("running"))
     assert (mission.usage.stale, mission.is_pivot_required, mission.is_after_stall) == (0, False, True)
     assert after(mission, refused(mission, "weak")).is_after_stall is True
     assert after(mission, StopAllowed(StopFacts("s", "host-user-abort", Usage()))).is_after_stall is True
     assert after(mission, refused(mission, "strong")).is_after_stall is False
     assert after(mission, StopReleased(StopFacts("s", "x", Usage()), "strong")).has_stalled is False
     other = after(
-        a_mission(), MissionBlocked(replace(BLOCKER, reason_code="agent-blocked")), MissionUnblocked()
+        a_mission(),
+        MissionBlocked("blocked", replace(BLOCKER, reason_code="agent-blocked")),
+        MissionUnblocked("running"),
     )
     assert other.is_after_stall is False
     assert a_mission(usage=Usage(stale=2)).is_after_stall is True
@@ -220,11 +222,11 @@ def test_each_step_of_a_mission_s_life_leaves_a_notice() -> None:
         HeartbeatFailed("turn_done", "No space left on device"),
         PivotRequired(2, "objective"),
         ReadinessBlocked(("criterion:tests",)),
-        MissionBlocked(blocker),
-        MissionUnblocked("here it is"),
-        MissionPaused(),
-        MissionResumed(),
-        MissionCompleted("r-1"),
+        MissionBlocked("blocked", blocker),
+        MissionUnblocked("running", "here it is"),
+        MissionPaused("paused"),
+        MissionResumed("running"),
+        MissionCompleted("complete", "r-1"),
     )
     assert [notice.kind for notice in mission.notices] == [
         *("mission_created", "heartbeat_failed", "pivot_required", "readiness_blocked", "mission_blocked"),
@@ -236,10 +238,14 @@ def test_each_step_of_a_mission_s_life_leaves_a_notice() -> None:
     assert texts[4] == "agent-blocked: no device"
     assert texts[5].endswith("here it is")
     assert all(notice.at for notice in mission.notices)
-    again = after(mission, MissionResumed(), MissionBlocked(blocker), MissionCompleted())
+    again = after(
+        mission, MissionResumed("running"), MissionBlocked("blocked", blocker), MissionCompleted("complete")
+    )
     assert again.notices == mission.notices, "a step that is not legal is no event"
     begun = after(
-        created.apply(None, at(0)), MissionLaunched(SCRIPT, "d", reason="by hand"), MissionCancelled("enough")
+        created.apply(None, at(0)),
+        MissionLaunched("running", SCRIPT, "d", reason="by hand"),
+        MissionCancelled("cancelled", "enough"),
     )
     assert [notice.text for notice in begun.notices[1:]] == ["launched: by hand", "cancelled: enough"]
     amended = after(a_mission(), MissionAmended(SCRIPT, "e", reason="a better check"))

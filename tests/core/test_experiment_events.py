@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from itertools import product
+from typing import TYPE_CHECKING, Any, get_args
 
 import pytest
 
@@ -18,16 +19,21 @@ from omx_autoresearch.core.experiment_events import (
     LimitsExtended,
     RunMeasured,
     fold_events,
+    step_taken,
     wire_event,
 )
 from omx_autoresearch.core.experiments import (
     ExperimentConfig,
     ExperimentHypothesis,
     ExperimentLimits,
+    ExperimentPhase,
     ExperimentState,
+    ExperimentStep,
     ExperimentUsage,
     TrialRow,
     checked_hypothesis,
+    next_experiment_phase,
+    phase_after,
 )
 from omx_autoresearch.core.metrics import MetricSpec
 from omx_autoresearch.core.shape import NewerShape, ShapeError, from_plain, to_plain
@@ -39,7 +45,7 @@ from omx_autoresearch.core.trial_events import (
     TrialRejected,
 )
 from omx_autoresearch.core.values import replace
-from omx_autoresearch.errors import UsageError
+from omx_autoresearch.errors import StepIllegal, UsageError
 
 if TYPE_CHECKING:
     from omx_autoresearch.core.experiment_events import ExperimentEvent
@@ -105,6 +111,61 @@ def test_more_budget_reopens_what_a_budget_had_ended_and_nothing_else() -> None:
     assert (early.phase, early.completed_reason) == ("started", "")
     closed = folded(STARTED, BASELINE, ExperimentCompleted("explicit"), wider)
     assert (closed.phase, closed.completed_reason) == ("completed", "explicit")
+
+
+@pytest.mark.requirement("LIFE-13")
+def test_every_step_of_an_experiment_leads_where_it_should_or_is_refused_with_what_to_type() -> None:
+    wanted = {
+        ("started", "measure"): "ready",
+        ("started", "complete"): "completed",
+        ("ready", "admit"): "running",
+        ("ready", "complete"): "completed",
+        ("running", "conclude"): "ready",
+        ("running", "complete"): "completed",
+        ("completed", "reopen"): "ready",
+        ("completed", "restart"): "started",
+    }
+    for phase, step in product(get_args(ExperimentPhase), get_args(ExperimentStep)):
+        state = replace(folded(STARTED), phase=phase)
+        assert phase_after(state, step, "") == wanted.get((phase, step), "")
+        if (phase, step) in wanted:
+            assert next_experiment_phase(state, step) == wanted[phase, step]
+            continue
+        with pytest.raises(StepIllegal) as refused:
+            next_experiment_phase(state, step)
+        assert refused.value.next_step.startswith("omx-autoresearch experiment ")
+
+
+@pytest.mark.requirement("LIFE-13")
+def test_events_carry_the_phase_and_a_log_from_before_they_did_folds_to_the_same() -> None:
+    done = replace(ROW, status="accepted", candidate_commit="c" * 40)
+    wider = replace(CONFIG, limits=ExperimentLimits(trials=80))
+    events: list[ExperimentEvent] = [STARTED]
+    steps: tuple[tuple[Any, ...], ...] = (
+        (BaselineEstablished, 10.0, BASELINE.calibration),
+        (TrialAdmitted, ROW),
+        (TrialAccepted, done),
+        (ExperimentCompleted, "budget_trials"),
+    )
+    for kind, *facts in steps:
+        events.append(step_taken(folded(*events), kind, *facts))
+    events.append(LimitsExtended.of(folded(*events), wider, "resumed"))
+    events.append(LimitsExtended.of(folded(*events), wider, "resumed"))
+    phases = [to_plain(event).get("phase") for event in events]
+    assert phases == [None, "ready", "running", "ready", "completed", "ready", ""]
+    before = [replace(event, phase="") if hasattr(event, "phase") else event for event in events]  # type: ignore[type-var]
+    for count in range(1, len(events) + 1):
+        assert folded(*events[:count]) == folded(*before[:count])
+
+
+@pytest.mark.requirement("LIFE-13")
+def test_an_event_whose_step_the_phase_does_not_have_changes_nothing() -> None:
+    early = folded(STARTED, ADMITTED)
+    assert (early.phase, early.rows) == ("started", ())
+    wrong = folded(STARTED, replace(BASELINE, phase="completed"))
+    assert (wrong.phase, wrong.baseline) == ("started", None)
+    twice = folded(STARTED, BASELINE, replace(BASELINE, metric=9.0))
+    assert twice.baseline == BASELINE.metric
 
 
 def test_who_is_at_work_is_known_until_they_let_go() -> None:

@@ -46,13 +46,13 @@ if TYPE_CHECKING:
 
 STEPS: tuple[Step, ...] = get_args(Step)
 RECORDS: tuple[tuple[Step, Record], ...] = (
-    ("launch", MissionLaunched(SCRIPT, "contract")),
-    ("complete", MissionCompleted("r-1")),
-    ("block", MissionBlocked(BLOCKER)),
-    ("unblock", MissionUnblocked()),
-    ("pause", MissionPaused()),
-    ("resume", MissionResumed()),
-    ("cancel", MissionCancelled()),
+    ("launch", MissionLaunched("running", SCRIPT, "contract")),
+    ("complete", MissionCompleted("complete", "r-1")),
+    ("block", MissionBlocked("blocked", BLOCKER)),
+    ("unblock", MissionUnblocked("running")),
+    ("pause", MissionPaused("paused")),
+    ("resume", MissionResumed("running")),
+    ("cancel", MissionCancelled("cancelled")),
     ("amend", MissionAmended(SCRIPT, "contract-2")),
 )
 EXPECTED: dict[tuple[Phase, Step], Phase] = {
@@ -103,7 +103,7 @@ def test_every_step_from_every_phase_leads_where_it_should_or_is_refused(phase: 
 @pytest.mark.requirement("LIFE-01")
 def test_the_machine_has_the_tables_transitions_and_no_other() -> None:
     for phase, step in product(PHASES, STEPS):
-        machine = Machine(**machine_options(phase))
+        machine = Machine(**machine_options(TRANSITIONS, phase))
         wanted = [to for name, sources, to in TRANSITIONS if name == step and phase in sources]
         trigger = getattr(machine, step, None)
         if trigger is None:
@@ -114,7 +114,9 @@ def test_the_machine_has_the_tables_transitions_and_no_other() -> None:
         else:
             with pytest.raises(MachineError):
                 trigger()
-    assert not hasattr(Machine(**machine_options()), "to_complete"), "no transition comes by itself"
+    assert not hasattr(Machine(**machine_options(TRANSITIONS, "draft")), "to_complete"), (
+        "no transition comes by itself"
+    )
 
 
 @pytest.mark.requirement("LIFE-02")
@@ -154,6 +156,13 @@ def test_the_fold_follows_the_table_and_a_record_without_a_step_changes_nothing(
         assert after == replace(before, updated_at=at(9))
 
 
+@pytest.mark.requirement("LIFE-02", "LIFE-13")
+def test_a_record_with_a_phase_that_its_step_does_not_lead_to_changes_nothing() -> None:
+    running = in_phase("running")
+    for record in (MissionPaused("complete"), MissionBlocked("running", BLOCKER), MissionCompleted("draft")):
+        assert record.apply(running, at(9)) == replace(running, updated_at=at(9))
+
+
 @pytest.mark.requirement("LIFE-02")
 @pytest.mark.case("LOOP-03")
 @given(st.lists(st.sampled_from(RECORDS), max_size=12))
@@ -191,18 +200,18 @@ def test_a_second_creation_in_one_journal_is_ignored() -> None:
 
 def test_time_is_charged_for_running_stretches_only() -> None:
     mission = in_phase("running")
-    mission = MissionPaused().apply(mission, at(10))
-    mission = MissionResumed().apply(mission, at(100))
-    mission = MissionBlocked(BLOCKER).apply(mission, at(105))
+    mission = MissionPaused("paused").apply(mission, at(10))
+    mission = MissionResumed("running").apply(mission, at(100))
+    mission = MissionBlocked("blocked", BLOCKER).apply(mission, at(105))
     assert (mission.usage.seconds_running, mission.running_since) == (15.0, "")
-    mission = MissionUnblocked().apply(mission, at(200))
-    mission = MissionCancelled().apply(mission, at(201))
+    mission = MissionUnblocked("running").apply(mission, at(200))
+    mission = MissionCancelled("cancelled").apply(mission, at(201))
     assert mission.usage.seconds_running == 16.0
 
 
 def test_a_clock_that_was_set_back_charges_nothing() -> None:
     mission = replace(in_phase("running"), running_since=at(50))
-    assert MissionPaused().apply(mission, at(10)).usage.seconds_running == 0.0
+    assert MissionPaused("paused").apply(mission, at(10)).usage.seconds_running == 0.0
 
 
 @pytest.mark.requirement("LIFE-04")
@@ -211,20 +220,20 @@ def test_going_on_refreshes_the_short_allowances_keeps_what_was_spent_and_adds()
         a_mission().usage, refusals=200, stale=4, idle_refusals=3, wait_refusals=6, seconds_running=9.0
     )
     blocked = replace(in_phase("blocked"), usage=spent)
-    mission = MissionUnblocked("more", add_hours=2.0, add_refusals=50).apply(blocked, at(9))
+    mission = MissionUnblocked("running", "more", add_hours=2.0, add_refusals=50).apply(blocked, at(9))
     assert (mission.usage.refusals, mission.usage.seconds_running) == (200, 9.0)
     assert (mission.usage.stale, mission.usage.idle_refusals, mission.usage.wait_refusals) == (0, 0, 0)
     assert (mission.limits.refusals_total, mission.limits.wall_clock_hours) == (250, 26.0)
     assert (mission.blocker, mission.running_since) == (None, at(9))
-    only_hours = MissionResumed(add_hours=1.0).apply(in_phase("paused"), at(9)).limits
+    only_hours = MissionResumed("running", add_hours=1.0).apply(in_phase("paused"), at(9)).limits
     assert (only_hours.wall_clock_hours, only_hours.refusals_total) == (25.0, 200)
-    only_refusals = MissionUnblocked(add_refusals=1).apply(in_phase("blocked"), at(9)).limits
+    only_refusals = MissionUnblocked("running", add_refusals=1).apply(in_phase("blocked"), at(9)).limits
     assert (only_refusals.wall_clock_hours, only_refusals.refusals_total) == (24.0, 201)
 
 
 @pytest.mark.requirement("DONE-08")
 def test_after_the_owner_let_it_go_on_no_old_failure_is_reused() -> None:
-    mission = MissionUnblocked().apply(replace(in_phase("blocked"), attestation=a_run()), at(9))
+    mission = MissionUnblocked("running").apply(replace(in_phase("blocked"), attestation=a_run()), at(9))
     assert (mission.is_recheck_due, mission.prompted_at) == (True, at(9))
 
 
@@ -232,8 +241,8 @@ def test_a_workspace_that_moved_is_taken_and_else_stays() -> None:
     draft, live = in_phase("draft"), in_phase("running")
     for moved, kept in (
         (
-            MissionLaunched(SCRIPT, "c", workspace_path="/w").apply(draft, at(1)),
-            MissionLaunched(SCRIPT).apply(draft, at(1)),
+            MissionLaunched("running", SCRIPT, "c", workspace_path="/w").apply(draft, at(1)),
+            MissionLaunched("running", SCRIPT).apply(draft, at(1)),
         ),
         (
             MissionAmended(SCRIPT, "c", workspace_path="/w").apply(live, at(1)),

@@ -153,15 +153,19 @@ def test_a_record_of_an_unknown_kind_is_named() -> None:
     [
         (
             "mission_paused",
-            {"reason": "x", "mood": "y", "age": 1},
+            {"phase": "paused", "mood": "y", "age": 1},
             "MissionPaused has unknown fields: age, mood",
         ),
         ("mission_cancelled", [], "MissionCancelled: an object is needed, received list"),
         ("mission_cancelled", None, "MissionCancelled: an object is needed, received NoneType"),
         ("session_bound", {"client": "claude", "how": "prompt"}, "SessionBound.session_id is missing"),
-        ("mission_blocked", {}, "MissionBlocked.blocker is missing"),
-        ("mission_blocked", {"blocker": None}, "MissionBlocked.blocker is missing"),
-        ("mission_blocked", {"blocker": "stalled"}, "Blocker: an object is needed, received str"),
+        ("mission_blocked", {}, "MissionBlocked.phase is missing"),
+        ("mission_blocked", {"phase": "blocked", "blocker": None}, "MissionBlocked.blocker is missing"),
+        (
+            "mission_blocked",
+            {"phase": "blocked", "blocker": "stalled"},
+            "Blocker: an object is needed, received str",
+        ),
         ("stop_released", {"stop": {"session_id": "s"}}, "StopFacts.reason_code is missing"),
         (
             "stop_allowed",
@@ -426,7 +430,7 @@ def test_only_its_own_record_completes_a_mission(records_: list[Record]) -> None
 
 
 def test_a_launch_takes_the_baseline_as_what_is_to_be_beaten() -> None:
-    mission = folded(MissionLaunched(replace(SCRIPT, baseline_score=4.0), "contract", "nonce"))
+    mission = folded(MissionLaunched("running", replace(SCRIPT, baseline_score=4.0), "contract", "nonce"))
     assert (mission.phase, mission.best_score, mission.last_score) == ("running", 4.0, 4.0)
     assert (mission.running_since, mission.nonce_digest) == (at(1), "nonce")
-    assert folded(MissionPaused(), onto=mission).phase == "paused"
+    assert folded(MissionPaused("paused"), onto=mission).phase == "paused"

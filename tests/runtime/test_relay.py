@@ -159,7 +159,7 @@ def test_a_sub_agents_event_is_left_alone(place: Place) -> None:
 
 
 def test_a_mission_that_does_not_run_is_not_blocked(place: Place) -> None:
-    place.record(MissionPaused("lunch"))
+    place.record(MissionPaused("paused", "lunch"))
     assert relay(place, tool(BLOCK)) == ""
     assert relay(place, tool("omx-autoresearch validate")) == ""
     assert place.store.load(TASK).phase == "paused"

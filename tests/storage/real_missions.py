@@ -52,7 +52,7 @@ class Place:
         self.inbox_path = ProjectFolder(str(self.project)).inbox_path(task_id)
         self.store.create(task_id, at(0), self.created())
         if launched:
-            self.record(MissionLaunched(CONTRACT, "contract"))
+            self.record(MissionLaunched("running", CONTRACT, "contract"))
 
     def created(self) -> MissionCreated:
         path = str(self.project)
@@ -71,7 +71,7 @@ class Place:
 
     def block(self) -> None:
         blocker = Blocker("agent-blocked", "no key", "a key", "omx-autoresearch unblock", "agent")
-        self.record(MissionBlocked(blocker))
+        self.record(MissionBlocked("blocked", blocker))
 
     def projections(self) -> dict[str, bytes]:
         """Every projection of the mission but what waits in the inbox."""

@@ -10,10 +10,19 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from omx_autoresearch.core.mission import SCHEMA_VERSION
+from omx_autoresearch.core.mission import SCHEMA_VERSION, Blocker
 from omx_autoresearch.core.records import KINDS
 from omx_autoresearch.core.records.claims import ClaimRecorded
+from omx_autoresearch.core.records.lifecycle import (
+    MissionBlocked,
+    MissionCancelled,
+    MissionCompleted,
+    MissionPaused,
+    MissionResumed,
+    MissionUnblocked,
+)
 from omx_autoresearch.core.shape import NewerShape, OlderShape, ShapeError
+from omx_autoresearch.core.values import replace
 from omx_autoresearch.errors import JournalBroken
 from omx_autoresearch.storage import migrations, snapshots, states
 from omx_autoresearch.storage.lines import GENESIS, digest_of
@@ -41,8 +50,8 @@ def rewritten(place: Place, change: Callable[[str, dict[str, Any]], dict[str, An
 
 
 def oldest(kind: str, data: dict[str, Any]) -> dict[str, Any]:
-    """A record of version 1: no version, no milestones, nothing forbidden."""
-    data = {key: value for key, value in data.items() if key not in ("schema_version", "milestones")}
+    """A record of version 1: no version, no milestones, nothing forbidden, no phase."""
+    data = {key: value for key, value in data.items() if key not in ("schema_version", "milestones", "phase")}
     if "contract" in data:
         data["contract"] = {key: value for key, value in data["contract"].items() if key != "forbidden"}
     return data
@@ -85,6 +94,29 @@ def test_the_oldest_journal_is_read_as_it_stands_and_goes_on_in_the_newest_versi
     for name in snapshots.NAMES:
         Path(place.folder.root_path, name).unlink()
     assert place.store.load(TASK) == after
+
+
+@pytest.mark.requirement("STATE-14", "LIFE-13")
+def test_records_from_before_they_carried_a_phase_fold_to_the_same_mission(tmp_path: Path) -> None:
+    place = Place(tmp_path)
+    blocker = Blocker("stalled", "no progress", "a direction", "omx-autoresearch unblock", "gate")
+    place.record(MissionPaused("paused"))
+    place.record(MissionResumed("running"))
+    place.record(MissionBlocked("blocked", blocker))
+    place.record(MissionPaused("paused"))  # raced, and changed nothing
+    place.record(MissionUnblocked("running"))
+    phases = [place.store.load(TASK)]
+    place.record(MissionCompleted("complete", "r-1"))
+    place.record(MissionCancelled("cancelled"))
+    phases.append(place.store.load(TASK))
+    assert [mission.phase for mission in phases] == ["running", "complete"]
+
+    def of_version_2(kind: str, data: dict[str, Any]) -> dict[str, Any]:
+        data = {key: value for key, value in data.items() if key != "phase"}
+        return stamped(2)(kind, data)
+
+    rewritten(place, of_version_2)
+    assert place.store.load(TASK) == replace(phases[-1], schema_version=2)
 
 
 @pytest.mark.requirement("STATE-14")

@@ -1,13 +1,14 @@
 """Records of the phases, and of verbs that were not the caller's to use.
 
-Whoever writes one of them checks the step before. Of two that raced the first one stands: a record whose step the phase
-does not have changes nothing, so that nothing ever re-opens a mission that ended.
+Whoever writes one asks :func:`step_taken`, so that it carries the phase that the machine reached. Of two that raced the
+first one stands: a record whose step the phase does not have changes nothing, so that nothing ever re-opens a mission
+that ended.
 """
 
 from __future__ import annotations
 
 from omx_autoresearch.core.budget import extended, refreshed
-from omx_autoresearch.core.lifecycle import is_legal
+from omx_autoresearch.core.lifecycle import TRANSITIONS, is_legal, next_phase, target
 from omx_autoresearch.core.mission import SCHEMA_VERSION, Blocker, Contract, Mission
 from omx_autoresearch.core.notices import Notice
 from omx_autoresearch.core.records.notices import noticed
@@ -17,11 +18,32 @@ from omx_autoresearch.core.values import dataclass, replace
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from typing import ClassVar
+    from typing import Any, ClassVar, TypeVar
 
-    from omx_autoresearch.core.words import TaskType
+    from omx_autoresearch.core.words import Phase, Step, TaskType
+
+    StepRecord = TypeVar(
+        "StepRecord",
+        bound="MissionLaunched | MissionBlocked | MissionUnblocked | MissionPaused | MissionResumed"
+        " | MissionCancelled | MissionCompleted",
+    )
 
 _KEPT_REFUSED_VERBS = 20
+
+
+def step_taken(mission: Mission, kind: type[StepRecord], *facts: Any) -> StepRecord:
+    """The record of a step that the mission takes now, with the phase that the machine reached.
+
+    Raises:
+        StepIllegal: the mission's phase has no such step.
+        AutoresearchError: the machine cannot be run.
+    """
+    return kind(next_phase(mission.phase, kind.step, task_id=mission.task_id), *facts)
+
+
+def _follows(mission: Mission, record: StepRecord) -> bool:
+    """True where the table, as data, leads from the mission's phase to the record's by its step."""
+    return target(TRANSITIONS, mission.phase, record.step) == record.phase
 
 
 def _stopped_clock(mission: Mission, ts: str) -> Mission:
@@ -89,6 +111,8 @@ class MissionLaunched:
     """The owner's ``start``: the contract is compiled and the mission runs."""
 
     kind: ClassVar[str] = "mission_launched"
+    step: ClassVar[Step] = "launch"
+    phase: Phase
     contract: Contract = nested(Contract)
     contract_digest: str = ""
     nonce_digest: str = ""
@@ -99,12 +123,12 @@ class MissionLaunched:
 
     def apply(self, mission: Mission, ts: str) -> Mission:
         """Running, with the clock started."""
-        if not is_legal(mission.phase, "launch"):
+        if not _follows(mission, self):
             return replace(mission, updated_at=ts)
         mission = noticed(mission, ts, self.kind, _because("launched", self.reason))
         return replace(
             mission,
-            phase="running",
+            phase=self.phase,
             contract=self.contract,
             contract_digest=self.contract_digest,
             nonce_digest=self.nonce_digest,
@@ -123,6 +147,7 @@ class MissionAmended:
     """The owner changed validator, limits or scope of a live mission; pins are taken anew."""
 
     kind: ClassVar[str] = "mission_amended"
+    step: ClassVar[Step] = "amend"
     contract: Contract = nested(Contract)
     contract_digest: str = ""
     reason: str = ""
@@ -157,16 +182,18 @@ class MissionBlocked:
     """A person must act; ``blocker`` says what is the smallest input."""
 
     kind: ClassVar[str] = "mission_blocked"
+    step: ClassVar[Step] = "block"
+    phase: Phase
     blocker: Blocker = nested(Blocker)
 
     def apply(self, mission: Mission, ts: str) -> Mission:
         """Blocked, clock stopped."""
-        if not is_legal(mission.phase, "block"):
+        if not _follows(mission, self):
             return replace(mission, updated_at=ts)
         mission = noticed(mission, ts, self.kind, f"{self.blocker.reason_code}: {self.blocker.what}")
         return replace(
             _stopped_clock(mission, ts),
-            phase="blocked",
+            phase=self.phase,
             blocker=self.blocker,
             has_stalled=mission.has_stalled or self.blocker.reason_code == "stalled",
             updated_at=ts,
@@ -178,16 +205,18 @@ class MissionUnblocked:
     """The owner let a blocked mission go on; limits may have grown."""
 
     kind: ClassVar[str] = "mission_unblocked"
+    step: ClassVar[Step] = "unblock"
+    phase: Phase
     reason: str = ""
     add_hours: float = 0.0
     add_refusals: int = 0
 
     def apply(self, mission: Mission, ts: str) -> Mission:
         """Running with fresh stall allowances; used budget stays used."""
-        if not is_legal(mission.phase, "unblock"):
+        if not _follows(mission, self):
             return replace(mission, updated_at=ts)
         mission = noticed(mission, ts, self.kind, _because("let go on after a block", self.reason))
-        return _going_on(mission, ts, self.add_hours, self.add_refusals)
+        return _going_on(mission, ts, self)
 
 
 @dataclass(frozen=True, slots=True)
@@ -195,14 +224,16 @@ class MissionPaused:
     """The owner paused the mission."""
 
     kind: ClassVar[str] = "mission_paused"
+    step: ClassVar[Step] = "pause"
+    phase: Phase
     reason: str = ""
 
     def apply(self, mission: Mission, ts: str) -> Mission:
         """Paused, clock stopped."""
-        if not is_legal(mission.phase, "pause"):
+        if not _follows(mission, self):
             return replace(mission, updated_at=ts)
         mission = noticed(mission, ts, self.kind, _because("paused", self.reason))
-        return replace(_stopped_clock(mission, ts), phase="paused", updated_at=ts)
+        return replace(_stopped_clock(mission, ts), phase=self.phase, updated_at=ts)
 
 
 @dataclass(frozen=True, slots=True)
@@ -210,29 +241,32 @@ class MissionResumed:
     """The owner resumed a paused mission."""
 
     kind: ClassVar[str] = "mission_resumed"
+    step: ClassVar[Step] = "resume"
+    phase: Phase
     reason: str = ""
     add_hours: float = 0.0
     add_refusals: int = 0
 
     def apply(self, mission: Mission, ts: str) -> Mission:
         """Running with fresh stall allowances; used budget stays used."""
-        if not is_legal(mission.phase, "resume"):
+        if not _follows(mission, self):
             return replace(mission, updated_at=ts)
         mission = noticed(mission, ts, self.kind, _because("resumed", self.reason))
-        return _going_on(mission, ts, self.add_hours, self.add_refusals)
+        return _going_on(mission, ts, self)
 
 
 def _because(what: str, reason: str) -> str:
     return f"{what}: {reason}" if reason else what
 
 
-def _going_on(mission: Mission, ts: str, add_hours: float, add_refusals: int) -> Mission:
+def _going_on(mission: Mission, ts: str, record: MissionUnblocked | MissionResumed) -> Mission:
     contract = mission.contract
-    if contract is not None and (add_hours or add_refusals):
-        contract = replace(contract, limits=extended(contract.limits, hours=add_hours, refusals=add_refusals))
+    if contract is not None and (record.add_hours or record.add_refusals):
+        limits = extended(contract.limits, hours=record.add_hours, refusals=record.add_refusals)
+        contract = replace(contract, limits=limits)
     return replace(
         mission,
-        phase="running",
+        phase=record.phase,
         contract=contract,
         blocker=None,
         usage=refreshed(mission.usage),
@@ -248,15 +282,17 @@ class MissionCancelled:
     """The owner gave the mission up."""
 
     kind: ClassVar[str] = "mission_cancelled"
+    step: ClassVar[Step] = "cancel"
+    phase: Phase
     reason: str = ""
 
     def apply(self, mission: Mission, ts: str) -> Mission:
         """Final; nothing re-opens it."""
-        if not is_legal(mission.phase, "cancel"):
+        if not _follows(mission, self):
             return replace(mission, updated_at=ts)
         mission = noticed(mission, ts, self.kind, _because("cancelled", self.reason))
         return replace(
-            _stopped_clock(mission, ts), phase="cancelled", blocker=None, binding=None, updated_at=ts
+            _stopped_clock(mission, ts), phase=self.phase, blocker=None, binding=None, updated_at=ts
         )
 
 
@@ -265,16 +301,18 @@ class MissionCompleted:
     """The completion contract was met by an attested run."""
 
     kind: ClassVar[str] = "mission_completed"
+    step: ClassVar[Step] = "complete"
+    phase: Phase
     run_id: str = ""
 
     def apply(self, mission: Mission, ts: str) -> Mission:
         """Final; nothing re-opens it."""
-        if not is_legal(mission.phase, "complete"):
+        if not _follows(mission, self):
             return replace(mission, updated_at=ts)
         mission = noticed(mission, ts, self.kind, _because("the contract is met", self.run_id))
         return replace(
             _stopped_clock(mission, ts),
-            phase="complete",
+            phase=self.phase,
             completed_run_id=self.run_id,
             completed_at=ts,
             blocker=None,

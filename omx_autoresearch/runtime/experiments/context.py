@@ -17,7 +17,7 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING
 
 from omx_autoresearch.core.experiment_budget import budget_left, charge, spent_budget
-from omx_autoresearch.core.experiment_events import wire_event
+from omx_autoresearch.core.experiment_events import step_taken, wire_event
 from omx_autoresearch.core.trial_events import TrialFailed
 from omx_autoresearch.core.values import replace
 from omx_autoresearch.errors import StateUntrusted, StepIllegal
@@ -304,7 +304,7 @@ class ExperimentContext:
             reason="its controller was killed; the checkpoint was restored",
             ended_at=self.log.runtime.now(),
         )
-        self.log.record(TrialFailed(ended, self.log.usage()))
+        self.log.record(step_taken(self.log.state, TrialFailed, ended, self.log.usage()))
 
     # --- whether a worktree is ready to be measured
 

@@ -26,8 +26,18 @@ import threading
 from typing import TYPE_CHECKING
 
 from omx_autoresearch.core.experiment_budget import spent_budget
-from omx_autoresearch.core.experiment_events import ControllerDetached, ExperimentCompleted, LimitsExtended
-from omx_autoresearch.core.experiments import ExperimentConfig, TrialRow, checked_hypothesis
+from omx_autoresearch.core.experiment_events import (
+    ControllerDetached,
+    ExperimentCompleted,
+    LimitsExtended,
+    step_taken,
+)
+from omx_autoresearch.core.experiments import (
+    ExperimentConfig,
+    TrialRow,
+    checked_hypothesis,
+    next_experiment_phase,
+)
 from omx_autoresearch.core.trial_events import TrialAdmitted
 from omx_autoresearch.core.values import replace
 from omx_autoresearch.errors import CommandFault, StepIllegal, UsageError, WorkspaceFault
@@ -217,7 +227,8 @@ class AutoresearchController:
                 next_step="start a new experiment with another sandbox",
             )
         context = self._context
-        self._log.record(LimitsExtended(replace(context.config, sandbox=sandbox), "sandbox"))
+        config = replace(context.config, sandbox=sandbox)
+        self._log.record(LimitsExtended.of(self.state, config, "sandbox"))
         context.evaluators = replace(context.evaluators, config=context.config)
 
     def establish_baseline(self) -> ExperimentState:
@@ -229,11 +240,7 @@ class AutoresearchController:
                 with the reason ``failure``.
         """
         with self._operation():
-            if self.state.phase != "started":
-                raise StepIllegal(
-                    f"the baseline of {self.experiment_id} cannot be measured: the experiment is {self.state.phase}",
-                    next_step=f"omx-autoresearch experiment status {self.experiment_id}",
-                )
+            next_experiment_phase(self.state, "measure")  # before minutes are spent on it
             try:
                 self._context.restore()
                 self._log.record(measure_baseline(self._context))
@@ -426,7 +433,8 @@ class AutoresearchController:
         """Record the end; the first reason stands."""
         if self.state.phase != "completed":
             self._log.measure_disk()
-            self._log.record(ExperimentCompleted(reason, detail, self._log.usage()))
+            usage = self._log.usage()
+            self._log.record(step_taken(self.state, ExperimentCompleted, reason, detail, usage))
             clear_request(self._log.folder)
 
     def _is_own_thread(self) -> bool:
@@ -466,17 +474,7 @@ class AutoresearchController:
         """
         if self.state.running_row is not None:
             self._context.fail_interrupted()  # its end could not be recorded
-        state = self.state
-        if state.phase == "started":
-            raise StepIllegal(
-                "there is no baseline yet",
-                next_step=f"omx-autoresearch experiment resume {state.experiment_id}",
-            )
-        if state.phase == "completed":
-            raise StepIllegal(
-                f"the experiment is completed: {state.completed_reason}",
-                next_step=f"omx-autoresearch experiment report {state.experiment_id}",
-            )
+        next_experiment_phase(self.state, "admit")
         call = self._trial.call if self._trial is not None else None
         if call is None or not call.straggles():
             return
@@ -510,7 +508,7 @@ class AutoresearchController:
             started_at=self._log.runtime.now(),
             metadata=dict(hypothesis.metadata),
         )
-        self._log.record(TrialAdmitted(row, self._log.usage(trials=1)))
+        self._log.record(step_taken(state, TrialAdmitted, row, self._log.usage(trials=1)))
         return row
 
     def _look_at_target(self, row: TrialRow) -> None:

@@ -23,7 +23,12 @@ from typing import TYPE_CHECKING, Literal, NamedTuple
 
 from omx_autoresearch.core.acceptance import Judge, calibrate, claim, orders
 from omx_autoresearch.core.experiment_budget import budget_left
-from omx_autoresearch.core.experiment_events import BaselineEstablished, ClaimVerified, RunMeasured
+from omx_autoresearch.core.experiment_events import (
+    BaselineEstablished,
+    ClaimVerified,
+    RunMeasured,
+    step_taken,
+)
 from omx_autoresearch.core.experiment_plans import DETERMINISTIC_PAIRS
 from omx_autoresearch.core.guards import guard_failures
 from omx_autoresearch.core.metrics import samples_of
@@ -315,12 +320,10 @@ def measure_baseline(context: ExperimentContext) -> BaselineEstablished:
     pairs = [measurement.pair(number, is_candidate_first=next(order)) for number in range(1, count + 1)]
     _require_guards(config, pairs)
     samples = tuple(value for pair in pairs for value in pair.values[:2])
-    return BaselineEstablished(
-        metric=median(samples),
-        calibration=calibrate([pair.values for pair in pairs], config.rule),
-        samples=samples,
-        checkpoint=context.log.state.base_commit,
-        usage=context.log.usage(),
+    calibration = calibrate([pair.values for pair in pairs], config.rule)
+    state, usage = context.log.state, context.log.usage()
+    return step_taken(
+        state, BaselineEstablished, median(samples), calibration, samples, state.base_commit, usage
     )
 
 

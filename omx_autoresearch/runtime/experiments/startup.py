@@ -235,4 +235,4 @@ def _extend(log: ExperimentLog, limits: ExperimentLimits | None, target: float |
             limits=limits or config.limits,
             target=config.target if target is None else target,
         )
-        log.record(LimitsExtended(changed, "resumed"))
+        log.record(LimitsExtended.of(log.state, changed, "resumed"))

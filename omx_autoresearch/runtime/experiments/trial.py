@@ -22,6 +22,7 @@ from typing import TYPE_CHECKING
 
 from omx_autoresearch.core.acceptance import verify_rule
 from omx_autoresearch.core.experiment_budget import checked_cost
+from omx_autoresearch.core.experiment_events import step_taken
 from omx_autoresearch.core.experiment_summary import effect_text
 from omx_autoresearch.core.experiments import METADATA_LIMIT, HypothesisOutcome
 from omx_autoresearch.core.guards import guard_failures
@@ -170,7 +171,7 @@ class Trial:
         """The commit is made; with this event it is the incumbent."""
         log = self._context.log
         try:
-            log.record(TrialAccepted(row, log.usage()))
+            log.record(step_taken(log.state, TrialAccepted, row, log.usage()))
         except AutoresearchError as fault:
             return self._roll_back(self._ended("failed", "storage_failed", fault.message))
         self._context.restore()
@@ -182,9 +183,8 @@ class Trial:
         try:
             self._context.restore()
         finally:
-            usage = log.usage()
-            event = TrialRejected(row, usage) if row.status == "rejected" else TrialFailed(row, usage)
-            log.record(event)
+            kind = TrialRejected if row.status == "rejected" else TrialFailed
+            log.record(step_taken(log.state, kind, row, log.usage()))
         return row
 
     def _workspace_code(self) -> str:
