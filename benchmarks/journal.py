@@ -166,7 +166,6 @@ def measure_size(root_path: str, records: int) -> bool:
         "head": journal.head,
         "last 50": lambda: journal.last(50),
         "one by id": lambda: journal.by_id(f"f{pick.randrange(records)}"),
-        "one by seq": lambda: journal.by_seq(pick.randrange(records) + 1),
     }
     is_held = True
     for name, call in calls.items():

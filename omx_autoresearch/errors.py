@@ -9,8 +9,7 @@
     ├── StepIllegal                        5   step-illegal          the phase or the caller does not allow this verb
     │   └── OwnerOnly                      5   owner-only            an owner verb was run from inside an agent
     ├── WorkspaceFault                     6   workspace             not a repository, path outside, missing folder
-    ├── CommandFault                       7   command               a validator or reviewer could not be run
-    └── SourceFault                        8   source                a web or file source could not be read
+    └── CommandFault                       7   command               a validator or reviewer could not be run
 
 A refusal, a failing validator, a rejected trial are values, not exceptions. Exit code 9 (a check said no) therefore
 has no class here: the command line gives it for the value. Every message says what happened, where, and the next
@@ -98,10 +97,3 @@ class CommandFault(AutoresearchError):
 
     exit_code = 7
     slug = "command"
-
-
-class SourceFault(AutoresearchError):
-    """A web page or local source could not be read."""
-
-    exit_code = 8
-    slug = "source"

@@ -54,7 +54,6 @@ class Client:
         lets_go_on_repeat: the client spins when the same answer repeats without a tool; such a stop is released.
         has_tool_events: the installer registers the event after a tool.
         entries: the hooks to register, the stop first.
-        hooks_run_outside_sandbox: the client's sandbox does not hold its hooks.
     """
 
     name: str
@@ -68,4 +67,3 @@ class Client:
     lets_go_on_repeat: bool
     has_tool_events: bool
     entries: tuple[HookEntry, ...]
-    hooks_run_outside_sandbox: bool = True

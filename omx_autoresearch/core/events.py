@@ -78,10 +78,5 @@ class Reply:
     person_message: str = ""
     fault: str = ""
 
-    @property
-    def is_silent(self) -> bool:
-        """True when nothing at all is printed."""
-        return not (self.refusal or self.context or self.person_message)
-
 
 SILENCE = Reply()

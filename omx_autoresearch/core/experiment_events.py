@@ -316,9 +316,6 @@ KINDS: dict[str, type] = {
 }
 """Every kind that a log may hold."""
 
-WIRE_KINDS = ("baseline", "iteration", "accepted", "rejected", "failed", "completed")
-"""The kinds that every host knows."""
-
 
 def wire_event(event: ExperimentEvent, *, seq: int, ts: str) -> dict[str, Any]:
     """An event as subscribers and exports see it: flat, ``type`` first; the fields of a row stand beside it."""

@@ -12,7 +12,7 @@ from __future__ import annotations
 import json
 import re
 
-from omx_autoresearch.core.decimals import decimal_of, shown
+from omx_autoresearch.core.decimals import shown
 from omx_autoresearch.core.values import dataclass
 
 TYPE_CHECKING = False
@@ -92,19 +92,6 @@ def raw_number_at(document: str, path: JsonPath) -> str:
         kind = "a string" if isinstance(value, str) else _KINDS.get(type(value), "no number")
         raise JsonPathFault(f"{shown(walked)} is {kind} ({shown(_text_of(value), 40)}), not a number")
     return str(value)
-
-
-def number_at(document: str, path: JsonPath) -> float:
-    """The finite number that the path leads to.
-
-    Raises:
-        JsonPathFault: as `raw_number_at`; also a number that is not finite.
-    """
-    raw = raw_number_at(document, path)
-    number = decimal_of(raw)
-    if number.value is None:
-        raise JsonPathFault(f"{shown(raw)} {number.why}")
-    return number.value
 
 
 _KINDS: dict[type, str] = {dict: "an object", list: "an array", bool: "a truth value", type(None): "null"}

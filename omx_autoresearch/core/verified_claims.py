@@ -25,8 +25,6 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-CLAIM_PAIRS = 30
-
 
 @dataclass(frozen=True, slots=True)
 class Claim:

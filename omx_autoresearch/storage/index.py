@@ -36,10 +36,7 @@ PRAGMA user_version = {FORMAT};
 COMMIT;
 """
 _COVERED = "SELECT seq, digest, size_bytes, inode FROM covered"
-_FIND = {
-    "seq": "SELECT offset, length FROM place WHERE seq = ?",
-    "id": "SELECT offset, length FROM name JOIN place USING (seq) WHERE id = ?",
-}
+_FIND = "SELECT offset, length FROM name JOIN place USING (seq) WHERE id = ?"
 _NEWEST = (
     "SELECT offset, length FROM listed JOIN place USING (seq) WHERE list = ? AND seq < ? "
     "ORDER BY seq DESC LIMIT ?"
@@ -58,33 +55,6 @@ class Index:
         self.path = path
         self._connection: sqlite3.Connection | None = None
 
-    def find(self, journal: JournalReader, key: str, value: int | str) -> Entry | None:
-        """Return the record with this ``seq``, or the first whose data has this ``id``; None where there is none.
-
-        Args:
-            journal: the journal that this index is of.
-            key: ``seq`` or ``id``.
-            value: what to look for; an id is also ``finding:ID``, ``evidence:DIGEST`` or ``claim:ID``.
-
-        Raises:
-            JournalBroken: a line that is not covered yet is broken.
-        """
-        import sqlite3
-
-        try:
-            for _ in range(2):
-                self.catch_up(journal)
-                row = self._open().execute(_FIND[key], (value,)).fetchone()
-                if row is None:
-                    return None
-                entry = journal.entry_at(*row)
-                if entry is not None and _matches(entry, key, value):
-                    return entry
-                self._clear(self._row())
-        except (sqlite3.Error, OverflowError, UnicodeEncodeError):
-            self.close()
-        return next((entry for entry in journal.read() if _matches(entry, key, value)), None)
-
     def find_all(self, journal: JournalReader, names: list[str]) -> dict[str, Entry]:
         """Return the first record of each of these names that has one; the index is caught up once for all.
 
@@ -96,7 +66,7 @@ class Index:
         try:
             self.catch_up(journal)
             connection = self._open()
-            rows = [(name, connection.execute(_FIND["id"], (name,)).fetchone()) for name in names]
+            rows = [(name, connection.execute(_FIND, (name,)).fetchone()) for name in names]
             entries = {name: journal.entry_at(*row) for name, row in rows if row is not None}
             if all(entry is not None and name in names_of(entry) for name, entry in entries.items()):
                 return {name: entry for name, entry in entries.items() if entry is not None}
@@ -248,10 +218,6 @@ class Index:
         """Remove a file that is no index; one that another process uses well is never removed, only emptied."""
         self.close()
         _remove(self.path)
-
-
-def _matches(entry: Entry, key: str, value: int | str) -> bool:
-    return entry.seq == value if key == "seq" else value in names_of(entry)
 
 
 def names_of(entry: Entry) -> tuple[str, ...]:

@@ -280,16 +280,12 @@ class Journal(JournalReader):
         """
         return self.tail or Tail(self)
 
-    def by_seq(self, seq: int) -> Entry | None:
-        """Return a record by its number, None where there is none."""
-        return self.index.find(self, "seq", seq)
-
     def by_id(self, record_id: str) -> Entry | None:
         """Return the first record of this name, None where there is none.
 
         A name is the ``id`` of its data, or ``finding:ID``, ``evidence:DIGEST``, ``claim:ID``.
         """
-        return self.index.find(self, "id", record_id)
+        return self.by_ids([record_id]).get(record_id)
 
     def by_ids(self, names: list[str]) -> dict[str, Entry]:
         """Return the first record of each of these names that has one; see :meth:`by_id`."""

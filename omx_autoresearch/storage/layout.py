@@ -186,10 +186,6 @@ class ProjectFolder:
         """``state/`` of the task: task_spec.json, progress.json, findings.jsonl and so on."""
         return os.path.join(self.task_path(task_id), "state")
 
-    def logs_path(self, task_id: str) -> str:
-        """``logs/`` of the task."""
-        return os.path.join(self.task_path(task_id), "logs")
-
     def inbox_path(self, task_id: str) -> str:
         """``inbox/`` of the task: claims waiting to be taken in."""
         return os.path.join(self.task_path(task_id), "inbox")

@@ -21,7 +21,7 @@ from __future__ import annotations
 import os
 
 from omx_autoresearch.errors import UsageError
-from omx_autoresearch.storage.atomic import ensure_folder, read_bounded, replace_file
+from omx_autoresearch.storage.atomic import read_bounded
 from omx_autoresearch.storage.layout import is_safe_task_id
 
 TYPE_CHECKING = False
@@ -79,18 +79,6 @@ def output_path(folder: MissionFolder, run_id: str) -> str:
     if not is_safe_task_id(run_id):
         raise UsageError(f"{run_id[:80]!r} is not the id of a run.", next_step="omx-autoresearch status")
     return os.path.join(folder.outputs_path, f"{run_id}.txt")
-
-
-def store_output(folder: MissionFolder, run_id: str, data: bytes) -> str:
-    """Keep the whole output of a run, byte for byte and durably, and return its path.
-
-    Raises:
-        StorageFailed: the system refused; nothing half remains.
-    """
-    path = output_path(folder, run_id)
-    ensure_folder(folder.outputs_path)
-    replace_file(path, data)
-    return path
 
 
 def read_output(folder: MissionFolder, run_id: str, *, limit_bytes: int = OUTPUT_LIMIT_BYTES) -> bytes:

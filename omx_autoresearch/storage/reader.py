@@ -140,19 +140,6 @@ class JournalReader:
         with self.opened() as descriptor:
             return head_of(descriptor, self.path)[0]
 
-    def extends(self, head: Head) -> bool:
-        """True when this is the file that ``head`` was taken from, and that record still stands at its place.
-
-        False means replaced, cut or rewritten: fold from the start, and compare ``seq`` to see whether records that
-        were acknowledged are gone.
-
-        Raises:
-            JournalBroken: the journal is missing.
-            StorageFailed: the system refused.
-        """
-        with self.opened() as descriptor:
-            return stands(descriptor, self.path, head)
-
     def opened(self) -> Opened:
         """Return a context manager over a descriptor of the journal; the system's errors in it become ours."""
         return Opened(self.path)

@@ -127,23 +127,8 @@ class Registry:
                 self._unlink(os.path.join(self._home.active_path, name))
 
     def entries(self) -> tuple[ActiveSession, ...]:
-        """Every entry that can be read; a damaged one is skipped here and said by ``doctor``."""
+        """Every entry that can be read; a damaged one is skipped here, and an error to whom it concerns."""
         return tuple(entry for _, entry in self._readable())
-
-    def of_task(self, task_id: str) -> tuple[ActiveSession, ...]:
-        """The bound sessions of a mission."""
-        return tuple(item for item in self.entries() if item.task_id == task_id and item.state == "bound")
-
-    def damaged(self) -> tuple[str, ...]:
-        """Paths of files that are no entries."""
-        found = []
-        for name in self._names():
-            path = os.path.join(self._home.active_path, name)
-            try:
-                self._load(path)
-            except StateUntrusted:
-                found.append(path)
-        return tuple(found)
 
     def _names(self) -> list[str]:
         try:

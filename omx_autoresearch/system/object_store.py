@@ -158,14 +158,6 @@ class ObjectStore:
         pairs = (line.split(" ") for line in said.splitlines())
         return tuple((name.removeprefix(f"{REFERENCES}/"), commit) for name, commit in pairs)
 
-    def tree_of(self, commit: str) -> str:
-        """The tree of a commit.
-
-        Raises:
-            WorkspaceFault: there is no such commit here.
-        """
-        return self.git.word("rev-parse", "--verify", "--end-of-options", f"{commit}^{{tree}}")
-
 
 def create_store(
     path: str,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from omx_autoresearch.core.json_path import JsonPathFault, number_at, parse_json_path
+from omx_autoresearch.core.json_path import JsonPathFault, parse_json_path, raw_number_at
 
 DOCUMENT = (
     '{"results": [{"mean": 1.5e-3}, {"mean": 2}], "p 99.9": 7, "a": {"b.c": -1}, "text": "5", "no": null}'
@@ -24,7 +24,7 @@ DOCUMENT = (
     ],
 )
 def test_a_path_leads_to_a_number(path: str, value: float) -> None:
-    assert number_at(DOCUMENT, parse_json_path(path)) == value
+    assert float(raw_number_at(DOCUMENT, parse_json_path(path))) == value
 
 
 def test_what_stands_before_a_sharp_sign_is_a_file() -> None:
@@ -57,9 +57,6 @@ def test_a_path_that_is_none_says_how_one_looks(path: str) -> None:
         (DOCUMENT, "a[0]", "is no array"),
         (DOCUMENT, "text.length", "is no object"),
         (DOCUMENT, "b", "it has 'results'"),
-        ('{"a": NaN}', "a", "not a finite number"),
-        ('{"a": 1e400}', "a", "larger than any number"),
-        ('{"a": 1' + "0" * 400 + "}", "a", "characters"),
         ('{"a": 1, "a": 1}', "a", "stands twice"),
         ('{"a": 1, "b": [{"x": 1, "x": 2}]}', "a", "stands twice"),
         ("{'a': 1}", "a", "not JSON"),
@@ -70,4 +67,4 @@ def test_a_path_that_is_none_says_how_one_looks(path: str) -> None:
 )
 def test_whatever_is_no_number_there_is_named(document: str, path: str, why: str) -> None:
     with pytest.raises(JsonPathFault, match=why):
-        number_at(document, parse_json_path(path))
+        raw_number_at(document, parse_json_path(path))

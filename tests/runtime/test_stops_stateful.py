@@ -360,7 +360,10 @@ class Histories(RuleBasedStateMachine):
     @invariant()
     def registry_and_journal_name_the_same_session(self) -> None:
         binding = self.mission.binding
-        bound = [entry.session_id for entry in Registry(self.world.home).of_task(self.task_id)]
+        entries = Registry(self.world.home).entries()
+        bound = [
+            entry.session_id for entry in entries if (entry.task_id, entry.state) == (self.task_id, "bound")
+        ]
         assert bound == ([binding.session_id] if binding else [])
 
     @invariant()

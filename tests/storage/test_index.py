@@ -52,11 +52,9 @@ def _found_by_reading_through(journal: Journal, monkeypatch: pytest.MonkeyPatch)
     return bool(read)
 
 
-def test_a_record_is_found_by_number_and_by_id(journal: Journal, monkeypatch: pytest.MonkeyPatch) -> None:
-    entry = journal.by_seq(4)
-    assert entry is not None
-    assert entry == journal.by_id("f3") == list(journal.read())[3]
-    assert journal.by_seq(11) is journal.by_seq(0) is journal.by_id("no") is None
+def test_a_record_is_found_by_its_id(journal: Journal, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert journal.by_id("f3") == list(journal.read())[3]
+    assert journal.by_id("no") is None
     assert not _found_by_reading_through(journal, monkeypatch)
     journal.close()
 
@@ -80,10 +78,9 @@ def test_the_first_record_of_an_id_is_the_one_that_is_found(journal: Journal) ->
     journal.close()
 
 
-def test_hostile_ids_and_numbers_are_looked_up_without_a_fault(journal: Journal) -> None:
+def test_hostile_ids_are_looked_up_without_a_fault(journal: Journal) -> None:
     for record_id in ("\ud800", "a\0b", "'; DROP TABLE place; --"):
         assert journal.by_id(record_id) is None
-    assert journal.by_seq(2**70) is journal.by_seq(-1) is None
     assert _seq(journal, "f9") == 10
     journal.close()
 
@@ -105,7 +102,7 @@ def test_a_rewritten_journal_makes_the_index_anew(journal: Journal, keeps_inode:
 
 def test_a_cut_journal_makes_the_index_anew(journal: Journal) -> None:
     assert _seq(journal, "f9") == 10
-    first = journal.by_seq(1)
+    first = journal.by_id("f0")
     assert first is not None
     os.truncate(journal.path, first.end)
     assert journal.by_id("f9") is None
@@ -220,7 +217,7 @@ def test_an_index_that_another_process_advances_meanwhile_is_caught_up_all_the_s
 
     monkeypatch.setattr(mine, "_add", add_late)
     assert mine.catch_up(journal) + advanced[0] == 10
-    assert mine.find(journal, "id", "f9") == other.find(journal, "seq", 10)
+    assert mine.find_all(journal, ["f9"]) == other.find_all(journal, ["f9"])
     mine.close()
     other.close()
 

@@ -56,7 +56,6 @@ def test_the_paths_are_those_of_the_design() -> None:
     project = ProjectFolder("/p")
     assert project.specs_path("fix") == "/p/.omx/specs/autoresearch-fix"
     assert project.state_path("t1") == "/p/.omx/autoresearch/t1/state"
-    assert project.logs_path("t1") == "/p/.omx/autoresearch/t1/logs"
     assert project.inbox_path("t1") == "/p/.omx/autoresearch/t1/inbox"
     assert project.session_state_path("s-1") == "/p/.omx/state/sessions/s-1/autoresearch-state.json"
 

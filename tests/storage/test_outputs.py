@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from typing import TYPE_CHECKING
 
 import pytest
@@ -17,7 +18,6 @@ from omx_autoresearch.storage.outputs import (
     masked,
     output_path,
     read_output,
-    store_output,
     trim_for_person,
 )
 
@@ -25,11 +25,14 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 
-def test_an_output_is_kept_whole_and_byte_for_byte(tmp_path: Path) -> None:
+def test_an_output_is_read_whole_byte_for_byte_and_bounded(tmp_path: Path) -> None:
     folder = MissionFolder(str(tmp_path / "mission"))
     data = b"\x00\x1b[31m\xff\xfe" * 100_000
-    path = store_output(folder, "run-1", data)
-    assert path == output_path(folder, "run-1") == f"{tmp_path}/mission/outputs/run-1.txt"
+    path = output_path(folder, "run-1")
+    assert path == f"{tmp_path}/mission/outputs/run-1.txt"
+    os.makedirs(folder.outputs_path)
+    with open(path, "wb") as stream:
+        stream.write(data)
     assert read_output(folder, "run-1") == data
     with pytest.raises(StateUntrusted, match="larger"):
         read_output(folder, "run-1", limit_bytes=10)
@@ -40,7 +43,7 @@ def test_an_output_is_kept_whole_and_byte_for_byte(tmp_path: Path) -> None:
 @pytest.mark.parametrize("run_id", ["../x", "a/b", "", "..", "CON"])
 def test_a_run_id_that_is_no_file_name_is_refused(tmp_path: Path, run_id: str) -> None:
     with pytest.raises(UsageError, match="not the id of a run"):
-        store_output(MissionFolder(str(tmp_path)), run_id, b"")
+        output_path(MissionFolder(str(tmp_path)), run_id)
 
 
 @pytest.mark.case("HIO-12")

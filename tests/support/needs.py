@@ -4,8 +4,15 @@ from __future__ import annotations
 
 import pytest
 
+from omx_autoresearch.agents.registry import CLIENT_NAMES
 from omx_autoresearch.system.sandbox import can_isolate
 
 needs_bubblewrap = pytest.mark.skipif(
     not can_isolate(), reason="bubblewrap is missing, or the kernel does not let it work"
 )
+
+HELD_CLIENTS = tuple(
+    pytest.param(name, marks=needs_bubblewrap) if name == "codex" else pytest.param(name)
+    for name in CLIENT_NAMES
+)
+"""Every agent CLI; a stop of Codex, whose tools have a sandbox of their own, is judged in bubblewrap or not at all."""

@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from omx_autoresearch.agents.registry import all_shell_marks, dialect, parse_bytes
+from omx_autoresearch.core.events import Reply
 from omx_autoresearch.core.intake import MissionDraft
 from omx_autoresearch.core.values import replace
 from omx_autoresearch.runtime import launch, missions, sessions
@@ -35,7 +36,6 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from omx_autoresearch.core.clients import Client
-    from omx_autoresearch.core.events import Reply
     from omx_autoresearch.core.mission import Mission
 
 PACKAGE = Path(__file__).resolve().parents[2] / "omx_autoresearch"
@@ -67,6 +67,17 @@ class MovedClock(Clock):
 
     def monotonic(self) -> float:
         return SystemClock().monotonic()
+
+
+class Told(Reply):
+    """What a use case answered to one event."""
+
+    __slots__ = ()
+
+    @property
+    def is_silent(self) -> bool:
+        """Nothing at all is printed."""
+        return not (self.refusal or self.context or self.person_message)
 
 
 @dataclass
@@ -216,7 +227,7 @@ class Scratch:
 
     def tell(
         self, payload: Json | bytes, client: str | Client = "claude", runtime: Runtime | None = None
-    ) -> Reply:
+    ) -> Told:
         """Answer an event in this process, as step 3 of the hook does; ``client`` may be an altered one."""
         spoken = dialect(client if isinstance(client, str) else client.name)
         facts = spoken.CLIENT if isinstance(client, str) else client
@@ -224,15 +235,17 @@ class Scratch:
         raw = payload if isinstance(payload, bytes) else json.dumps(payload).encode()
         event = parse_bytes(facts.name, raw, runtime.environ)
         if event.kind in ("stop", "subagent_stop"):
-            return answer_stop(runtime, facts, event)
-        return answer_event(runtime, facts, event)
+            reply = answer_stop(runtime, facts, event)
+        else:
+            reply = answer_event(runtime, facts, event)
+        return Told(reply.refusal, reply.context, reply.person_message, reply.fault)
 
-    def stop(self, session: str = SESSION, client: str | Client = "claude", **fields: Any) -> Reply:
+    def stop(self, session: str = SESSION, client: str | Client = "claude", **fields: Any) -> Told:
         """A stop, answered in this process; without a message of its own each has a new one."""
         fields.setdefault("last_assistant_message", f"I am done ({self.clock.now().timestamp()}).")
         return self.tell(self.payload("Stop", session, **fields), client)
 
-    def tool(self, session: str = SESSION, command: str = "ls", output: str = "", **fields: Any) -> Reply:
+    def tool(self, session: str = SESSION, command: str = "ls", output: str = "", **fields: Any) -> Told:
         """The event after a shell command of the agent."""
         return self.tell(
             self.payload(
@@ -245,7 +258,7 @@ class Scratch:
             )
         )
 
-    def prompt(self, text: str, session: str = SESSION, **fields: Any) -> Reply:
+    def prompt(self, text: str, session: str = SESSION, **fields: Any) -> Told:
         """A submitted prompt."""
         return self.tell(self.payload("UserPromptSubmit", session, prompt=text, **fields))
 

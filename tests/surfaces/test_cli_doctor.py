@@ -9,6 +9,7 @@ import pytest
 
 from omx_autoresearch.agents.registry import CLIENT_NAMES, dialect
 from omx_autoresearch.surfaces.cli.setting_up import hook_program
+from tests.support.needs import HELD_CLIENTS
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -41,7 +42,7 @@ def wrong(found: dict[str, dict[str, Any]]) -> list[str]:
 
 @pytest.mark.requirement("INST-07")
 @pytest.mark.parametrize("scope", ["user", "project"])
-@pytest.mark.parametrize("client", CLIENT_NAMES)
+@pytest.mark.parametrize("client", HELD_CLIENTS)
 def test_the_hold_of_every_client_is_proven_by_its_real_hook(person: Person, client: str, scope: str) -> None:
     before = sorted(person.project.rglob("*"))
     person.ok("install", client, "--scope", scope)
@@ -57,7 +58,7 @@ def test_the_hold_of_every_client_is_proven_by_its_real_hook(person: Person, cli
 
 
 @pytest.mark.requirement("INST-08")
-@pytest.mark.parametrize("client", CLIENT_NAMES)
+@pytest.mark.parametrize("client", HELD_CLIENTS)
 def test_a_client_that_is_asked_twice_is_found(person: Person, client: str) -> None:
     person.ok("install", client)
     person.ok("install", client, "--scope", "project")
@@ -65,7 +66,7 @@ def test_a_client_that_is_asked_twice_is_found(person: Person, client: str) -> N
 
 
 @pytest.mark.requirement("INST-08")
-@pytest.mark.parametrize("client", CLIENT_NAMES)
+@pytest.mark.parametrize("client", HELD_CLIENTS)
 def test_time_outs_of_another_unit_are_found(person: Person, client: str) -> None:
     person.ok("install", client)
     path = settings_path(person, client)
@@ -78,7 +79,7 @@ def test_time_outs_of_another_unit_are_found(person: Person, client: str) -> Non
 
 
 @pytest.mark.requirement("INST-08")
-@pytest.mark.parametrize("client", CLIENT_NAMES)
+@pytest.mark.parametrize("client", HELD_CLIENTS)
 def test_a_command_line_with_another_registry_is_found(person: Person, client: str) -> None:
     person.ok("install", client)
     elsewhere = str(person.root / "elsewhere")

@@ -100,11 +100,6 @@ class Run:
     isolated: str = ""
 
     @property
-    def is_passed(self) -> bool:
-        """True when the command did what it should and touched nothing that is frozen."""
-        return not self.fault
-
-    @property
     def is_tampered(self) -> bool:
         """True when something frozen was touched."""
         return bool(self.tampered_paths)

@@ -48,9 +48,8 @@ def test_the_copy_judges_the_worktree_it_runs_in(scene: Scene, source: Path) -> 
 def test_a_file_alone_is_a_check(scene: Scene, tmp_path: Path) -> None:
     (tmp_path / "judge").write_text("#!/bin/sh\ntest -f work.sh\n")
     (tmp_path / "judge").chmod(0o755)
-    assert run_once(
-        "held_out", scene.bench(held_out=str(tmp_path / "judge")), str(scene.candidate), "h-1"
-    ).is_passed
+    bench = scene.bench(held_out=str(tmp_path / "judge"))
+    assert not run_once("held_out", bench, str(scene.candidate), "h-1").fault
 
 
 @pytest.mark.requirement("RUN-07")
@@ -66,7 +65,7 @@ def test_the_owners_original_may_change_or_go(scene: Scene, source: Path) -> Non
     bench = scene.bench(held_out=str(source))
     (source / "check").write_text("#!/bin/sh\nexit 1\n")
     scene.work("# good\n")
-    assert run_once("held_out", bench, str(scene.candidate), "h-1").is_passed
+    assert not run_once("held_out", bench, str(scene.candidate), "h-1").fault
 
 
 @pytest.mark.requirement("RUN-07")

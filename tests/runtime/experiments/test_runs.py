@@ -48,7 +48,7 @@ def scene(tmp_path: Path) -> Scene:
 def test_a_run_gives_the_metric_and_what_was_seen_of_the_command(scene: Scene) -> None:
     scene.work("echo METRIC other=2; echo METRIC ms=9 >&2\n")
     run = scene.measure(scene.bench())
-    assert (run.metric, run.fault, run.is_passed) == (5.0, "", True)
+    assert (run.metric, run.fault) == (5.0, "")
     assert run.others["other"] == 2.0
     assert run.others["wall_seconds"] == run.wall_seconds > 0
     assert "METRIC ms=9" in Path(run.output_path).read_text()
@@ -228,7 +228,7 @@ def test_a_check_is_judged_by_its_exit_status_and_shows_both_streams(scene: Scen
     run = run_once("check", bench, str(scene.candidate), "c-1")
     assert (run.fault, run.exit_status, run.metric, run.others) == ("check_failed", 3, None, {})
     assert "assertion: 1 != 2" in run.detail
-    assert run_once("check", scene.bench(check="true"), str(scene.candidate), "c-2").is_passed
+    assert not run_once("check", scene.bench(check="true"), str(scene.candidate), "c-2").fault
 
 
 def test_a_command_that_cannot_be_run_says_why(scene: Scene) -> None:
@@ -247,7 +247,7 @@ def test_a_check_that_the_candidate_rewrites_while_it_runs_is_tampered(scene: Sc
     bench = scene.bench(check="./check.sh")
     scene.work("printf '#!/bin/sh\\nexit 0\\n' > check.sh\n")
     assert run_once("check", bench, str(scene.candidate), "c-1").tampered_paths == ("check.sh",)
-    assert run_once("setup", scene.bench(setup="true"), str(scene.candidate), "s-1").is_passed
+    assert not run_once("setup", scene.bench(setup="true"), str(scene.candidate), "s-1").fault
 
 
 def test_caches_are_reset_before_each_measured_run_and_not_measured(scene: Scene) -> None:
