@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from omx_autoresearch.core.directions import (
+    AXES,
     DIRECTIONS_LIMIT,
     INJECTED_LIMIT,
     OPEN_LIMIT,
@@ -27,6 +28,7 @@ from omx_autoresearch.runtime.directions import declare, inject
 from omx_autoresearch.runtime.status import view
 from omx_autoresearch.storage import inbox
 from omx_autoresearch.storage.layout import ProjectFolder
+from tests.support.scratch import OTHER, SESSION
 
 if TYPE_CHECKING:
     from omx_autoresearch.core.mission import Mission
@@ -74,6 +76,21 @@ def stall(world: Scratch, mission: Mission) -> None:
 
 
 # --- declared
+
+
+@pytest.mark.requirement("DIR-05")
+def test_the_axis_that_is_offered_was_not_named_lately_and_is_the_same_for_the_same_history(
+    world: Scratch,
+) -> None:
+    offers = []
+    for session in (SESSION, OTHER):
+        mission = world.mission(session=session)
+        named = {axis: "x" for axis in AXES if axis not in ("environment", "objective")}
+        offers.append(
+            [say(world, mission, text, axes=named).offered_axis for text in ("profile io", "cache")]
+        )
+    assert offers[0] == offers[1]
+    assert set(offers[0]) <= {"environment", "objective"}
 
 
 @pytest.mark.requirement("DIR-03")

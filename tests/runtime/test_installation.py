@@ -72,7 +72,7 @@ def place(tmp_path: Path) -> Place:
     return Place(tmp_path)
 
 
-@pytest.mark.requirement("INST-01")
+@pytest.mark.requirement("INST-01", "SPEED-05")
 @pytest.mark.parametrize("name", CLIENT_NAMES)
 def test_installing_twice_leaves_one_registration_an_event(place: Place, name: str) -> None:
     first = place.install(name)

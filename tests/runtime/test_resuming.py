@@ -51,7 +51,7 @@ def test_a_task_is_meant_by_id_by_slug_by_path_and_by_its_session(world: Scratch
     assert meant(world, session=OTHER) == other.task_id
 
 
-@pytest.mark.requirement("RESUME-02")
+@pytest.mark.requirement("RESUME-01", "RESUME-02")
 def test_a_paused_task_is_resumed_by_the_path_of_its_folder_in_a_prompt(world: Scratch) -> None:
     mission = world.mission()
     missions.pause(world.runtime(), mission.task_id)

@@ -13,6 +13,7 @@ import pytest
 
 from omx_autoresearch.agents import claude, codex
 from omx_autoresearch.core.clients import StopCap
+from omx_autoresearch.core.criteria import criterion_of
 from omx_autoresearch.core.gate import Decision, decide
 from omx_autoresearch.core.values import replace
 from omx_autoresearch.runtime import looks, missions, sessions, stops, validation
@@ -1314,3 +1315,31 @@ def test_a_stop_that_came_while_the_mission_was_paused_is_not_held_by_a_resume(
     assert world.stop().is_silent
     assert "stop_refused" not in world.kinds(mission)
     assert world.stop().refusal
+
+
+@pytest.mark.requirement("READY-06")
+def test_a_stale_mission_is_complete_by_a_pass_of_its_validator(world: Scratch) -> None:
+    mission = world.mission()
+    for _ in range(3):
+        world.tool()
+        assert world.stop().refusal
+    assert world.load(mission).usage.stale >= 2
+    passed(world)
+    assert "is complete" in world.stop().person_message
+
+
+@pytest.mark.requirement("READY-06")
+def test_a_stale_mission_asks_a_claim_for_evidence_of_its_last_iteration(world: Scratch) -> None:
+    report = replace(criterion_of("report: it is written :: file: report.md"), is_required=False)
+    mission = world.mission(accept_unattested=True, criteria=(report,), limits=PATIENT)
+    for _ in range(3):
+        world.tool()
+        assert world.stop().refusal
+    world.write(f"{mission.specs_path}/completion.json", '{"status":"passed","passed":true,"summary":"x"}')
+    world.tool()
+    world.stop()
+    assert world.load(mission).usage.stale >= 2
+    world.tool()
+    refused = world.stop()
+    assert "(final-iteration)" in refused.refusal
+    assert world.load(mission).phase == "running"

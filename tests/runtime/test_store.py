@@ -125,7 +125,7 @@ def test_a_broken_journal_is_a_report_with_file_line_and_cure_and_an_error_to_ev
         store.load_task(task_id)
 
 
-@pytest.mark.requirement("API-04")
+@pytest.mark.requirement("API-04", "RESUME-01")
 def test_a_goal_that_names_a_folder_resumes_its_mission_however_it_is_written(world: Scratch) -> None:
     store, task = created(world)
     task_id = task.spec.task_id

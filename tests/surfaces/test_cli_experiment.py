@@ -88,7 +88,7 @@ def test_every_verb_prints_what_its_schema_says(person: Researcher, tmp_path: Pa
     assert set(seen) == verbs == set(DOCUMENT_OF_EXPERIMENT_VERB)
 
 
-@pytest.mark.requirement("DRIVE-08")
+@pytest.mark.requirement("ACC-13", "DRIVE-08")
 def test_a_start_says_what_is_frozen_what_a_trial_costs_and_what_comes_next(person: Researcher) -> None:
     done = person.run(*START, "--budget-hours", "1")
     assert done.returncode == 0, done.stderr

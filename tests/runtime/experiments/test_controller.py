@@ -438,7 +438,7 @@ def test_a_held_out_check_rejects_what_the_visible_check_let_pass(root: Path, tm
         assert controller.state.claim_held_out == "passed"
 
 
-@pytest.mark.requirement("EXP-04")
+@pytest.mark.requirement("ACC-11", "EXP-04")
 def test_a_gain_of_the_place_alone_is_found_out_in_the_other_worktree(root: Path) -> None:
     lucky = '#!/bin/sh\ncase "$PWD" in */candidate) echo 90 ;; *) echo 110 ;; esac\n'
     with begun(root) as controller:
@@ -449,7 +449,7 @@ def test_a_gain_of_the_place_alone_is_found_out_in_the_other_worktree(root: Path
         assert controller.run_iteration(h(1), writes("work.sh", lucky)).status == "accepted"
 
 
-@pytest.mark.requirement("EXP-04")
+@pytest.mark.requirement("ACC-04", "EXP-04")
 def test_the_median_rule_compares_medians_by_an_absolute_strict_threshold(root: Path) -> None:
     rule = AcceptanceRule(name="median", runs=3, min_effect=10.0)
     with begun(root, rule=rule) as controller:
@@ -611,7 +611,7 @@ def test_a_patch_warns_until_a_fresh_check_shows_its_gain(root: Path) -> None:
         assert "not yet checked" in controller.final_patch().warning
 
 
-@pytest.mark.requirement("EXP-14")
+@pytest.mark.requirement("ACC-12", "EXP-14")
 def test_the_claim_is_measured_freshly_and_leaves_both_worktrees_at_the_incumbent(root: Path) -> None:
     with begun(root) as controller:
         controller.run_iteration(h(1), works_at(90))

@@ -65,6 +65,32 @@ def test_a_command_that_measures_nothing_has_failed(scene: Scene, command: str) 
     assert "building" in run.detail or "wrote nothing" in run.detail
 
 
+@pytest.mark.requirement("METRIC-03", "METRIC-04")
+def test_an_output_for_a_terminal_is_read_and_what_is_said_twice_of_a_guard_is_left_out(scene: Scene) -> None:
+    coloured = "'50 %%\\r\\033[1mMETRIC ms=5\\033[0m\\nMETRIC kb=1\\nMETRIC kb=2\\nMETRIC rows=x\\n'"
+    run = scene.measure(scene.bench(measure=f"printf {coloured}"))
+    assert (run.metric, run.fault) == (5.0, "")
+    assert run.others.keys() == {"wall_seconds", "cpu_seconds"}
+    assert [note.partition("'")[2].partition("'")[0] for note in run.notes] == ["kb", "rows"]
+
+
+@pytest.mark.requirement("METRIC-04")
+def test_a_second_line_for_the_metric_is_an_error(scene: Scene) -> None:
+    run = scene.measure(scene.bench(measure="echo METRIC ms=5; echo METRIC ms=5"))
+    assert (run.metric, run.fault) == (None, "metric_repeated")
+
+
+@pytest.mark.requirement("METRIC-05")
+def test_a_metric_that_is_missing_is_told_with_what_was_seen_and_no_name_reaches_a_shell(
+    scene: Scene,
+) -> None:
+    run = scene.measure(scene.bench(measure="echo 'METRIC mss=5'; echo 'METRIC $(touch_x)=1'"))
+    assert (run.metric, run.fault) == (None, "metric_missing")
+    assert "'mss'" in run.detail
+    wide = scene.measure(scene.bench(metric=MetricSpec("größe"), measure="echo 'METRIC gro\u0308ße=7'"))
+    assert wide.metric == 7.0
+
+
 @pytest.mark.case("MET-03")
 @pytest.mark.requirement("METRIC-02")
 @pytest.mark.parametrize("value", ["nan", "inf", "1e400"])
