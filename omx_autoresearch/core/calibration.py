@@ -12,13 +12,13 @@ from typing import Literal
 from omx_autoresearch.core.acceptance_rules import FINAL_SHARE, AcceptanceRule
 from omx_autoresearch.core.gains import checked_value, effect_of, gain_of
 from omx_autoresearch.core.signed_scores import (
-    centre,
+    hodges_lehmann,
     median,
     normal_quantile,
     rank_of,
+    robust_sd,
     scores_of,
-    spread,
-    standing,
+    z_statistic,
 )
 from omx_autoresearch.core.values import dataclass, replace
 from omx_autoresearch.errors import UsageError
@@ -34,7 +34,7 @@ QUICK_PAIRS = 10
 """Fewer A/A pairs say too little about the extremes for an early acceptance."""
 QUICK_SHARE = 0.85
 ORDER_PAIRS = 8
-ORDER_STANDING = 2.8
+ORDER_Z = 2.8
 """From here on an order effect is taken for real: one in two hundred calibrations without one gets there."""
 
 DETECTABLE = 0.8
@@ -126,7 +126,7 @@ def calibrate(
     has_spread = len(set(firsts + seconds)) > 1
     order_effect = proven_order_effect(order_gains(gains, orders))
     residuals = [gain - _expected(order_effect, order) for gain, order in zip(gains, orders, strict=True)]
-    deviation = spread(residuals)
+    deviation = robust_sd(residuals)
     smallest = detectable_effect(rule, deviation, scale) if gains else None
     return Calibration(
         regime=_regime(len(gains), smallest, scale, has_spread=has_spread),
@@ -227,7 +227,7 @@ def proven_order_effect(first_gains: Sequence[float]) -> float:
     if len(first_gains) < ORDER_PAIRS:
         return 0.0
     scores = scores_of([abs(gain) for gain in first_gains])
-    return centre(first_gains) if abs(standing(first_gains, scores)) >= ORDER_STANDING else 0.0
+    return hodges_lehmann(first_gains) if abs(z_statistic(first_gains, scores)) >= ORDER_Z else 0.0
 
 
 def _expected(order_effect: float, order: int) -> float:

@@ -1,8 +1,16 @@
 """One candidate against the incumbent, pair by pair, until there is a verdict.
 
 A judge is pure: the same pairs give the same verdicts, so that a trial goes on after anything by feeding it again. Its
-validity needs one thing of the caller: which arm runs first is chosen by chance, pair by pair. Then under the null
-hypothesis every signed difference is a fair coin, whatever the noise, and chances are counted exactly.
+validity needs one thing of the caller: which arm runs first is chosen by chance, pair by pair.
+
+Theory of operation. A pair gives one *gain*, the candidate's value against the incumbent's on the scale of the
+calibration, less the smallest gain that is asked for. If the candidate is no better, each gain is as likely above zero
+as below, whatever the noise: the signs are fair coins. So the p-value of the gains seen is counted exactly over all
+signs, with robust scores in the place of their sizes (`signed_scores`). Looking after every pair would accept by luck
+sooner or later; each look therefore spends only a share of alpha (`sequential_rule.alpha_spending`), and a bound of
+futility ends hopeless trials early. Being first or second within a pair has an effect of its own, which the calibration
+estimates and `sequential_rule.cleared` takes out. A metric that never varied is judged by repetition instead
+(`trial_verdicts`).
 """
 
 from __future__ import annotations
@@ -17,7 +25,7 @@ from omx_autoresearch.core.calibration import (
 )
 from omx_autoresearch.core.gains import checked_value, effect_of, gain_at, gain_of
 from omx_autoresearch.core.sequential_rule import can_accept, cleared, decision_of, estimate_of
-from omx_autoresearch.core.signed_scores import centre, spread
+from omx_autoresearch.core.signed_scores import hodges_lehmann, robust_sd
 from omx_autoresearch.core.trial_verdicts import Verdict, median_verdict, repeated_verdict
 from omx_autoresearch.errors import StepIllegal, UsageError
 
@@ -141,9 +149,9 @@ class Judge:
 
     def _verdict_of(self, differences: Sequence[float], *, is_accepted: bool) -> Verdict:
         known = residuals_of(self._calibration)
-        gain, *ends = estimate_of(differences, spread(known))
+        gain, *ends = estimate_of(differences, robust_sd(known))
         around = [difference - gain for difference in differences]
-        smallest = detectable_effect(self._rule, spread([*known, *around]), self._scale)
+        smallest = detectable_effect(self._rule, robust_sd([*known, *around]), self._scale)
         outcome: Judged = "accepted"
         reason_code = "improved"
         if not is_accepted:
@@ -170,7 +178,7 @@ class Judge:
         known = self._calibration.minimum_detectable_effect
         return Verdict(
             outcome="inconclusive",
-            estimate=self._effect(centre(self._gains) + self._threshold) if self._gains else 0.0,
+            estimate=self._effect(hodges_lehmann(self._gains) + self._threshold) if self._gains else 0.0,
             interval=(),
             pairs=self.pairs,
             minimum_detectable_effect=known or 0.0,

@@ -1,6 +1,6 @@
 """The hybrid sequential rule on interleaved pairs: when it accepts, when it gives up, what the order inside a pair did.
 
-It looks after every pair. A look spends a share of alpha on the exact chance of the scores; three to eight pairs may
+It looks after every pair. A look spends a share of alpha on the exact p-value of the scores; three to eight pairs may
 be enough where every gain is favourable and far beyond what A/A pairs show. specs/acceptance.md says what was measured.
 """
 
@@ -10,17 +10,17 @@ from functools import lru_cache
 from math import sqrt
 
 from omx_autoresearch.core.acceptance_rules import FINAL_SHARE
-from omx_autoresearch.core.calibration import ORDER_PAIRS, ORDER_STANDING, order_gains
+from omx_autoresearch.core.calibration import ORDER_PAIRS, ORDER_Z, order_gains
 from omx_autoresearch.core.gains import effect_of
 from omx_autoresearch.core.signed_scores import (
-    centre,
-    chance,
-    cut_of,
+    ci_rank,
+    exact_p_value,
+    hodges_lehmann,
     normal_quantile,
+    robust_sd,
     scores_of,
-    spread,
-    standing,
     walsh_averages,
+    z_statistic,
 )
 
 TYPE_CHECKING = False
@@ -46,11 +46,13 @@ FEW = 6
 
 
 @lru_cache(maxsize=64)
-def looks_of(alpha: float, max_pairs: int) -> tuple[tuple[float, float], ...]:
-    """For 0 to ``max_pairs`` pairs: the chance that is accepted, and the bound of futility.
+def alpha_spending(alpha: float, max_pairs: int) -> tuple[tuple[float, float], ...]:
+    """For 0 to ``max_pairs`` pairs: the p-value at which a look accepts, and the bound of futility.
 
-    The latter is the bound of standing times the root of the pairs at or below which an acceptance became unlikely: the
-    trend is against the candidate, or the pairs that are left can hardly reach the last look's bound any more.
+    Spending alpha look by look follows K. K. G. Lan and D. L. DeMets, "Discrete sequential boundaries for clinical
+    trials", Biometrika 70 (1983). The bound of futility is that of the z statistic times the root of the pairs: at or
+    below it an acceptance became unlikely, since the trend is against the candidate, or the pairs that are left can
+    hardly reach the bound of the last look any more.
     """
     stretch = sqrt(max_pairs / 30)
     goal = sqrt(max_pairs) * normal_quantile(1 - FINAL_SHARE * alpha)
@@ -80,26 +82,30 @@ def decision_of(
     is_last = pairs >= rule.max_pairs
     if pairs < FIRST_LOOK:
         return "stop" if is_last else ""
-    allowed, futile = looks_of(rule.alpha, rule.max_pairs)[pairs]
+    allowed, futile = alpha_spending(rule.alpha, rule.max_pairs)[pairs]
     scores = scores_of([abs(difference) for difference in differences])
-    stands = standing(differences, scores)
-    # No chance of a half or more is ever allowed, and a smaller one needs a standing above zero.
-    if stands > 0.0 and chance(differences, scores) <= allowed and _holds(rule, differences, levels, allowed):
+    z = z_statistic(differences, scores)
+    # No p-value of a half or more is ever allowed, and a smaller one needs a z statistic above zero.
+    if (
+        z > 0.0
+        and exact_p_value(differences, scores) <= allowed
+        and _holds(rule, differences, levels, allowed)
+    ):
         return "accept"
-    return "stop" if is_last or (rule.has_futility and stands * sqrt(pairs) <= futile) else ""
+    return "stop" if is_last or (rule.has_futility and z * sqrt(pairs) <= futile) else ""
 
 
 def _holds(
     rule: AcceptanceRule, differences: Sequence[float], levels: Sequence[float], allowed: float
 ) -> bool:
-    """Whether gains on logarithms are gains in the metric's own unit, at the same chance."""
+    """Whether gains on logarithms are gains in the metric's own unit, at the same p-value."""
     if not levels:
         return True
     own = [
         level * effect_of(difference, rule.direction, "ratio")
         for level, difference in zip(levels, differences, strict=True)
     ]
-    return chance(own, scores_of([abs(gain) for gain in own])) <= allowed
+    return exact_p_value(own, scores_of([abs(gain) for gain in own])) <= allowed
 
 
 def is_quick(rule: AcceptanceRule, differences: Sequence[float], quick_gain: float) -> bool:
@@ -161,9 +167,9 @@ def _against(order: int, calibrated: Sequence[float]) -> float:
 
 def _pooled_effect(first_gains: list[float], order_effect: float, calibrated: Sequence[float]) -> float:
     if order_effect:
-        return centre([*calibrated, *first_gains])
+        return hodges_lehmann([*calibrated, *first_gains])
     scores = scores_of([abs(gain) for gain in first_gains])
-    return centre(first_gains) if abs(standing(first_gains, scores)) >= ORDER_STANDING else 0.0
+    return hodges_lehmann(first_gains) if abs(z_statistic(first_gains, scores)) >= ORDER_Z else 0.0
 
 
 def estimate_of(differences: Sequence[float], deviation: float) -> tuple[float, float, float]:
@@ -176,8 +182,8 @@ def estimate_of(differences: Sequence[float], deviation: float) -> tuple[float, 
     middle = len(averages) // 2
     estimate = averages[middle] if len(averages) % 2 else (averages[middle - 1] + averages[middle]) / 2
     if len(differences) >= FEW:
-        cut = cut_of(len(differences))
+        cut = ci_rank(len(differences))
         return estimate, averages[cut], averages[-1 - cut]
-    wide = max(deviation, spread([difference - estimate for difference in differences]))
+    wide = max(deviation, robust_sd([difference - estimate for difference in differences]))
     reach = 2.2 * wide / sqrt(len(differences))
     return estimate, estimate - reach, estimate + reach

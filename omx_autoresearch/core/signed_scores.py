@@ -1,8 +1,13 @@
-"""The statistics of signed differences: robust scores, the exact chance of their sum, Walsh averages.
+"""The statistics of signed differences: robust scores, the exact p-value of their sum, the Hodges-Lehmann estimate.
 
 Under the null hypothesis every sign is a fair coin, whatever the sizes are. So the chance of a sum of signed scores is
 counted, not approximated: no noise model, no bootstrap. Scores grow with a difference up to twice the typical one and
 fall to nothing at six times, since a difference that large is an accident of one run more often than an effect.
+
+Sources: F. Wilcoxon, "Individual comparisons by ranking methods", Biometrics Bulletin 1 (1945), for signed ranks;
+J. L. Hodges and E. L. Lehmann, "Estimates of location based on rank tests", Annals of Mathematical Statistics 34
+(1963); F. R. Hampel, "The influence curve and its role in robust estimation", Journal of the American Statistical
+Association 69 (1974), for scores that fall back to nothing.
 """
 
 from __future__ import annotations
@@ -50,8 +55,8 @@ def _score(relative: float) -> int:
     return max(1, round(STEPS * FULL_FROM * (NOTHING_FROM - relative) / (NOTHING_FROM - FULL_TO)))
 
 
-def standing(differences: Sequence[float], scores: Sequence[int]) -> float:
-    """The sum of signed scores in its own standard deviations; 0.0 where there is no score at all."""
+def z_statistic(differences: Sequence[float], scores: Sequence[int]) -> float:
+    """The z statistic: the sum of signed scores over its standard deviation under the null; 0.0 without any score."""
     total = squares = 0
     for difference, score in zip(differences, scores, strict=True):
         squares += score * score
@@ -59,8 +64,8 @@ def standing(differences: Sequence[float], scores: Sequence[int]) -> float:
     return total / sqrt(squares) if squares else 0.0
 
 
-def chance(differences: Sequence[float], scores: Sequence[int]) -> float:
-    """The exact chance that coin-flipped scores reach at least the sum seen on the favourable side.
+def exact_p_value(differences: Sequence[float], scores: Sequence[int]) -> float:
+    """The exact one-sided p-value of a sign-flip test: that random signs reach at least the favourable sum seen.
 
     All sums are counted at once: the polynomial whose coefficient k is the number of sign patterns with favourable
     sum k, packed into one big integer.
@@ -85,16 +90,19 @@ def walsh_averages(values: Sequence[float]) -> list[float]:
     return averages
 
 
-def centre(values: Sequence[float]) -> float:
-    """The Hodges-Lehmann estimate: the median of the Walsh averages; values must not be empty."""
+def hodges_lehmann(values: Sequence[float]) -> float:
+    """The Hodges-Lehmann estimate of location: the median of the Walsh averages; values must not be empty."""
     averages = walsh_averages(values)
     middle = len(averages) // 2
     return averages[middle] if len(averages) % 2 else (averages[middle - 1] + averages[middle]) / 2
 
 
 @lru_cache(maxsize=256)
-def cut_of(count: int) -> int:
-    """How many Walsh averages of ``count`` values lie outside the 95 % interval on each side; -1: there is none."""
+def ci_rank(count: int) -> int:
+    """The rank that bounds Wilcoxon's 95 % interval: as many Walsh averages of ``count`` values lie beyond each end.
+
+    -1 where no interval is that wide.
+    """
     width = count + 2
     patterns = 1
     for rank in range(1, count + 1):
@@ -109,8 +117,11 @@ def cut_of(count: int) -> int:
     raise AssertionError("every sum of ranks has a chance")
 
 
-def spread(residuals: Sequence[float]) -> float:
-    """A robust standard deviation of residuals; that of their mean size where most of them are zero; 0.0 for none."""
+def robust_sd(residuals: Sequence[float]) -> float:
+    """A robust standard deviation: the scaled median absolute deviation (Hampel 1974), 0.0 for no residuals.
+
+    Where most residuals are zero it is the scaled mean of their sizes.
+    """
     sizes = [abs(residual) for residual in residuals]
     if not sizes:
         return 0.0

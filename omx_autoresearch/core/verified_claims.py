@@ -16,7 +16,7 @@ from omx_autoresearch.core.calibration import (
 )
 from omx_autoresearch.core.gains import effect_of, gain_of
 from omx_autoresearch.core.sequential_rule import cleared, estimate_of
-from omx_autoresearch.core.signed_scores import median, spread
+from omx_autoresearch.core.signed_scores import median, robust_sd
 from omx_autoresearch.core.trial_verdicts import repeated_verdict
 from omx_autoresearch.core.values import dataclass, replace
 from omx_autoresearch.errors import UsageError
@@ -116,7 +116,7 @@ def _noisy(
     gains = [gain_of(base, final, rule.direction, scale) for base, final in zip(bases, finals, strict=True)]
     if min(known_orders) >= 0 and not is_relative:
         gains = list(cleared(gains, known_orders, calibration.order_effect, first_gains_of(calibration)))
-    found = estimate_of(gains, 0.0 if is_relative else spread(residuals_of(calibration)))
+    found = estimate_of(gains, 0.0 if is_relative else robust_sd(residuals_of(calibration)))
     if is_relative:
         size = abs(median(bases)) or abs(median(finals)) or 1.0
         return found[0] / size, found[1] / size, found[2] / size

@@ -19,16 +19,16 @@ from omx_autoresearch.core.acceptance import AcceptanceRule, Judge, calibrate
 from omx_autoresearch.core.calibration import order_gains
 from omx_autoresearch.core.sequential_rule import cleared, decision_of, estimate_of
 from omx_autoresearch.core.signed_scores import (
-    centre,
-    chance,
-    cut_of,
+    ci_rank,
+    exact_p_value,
+    hodges_lehmann,
     median,
     normal_quantile,
     normal_share,
+    robust_sd,
     scores_of,
-    spread,
-    standing,
     walsh_averages,
+    z_statistic,
 )
 
 if TYPE_CHECKING:
@@ -95,14 +95,14 @@ def test_the_chance_is_the_share_of_sign_patterns_that_do_at_least_as_well(diffe
     reached = sum(score for score, difference in zip(scores, differences, strict=True) if difference > 0)
     patterns = itertools.product((0, 1), repeat=len(present))
     sums = [sum(score for score, is_on in zip(present, signs, strict=True) if is_on) for signs in patterns]
-    assert chance(differences, scores) == sum(total >= reached for total in sums) / len(sums)
+    assert exact_p_value(differences, scores) == sum(total >= reached for total in sums) / len(sums)
 
 
 @pytest.mark.requirement("ACC-01")
 @given(st.lists(st.floats(-10, 10), min_size=4, max_size=40))
 def test_no_chance_below_a_half_goes_uncounted(differences: list[float]) -> None:
     scores = scores_of([abs(difference) for difference in differences])
-    assert standing(differences, scores) > 0 or chance(differences, scores) >= 0.5
+    assert z_statistic(differences, scores) > 0 or exact_p_value(differences, scores) >= 0.5
 
 
 @pytest.mark.requirement("ACC-01")
@@ -112,7 +112,7 @@ def test_exchanging_the_arms_turns_the_standing_round(differences: list[float]) 
     mirrored = [-difference for difference in differences]
     assert scores == scores_of([abs(difference) for difference in mirrored])
     if 0.0 not in differences:
-        assert standing(mirrored, scores) == -standing(differences, scores)
+        assert z_statistic(mirrored, scores) == -z_statistic(differences, scores)
     gain, low, high = estimate_of(differences, 1.0)
     other, other_low, other_high = estimate_of(mirrored, 1.0)
     assert (other, other_low, other_high) == pytest.approx((-gain, -high, -low))
@@ -164,13 +164,13 @@ def test_scores_grow_level_off_and_fall_to_nothing() -> None:
         [1.0, 1.0, 1.0, 0.5, 2.0, 2.5, 3.0, 4.5, 6.0, 1000.0, 0.0, 1e-9, 1.0, 1.0, 1.0, 1.0]
     ) == ([24, 24, 24, 12, 48, 48, 48, 24, 0, 0, 0, 1, 24, 24, 24, 24])
     assert scores_of([0.0, 0.0]) == [0, 0]
-    assert standing([0.0, 0.0], [0, 0]) == 0.0
-    assert chance([0.0], [0]) == 1.0
+    assert z_statistic([0.0, 0.0], [0, 0]) == 0.0
+    assert exact_p_value([0.0], [0]) == 1.0
 
 
 @pytest.mark.requirement("ACC-01")
 def test_the_interval_of_six_values_and_more_has_95_per_cent_whatever_the_distribution() -> None:
-    assert [cut_of(count) for count in (5, 6, 7, 8, 15, 20, 30)] == [
+    assert [ci_rank(count) for count in (5, 6, 7, 8, 15, 20, 30)] == [
         -1,
         0,
         2,
@@ -180,7 +180,9 @@ def test_the_interval_of_six_values_and_more_has_95_per_cent_whatever_the_distri
         137,
     ]  # tables of Wilcoxon
     assert walsh_averages([1.0, 3.0]) == [1.0, 2.0, 3.0]
-    assert centre([1.0, 3.0, 100.0]) == 27.0 or centre([1.0, 3.0, 100.0]) == pytest.approx(26.75)
+    assert hodges_lehmann([1.0, 3.0, 100.0]) == 27.0 or hodges_lehmann([1.0, 3.0, 100.0]) == pytest.approx(
+        26.75
+    )
 
 
 def test_figures_of_a_normal_distribution_are_those_of_the_tables() -> None:
@@ -191,15 +193,17 @@ def test_figures_of_a_normal_distribution_are_those_of_the_tables() -> None:
     draws = [random.Random(1).gauss(0, 2) for _ in range(1)] + [
         2 * normal_quantile((at + 0.5) / 999) for at in range(999)
     ]
-    assert spread(draws) == pytest.approx(2.0, rel=0.01)
-    assert spread([]) == 0.0
+    assert robust_sd(draws) == pytest.approx(2.0, rel=0.01)
+    assert robust_sd([]) == 0.0
 
 
 @pytest.mark.requirement("ACC-01")
 def test_a_gain_on_ratios_must_hold_in_the_metrics_own_unit() -> None:
     gains, levels = [0.1] * 10 + [-0.12, -0.12], [100.0] * 10 + [160.0, 160.0]
     own = [100 * (1 - math.exp(-0.1))] * 10 + [160 * (1 - math.exp(0.12))] * 2
-    on_ratios, in_units = (chance(found, scores_of([abs(gain) for gain in found])) for found in (gains, own))
+    on_ratios, in_units = (
+        exact_p_value(found, scores_of([abs(gain) for gain in found])) for found in (gains, own)
+    )
     assert on_ratios < in_units
     rule = AcceptanceRule(alpha=(on_ratios + in_units) / 2 / 0.75, max_pairs=12)
     assert decision_of(rule, gains, 0.0) == "accept"
