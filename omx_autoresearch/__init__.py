@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from omx_autoresearch.core.experiments import TrialRow as TrialRow
     from omx_autoresearch.core.metrics import Guard as Guard
     from omx_autoresearch.core.metrics import MetricSpec as MetricSpec
+    from omx_autoresearch.core.readiness import CriterionView as CriterionView
     from omx_autoresearch.core.readiness import ReadinessLine as ReadinessLine
     from omx_autoresearch.core.readiness import ReadinessReport as ReadinessReport
     from omx_autoresearch.errors import AutoresearchError as AutoresearchError
@@ -52,7 +53,6 @@ if TYPE_CHECKING:
     from omx_autoresearch.runtime.store import ValidationReport as ValidationReport
     from omx_autoresearch.runtime.task_files import AllowedOperations as AllowedOperations
     from omx_autoresearch.runtime.task_files import Progress as Progress
-    from omx_autoresearch.runtime.task_files import SuccessCriterion as SuccessCriterion
     from omx_autoresearch.runtime.task_files import TaskSpec as TaskSpec
 
 _PUBLIC = {
@@ -65,10 +65,10 @@ _PUBLIC = {
         "Task",
         "ValidationReport",
     ),
-    "runtime.task_files": ("AllowedOperations", "Progress", "SuccessCriterion", "TaskSpec"),
+    "runtime.task_files": ("AllowedOperations", "Progress", "TaskSpec"),
     "runtime.findings": ("Recorded", "Submission"),
     "core.criteria": ("Criterion", "criterion_of"),
-    "core.readiness": ("ReadinessLine", "ReadinessReport"),
+    "core.readiness": ("CriterionView", "ReadinessLine", "ReadinessReport"),
     "errors": ("AutoresearchError",),
     "core.acceptance": (
         "AcceptanceRule",

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import re
 
-from omx_autoresearch.core.criteria import Criterion, CriterionFault, Rule, rule_of
+from omx_autoresearch.core.criteria import Criterion, CriterionFault, rule_of
 from omx_autoresearch.core.directions import SUMMARY_LIMIT, Direction, direction_faults, direction_of
 from omx_autoresearch.core.findings import FINDING_KINDS, Finding, finding_faults
 from omx_autoresearch.core.mission import OPERATIONS
@@ -208,7 +208,7 @@ class _Reader:
             self.fault(TASK_SPEC, f"{path}.description", f"a text is needed, received {_kind(text)}")
         if type(required) is not bool:
             self.fault(TASK_SPEC, f"{path}.required", f"true or false is needed, received {_kind(required)}")
-        rule = Rule("person")
+        rule = rule_of("person")
         if "accepts" in item:
             try:
                 rule = rule_of(str(item["accepts"]))
@@ -223,7 +223,7 @@ class _Reader:
         if not goal.strip():
             self.fault(TASK_PAGE, "", "it says no goal: a section `Goal`, or a first paragraph, is needed")
         criteria = tuple(
-            Criterion(f"criterion-{number}", item, Rule("person"))
+            Criterion(f"criterion-{number}", item, rule_of("person"))
             for number, item in enumerate(sections.get("criteria", ()), start=1)
         )
         return Adoptable(

@@ -8,6 +8,7 @@ and never phrased as an instruction.
 from __future__ import annotations
 
 from omx_autoresearch.core.directions import FRESH, by_diversity, perturbation
+from omx_autoresearch.core.readiness import open_criteria
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -212,14 +213,9 @@ def _forbidden(mission: Mission) -> str:
 
 def _open_criteria(mission: Mission) -> str:
     """The required criteria that no rule has accepted under this contract."""
-    if mission.contract is None or mission.phase in ("complete", "cancelled"):
+    if mission.phase in ("complete", "cancelled"):
         return ""
-    met = {
-        check.criterion_id
-        for check in mission.checks
-        if check.is_met and check.contract_digest == mission.contract_digest
-    }
-    waiting = [item.id for item in mission.contract.criteria if item.is_required and item.id not in met]
+    waiting = open_criteria(mission)
     return f"Open criteria: {one_line(', '.join(waiting), 100)}." if waiting else ""
 
 

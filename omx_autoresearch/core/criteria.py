@@ -1,70 +1,182 @@
 """Criteria: conditions of the completion contract, each with the rule that says what is accepted for it.
 
-A rule is declared at launch and nothing else accepts evidence. ``id: description :: rule`` is how people write one:
-
-    tests: the corpus passes :: command: pytest -q tests/corpus
-    report: findings are written down :: file: report.md ~ ^## Findings
-    done: the validator agrees :: validator
-    look: a person has seen the plots :: person
-    good: the reviewer approves :: review
-    fast: the parser is faster :: trial total_ms 5%
-
-``optional`` before the id makes a criterion one that may stay open. Pure.
+A rule is declared at launch and nothing else accepts evidence. People write a criterion as ``id: description :: rule``,
+with ``optional`` before the id where it may stay open. Each kind of rule is one class and one line of :data:`KINDS`;
+nothing else knows which kinds there are. Pure.
 """
 
 from __future__ import annotations
 
-from omx_autoresearch.core.shape import nested
+from importlib import import_module
+
+from omx_autoresearch.core.shape import NewerShape, ShapeError, from_plain, nested
 from omx_autoresearch.core.values import dataclass
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from omx_autoresearch.core.words import RuleKind
+    from typing import Any, ClassVar, Protocol, Self
 
-RULE_KINDS: tuple[RuleKind, ...] = ("command", "file", "validator", "review", "person", "trial")
-_NEEDED_MODE = {"validator": "mission-validator-script", "review": "prompt-architect-artifact"}
+    from omx_autoresearch.core.findings import Check, Evidence, Look
+    from omx_autoresearch.core.words import FindingKind
+
+    class Examiner(Protocol):
+        """The world, as a rule may look at it; ``criterion`` is the one that is examined."""
+
+        def run(self, argv: tuple[str, ...]) -> Examination:
+            """Run exactly this argv in the workspace, as a validator runs."""
+
+        def read(self, path: str) -> bytes | str:
+            """The content of a file of the workspace, or why it cannot be taken."""
+
+        def is_found(self, pattern: str, data: bytes) -> bool | str:
+            """True when the pattern matches somewhere, or why nobody knows."""
+
+        def attestation(self) -> Examination:
+            """The verdict of the contract's own validator or reviewer."""
+
+        def ask(self, rule: Rule) -> Examination:
+            """What the ``source`` of the rule answers, another part of the runtime that the door handed in."""
+
+        def met(self, *parts: str, content_digest: str = "", **evidence: Any) -> Examination:
+            """The rule accepts what was seen; ``parts`` make it this evidence and no other."""
+
+        def missed(self, received: str, content_digest: str = "") -> Examination:
+            """The rule does not; ``received`` says what was there instead, one line."""
+
+
+KINDS: dict[str, str] = {
+    "command": "rule_kinds.Command",
+    "file": "rule_kinds.File",
+    "validator": "rule_kinds.Validator",
+    "review": "rule_kinds.Review",
+    "person": "rule_kinds.Person",
+    "trial": "rule_kinds.Trial",
+}
+"""Kind to ``module.Class`` beside this module; it is imported when a rule of the kind is met."""
 CRITERIA_LIMIT = 100
 TEXT_LIMIT = 2000
 _ID = r"[a-z0-9][a-z0-9_-]{0,63}\Z"
+_EARLIER_FIELDS = ("argv", "path", "pattern", "metric", "gain", "is_percent")
+"""Earlier versions wrote these for every kind, empty where a kind has none."""
 
 
-@dataclass(frozen=True, slots=True)
+class CriterionFault(ValueError):
+    """A criterion cannot stand; the message says which part, what was received and what would count."""
+
+
 class Rule:
-    """What is accepted for one criterion.
+    """What is accepted for one criterion; a kind is a frozen dataclass with a field ``kind`` and its own fields.
 
-    Attributes:
-        kind: ``command`` (exactly this argv, run by the runtime, exit status 0), ``file`` (a non-empty regular file of
-            the workspace, with ``pattern`` in it where one is given), ``validator`` (an attested pass of the
-            contract's validator), ``review`` (an attested approval), ``person`` (the owner's word), ``trial`` (the
-            verified claim of an experiment of this mission).
-        argv: of a command, as the shell splits it.
-        path: of a file, relative to the workspace.
-        pattern: regular expression that the file's text must match somewhere; empty for none.
-        metric: of a trial, the metric that its experiment measures.
-        gain: of a trial, the gain that the whole interval of the claim must reach; 0 means any gain at all.
-        is_percent: that gain is in percent of the base; otherwise it is in the metric's unit.
+    ``form`` is how people write it (empty: the kind alone), ``example`` a whole criterion, ``counts`` what alone is
+    accepted (``{rule}`` is its text), ``finding_kind`` what its evidence is recorded as, ``needed_mode`` the
+    only validation mode that has it. ``is_owners``: the owner's word, which no look can give. ``is_measured``: a gain
+    that must still be measured, so that a validator which passes from the start decides nothing yet. ``source``: the
+    other part of the runtime that it asks, a key of ``Runtime.sources``.
     """
 
-    kind: RuleKind
-    argv: tuple[str, ...] = ()
-    path: str = ""
-    pattern: str = ""
-    metric: str = ""
-    gain: float = 0.0
-    is_percent: bool = False
+    __slots__ = ()
+    form: ClassVar[str] = ""
+    example: ClassVar[str]
+    counts: ClassVar[str]
+    finding_kind: ClassVar[FindingKind]
+    needed_mode: ClassVar[str] = ""
+    is_owners: ClassVar[bool] = False
+    is_measured: ClassVar[bool] = False
+    source: ClassVar[str] = ""
+
+    if TYPE_CHECKING:
+
+        @property
+        def kind(self) -> str:
+            """Its key in :data:`KINDS`."""
+            ...
+
+    @property
+    def argv(self) -> tuple[str, ...]:
+        """The command that it runs: its files are pinned, and it runs only where commands may. Empty for none."""
+        return ()
+
+    @property
+    def path(self) -> str:
+        """The file that it is about: digested at every look, and free to be written. Empty for none."""
+        return ""
+
+    @classmethod
+    def parse(cls, text: str) -> Self:
+        """The rule whose text behind its kind (and a colon) is ``text``. Here of a kind that is one word.
+
+        Raises:
+            CriterionFault: a part of it is missing or wrong.
+        """
+        rule = cls()
+        if text:
+            raise unknown_rule(f"{rule.kind}: {text}")
+        return rule
 
     def __str__(self) -> str:
-        """The rule as people write it."""
-        import shlex
-
-        if self.kind == "command":
-            return f"command: {shlex.join(self.argv)}"
-        if self.kind == "file":
-            return f"file: {self.path}" + (f" ~ {self.pattern}" if self.pattern else "")
-        if self.kind == "trial":
-            gain = f"{self.gain:.12f}".rstrip("0").rstrip(".")
-            return f"trial {self.metric} {gain}" + ("%" if self.is_percent else "")
+        """The rule as people write it; :meth:`parse` reads it back."""
         return self.kind
+
+    def examine(self, examiner: Examiner) -> Examination:
+        """Look whether the rule accepts what is there now."""
+        raise NotImplementedError
+
+    def is_current(self, check: Check, facts: Facts) -> bool:
+        """True when ``check`` saw what stands there now. Here: the same commit, content and pinned files."""
+        look = facts.look
+        seen = (check.head, check.tree_digest, check.pin_digest)
+        is_same = seen == (look.head, look.tree_digest, look.pin_digest)
+        return bool(look.tree_digest) and is_same and not look.changed_pins
+
+    def is_ready(self, facts: Facts) -> bool:  # noqa: ARG002 - a kind may ask
+        """True when a look of the runtime could settle it now."""
+        return not self.is_owners
+
+    def missing(self, facts: Facts) -> str:  # noqa: ARG002 - a kind may ask
+        """What is known to be wrong without examining it, one line; empty for nothing."""
+        return ""
+
+    def next_command(self, task_id: str, criterion_id: str) -> str:
+        """The one command that helps while it is not met."""
+        return f"omx-autoresearch criterion check {task_id} {criterion_id}"
+
+    @classmethod
+    def __get_pydantic_core_schema__(cls, source: Any, handler: Any) -> Any:
+        """Where data enters, and in the schemas: any of the kinds, by their ``kind``."""
+        if cls is not Rule:
+            return handler(source)
+        from pydantic_core import core_schema
+
+        choices = {kind: handler.generate_schema(rule_class(kind)) for kind in KINDS}
+        return core_schema.tagged_union_schema(choices, discriminator="kind")
+
+
+def rule_class(kind: str) -> type[Rule]:
+    """The class of a kind.
+
+    Raises:
+        KeyError: there is no such kind.
+    """
+    module, _, name = KINDS[kind].partition(".")
+    found: type[Rule] = getattr(import_module(f"{__package__}.{module}"), name)
+    return found
+
+
+def rule_from_plain(plain: Any) -> Rule:
+    """A rule as a journal has it.
+
+    Raises:
+        ShapeError: it is none, or of a kind or with a field that only a newer version knows.
+    """
+    if not isinstance(plain, dict) or "kind" not in plain:
+        raise ShapeError("Rule: an object with a kind is needed")
+    if plain["kind"] not in KINDS:
+        raise NewerShape(f"rule kind {plain['kind']!r} is unknown")
+    made = rule_class(plain["kind"])
+    names = made.__slots__
+    kept = {key: value for key, value in plain.items() if key in names or value or key not in _EARLIER_FIELDS}
+    rule: Rule = from_plain(made, kept)
+    return rule
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,12 +192,46 @@ class Criterion:
 
     id: str
     description: str
-    rule: Rule = nested(Rule)
+    rule: Rule = nested(rule_from_plain)
     is_required: bool = True
 
 
-class CriterionFault(ValueError):
-    """A criterion cannot stand; the message says which part, what was received and what would count."""
+@dataclass(frozen=True, slots=True)
+class Facts:
+    """What a rule is held against: the workspace as it is now, and what the mission knows.
+
+    Attributes:
+        look: the workspace.
+        is_passing: the contract's own verdict is attested and fresh.
+        claim_digests: newest verified claim by metric.
+    """
+
+    look: Look
+    is_passing: bool
+    claim_digests: dict[str, str]
+
+
+@dataclass(frozen=True, slots=True)
+class Examination:
+    """What one look at one criterion saw.
+
+    Attributes:
+        criterion: whose rule was applied.
+        look: the workspace at that moment.
+        received: why it is not met, one line; empty when it is.
+        evidence: of a met one, as far as it can be told without the journal.
+        content_digest: of what the rule is about, where that is not the workspace: a file, a claim.
+        run_id: of the command's run.
+        is_reusable: an unmet one need not be looked at again while nothing moved.
+    """
+
+    criterion: Criterion
+    look: Look
+    received: str = ""
+    evidence: Evidence | None = None
+    content_digest: str = ""
+    run_id: str = ""
+    is_reusable: bool = False
 
 
 def criterion_of(text: str) -> Criterion:
@@ -103,7 +249,8 @@ def criterion_of(text: str) -> Criterion:
     name = words[-1] if words and len(words) <= 2 else name.strip()
     if not found or not colon or not description.strip():
         raise CriterionFault(
-            f"a criterion is written `id: description :: rule`, received {text[:200]!r}; a rule is one of {_forms()}"
+            f"a criterion is written `id: description :: rule`, received {text[:200]!r}; "
+            f"a rule is one of {rule_forms()}"
         )
     if not re.match(_ID, name) or (len(words) == 2 and is_required):
         raise CriterionFault(f"the id of a criterion is a-z, 0-9, - and _, received {name[:80]!r}")
@@ -116,74 +263,35 @@ def rule_of(text: str) -> Rule:
     Raises:
         CriterionFault: no such kind, or a part of it is missing.
     """
-    kind, _, rest = text.partition(":")
-    kind, rest = kind.strip(), rest.strip()
-    if kind == "command":
-        return Rule("command", argv=_argv(rest))
-    if kind == "file":
-        path, _, pattern = rest.partition(" ~ ")
-        return _file_rule(path.strip(), pattern.strip())
-    if kind == "trial" or kind.startswith("trial "):
-        return _trial_rule(text.strip())
-    for plain in ("validator", "review", "person"):
-        if kind == plain and not rest:
-            return Rule(plain)
-    raise CriterionFault(f"a rule is one of {_forms()}, received {text[:200]!r}")
+    kind = _kind_in(text)
+    if kind not in KINDS:
+        raise unknown_rule(text)
+    return rule_class(kind).parse(text.strip()[len(kind) :].lstrip().removeprefix(":").strip())
 
 
-def _argv(text: str) -> tuple[str, ...]:
-    import shlex
-
-    try:
-        argv = tuple(shlex.split(text))
-    except ValueError as error:
-        raise CriterionFault(
-            f"the command of a rule cannot be split: {error}; received {text[:200]!r}"
-        ) from None
-    if not argv:
-        raise CriterionFault("the command of a rule is empty; write `command: pytest -q tests`")
-    return argv
+def _kind_in(text: str) -> str:
+    return " ".join(text.partition(":")[0].split()[:1])
 
 
-def _file_rule(path: str, pattern: str) -> Rule:
-    if not path or path.startswith("/") or ".." in path.split("/") or "\0" in path:
-        raise CriterionFault(
-            f"the file of a rule is relative and inside the workspace, received {path[:200]!r}"
-        )
-    import re
-
-    try:
-        re.compile(pattern, re.MULTILINE)
-    except re.error as error:
-        raise CriterionFault(f"the pattern of a file rule is no regular expression: {error}") from None
-    return Rule("file", path=path, pattern=pattern)
+def unknown_rule(text: str) -> CriterionFault:
+    """The fault of a text that is a rule of no kind."""
+    return CriterionFault(f"a rule is one of {rule_forms()}, received {text[:200]!r}")
 
 
-def _trial_rule(text: str) -> Rule:
-    """``trial METRIC GAIN`` or ``trial METRIC GAIN%``; a colon behind the first word is taken, too."""
-    import re
-
-    from omx_autoresearch.core.metric_names import name_faults
-
-    found = re.fullmatch(
-        r"trial:?\s+(?P<name>\S+)\s+(?P<gain>[0-9]{1,12}(?:\.[0-9]{1,12})?)\s*(?P<percent>%?)", text
-    )
-    if found is None:
-        raise CriterionFault(
-            f"the rule of a trial is `trial METRIC GAIN`, such as `trial total_ms 5%`, received {text[:200]!r}"
-        )
-    if faults := name_faults(found["name"]):
-        raise CriterionFault(faults[0])
-    return Rule("trial", metric=found["name"], gain=float(found["gain"]), is_percent=bool(found["percent"]))
+def rule_forms() -> str:
+    """How the rule of each kind is written."""
+    return ", ".join(f"`{rule_class(kind).form or kind}`" for kind in KINDS)
 
 
-def _forms() -> str:
-    return "`command: ARGV`, `file: PATH [~ REGEX]`, `validator`, `review`, `person`, `trial METRIC GAIN%`"
+def example_for(text: str) -> str:
+    """A criterion with a rule of the kind that ``text`` tries to write; with the first kind where it tries none."""
+    kind = _kind_in(text.partition("::")[2])
+    return rule_class(kind if kind in KINDS else next(iter(KINDS))).example
 
 
-def has_trial(criteria: tuple[Criterion, ...]) -> bool:
+def has_measured(criteria: tuple[Criterion, ...]) -> bool:
     """True where a measured gain is required, so that a validator which passes from the start decides nothing yet."""
-    return any(item.is_required and item.rule.kind == "trial" for item in criteria)
+    return any(item.is_required and item.rule.is_measured for item in criteria)
 
 
 def criterion_text(criterion: Criterion) -> str:
@@ -203,9 +311,10 @@ def criteria_faults(criteria: tuple[Criterion, ...], validation_mode: str) -> li
             faults.append(f"two criteria are called {criterion.id!r}")
         seen.add(criterion.id)
         faults += _own_faults(criterion)
-        if _NEEDED_MODE.get(criterion.rule.kind, validation_mode) != validation_mode:
+        if criterion.rule.needed_mode not in ("", validation_mode):
             faults.append(
-                f"criterion {criterion.id} accepts a {criterion.rule.kind}, which a {validation_mode} mission has not"
+                f"criterion {criterion.id} accepts a {criterion.rule.kind}, "
+                f"which only a {criterion.rule.needed_mode} mission has; this one is a {validation_mode} mission"
             )
     return faults
 

@@ -6,12 +6,13 @@ about itself is a claim and appears nowhere here.
 
 from __future__ import annotations
 
-from omx_autoresearch.core.values import dataclass, field
+from omx_autoresearch.core.values import dataclass
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
 
+    from omx_autoresearch.core.findings import Look
     from omx_autoresearch.core.mission import Attestation, Contract, Mission
     from omx_autoresearch.core.runners import RunnerCount
     from omx_autoresearch.core.words import Verdict
@@ -38,39 +39,6 @@ class Missing:
     received: str
     next_command: str
     is_owners: bool = False
-
-
-@dataclass(frozen=True, slots=True)
-class Look:
-    """The workspace as it is at this moment, against which an attestation must be fresh.
-
-    Attributes:
-        head: current commit.
-        tree_digest: current content digest.
-        pin_digest: digest of the pinned files as they are now.
-        changed_pins: pinned paths whose content differs from the manifest, as far as they were compared.
-        output_artifact_digest: of the artifact under review; empty when it is missing or empty.
-        artifact_fault: why the artifact cannot be taken (outside the workspace, no regular file, ...).
-        artifact_report: what a hand-written completion artifact says (see :func:`read_artifact`).
-        artifact_claim: ``passed`` when that document is well formed and says so; a claim all the same.
-        file_digests: of the files that criteria name, by path; those that can be taken.
-        file_faults: why the others cannot, by path.
-        changed_code: paths of code that differ from the launch, where the contract does not run the code anyway.
-        state_fault: why the state files cannot be believed; looked at only when nothing else is missing.
-    """
-
-    head: str
-    tree_digest: str
-    pin_digest: str
-    changed_pins: tuple[str, ...] = ()
-    output_artifact_digest: str = ""
-    artifact_fault: str = ""
-    artifact_report: str = ""
-    artifact_claim: str = ""
-    file_digests: dict[str, str] = field(default_factory=dict)
-    file_faults: dict[str, str] = field(default_factory=dict)
-    changed_code: tuple[str, ...] = ()
-    state_fault: str = ""
 
 
 def is_fresh(run: Attestation | None, mission: Mission, look: Look) -> bool:

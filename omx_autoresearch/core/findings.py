@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from omx_autoresearch.core.digests import sha256
 from omx_autoresearch.core.shape import nested
-from omx_autoresearch.core.values import dataclass
+from omx_autoresearch.core.values import dataclass, field
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -60,6 +60,40 @@ class Evidence:
     head: str = ""
     tree_digest: str = ""
     isolation: str = "none"
+
+
+@dataclass(frozen=True, slots=True)
+class Look:
+    """The workspace as it is at this moment, against which an attestation must be fresh.
+
+    Attributes:
+        head: current commit.
+        tree_digest: current content digest.
+        pin_digest: digest of the pinned files as they are now.
+        changed_pins: pinned paths whose content differs from the manifest, as far as they were compared.
+        output_artifact_digest: of the artifact under review; empty when it is missing or empty.
+        artifact_fault: why the artifact cannot be taken (outside the workspace, no regular file, ...).
+        artifact_report: what a hand-written completion artifact says (see
+            :func:`~omx_autoresearch.core.evidence.read_artifact`).
+        artifact_claim: ``passed`` when that document is well formed and says so; a claim all the same.
+        file_digests: of the files that criteria name, by path; those that can be taken.
+        file_faults: why the others cannot, by path.
+        changed_code: paths of code that differ from the launch, where the contract does not run the code anyway.
+        state_fault: why the state files cannot be believed; looked at only when nothing else is missing.
+    """
+
+    head: str
+    tree_digest: str
+    pin_digest: str
+    changed_pins: tuple[str, ...] = ()
+    output_artifact_digest: str = ""
+    artifact_fault: str = ""
+    artifact_report: str = ""
+    artifact_claim: str = ""
+    file_digests: dict[str, str] = field(default_factory=dict)
+    file_faults: dict[str, str] = field(default_factory=dict)
+    changed_code: tuple[str, ...] = ()
+    state_fault: str = ""
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,7 +6,7 @@ import re
 from typing import Any, Literal
 
 from omx_autoresearch.core.budget import Limits, check_limits
-from omx_autoresearch.core.criteria import Criterion, criteria_faults, has_trial
+from omx_autoresearch.core.criteria import Criterion, criteria_faults, has_measured
 from omx_autoresearch.core.mission import OPERATIONS, VALIDATION_MODES
 from omx_autoresearch.core.pins import glob_faults
 from omx_autoresearch.core.values import dataclass, field, fields, replace
@@ -252,7 +252,7 @@ _VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*\Z")
 
 def _criteria_faults(draft: MissionDraft) -> list[str]:
     found = [f"criteria: {fault}" for fault in criteria_faults(draft.criteria, draft.validation_mode)]
-    if draft.task_type == "experiment" and not has_trial(draft.criteria):
+    if draft.task_type == "experiment" and not has_measured(draft.criteria):
         found.append(
             "criteria: an experiment needs a required one, `ID: TEXT :: trial METRIC GAIN%` (--criterion)"
         )

@@ -14,15 +14,16 @@ iteration's evidence. Pure.
 
 from __future__ import annotations
 
+from omx_autoresearch.core.criteria import Facts
 from omx_autoresearch.core.evidence import Missing, is_passing, missing_items
 from omx_autoresearch.core.values import dataclass
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from omx_autoresearch.core.criteria import Criterion
-    from omx_autoresearch.core.evidence import Look
-    from omx_autoresearch.core.findings import Check
+    from omx_autoresearch.core.findings import Check, Look
     from omx_autoresearch.core.mission import Mission
+    from omx_autoresearch.core.words import CriterionStatus
 
 _SHOWN_PATHS = 5
 _PROSE = (
@@ -56,6 +57,36 @@ class ReadinessLine:
 
 
 @dataclass(frozen=True, slots=True)
+class CriterionView:
+    """One criterion as it stands, for every surface.
+
+    Attributes:
+        id: of the criterion.
+        description: what must be true.
+        accepts: its rule, as people write it.
+        required: an optional one may stay open.
+        status: ``satisfied`` when the runtime accepted it and nothing that it depends on has moved; ``blocked`` when
+            it waits for the owner; else ``open``.
+        evidence_ids: the newest accepted findings, newest last.
+        evidence_count: of these; the mission keeps sixteen.
+        received: what was there instead; empty when it is satisfied.
+        checked_at: when the runtime last looked, ISO 8601 UTC; empty for never.
+        next_command: the command that helps; empty when it is satisfied.
+    """
+
+    id: str
+    description: str
+    accepts: str
+    required: bool
+    status: CriterionStatus
+    evidence_ids: tuple[str, ...] = ()
+    evidence_count: int = 0
+    received: str = ""
+    checked_at: str = ""
+    next_command: str = ""
+
+
+@dataclass(frozen=True, slots=True)
 class ReadinessReport:
     """Whether a mission would complete now, line by line.
 
@@ -83,9 +114,9 @@ def readiness_items(mission: Mission, look: Look) -> tuple[Missing, ...]:
     if contract is None:
         return ()
     found = [
-        _lacking_criterion(mission, criterion, look)
-        for criterion in contract.criteria
-        if criterion.is_required and not is_criterion_met(mission, criterion, look)
+        _lacking_criterion(view, item)
+        for view, item in zip(criteria_of(mission, look), contract.criteria, strict=True)
+        if view.required and view.status != "satisfied"
     ]
     verification = _lacking_verification(mission, look)
     if verification is not None:
@@ -100,14 +131,52 @@ def readiness_items(mission: Mission, look: Look) -> tuple[Missing, ...]:
 # --- criteria
 
 
-def is_criterion_met(mission: Mission, criterion: Criterion, look: Look) -> bool:
+def criteria_of(
+    mission: Mission, look: Look | None = None, drafted: tuple[Criterion, ...] = ()
+) -> tuple[CriterionView, ...]:
+    """Every criterion: how it stands at ``look``, else at the newest check under this contract.
+
+    A mission without a contract will have ``drafted``.
+    """
+    found = []
+    for item in mission.contract.criteria if mission.contract is not None else drafted:
+        is_met, check = is_criterion_met(mission, item, look), check_of(mission, item)
+        is_blocked = item.rule.is_owners or mission.phase == "blocked"
+        ids = mission.evidence_ids.get(item.id, ())
+        helps = item.rule.next_command(mission.task_id, item.id)
+        if mission.contract is None:
+            helps = f"omx-autoresearch start {mission.task_id}"
+        view = CriterionView(
+            id=item.id,
+            description=item.description,
+            accepts=str(item.rule),
+            required=item.is_required,
+            status="satisfied" if is_met else "blocked" if is_blocked else "open",
+            evidence_ids=ids,
+            evidence_count=len(ids),
+            received="" if is_met else _received(mission, item, look),
+            checked_at=check.at if check is not None else "",
+            next_command="" if is_met else helps,
+        )
+        found.append(view)
+    return tuple(found)
+
+
+def open_criteria(mission: Mission, look: Look | None = None) -> tuple[str, ...]:
+    """Ids of required criteria that are not met; see :func:`criteria_of`."""
+    return tuple(
+        view.id for view in criteria_of(mission, look) if view.required and view.status != "satisfied"
+    )
+
+
+def is_criterion_met(mission: Mission, criterion: Criterion, look: Look | None) -> bool:
     """True when the runtime accepted this criterion under this contract, and nothing that it depends on has moved."""
     check = check_of(mission, criterion)
     return (
         check is not None
         and check.is_met
         and bool(check.finding_id)
-        and is_current(check, mission, criterion, look)
+        and _is_current(check, mission, criterion, look)
     )
 
 
@@ -116,55 +185,22 @@ def check_of(mission: Mission, criterion: Criterion) -> Check | None:
     return next((check for check in mission.checks if check.criterion_id == criterion.id), None)
 
 
-def open_criteria(mission: Mission) -> tuple[str, ...]:
-    """Ids of required criteria that the newest check under this contract did not find met; without a look of now."""
-    contract = mission.contract
-    if contract is None:
-        return ()
-    met = {
-        check.criterion_id
-        for check in mission.checks
-        if check.is_met and check.contract_digest == mission.contract_digest
-    }
-    return tuple(item.id for item in contract.criteria if item.is_required and item.id not in met)
+def _facts_of(mission: Mission, look: Look) -> Facts:
+    return Facts(look, is_passing(mission, look), mission.claim_digests)
 
 
-def is_current(check: Check, mission: Mission, criterion: Criterion, look: Look) -> bool:
-    """True when a check saw what stands there now.
-
-    A command depends on HEAD, the whole tree and the pinned files, as a validation does; a file on its content alone;
-    validator and review on the attestation, which is judged anew; a trial on the newest claim about its metric; a
-    person's word on the contract.
-    """
+def _is_current(check: Check, mission: Mission, criterion: Criterion, look: Look | None) -> bool:
+    """True when a check is of this contract and saw what stands there now, where somebody looked."""
     if check.contract_digest != mission.contract_digest:
         return False
-    kind, rule, digest = criterion.rule.kind, criterion.rule, check.content_digest
-    if kind == "command":
-        seen = (check.head, check.tree_digest, check.pin_digest)
-        is_same = seen == (look.head, look.tree_digest, look.pin_digest)
-        return bool(look.tree_digest) and is_same and not look.changed_pins
-    if kind == "file":
-        return bool(digest) and look.file_digests.get(rule.path) == digest
-    if kind in ("validator", "review"):
-        return is_passing(mission, look)
-    if kind == "trial":
-        return bool(digest) and mission.claim_digests.get(rule.metric) == digest
-    return True
+    return look is None or criterion.rule.is_current(check, _facts_of(mission, look))
 
 
 def unsettled_criteria(mission: Mission, look: Look) -> tuple[Criterion, ...]:
     """The required criteria that are not met and that a look of the runtime could settle; a person's word it cannot."""
-    contract = mission.contract
-    if contract is None:
-        return ()
-    return tuple(
-        criterion
-        for criterion in contract.criteria
-        if criterion.is_required
-        and criterion.rule.kind != "person"
-        and not is_criterion_met(mission, criterion, look)
-        and not (criterion.rule.kind in ("validator", "review") and not is_passing(mission, look))
-    )
+    facts, lacking = _facts_of(mission, look), open_criteria(mission, look)
+    criteria = mission.contract.criteria if mission.contract is not None else ()
+    return tuple(item for item in criteria if item.id in lacking and item.rule.is_ready(facts))
 
 
 def is_reusable_miss(mission: Mission, criterion: Criterion, look: Look) -> bool:
@@ -175,38 +211,52 @@ def is_reusable_miss(mission: Mission, criterion: Criterion, look: Look) -> bool
         and not check.is_met
         and check.is_reusable
         and check.at >= mission.prompted_at
-        and is_current(check, mission, criterion, look)
+        and _is_current(check, mission, criterion, look)
     )
 
 
-def _lacking_criterion(mission: Mission, criterion: Criterion, look: Look) -> Missing:
-    task_id, kind = mission.task_id, criterion.rule.kind
-    commands = {
-        "validator": f"omx-autoresearch validate {task_id}",
-        "review": f"omx-autoresearch review {task_id}",
-        "person": f'omx-autoresearch criterion accept {task_id} {criterion.id} --reason "..."',
-    }
+def _lacking_criterion(view: CriterionView, criterion: Criterion) -> Missing:
     return Missing(
-        f"criterion:{criterion.id}",
-        f"evidence for `{criterion.id}` ({criterion.description}), which accepts only: {criterion.rule}",
-        _received(mission, criterion, look),
-        commands.get(kind, f"omx-autoresearch criterion check {task_id} {criterion.id}"),
-        is_owners=kind == "person",
+        f"criterion:{view.id}",
+        f"evidence for `{view.id}` ({view.description}), which accepts only: {view.accepts}",
+        view.received,
+        view.next_command,
+        is_owners=criterion.rule.is_owners,
     )
 
 
-def _received(mission: Mission, criterion: Criterion, look: Look) -> str:
+def _received(mission: Mission, criterion: Criterion, look: Look | None) -> str:
+    if mission.contract is None:
+        return "the mission is a draft"
+    if look is not None and (known := criterion.rule.missing(_facts_of(mission, look))):
+        return known
     check = check_of(mission, criterion)
-    kind = criterion.rule.kind
-    if kind == "person":
-        return "the owner has not said so under this contract"
-    if kind == "file" and criterion.rule.path in look.file_faults:
-        return look.file_faults[criterion.rule.path]
     if check is None or check.contract_digest != mission.contract_digest:
         return "nothing that the runtime itself saw under this contract yet"
-    if check.received:
-        return check.received
-    return f"evidence {check.finding_id}, but what it depends on has changed since"
+    return check.received or f"evidence {check.finding_id}, but what it depends on has changed since"
+
+
+# --- as it was last seen
+
+
+def recorded_codes(mission: Mission) -> tuple[str, ...]:
+    """What the contract lacked when a run or a check last told something: its own verdict, required criteria."""
+    contract = mission.contract
+    if contract is None or mission.phase in ("complete", "cancelled"):
+        return ()
+    run = mission.attestation
+    is_told = run is not None and (run.verdict, run.contract_digest) == ("passed", mission.contract_digest)
+    what = "review" if contract.validation_mode == "prompt-architect-artifact" else "validation"
+    return (*(() if is_told else (what,)), *(f"criterion:{name}" for name in open_criteria(mission)))
+
+
+def checked_at(mission: Mission) -> str:
+    """When a run or a check last told something under this contract, ISO 8601 UTC; empty for never."""
+    digest, run = mission.contract_digest, mission.attestation
+    times = [check.at for check in mission.checks if check.contract_digest == digest]
+    if run is not None and run.contract_digest == digest:
+        times.append(run.finished_at)
+    return max(times, default="")
 
 
 # --- verification of changed code
@@ -225,7 +275,7 @@ def is_verified(mission: Mission, look: Look) -> bool:
     if contract.validation_mode == "mission-validator-script":
         return is_passing(mission, look) or (contract.accept_unattested and look.artifact_claim == "passed")
     return any(
-        criterion.rule.kind == "command" and is_criterion_met(mission, criterion, look)
+        bool(criterion.rule.argv) and is_criterion_met(mission, criterion, look)
         for criterion in contract.criteria
     )
 
@@ -234,7 +284,7 @@ def _lacking_verification(mission: Mission, look: Look) -> Missing | None:
     contract = mission.contract
     if contract is None or not look.changed_code or mission.verification_excuse or is_verified(mission, look):
         return None
-    commands = [criterion for criterion in contract.criteria if criterion.rule.kind == "command"]
+    commands = [criterion for criterion in contract.criteria if criterion.rule.argv]
     shown = ", ".join(look.changed_code[:_SHOWN_PATHS])
     more = len(look.changed_code) - _SHOWN_PATHS
     task_id = mission.task_id
@@ -324,73 +374,53 @@ def _lacking_ids(mission: Mission, unresolved: tuple[str, ...]) -> Missing:
 
 
 def _lines(mission: Mission, look: Look, missing: dict[str, Missing]) -> tuple[ReadinessLine, ...]:
-    contract = mission.contract
+    verdicts = [_line(item.what, item.code, item) for item in missing.values() if item.code in _VERDICT_CODES]
+    found = (
+        ("state-files", "task_spec.json and progress.json stand and say what the journal says"),
+        ("evidence-ids", "every evidence id is an accepted finding of the journal"),
+        ("blocked", "the mission is running, not blocked"),
+        ("final-iteration", "a stale mission ends with evidence of its last iteration"),
+    )
+    state, ids, *rest = (_line(what, code, missing.get(code)) for code, what in found)
+    passed = _line("the contract's own verdict passes on the workspace as it is", "verdict", None)
+    criteria = map(_criterion_line, criteria_of(mission, look))
+    verification = _verification_line(mission, look, missing.get("verification"))
+    return (state, *(verdicts or [passed]), *criteria, ids, verification, *rest)
 
-    def line(code: str, what: str) -> ReadinessLine:
-        lacking = missing.get(code)
-        if lacking is None:
-            return ReadinessLine(code, what, True)
-        return ReadinessLine(code, what, False, received=lacking.received, next_command=lacking.next_command)
 
-    lines = [
-        line("state-files", "task_spec.json and progress.json stand and say what the journal says"),
-        *(_verdict_line(item) for item in missing.values() if item.code in _VERDICT_CODES),
-    ]
-    if not any(code in missing for code in _VERDICT_CODES):
-        lines.append(
-            ReadinessLine("verdict", "the contract's own verdict passes on the workspace as it is", True)
-        )
-    if contract is not None:
-        lines += [_criterion_line(mission, criterion, look) for criterion in contract.criteria]
-    lines += [
-        line("evidence-ids", "every evidence id is an accepted finding of the journal"),
-        _verification_line(mission, look, missing.get("verification")),
-        line("blocked", "the mission is running, not blocked"),
-        line("final-iteration", "a stale mission ends with evidence of its last iteration"),
-    ]
-    return tuple(lines)
+def _line(what: str, code: str, lacking: Missing | None, *, told: str = "") -> ReadinessLine:
+    if lacking is None:
+        return ReadinessLine(code, what, True, received=told)
+    return ReadinessLine(code, what, False, received=lacking.received, next_command=lacking.next_command)
 
 
 def _verification_line(mission: Mission, look: Look, lacking: Missing | None) -> ReadinessLine:
     """Where the validator runs the code, its own verdict is the verification: nothing more is asked for."""
     what = "code that changed since the launch was verified, or the owner accepted a reason why not"
-    if lacking is not None:
-        return ReadinessLine(
-            "verification", what, False, received=lacking.received, next_command=lacking.next_command
-        )
-    if mission.verification_excuse:
-        return ReadinessLine(
-            "verification", what, True, received=f"excused by the owner: {mission.verification_excuse}"
-        )
+    excuse = mission.verification_excuse
     contract = mission.contract
     is_run = contract is not None and contract.validation_mode == "mission-validator-script"
-    if is_run and look.tree_digest != mission.launch_tree_digest and not is_verified(mission, look):
-        return ReadinessLine(
+    is_changed = look.tree_digest != mission.launch_tree_digest
+    if lacking is None and not excuse and is_run and is_changed and not is_verified(mission, look):
+        lacking = Missing(
             "verification",
             what,
-            False,
-            received="the content differs from the launch, and the validator has not passed on it",
-            next_command=f"omx-autoresearch validate {mission.task_id}",
+            "the content differs from the launch, and the validator has not passed on it",
+            f"omx-autoresearch validate {mission.task_id}",
         )
-    return ReadinessLine("verification", what, True)
+    return _line(what, "verification", lacking, told=f"excused by the owner: {excuse}" if excuse else "")
 
 
 _VERDICT_CODES = ("launch", "output-artifact", "validation", "review")
 
 
-def _verdict_line(item: Missing) -> ReadinessLine:
-    return ReadinessLine(item.code, item.what, False, received=item.received, next_command=item.next_command)
-
-
-def _criterion_line(mission: Mission, criterion: Criterion, look: Look) -> ReadinessLine:
-    is_met = is_criterion_met(mission, criterion, look)
-    lacking = None if is_met else _lacking_criterion(mission, criterion, look)
+def _criterion_line(view: CriterionView) -> ReadinessLine:
     return ReadinessLine(
-        f"criterion:{criterion.id}",
-        f"{criterion.description} ({criterion.rule})",
-        is_met,
-        criterion.is_required,
-        mission.evidence_ids.get(criterion.id, ()),
-        lacking.received if lacking else "",
-        lacking.next_command if lacking else "",
+        f"criterion:{view.id}",
+        f"{view.description} ({view.accepts})",
+        view.status == "satisfied",
+        view.required,
+        view.evidence_ids,
+        view.received,
+        view.next_command,
     )

@@ -26,8 +26,11 @@ class OlderShape(ShapeError):
     """A value is of a version so old that nothing here knows any more what it meant."""
 
 
-def nested(kind: type, **options: Any) -> Any:
-    """Declare a field that holds ``kind`` or a tuple of it (``options`` go to :func:`dataclasses.field`)."""
+def nested(kind: Any, **options: Any) -> Any:
+    """Declare a field that holds ``kind`` or a tuple of it (``options`` go to :func:`dataclasses.field`).
+
+    In the place of a class stands a function where the plain value says of which class it is.
+    """
     return field(metadata={"nested": kind}, **options)
 
 
@@ -77,11 +80,11 @@ def from_plain(kind: type, data: Any) -> Any:
     return kind(**values)
 
 
-def _thaw(inner: type | None, value: Any) -> Any:
+def _thaw(inner: Any, value: Any) -> Any:
     if isinstance(value, list):
         return tuple(_thaw(inner, item) for item in value)
     if inner is not None and value is not None:
-        return from_plain(inner, value)
+        return from_plain(inner, value) if isinstance(inner, type) else inner(value)
     if isinstance(value, dict):
         return {key: _thaw(None, item) for key, item in value.items()}
     return value

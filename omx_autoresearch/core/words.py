@@ -55,7 +55,7 @@ MetricDirection = Literal["lower", "higher"]
 
 MetricSource = Literal["line", "wall", "cpu", "memory", "exit", "json"]
 
-RuleKind = Literal["command", "file", "validator", "review", "person", "trial"]
+CriterionStatus = Literal["open", "satisfied", "blocked"]
 
 DirectionBy = Literal["agent", "owner", "claim"]
 

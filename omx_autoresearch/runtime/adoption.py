@@ -123,7 +123,7 @@ def _notes(content: Adoptable) -> tuple[str, ...]:
         *(
             f"criterion {item.id} comes from that folder, and a start approves what it runs: {item.rule}"
             for item in content.criteria
-            if item.rule.kind == "command"
+            if item.rule.argv
         ),
     )
 

@@ -8,6 +8,9 @@ Settlement    what one pass saw, recorded under the mission's lock: new evidence
 
 from __future__ import annotations
 
+import shlex
+
+from omx_autoresearch.core.criteria import Examination
 from omx_autoresearch.core.findings import Check, Finding
 from omx_autoresearch.core.lifecycle import FINAL_PHASES
 from omx_autoresearch.core.readiness import unsettled_criteria
@@ -15,7 +18,7 @@ from omx_autoresearch.core.records.findings import CriteriaChecked, FindingRecor
 from omx_autoresearch.core.values import dataclass, field, replace
 from omx_autoresearch.errors import CommandFault, StepIllegal, UsageError
 from omx_autoresearch.runtime import validation
-from omx_autoresearch.runtime.criteria import Outcome, evidence_of, look_at
+from omx_autoresearch.runtime.criteria import evidence_of, look_at
 from omx_autoresearch.runtime.looks import take_look
 from omx_autoresearch.storage.missions import MissionStore
 
@@ -26,19 +29,10 @@ if TYPE_CHECKING:
 
     from omx_autoresearch.core.criteria import Criterion
     from omx_autoresearch.core.mission import Mission
-    from omx_autoresearch.core.words import FindingKind
     from omx_autoresearch.runtime.context import Runtime
     from omx_autoresearch.storage.missions import Transaction
 
 _ATTEMPTS = 5
-_KIND_OF: dict[str, FindingKind] = {
-    "command": "command",
-    "file": "file",
-    "validator": "verification",
-    "review": "review",
-    "person": "manual",
-    "trial": "benchmark",
-}
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,7 +48,7 @@ class Settlement:
     """
 
     runtime: Runtime
-    outcomes: tuple[Outcome, ...]
+    outcomes: tuple[Examination, ...]
     contract_digest: str
     run_id: str = ""
     submission: Finding | None = field(default=None)
@@ -80,7 +74,7 @@ class Settlement:
         transaction.record(*findings, CriteriaChecked(tuple(checks), self.run_id))
 
     def _settled(
-        self, mission: Mission, outcome: Outcome, journal: Any, ts: str
+        self, mission: Mission, outcome: Examination, journal: Any, ts: str
     ) -> tuple[Finding | None, Check]:
         criterion, look = outcome.criterion, outcome.look
         check = Check(
@@ -106,7 +100,7 @@ class Settlement:
         evidence = replace(outcome.evidence, is_new=known is None)
         return replace(finding, evidence=evidence, claim_reason=""), replace(check, finding_id=finding.id)
 
-    def _claim(self, mission: Mission, outcome: Outcome) -> Finding | None:
+    def _claim(self, mission: Mission, outcome: Examination) -> Finding | None:
         if self.submission is None:
             return None
         reason = claim_reason(mission, outcome.criterion, outcome.received)
@@ -116,10 +110,10 @@ class Settlement:
         rule = criterion.rule
         return Finding(
             id=f"f-{self.runtime.new_id()}",
-            kind=_KIND_OF[rule.kind],
+            kind=rule.finding_kind,
             summary=f"{criterion.description}: seen by the runtime",
             source="runtime",
-            command=str(rule).removeprefix("command: ") if rule.kind == "command" else "",
+            command=shlex.join(rule.argv) if rule.argv else "",
             paths=(rule.path,) if rule.path else (),
             criterion_id=criterion.id,
             iteration=mission.iteration + 1,
@@ -129,27 +123,12 @@ class Settlement:
 
 def claim_reason(mission: Mission, criterion: Criterion, received: str) -> str:
     """Why a finding is kept as a claim: the field, what was received, what would count, how to send it."""
-    how = {
-        "person": f'the owner types: omx-autoresearch criterion accept {mission.task_id} {criterion.id} --reason "..."',
-        "validator": f"let the validator pass: omx-autoresearch validate {mission.task_id}",
-        "review": f"let it be approved: omx-autoresearch review {mission.task_id}",
-        "trial": f"measure it: omx-autoresearch experiment start --task {mission.task_id} "
-        f"--metric {criterion.rule.metric} --measure COMMAND --check COMMAND",
-    }.get(criterion.rule.kind, f"then: omx-autoresearch criterion check {mission.task_id} {criterion.id}")
+    rule = criterion.rule
+    who = "the owner types" if rule.is_owners else "then"
     return (
-        f"criterion: {criterion.id} accepts only {_WHAT_COUNTS[criterion.rule.kind].format(rule=criterion.rule)}; "
-        f"received: {received}; {how}"
+        f"criterion: {criterion.id} accepts only {rule.counts.format(rule=rule)}; received: {received}; "
+        f"{who}: {rule.next_command(mission.task_id, criterion.id)}"
     )
-
-
-_WHAT_COUNTS = {
-    "command": "`{rule}`, run by the runtime, exit status 0",
-    "file": "`{rule}`, a non-empty regular file of the workspace",
-    "validator": "an attested pass of the validator on the workspace as it is",
-    "review": "an attested approval of the artifact as it is",
-    "person": "the owner's word",
-    "trial": "`{rule}`, the verified claim of an experiment of this mission",
-}
 
 
 # --- use
@@ -161,10 +140,8 @@ def checking(
     """What :class:`validation.Ask` calls: look at these criteria (all that a look can settle, without names)."""
 
     def then(mission: Mission, run_id: str) -> Callable[[Transaction], None]:
-        if mission.experiments:
-            from omx_autoresearch.runtime.trials import tell_mission
-
-            mission = tell_mission(runtime, mission.task_id)
+        if mission.experiments and "news" in runtime.sources:
+            mission = runtime.sources["news"](runtime, mission.task_id)
         look = take_look(runtime.home.mission(mission.task_id), mission)
         criteria = named(mission, names) if names else unsettled_criteria(mission, look)
         outcomes = look_at(runtime, mission, criteria, isolation=isolation, look=look)
@@ -195,7 +172,7 @@ def check(
     mission = store.load(task_id)
     criteria = named(mission, names)
     permit = validation.permission(runtime, mission)
-    if not permit.may_run and any(item.rule.kind == "command" for item in criteria):
+    if not permit.may_run and any(item.rule.argv for item in criteria):
         raise CommandFault(permit.why, next_step=f"the owner types: {permit.command}")
     deadline = runtime.clock.monotonic() + wait_seconds
     began_at = runtime.now()
@@ -263,14 +240,13 @@ def named(mission: Mission, names: tuple[str, ...]) -> tuple[Criterion, ...]:
     """
     if not names:
         criteria = mission.contract.criteria if mission.contract else ()
-        return tuple(item for item in criteria if item.rule.kind != "person")
+        return tuple(item for item in criteria if not item.rule.is_owners)
     found = tuple(criterion_named(mission, name) for name in dict.fromkeys(names))
     for criterion in found:
-        if criterion.rule.kind == "person":
+        if criterion.rule.is_owners:
             raise StepIllegal(
                 f"criterion {criterion.id} accepts only the owner's word, which no look can give",
-                next_step="the owner types: "
-                f'omx-autoresearch criterion accept {mission.task_id} {criterion.id} --reason "..."',
+                next_step=f"the owner types: {criterion.rule.next_command(mission.task_id, criterion.id)}",
             )
     return found
 
@@ -285,9 +261,9 @@ def accept(runtime: Runtime, task_id: str, name: str, reason: str) -> Mission:
     store = MissionStore(runtime.home)
     mission = store.load(task_id)
     criterion = criterion_named(mission, name)
-    if criterion.rule.kind != "person":
+    if not criterion.rule.is_owners:
         raise StepIllegal(
-            f"criterion {name} accepts only `{criterion.rule}`; a person's word is none",
+            f"criterion {name} accepts only `{criterion.rule}`, not a person's word",
             next_step=f"omx-autoresearch criterion check {task_id} {name}",
         )
     if not reason.strip():
@@ -307,7 +283,7 @@ def accept(runtime: Runtime, task_id: str, name: str, reason: str) -> Mission:
     )
     with store.transaction(task_id, runtime.now()) as transaction:
         refuse_amended(transaction.mission, mission)
-        outcome = Outcome(criterion, look, evidence=evidence)
+        outcome = Examination(criterion, look, evidence=evidence)
         Settlement(runtime, (outcome,), mission.contract_digest, submission=finding).record(transaction)
         return transaction.mission
 

@@ -11,6 +11,7 @@ from omx_autoresearch.system.clock import Clock, SystemClock, format_time
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
+    from typing import Any
 
 
 def random_id() -> str:
@@ -28,6 +29,8 @@ class Runtime:
         environ: the environment of the caller.
         new_id: the only source of randomness.
         shell_marks: environment variables that agents' shells carry (facts of the dialects).
+        sources: what missions ask of other parts of the runtime, by question; the door hands it in, since missions
+            import none of them (``surfaces/sources.py``).
     """
 
     home: StateHome
@@ -35,6 +38,7 @@ class Runtime:
     environ: Mapping[str, str] = field(default_factory=dict)
     new_id: Callable[[], str] = random_id
     shell_marks: tuple[str, ...] = ()
+    sources: Mapping[str, Callable[..., Any]] = field(default_factory=dict)
 
     @classmethod
     def of_process(cls, *, home_path: str = "", shell_marks: tuple[str, ...] = ()) -> Runtime:

@@ -1,9 +1,8 @@
-"""What each rule of a criterion accepts, seen by the runtime itself: nobody's word is taken for any of it.
+"""The world as the rules of criteria look at it; nobody's word is taken for any of it.
 
 A command runs as a validator does: exactly its argv, in the workspace, in the owner's environment, pinned files
 compared before and after, its whole output kept. One that passed while the workspace changed is no evidence. A file is
-reached through real folders only and searched within a limit of time. Validator and review need an attested pass on the
-workspace as it is now. A trial needs the verified claim of an experiment of this mission, computed anew from its log.
+reached through real folders only and searched within a limit of time. What only experiments know the door hands in.
 """
 
 from __future__ import annotations
@@ -11,11 +10,11 @@ from __future__ import annotations
 import os
 import shutil
 
+from omx_autoresearch.core.criteria import Examination
 from omx_autoresearch.core.digests import sha256
 from omx_autoresearch.core.evidence import has_moved, is_passing
 from omx_autoresearch.core.findings import Evidence, evidence_digest
 from omx_autoresearch.core.stall import masked
-from omx_autoresearch.core.values import dataclass
 from omx_autoresearch.errors import WorkspaceFault
 from omx_autoresearch.runtime import validation
 from omx_autoresearch.runtime.looks import PinnedRun, take_look
@@ -27,8 +26,8 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
 
-    from omx_autoresearch.core.criteria import Criterion
-    from omx_autoresearch.core.evidence import Look
+    from omx_autoresearch.core.criteria import Criterion, Rule
+    from omx_autoresearch.core.findings import Look
     from omx_autoresearch.core.mission import Contract, Mission
     from omx_autoresearch.runtime.context import Runtime
     from omx_autoresearch.system.commands import CommandResult
@@ -36,53 +35,26 @@ if TYPE_CHECKING:
 _TAIL_CHARACTERS = 300
 
 
-@dataclass(frozen=True, slots=True)
-class Outcome:
-    """What one look at one criterion saw.
-
-    Attributes:
-        criterion: whose rule was applied.
-        look: the workspace at that moment.
-        received: why it is not met, one line; empty when it is.
-        evidence: of a met one, as far as it can be told without the journal.
-        content_digest: of the file that a file rule names.
-        run_id: of the command's run.
-        is_reusable: an unmet one need not be looked at again while nothing moved.
-    """
-
-    criterion: Criterion
-    look: Look
-    received: str = ""
-    evidence: Evidence | None = None
-    content_digest: str = ""
-    run_id: str = ""
-    is_reusable: bool = False
-
-
 def look_at(
     runtime: Runtime, mission: Mission, criteria: tuple[Criterion, ...], *, isolation: str, look: Look
-) -> tuple[Outcome, ...]:
-    """Apply the rule of each criterion to the workspace as it is now; a person's word no look can give.
+) -> tuple[Examination, ...]:
+    """Apply the rule of each criterion to the workspace as it is now.
 
     Raises:
         WorkspaceFault: the workspace cannot be looked at.
         StorageFailed: an output cannot be kept.
     """
-    outcomes: list[Outcome] = []
+    found = []
     for criterion in criteria:
+        world = _Workspace(runtime, mission, criterion, isolation, look)
         if look.changed_pins:
-            changed = ", ".join(look.changed_pins[:5])
-            outcomes.append(Outcome(criterion, look, f"pinned files changed, so nothing counts: {changed}"))
-        elif criterion.rule.kind == "command":
-            outcome, look = _run_command(runtime, mission, criterion, isolation, look)
-            outcomes.append(outcome)
-        elif criterion.rule.kind == "file":
-            outcomes.append(look_at_file(mission, criterion, look))
-        elif criterion.rule.kind == "trial":
-            outcomes.append(_look_at_trial(runtime, mission, criterion, look))
-        else:
-            outcomes.append(_judged(mission, criterion, look))
-    return tuple(outcomes)
+            found.append(
+                world.missed(f"pinned files changed, so nothing counts: {', '.join(look.changed_pins[:5])}")
+            )
+            continue
+        found.append(criterion.rule.examine(world))
+        look = world.after
+    return tuple(found)
 
 
 def evidence_of(
@@ -99,52 +71,121 @@ def evidence_of(
     )
 
 
-def _run_command(
-    runtime: Runtime, mission: Mission, criterion: Criterion, isolation: str, before: Look
-) -> tuple[Outcome, Look]:
-    """Run exactly the rule's argv; the workspace after it is what the next command begins with."""
-    contract = mission.contract
-    assert contract is not None
-    folder = runtime.home.mission(mission.task_id)
-    run_id = f"r-{runtime.new_id()}"
-    pins = PinnedRun(folder, mission, contract)
-    if pins.changed:
-        return Outcome(criterion, before, f"pinned files changed: {', '.join(pins.changed[:5])}"), before
-    scratch_path = os.path.join(folder.root_path, "scratch", run_id)
-    os.makedirs(os.path.join(scratch_path, "tmp"), mode=0o700, exist_ok=True)
-    try:
-        result = validation.run_validator(
-            criterion.rule.argv,
-            contract,
-            mission.workspace_path,
-            output_path(folder, run_id),
-            scratch_path,
-            isolation=isolation,
+class _Workspace:
+    """The world as a rule may look at it (``core.criteria.Examiner``)."""
+
+    def __init__(
+        self, runtime: Runtime, mission: Mission, criterion: Criterion, isolation: str, look: Look
+    ) -> None:
+        self._runtime = runtime
+        self._mission = mission
+        self._criterion = criterion
+        self._isolation = isolation
+        self._look = look
+        self.after = look
+        """The workspace after what was run; the next criterion begins with it."""
+
+    def met(self, *parts: str, content_digest: str = "", **evidence: Any) -> Examination:
+        """The rule accepts what was seen."""
+        made = evidence_of(self._mission, self._criterion, self._look, parts, **evidence)
+        return Examination(
+            self._criterion,
+            self._look,
+            evidence=made,
+            content_digest=content_digest,
+            run_id=made.run_id,
         )
-    finally:
-        shutil.rmtree(scratch_path, ignore_errors=True)
-    after = take_look(folder, mission)
-    output = validation.read_output(result)
-    received = _why_not(contract, result, output) or _why_not_fresh(mission, before, after)
-    if not received and (changed := pins.changes(has_passed=True)):
-        received = f"pinned files changed while it ran: {', '.join(changed[:5])}"
-    is_long = result.duration_seconds >= validation.REUSED_FROM_SECONDS
-    if received:
-        outcome = Outcome(criterion, before, received, run_id=run_id, is_reusable=is_long)
-        return outcome, after
-    mark = sha256(masked(output.decode("utf-8", "replace")).encode()).hexdigest()
-    evidence = evidence_of(
-        mission,
-        criterion,
-        before,
-        (*criterion.rule.argv, mark),
-        exit_status=0,
-        output_digest=sha256(output).hexdigest(),
-        size_bytes=result.output_size_bytes,
-        run_id=run_id,
-        isolation=isolation_of(result).backend,
-    )
-    return Outcome(criterion, before, evidence=evidence, run_id=run_id), after
+
+    def missed(self, received: str, content_digest: str = "") -> Examination:
+        """The rule does not accept what was seen."""
+        return Examination(self._criterion, self._look, received, content_digest=content_digest)
+
+    def run(self, argv: tuple[str, ...]) -> Examination:
+        """Run exactly this argv; one that passed while the workspace changed is no evidence."""
+        mission, contract = self._mission, self._mission.contract
+        assert contract is not None
+        folder = self._runtime.home.mission(mission.task_id)
+        run_id = f"r-{self._runtime.new_id()}"
+        pins = PinnedRun(folder, mission, contract)
+        if pins.changed:
+            return self.missed(f"pinned files changed: {', '.join(pins.changed[:5])}")
+        scratch_path = os.path.join(folder.root_path, "scratch", run_id)
+        os.makedirs(os.path.join(scratch_path, "tmp"), mode=0o700, exist_ok=True)
+        try:
+            result = validation.run_validator(
+                argv,
+                contract,
+                mission.workspace_path,
+                output_path(folder, run_id),
+                scratch_path,
+                isolation=self._isolation,
+            )
+        finally:
+            shutil.rmtree(scratch_path, ignore_errors=True)
+        self.after = take_look(folder, mission)
+        output = validation.read_output(result)
+        received = _why_not(contract, result, output) or _why_not_fresh(mission, self._look, self.after)
+        if not received and (changed := pins.changes(has_passed=True)):
+            received = f"pinned files changed while it ran: {', '.join(changed[:5])}"
+        if received:
+            is_long = result.duration_seconds >= validation.REUSED_FROM_SECONDS
+            return Examination(self._criterion, self._look, received, run_id=run_id, is_reusable=is_long)
+        mark = sha256(masked(output.decode("utf-8", "replace")).encode()).hexdigest()
+        return self.met(
+            *argv,
+            mark,
+            exit_status=0,
+            output_digest=sha256(output).hexdigest(),
+            size_bytes=result.output_size_bytes,
+            run_id=run_id,
+            isolation=isolation_of(result).backend,
+        )
+
+    def read(self, path: str) -> bytes | str:
+        """A file of the workspace, through real folders only; or why it cannot be taken."""
+        try:
+            descriptor = open_inside(self._mission.workspace_path, path)
+            try:
+                return b"".join(read_chunks(descriptor, FILE_LIMIT_BYTES))
+            finally:
+                os.close(descriptor)
+        except FileNotFoundError:
+            return f"{path}: no such file"
+        except WorkspaceFault as error:
+            return error.message
+        except OSError as error:
+            return f"{path}: {error.strerror or type(error).__name__}"
+
+    def is_found(self, pattern: str, data: bytes) -> bool | str:
+        """Search within a limit of time; the reason where that is not enough."""
+        from omx_autoresearch.system.patterns import SEARCH_SECONDS, is_found
+
+        found = is_found(pattern, data)
+        return f"searching for {pattern!r} takes longer than {SEARCH_SECONDS:g} s" if found is None else found
+
+    def attestation(self) -> Examination:
+        """An attested pass of this contract, on the workspace as it is now."""
+        run = self._mission.attestation
+        if run is None or not is_passing(self._mission, self._look):
+            if run is not None and run.verdict != "passed":
+                return self.missed(f"run {run.run_id}: {run.verdict} ({run.cause})")
+            return self.missed("no attested pass on the workspace as it is now")
+        return self.met(
+            self._mission.contract_digest,
+            run.head,
+            run.tree_digest,
+            run.pin_digest,
+            run.output_artifact_digest,
+            exit_status=run.exit_status,
+            output_digest=run.output_digest,
+            run_id=run.run_id,
+            isolation=run.isolation,
+        )
+
+    def ask(self, rule: Rule) -> Examination:
+        """What another part of the runtime knows, by the mapping that the door handed in."""
+        answered: Examination = self._runtime.sources[rule.source](self._runtime, self._mission, rule, self)
+        return answered
 
 
 def _why_not(contract: Contract, result: CommandResult, output: bytes) -> str:
@@ -172,78 +213,3 @@ def _why_not_fresh(mission: Mission, before: Look, after: Look) -> str:
             "it passed, but the workspace changed while it ran; what a run writes belongs in an ignored path"
         )
     return ""
-
-
-def look_at_file(mission: Mission, criterion: Criterion, look: Look) -> Outcome:
-    """Read the file that a rule names, through real folders only, and search it within a limit of time."""
-    path, pattern = criterion.rule.path, criterion.rule.pattern
-    try:
-        data = _content(mission.workspace_path, path)
-    except FileNotFoundError:
-        return Outcome(criterion, look, f"{path}: no such file")
-    except WorkspaceFault as error:
-        return Outcome(criterion, look, error.message)
-    except OSError as error:
-        return Outcome(criterion, look, f"{path}: {error.strerror or type(error).__name__}")
-    if not data:
-        return Outcome(criterion, look, f"{path} is empty")
-    digest = sha256(data).hexdigest()
-    if pattern:
-        from omx_autoresearch.system.patterns import SEARCH_SECONDS, is_found
-
-        found = is_found(pattern, data)
-        if found is None:
-            return Outcome(
-                criterion, look, f"{path}: searching for {pattern!r} takes longer than {SEARCH_SECONDS:g} s"
-            )
-        if not found:
-            return Outcome(criterion, look, f"{path} ({len(data)} bytes): nothing in it matches {pattern!r}")
-    evidence = evidence_of(
-        mission, criterion, look, (path, digest, pattern), output_digest=digest, size_bytes=len(data)
-    )
-    return Outcome(criterion, look, evidence=evidence, content_digest=digest)
-
-
-def _content(workspace_path: str, path: str) -> bytes:
-    descriptor = open_inside(workspace_path, path)
-    try:
-        return b"".join(read_chunks(descriptor, FILE_LIMIT_BYTES))
-    finally:
-        os.close(descriptor)
-
-
-def _look_at_trial(runtime: Runtime, mission: Mission, criterion: Criterion, look: Look) -> Outcome:
-    """The newest claim about the rule's metric; it is about commits of the experiment, not about the workspace."""
-    from omx_autoresearch.runtime.trials import claim_about
-
-    found = claim_about(runtime, mission, criterion.rule)
-    if found.received:
-        return Outcome(criterion, look, found.received, content_digest=found.digest)
-    evidence = evidence_of(
-        mission, criterion, look, (found.digest, criterion.rule.metric), output_digest=found.digest
-    )
-    return Outcome(criterion, look, evidence=evidence, content_digest=found.digest)
-
-
-def _judged(mission: Mission, criterion: Criterion, look: Look) -> Outcome:
-    """A validator or review rule: an attested pass of this contract, on the workspace as it is now."""
-    run = mission.attestation
-    if run is None or not is_passing(mission, look):
-        received = (
-            f"run {run.run_id}: {run.verdict} ({run.cause})"
-            if run is not None and run.verdict != "passed"
-            else "no attested pass on the workspace as it is now"
-        )
-        return Outcome(criterion, look, received)
-    parts = (mission.contract_digest, run.head, run.tree_digest, run.pin_digest, run.output_artifact_digest)
-    evidence = evidence_of(
-        mission,
-        criterion,
-        look,
-        parts,
-        exit_status=run.exit_status,
-        output_digest=run.output_digest,
-        run_id=run.run_id,
-        isolation=run.isolation,
-    )
-    return Outcome(criterion, look, evidence=evidence, run_id=run.run_id)

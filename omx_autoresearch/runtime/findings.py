@@ -111,13 +111,15 @@ def add_finding(
     if not finding.criterion_id or mission.contract is None:
         return _record(runtime, task_id, _bare_claim(mission, finding))
     criterion = checks.criterion_named(mission, finding.criterion_id)
-    if criterion.rule.kind == "command" and source == "cli":
+    rule = criterion.rule
+    if rule.argv and source == "cli":
         return _checked(runtime, task_id, criterion, finding, wait_seconds)
-    if criterion.rule.kind in ("command", "person"):
+    is_unseen = bool(rule.source) and rule.source not in runtime.sources
+    if rule.argv or rule.is_owners or is_unseen:
         received = (
             "the owner has not said so"
-            if criterion.rule.kind == "person"
-            else f"a claim through {source}, where no command is run"
+            if rule.is_owners
+            else f"a claim through {source}, where no {'command is run' if rule.argv else f'{rule.kind} is looked at'}"
         )
         reason = checks.claim_reason(mission, criterion, received)
         return _record(runtime, task_id, replace(finding, claim_reason=reason))

@@ -9,7 +9,8 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
 
-    from omx_autoresearch.core.evidence import Look, Missing
+    from omx_autoresearch.core.evidence import Missing
+    from omx_autoresearch.core.findings import Look
     from omx_autoresearch.core.mission import Mission
     from omx_autoresearch.core.records.findings import ReadinessBlocked
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 from typing import TYPE_CHECKING
 
-from omx_autoresearch.core.criteria import has_trial
+from omx_autoresearch.core.criteria import has_measured
 from omx_autoresearch.core.lifecycle import next_phase
 from omx_autoresearch.core.records.lifecycle import MissionAmended, MissionCreated, MissionLaunched
 from omx_autoresearch.core.records.validations import CommandsApproved
@@ -266,7 +266,7 @@ def _baseline(mission: Mission, contract: Contract, options: StartOptions) -> Ru
     limited = replace(contract, timeout_seconds=seconds)
     path = options.workspace_path or mission.workspace_path
     report = try_validator(limited, path, isolation=isolation).report
-    if report.verdict == "passed" and not has_trial(contract.criteria):
+    if report.verdict == "passed" and not has_measured(contract.criteria):
         raise StepIllegal(
             f"the validator passes already: {report.summary}",
             next_step="make it check what is missing, or start with --no-baseline",

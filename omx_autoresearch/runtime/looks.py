@@ -5,7 +5,8 @@ from __future__ import annotations
 import os
 
 from omx_autoresearch.core.briefing import completion_path
-from omx_autoresearch.core.evidence import Look, read_artifact
+from omx_autoresearch.core.evidence import read_artifact
+from omx_autoresearch.core.findings import Look
 from omx_autoresearch.core.values import dataclass
 from omx_autoresearch.errors import StateUntrusted, WorkspaceFault
 from omx_autoresearch.storage import strictjson

@@ -8,7 +8,8 @@ from omx_autoresearch.errors import JournalBroken, StorageFailed, WorkspaceFault
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from omx_autoresearch.core.evidence import Look, Missing
+    from omx_autoresearch.core.evidence import Missing
+    from omx_autoresearch.core.findings import Look
     from omx_autoresearch.core.mission import Attestation, Mission
     from omx_autoresearch.errors import AutoresearchError
     from omx_autoresearch.runtime.validation import Permission

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 
-from omx_autoresearch.core.readiness import completion_items, readiness_report
+from omx_autoresearch.core.readiness import criteria_of, readiness_report
 from omx_autoresearch.core.values import replace
 from omx_autoresearch.errors import StateUntrusted, StepIllegal, WorkspaceFault
 from omx_autoresearch.runtime.looks import take_look
@@ -15,9 +15,9 @@ from omx_autoresearch.storage.omx_folder import OmxFolder
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from omx_autoresearch.core.evidence import Look
+    from omx_autoresearch.core.findings import Look
     from omx_autoresearch.core.mission import Mission
-    from omx_autoresearch.core.readiness import ReadinessReport
+    from omx_autoresearch.core.readiness import CriterionView, ReadinessReport
     from omx_autoresearch.runtime.context import Runtime
 
 _STATE_BYTES = 16 * 1024 * 1024
@@ -37,21 +37,34 @@ def readiness(runtime: Runtime, task_id: str) -> ReadinessReport:
             f"mission {task_id} is a draft; nothing is required of it yet",
             next_step=f"omx-autoresearch start {task_id}",
         )
-    look = _whole_look(runtime, mission)
+    look = whole_look(runtime, mission)
     return readiness_report(mission, look, unresolved=unresolved_ids(runtime, mission))
 
 
-def lacking_now(runtime: Runtime, mission: Mission) -> tuple[str, ...]:
-    """The codes of what a stop at this moment would be refused for, were nothing run again.
+def criteria(runtime: Runtime, task_id: str) -> tuple[CriterionView, ...]:
+    """Every criterion as it stands now; of a draft what sandbox.md says. Nothing is run.
+
+    Raises:
+        WorkspaceFault: the workspace cannot be looked at.
+        StateUntrusted: the journal cannot be believed.
+        MissionInvalid: sandbox.md of a draft cannot be read.
+    """
+    mission = MissionStore(runtime.home).load(task_id)
+    if mission.contract is not None:
+        return criteria_of(mission, take_look(runtime.home.mission(task_id), mission))
+    from omx_autoresearch.runtime.intake import read_intake
+
+    draft = read_intake(os.path.join(mission.project_path, mission.specs_path))
+    return criteria_of(mission, drafted=draft.criteria)
+
+
+def whole_look(runtime: Runtime, mission: Mission) -> Look:
+    """The workspace and the state files as they are now, whatever is missing beside them.
 
     Raises:
         WorkspaceFault: the workspace cannot be looked at.
         StateUntrusted: the mission was never launched.
     """
-    return tuple(item.code for item in completion_items(mission, _whole_look(runtime, mission)))
-
-
-def _whole_look(runtime: Runtime, mission: Mission) -> Look:
     look = take_look(runtime.home.mission(mission.task_id), mission)
     return replace(look, state_fault=state_fault(runtime, mission))
 

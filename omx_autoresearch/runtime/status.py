@@ -6,7 +6,13 @@ from typing import TYPE_CHECKING, Literal
 
 from omx_autoresearch.core.lifecycle import FINAL_PHASES
 from omx_autoresearch.core.notices import Notice
-from omx_autoresearch.core.readiness import open_criteria
+from omx_autoresearch.core.readiness import (
+    CriterionView,
+    checked_at,
+    completion_items,
+    criteria_of,
+    recorded_codes,
+)
 from omx_autoresearch.core.values import dataclass
 from omx_autoresearch.errors import AutoresearchError
 from omx_autoresearch.runtime.expiry import is_expired
@@ -17,6 +23,7 @@ from omx_autoresearch.storage.missions import MissionStore
 from omx_autoresearch.storage.registry import Registry
 
 if TYPE_CHECKING:
+    from omx_autoresearch.core.findings import Look
     from omx_autoresearch.core.mission import Contract, Mission
     from omx_autoresearch.runtime.context import Runtime
 
@@ -46,6 +53,7 @@ class StatusView:
         max_hours: how much there may be.
         finding_count: claims and findings.
         open_criteria: what the contract still lacks, at ``checked_at``; the workspace may have moved since.
+        criteria: every condition of the contract as it stood at ``checked_at``.
         checked_at: this moment where the workspace was looked at, else the time of the newest run or check under the
             contract; empty for never.
         blocker: why a person must act; empty otherwise.
@@ -79,6 +87,7 @@ class StatusView:
     max_hours: float = 0.0
     finding_count: int = 0
     open_criteria: tuple[str, ...] = ()
+    criteria: tuple[CriterionView, ...] = ()
     checked_at: str = ""
     blocker: str = ""
     next_command: str = ""
@@ -146,7 +155,7 @@ def _view_of(runtime: Runtime, mission: Mission, *, looks: bool) -> StatusView:
     contract, usage, limits = mission.contract, mission.usage, mission.limits
     last = heartbeat.last_beat(runtime.home.mission(mission.task_id).heartbeat_path)
     blocker = mission.blocker
-    lacking, checked_at = _open(runtime, mission, looks=looks)
+    look, lacking, seen_at = _open(runtime, mission, looks=looks)
     status: Status = mission.status  # type: ignore[assignment]
     return StatusView(
         task_id=mission.task_id,
@@ -165,7 +174,8 @@ def _view_of(runtime: Runtime, mission: Mission, *, looks: bool) -> StatusView:
         max_hours=limits.wall_clock_hours,
         finding_count=mission.finding_count + mission.claim_count,
         open_criteria=lacking,
-        checked_at=checked_at,
+        criteria=criteria_of(mission, look),
+        checked_at=seen_at,
         blocker=f"{blocker.reason_code}: {blocker.what} (needed: {blocker.needs})" if blocker else "",
         next_command=_next_command(mission),
         last_verdict=mission.attestation.verdict if mission.attestation else "",
@@ -222,33 +232,20 @@ def _judged_by(contract: Contract) -> str:
     return contract.validator_command or f"a review of {contract.output_artifact_path}"
 
 
-def _open(runtime: Runtime, mission: Mission, *, looks: bool) -> tuple[tuple[str, ...], str]:
-    """What the contract lacks, and when that was seen."""
+def _open(runtime: Runtime, mission: Mission, *, looks: bool) -> tuple[Look | None, tuple[str, ...], str]:
+    """A look of now where one is wanted and can be had, what the contract lacks, and when that was seen."""
     if mission.phase in FINAL_PHASES or mission.contract is None:
-        return (), ""
+        return None, (), ""
     if looks:
-        from omx_autoresearch.runtime.readiness import lacking_now
+        from omx_autoresearch.runtime.readiness import whole_look
 
         try:
-            return lacking_now(runtime, mission), runtime.now()
+            look = whole_look(runtime, mission)
         except AutoresearchError:
             pass  # a workspace that is gone is said by the next stop; here stands what was seen last
-    run = mission.attestation
-    is_passing = (
-        run is not None and run.verdict == "passed" and run.contract_digest == mission.contract_digest
-    )
-    what = "review" if mission.contract.validation_mode == "prompt-architect-artifact" else "validation"
-    found = (*(() if is_passing else (what,)), *(f"criterion:{name}" for name in open_criteria(mission)))
-    return found, _checked_at(mission)
-
-
-def _checked_at(mission: Mission) -> str:
-    """When a run or a check last told something under this contract; empty for never."""
-    digest = mission.contract_digest
-    times = [check.at for check in mission.checks if check.contract_digest == digest]
-    if mission.attestation is not None and mission.attestation.contract_digest == digest:
-        times.append(mission.attestation.finished_at)
-    return max(times, default="")
+        else:
+            return look, tuple(item.code for item in completion_items(mission, look)), runtime.now()
+    return None, recorded_codes(mission), checked_at(mission)
 
 
 def _notices(mission: Mission) -> tuple[str, ...]:

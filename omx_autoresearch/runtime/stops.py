@@ -15,7 +15,6 @@ from omx_autoresearch.core import briefing
 from omx_autoresearch.core.budget import Limits, Usage
 from omx_autoresearch.core.events import SILENCE, Reply
 from omx_autoresearch.core.evidence import (
-    Look,
     is_passing,
     is_rejected_by_person,
     is_reusable_failure,
@@ -48,6 +47,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from omx_autoresearch.core.clients import Client, StopCap
     from omx_autoresearch.core.events import HookEvent
+    from omx_autoresearch.core.findings import Look
     from omx_autoresearch.core.mission import Mission
     from omx_autoresearch.core.words import StopScope
     from omx_autoresearch.runtime.context import Runtime

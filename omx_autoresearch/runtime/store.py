@@ -20,7 +20,7 @@ from omx_autoresearch.core import briefing
 from omx_autoresearch.core.directions import direction_of
 from omx_autoresearch.core.intake import MissionDraft
 from omx_autoresearch.core.prompts import paths_named
-from omx_autoresearch.core.readiness import open_criteria
+from omx_autoresearch.core.readiness import criteria_of, open_criteria
 from omx_autoresearch.core.values import dataclass, field, replace
 from omx_autoresearch.errors import AutoresearchError, MissionInvalid, StateUntrusted, StepIllegal, UsageError
 from omx_autoresearch.runtime import launch, missions
@@ -30,7 +30,7 @@ from omx_autoresearch.runtime.directions import declare
 from omx_autoresearch.runtime.findings import Recorded, Submission, add_finding, list_findings
 from omx_autoresearch.runtime.intake import read_intake, write_intake
 from omx_autoresearch.runtime.readiness import readiness as readiness_of
-from omx_autoresearch.runtime.task_files import AllowedOperations, Progress, SuccessCriterion, TaskSpec
+from omx_autoresearch.runtime.task_files import AllowedOperations, Progress, TaskSpec
 from omx_autoresearch.storage import heartbeat, views
 from omx_autoresearch.storage.layout import ProjectFolder
 from omx_autoresearch.storage.missions import MissionStore
@@ -38,7 +38,7 @@ from omx_autoresearch.storage.missions import MissionStore
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Mapping
-    from typing import Any, TypeVar
+    from typing import TypeVar
 
     from omx_autoresearch.core.mission import Mission
     from omx_autoresearch.core.readiness import ReadinessReport
@@ -317,23 +317,15 @@ def _task(mission: Mission) -> Task:
 
 
 def _spec(mission: Mission) -> TaskSpec:
-    said: dict[str, Any] = views.task_spec(mission)
-    criteria = tuple(
-        SuccessCriterion(
-            item["id"], item["description"], item["required"], tuple(item["evidence_ids"]), item["accepts"]
-        )
-        for item in said["success_criteria"]
-    )
-    allowed = AllowedOperations(**views.allowed_operations(mission))
     return TaskSpec(
         mission.task_id,
         mission.goal,
         mission.scope,
         mission.non_goals,
         mission.milestones,
-        allowed,
-        said["task_type"],
-        criteria,
+        AllowedOperations(**views.allowed_operations(mission)),
+        mission.task_type,
+        criteria_of(mission),
     )
 
 

@@ -7,6 +7,7 @@ find there. The published schemas are made from them, and a test holds both to t
 from __future__ import annotations
 
 from omx_autoresearch.core.findings import Evidence  # noqa: TC001 - the schemas are made from this
+from omx_autoresearch.core.readiness import CriterionView  # noqa: TC001 - as above
 from omx_autoresearch.core.values import dataclass
 
 TYPE_CHECKING = False
@@ -14,25 +15,6 @@ if TYPE_CHECKING:
     from typing import Any, Literal
 
     from omx_autoresearch.core.words import FindingKind, Phase
-
-
-@dataclass(frozen=True, slots=True)
-class SuccessCriterion:
-    """One condition of the contract, with the evidence that its rule accepted.
-
-    Attributes:
-        id: short name, unique in the mission.
-        description: what must be true.
-        required: an optional one may stay open.
-        evidence_ids: newest accepted findings, newest last.
-        accepts: the rule, as people write it.
-    """
-
-    id: str
-    description: str
-    required: bool
-    evidence_ids: tuple[str, ...]
-    accepts: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,7 +54,7 @@ class TaskSpec:
     milestones: tuple[str, ...]
     allowed_operations: AllowedOperations
     task_type: str
-    success_criteria: tuple[SuccessCriterion, ...]
+    success_criteria: tuple[CriterionView, ...]
 
 
 @dataclass(frozen=True, slots=True)

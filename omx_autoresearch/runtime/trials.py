@@ -14,7 +14,6 @@ from omx_autoresearch.core.mission import Blocker
 from omx_autoresearch.core.records.lifecycle import MissionBlocked, step_taken
 from omx_autoresearch.core.records.trials import ExperimentLinked, GainVerified, TrialsAccepted
 from omx_autoresearch.core.shape import to_plain
-from omx_autoresearch.core.values import dataclass
 from omx_autoresearch.errors import AutoresearchError, StepIllegal
 from omx_autoresearch.storage.experiments import ExperimentStore
 from omx_autoresearch.storage.missions import MissionStore
@@ -26,28 +25,16 @@ if TYPE_CHECKING:
     from typing import Any
 
     from omx_autoresearch.core.acceptance import Claim
-    from omx_autoresearch.core.criteria import Rule
+    from omx_autoresearch.core.criteria import Examination, Examiner
     from omx_autoresearch.core.experiments import ExperimentState
     from omx_autoresearch.core.mission import Mission
     from omx_autoresearch.core.records import Record
+    from omx_autoresearch.core.rule_kinds import Trial
     from omx_autoresearch.runtime.context import Runtime
 
 CLAIM_STAGE = "claim"
 """The stage of the runs that a claim rests on."""
 _DETAIL_CHARACTERS = 500
-
-
-@dataclass(frozen=True, slots=True)
-class ClaimLook:
-    """What is known about a metric of a mission.
-
-    Attributes:
-        received: why it is no evidence for the rule, one line; empty when it is.
-        digest: of the claim; empty where there is none.
-    """
-
-    received: str
-    digest: str = ""
 
 
 def require_linkable(runtime: Runtime, task_id: str) -> None:
@@ -174,8 +161,8 @@ def claim_digest(state: ExperimentState) -> str:
 # --- a rule's question
 
 
-def claim_about(runtime: Runtime, mission: Mission, rule: Rule) -> ClaimLook:
-    """Whether the newest claim about the rule's metric is evidence for it."""
+def examine(runtime: Runtime, mission: Mission, rule: Trial, examiner: Examiner) -> Examination:
+    """Whether the newest claim about the rule's metric is evidence for it; it is about commits of the experiment."""
     faults = []
     for experiment_id in reversed(mission.experiments):
         try:
@@ -195,8 +182,15 @@ def claim_about(runtime: Runtime, mission: Mission, rule: Rule) -> ClaimLook:
             faults.append(f"{experiment_id} has no verified claim yet")
             continue
         fault = _unproven(runtime, state) or _too_little(state, rule)
-        return ClaimLook(fault and f"{experiment_id}: {fault}", claim_digest(state))
-    return ClaimLook("; ".join(faults) or f"no experiment of this mission measured {rule.metric}")
+        digest = claim_digest(state)
+        if fault:
+            return examiner.missed(f"{experiment_id}: {fault}", content_digest=digest)
+        return examiner.met(digest, rule.metric, content_digest=digest, output_digest=digest)
+    return examiner.missed(
+        "; ".join(faults)
+        or f"no experiment of this mission measured {rule.metric}: omx-autoresearch experiment start "
+        f"--task {mission.task_id} --metric {rule.metric} --measure COMMAND --check COMMAND"
+    )
 
 
 def _unproven(runtime: Runtime, state: ExperimentState) -> str:
@@ -237,7 +231,7 @@ def claimed_pairs(runtime: Runtime, experiment_id: str) -> list[tuple[float, flo
     ]
 
 
-def _too_little(state: ExperimentState, rule: Rule) -> str:
+def _too_little(state: ExperimentState, rule: Trial) -> str:
     """Why a claim does not reach the rule's gain with its whole interval; empty when it does."""
     claim = state.claim
     assert claim is not None

@@ -11,7 +11,7 @@ import os
 import time
 
 from omx_autoresearch.core.digests import sha256
-from omx_autoresearch.core.evidence import Look, RunReport, has_moved
+from omx_autoresearch.core.evidence import RunReport, has_moved
 from omx_autoresearch.core.lifecycle import FINAL_PHASES
 from omx_autoresearch.core.mission import Attestation, Contract, RunningValidation
 from omx_autoresearch.core.records.validations import ValidationFinished, ValidationLost, ValidationStarted
@@ -31,6 +31,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from omx_autoresearch.core.findings import Look
     from omx_autoresearch.core.mission import Mission
     from omx_autoresearch.runtime.context import Runtime
     from omx_autoresearch.storage.missions import Transaction

@@ -8,6 +8,7 @@ same file and holds the last record that was folded at its place, by its digest,
 from __future__ import annotations
 
 from omx_autoresearch.core.mission import SCHEMA_VERSION, Mission
+from omx_autoresearch.core.readiness import checked_at, recorded_codes
 from omx_autoresearch.core.records import fold
 from omx_autoresearch.core.shape import NewerShape, OlderShape, ShapeError, from_plain
 from omx_autoresearch.core.values import dataclass
@@ -91,9 +92,19 @@ def save(folder: MissionFolder, state: State) -> State:
     Raises:
         StorageFailed: the system refused.
     """
-    content = {"schema_version": SCHEMA_VERSION, "head": state.head, "mission": state.mission}
+    content = {
+        "schema_version": SCHEMA_VERSION,
+        "head": state.head,
+        "mission": state.mission,
+        "shown": shown_of(state.mission),
+    }
     number = snapshots.save(folder.root_path, content, after=state.number)
     return remember(folder, State(state.mission, state.head, number, is_saved=True))
+
+
+def shown_of(mission: Mission) -> dict[str, Any]:
+    """What a status line shows of a mission and cannot count itself, since it loads no rules."""
+    return {"open": len(recorded_codes(mission)), "checked_at": checked_at(mission)}
 
 
 def refolded(

@@ -10,13 +10,14 @@ NOTICE                                                         what the owner mu
 from __future__ import annotations
 
 from omx_autoresearch.core import briefing, light_json
+from omx_autoresearch.core.readiness import criteria_of
+from omx_autoresearch.core.shape import to_plain
 from omx_autoresearch.storage.strictjson import encode, without_surrogates
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
 
-    from omx_autoresearch.core.criteria import Criterion
     from omx_autoresearch.core.mission import Mission
     from omx_autoresearch.storage.lines import Entry
 
@@ -64,7 +65,6 @@ def line_of(name: str, entry: Entry) -> bytes:
 
 def task_spec(mission: Mission) -> dict[str, Any]:
     """``task_spec.json``: what was asked, in the typed mission's own fields."""
-    criteria = mission.contract.criteria if mission.contract is not None else ()
     return {
         "task_id": mission.task_id,
         "goal": mission.goal,
@@ -73,7 +73,7 @@ def task_spec(mission: Mission) -> dict[str, Any]:
         "milestones": list(mission.milestones),
         "allowed_operations": allowed_operations(mission),
         "task_type": mission.task_type,
-        "success_criteria": [_criterion(mission, criterion) for criterion in criteria],
+        "success_criteria": to_plain(criteria_of(mission)),
     }
 
 
@@ -81,16 +81,6 @@ def allowed_operations(mission: Mission) -> dict[str, bool]:
     """What the contract leaves to the mission; a draft has none and forbids nothing."""
     forbidden = mission.contract.forbidden if mission.contract is not None else ()
     return {name: name not in forbidden for name in ("write", "network", "publish")}
-
-
-def _criterion(mission: Mission, criterion: Criterion) -> dict[str, Any]:
-    return {
-        "id": criterion.id,
-        "description": criterion.description,
-        "required": criterion.is_required,
-        "evidence_ids": list(mission.evidence_ids.get(criterion.id, ())),
-        "accepts": str(criterion.rule),
-    }
 
 
 def progress(mission: Mission) -> dict[str, Any]:

@@ -198,6 +198,7 @@ def evaluate(raw: bytes, client_name: str, home_path: str) -> bytes:
     from omx_autoresearch.agents.registry import dialect, parse_bytes
     from omx_autoresearch.core.values import replace
     from omx_autoresearch.runtime.context import Runtime
+    from omx_autoresearch.surfaces.sources import SOURCES
 
     sys.meta_path.append(_Packages())
     spoken = dialect(client_name)
@@ -205,7 +206,7 @@ def evaluate(raw: bytes, client_name: str, home_path: str) -> bytes:
     if event.fault:
         log(home_path, f"{client_name}: {event.fault}")
         return b""
-    runtime = Runtime.of_process(home_path=home_path)
+    runtime = replace(Runtime.of_process(home_path=home_path), sources=SOURCES)
     is_tool_of_ours = _OURS[1].decode() in event.tool_command
     if is_tool_of_ours or event.kind in ("stop", "prompt"):  # what may run a command of the contract
         event = replace(event, is_sandboxed=spoken.is_sandboxed(event, os.environ))

@@ -63,12 +63,14 @@ def line_for(raw: bytes, home_path: str) -> str:
         return composed(mission, 0, 0)
     if (mission.get("binding") or {}).get("session_id") != session:
         return ""  # the journal wins
-    return _whole(label_of(mission), mission, open_count(mission), folder_path)
+    return _whole(label_of(mission), mission, folder_path)
 
 
-def _whole(label: str, mission: Plain, still_open: int, folder_path: str) -> str:
-    checked, heard = _checked_seconds(mission), _heard_seconds(folder_path)
-    return composed(label, _stale(mission), still_open, _age_text(checked), _age_text(heard))
+def _whole(label: str, mission: Plain, folder_path: str) -> str:
+    shown = mission["shown"]
+    checked = _seconds_since(shown["checked_at"]) if shown["checked_at"] else None
+    heard = _heard_seconds(folder_path)
+    return composed(label, _stale(mission), shown["open"], _age_text(checked), _age_text(heard))
 
 
 def composed(label: str, stale: int, still_open: int, checked: str = "", heard: str = "") -> str:
@@ -88,32 +90,6 @@ def label_of(mission: Plain) -> str:
     return {"complete": "Done", "cancelled": "Cancelled", "draft": "Draft"}.get(
         phase, str(phase).capitalize()
     )
-
-
-def open_count(mission: Plain) -> int:
-    """What the contract lacked when it was last checked: required criteria, and the verdict."""
-    contract = mission.get("contract")
-    if not contract or mission["phase"] in ("complete", "cancelled"):
-        return 0
-    digest = mission.get("contract_digest")
-    met = {
-        check["criterion_id"]
-        for check in mission.get("checks", ())
-        if check["is_met"] and check["contract_digest"] == digest
-    }
-    lacking = [item for item in contract.get("criteria", ()) if item["is_required"] and item["id"] not in met]
-    run: Plain | None = mission.get("attestation")
-    is_passing = run is not None and (run["verdict"], run["contract_digest"]) == ("passed", digest)
-    return len(lacking) + (0 if is_passing else 1)
-
-
-def _checked_seconds(mission: Plain) -> float | None:
-    """How long ago a run or a check last told something under the contract; None for never."""
-    told = [(check["contract_digest"], check["at"]) for check in mission.get("checks", ())]
-    if run := mission.get("attestation"):
-        told.append((run["contract_digest"], run["finished_at"]))
-    times = [at for digest, at in told if digest == mission.get("contract_digest")]
-    return _seconds_since(max(times)) if times else None
 
 
 def _stale(mission: Plain) -> int:
@@ -177,7 +153,7 @@ def _done_line(home_path: str, task: str, session: str) -> str:
         return ""  # what completed the mission was another session's stop
     if _seconds_since(mission.get("updated_at", "")) > DONE_SECONDS:
         return ""
-    return _whole("Done", mission, 0, folder_path)
+    return _whole("Done", mission, folder_path)
 
 
 def _file_name(session: str) -> str:
@@ -214,12 +190,12 @@ def _mission_of(folder_path: str) -> Plain | str:
 
     for _, content in snapshots.newest(folder_path):
         try:
-            head, mission = content["head"], content["mission"]
+            head, mission = content["head"], {**content["mission"], "shown": content["shown"]}
             unread_bytes = journal.st_size - head["size_bytes"] if head["inode"] == journal.st_ino else -1
         except (KeyError, TypeError):
             continue
         if unread_bytes == 0 or unread_bytes > CATCH_UP_BYTES:
-            return dict(mission)
+            return mission
         return _folded(folder_path)
     return _folded(folder_path) if journal.st_size <= CATCH_UP_BYTES else "Invalid"
 
@@ -230,13 +206,14 @@ def _folded(folder_path: str) -> Plain | str:
     from omx_autoresearch.errors import AutoresearchError
     from omx_autoresearch.storage.layout import StateHome
     from omx_autoresearch.storage.missions import MissionStore
+    from omx_autoresearch.storage.states import shown_of
 
     home_path = os.path.dirname(os.path.dirname(folder_path))
     try:
-        plain: Plain = to_plain(MissionStore(StateHome(home_path)).load(os.path.basename(folder_path)))
+        mission = MissionStore(StateHome(home_path)).load(os.path.basename(folder_path))
     except AutoresearchError:
         return "Invalid"
-    return plain
+    return {**to_plain(mission), "shown": shown_of(mission)}
 
 
 def _parsed(raw: bytes) -> Plain:

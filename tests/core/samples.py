@@ -5,7 +5,8 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from omx_autoresearch.core.evidence import Look, Missing
+from omx_autoresearch.core.evidence import Missing
+from omx_autoresearch.core.findings import Look
 from omx_autoresearch.core.mission import Attestation, Blocker, Contract, Mission
 
 if TYPE_CHECKING:

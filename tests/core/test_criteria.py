@@ -11,11 +11,11 @@ from omx_autoresearch.core.criteria import (
     TEXT_LIMIT,
     Criterion,
     CriterionFault,
-    Rule,
     criteria_faults,
     criterion_of,
     criterion_text,
 )
+from omx_autoresearch.core.rule_kinds import Command, File, Person, Review, Validator
 
 SCRIPT, REVIEW = "mission-validator-script", "prompt-architect-artifact"
 
@@ -26,15 +26,15 @@ SCRIPT, REVIEW = "mission-validator-script", "prompt-architect-artifact"
     [
         (
             "tests: the corpus passes :: command: pytest -q 'a b'",
-            Criterion("tests", "the corpus passes", Rule("command", argv=("pytest", "-q", "a b"))),
+            Criterion("tests", "the corpus passes", Command(("pytest", "-q", "a b"))),
         ),
         (
             "optional report: written :: file: out/report.md ~ ^## Findings",
-            Criterion("report", "written", Rule("file", path="out/report.md", pattern="^## Findings"), False),
+            Criterion("report", "written", File("out/report.md", "^## Findings"), False),
         ),
-        ("done: it agrees :: validator", Criterion("done", "it agrees", Rule("validator"))),
-        ("look: 人が見た :: person", Criterion("look", "人が見た", Rule("person"))),
-        ("good: a: b :: review", Criterion("good", "a: b", Rule("review"))),
+        ("done: it agrees :: validator", Criterion("done", "it agrees", Validator())),
+        ("look: 人が見た :: person", Criterion("look", "人が見た", Person())),
+        ("good: a: b :: review", Criterion("good", "a: b", Review())),
     ],
 )
 def test_a_criterion_is_read_and_written_back(text: str, criterion: Criterion) -> None:
@@ -51,7 +51,7 @@ def test_a_criterion_is_read_and_written_back(text: str, criterion: Criterion) -
 def test_what_can_stand_survives_the_round_trip(
     name: str, description: str, argv: list[str], required: bool
 ) -> None:
-    criterion = Criterion(name, description, Rule("command", argv=tuple(argv)), required)
+    criterion = Criterion(name, description, Command(tuple(argv)), required)
     if not criteria_faults((criterion,), SCRIPT):
         assert criterion_of(criterion_text(criterion)) == criterion
 
@@ -83,20 +83,20 @@ def test_what_is_no_criterion_is_refused_with_what_would_be_one(text: str, said:
 @pytest.mark.parametrize(
     ("criteria", "mode", "said"),
     [
-        ((Criterion("a", "x", Rule("validator")),) * 2, SCRIPT, "two criteria are called 'a'"),
-        ((Criterion("a", "x", Rule("review")),), SCRIPT, "which a mission-validator-script mission has not"),
+        ((Criterion("a", "x", Validator()),) * 2, SCRIPT, "two criteria are called 'a'"),
+        ((Criterion("a", "x", Review()),), SCRIPT, "which only a prompt-architect-artifact mission has"),
         (
-            (Criterion("a", "x", Rule("validator")),),
+            (Criterion("a", "x", Validator()),),
             REVIEW,
-            "which a prompt-architect-artifact mission has not",
+            "which only a mission-validator-script mission has",
         ),
-        ((Criterion("a", "x" * TEXT_LIMIT, Rule("person")),), SCRIPT, f"{TEXT_LIMIT} at most"),
-        ((Criterion("a", "x\0", Rule("person")),), SCRIPT, "NUL"),
-        ((Criterion("a", "x \ud800", Rule("person")),), SCRIPT, "surrogate"),
-        ((Criterion("a", "x :: y", Rule("person")),), SCRIPT, "a rule is one of"),
-        ((Criterion("a", "x", Rule("file", path="a ~ b")),), SCRIPT, "read back"),
+        ((Criterion("a", "x" * TEXT_LIMIT, Person()),), SCRIPT, f"{TEXT_LIMIT} at most"),
+        ((Criterion("a", "x\0", Person()),), SCRIPT, "NUL"),
+        ((Criterion("a", "x \ud800", Person()),), SCRIPT, "surrogate"),
+        ((Criterion("a", "x :: y", Person()),), SCRIPT, "a rule is one of"),
+        ((Criterion("a", "x", File("a ~ b")),), SCRIPT, "read back"),
         (
-            tuple(Criterion(f"c{number}", "x", Rule("person")) for number in range(CRITERIA_LIMIT + 1)),
+            tuple(Criterion(f"c{number}", "x", Person()) for number in range(CRITERIA_LIMIT + 1)),
             SCRIPT,
             f"at most {CRITERIA_LIMIT}",
         ),

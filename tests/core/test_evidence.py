@@ -12,7 +12,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from omx_autoresearch.core.evidence import (
-    Look,
     RunReport,
     better_of,
     has_moved,
@@ -24,6 +23,7 @@ from omx_autoresearch.core.evidence import (
     report_of_run,
     run_score,
 )
+from omx_autoresearch.core.findings import Look
 from omx_autoresearch.core.words import Verdict
 from tests.core.samples import LOOK, REVIEW, SCRIPT, TASK, a_mission, a_run
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from omx_autoresearch.core.criteria import Criterion, Rule
+from omx_autoresearch.core.criteria import Criterion, rule_of
 from omx_autoresearch.core.findings import Check, Evidence, Finding, evidence_digest, finding_faults
 from omx_autoresearch.core.mission import Contract, Mission
 from omx_autoresearch.core.records.findings import CriteriaChecked, FindingRecorded
@@ -91,7 +91,7 @@ def test_a_check_takes_the_place_of_the_one_before() -> None:
 @pytest.mark.requirement("READY-10")
 def test_an_amended_rule_keeps_no_evidence_of_the_old_one() -> None:
     def contract(*rules: tuple[str, str]) -> Contract:
-        criteria = tuple(Criterion(name, "x", Rule("file", path=path)) for name, path in rules)
+        criteria = tuple(Criterion(name, "x", rule_of(f"file: {path}")) for name, path in rules)
         return Contract("mission-validator-script", "true", criteria=criteria)
 
     state = replace(mission(), contract=contract(("a", "a.md"), ("b", "b.md"), ("c", "c.md")))

@@ -6,9 +6,8 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from omx_autoresearch.core.criteria import Criterion, Rule, criterion_of
-from omx_autoresearch.core.evidence import Look
-from omx_autoresearch.core.findings import Check
+from omx_autoresearch.core.criteria import Criterion, criterion_of, rule_of
+from omx_autoresearch.core.findings import Check, Look
 from omx_autoresearch.core.mission import Attestation, Blocker, Contract, Mission
 from omx_autoresearch.core.readiness import (
     completion_items,
@@ -275,5 +274,5 @@ def test_what_was_received_says_that_evidence_went_stale() -> None:
 
 
 def test_a_rule_that_is_written_is_shown_to_the_agent() -> None:
-    (item,) = completion_items(mission(Criterion("a", "b", Rule("file", path="x.md", pattern="^#"))), LOOK)
+    (item,) = completion_items(mission(Criterion("a", "b", rule_of("file: x.md ~ ^#"))), LOOK)
     assert "file: x.md ~ ^#" in item.what

@@ -15,6 +15,8 @@ from hypothesis import strategies as st
 from omx_autoresearch.core import mission as mission_module
 from omx_autoresearch.core import words
 from omx_autoresearch.core.budget import Limits, Usage
+from omx_autoresearch.core.criteria import KINDS as RULE_KINDS
+from omx_autoresearch.core.criteria import Rule, rule_class
 from omx_autoresearch.core.mission import Contract, Mission, RunningValidation
 from omx_autoresearch.core.records import KINDS, draft_of, fold, record_class
 from omx_autoresearch.core.records.claims import ClaimRecorded
@@ -40,6 +42,7 @@ from omx_autoresearch.core.records.validations import (
 )
 from omx_autoresearch.core.shape import ShapeError, from_plain, to_plain
 from omx_autoresearch.core.values import fields
+from omx_autoresearch.core.values import replace as light_replace
 from omx_autoresearch.errors import MissionInvalid
 from omx_autoresearch.runtime.entering import schema_of, validated
 from tests.core.samples import SCRIPT, TASK, a_mission, a_run, at
@@ -68,7 +71,14 @@ def of_hint(hint: Any) -> st.SearchStrategy[Any]:
         return st.lists(of_hint(inner[0]), max_size=3).map(tuple)
     if origin is dict:
         return st.dictionaries(of_hint(inner[0]), of_hint(inner[1]), max_size=3)
+    if hint is Rule:
+        return st.one_of([of_rule_kind(kind) for kind in RULE_KINDS])
     return SCALARS[hint] if hint in SCALARS else values_of(hint)
+
+
+def of_rule_kind(kind: str) -> st.SearchStrategy[Any]:
+    made: Any = rule_class(kind)
+    return values_of(made).map(lambda rule: light_replace(rule, kind=kind))
 
 
 @cache

@@ -9,11 +9,10 @@ from omx_autoresearch.core.criteria import (
     CriterionFault,
     criterion_of,
     criterion_text,
-    has_trial,
+    has_measured,
     rule_of,
 )
-from omx_autoresearch.core.evidence import Look
-from omx_autoresearch.core.findings import Check
+from omx_autoresearch.core.findings import Check, Look
 from omx_autoresearch.core.readiness import is_criterion_met
 from omx_autoresearch.core.records.stops import StopFacts, StopRefused
 from omx_autoresearch.core.records.trials import (
@@ -109,5 +108,5 @@ def test_what_is_no_rule_of_a_trial_is_refused_with_the_form(text: str) -> None:
 
 def test_only_a_required_trial_lets_a_mission_begin_with_a_passing_validator() -> None:
     criterion: Criterion = criterion_of("fast: it is faster :: trial x 5%")
-    assert has_trial((criterion,))
-    assert not has_trial((replace(criterion, is_required=False),))
+    assert has_measured((criterion,))
+    assert not has_measured((replace(criterion, is_required=False),))

@@ -68,7 +68,7 @@ def test_a_criterion_may_be_a_mapping(world: Scratch) -> None:
         ("{id: t, description: x, rule: person, accepted: true}", "criteria"),
         ("{id: t, description: x, rule: person, required: 1}", "criteria"),
         ("5", "criteria"),
-        ("'t: x :: review'", "which a mission-validator-script mission has not"),
+        ("'t: x :: review'", "which only a prompt-architect-artifact mission has"),
     ],
 )
 def test_what_is_no_criterion_is_refused_by_its_place(world: Scratch, item: str, said: str) -> None:

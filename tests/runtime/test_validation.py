@@ -26,7 +26,7 @@ from tests.support.pipes import let_go, word_from
 from tests.support.scratch import Scratch, finish, with_timeout
 
 if TYPE_CHECKING:
-    from omx_autoresearch.core.evidence import Look
+    from omx_autoresearch.core.findings import Look
     from omx_autoresearch.core.mission import Attestation, Mission
 
 

@@ -61,6 +61,7 @@ HOOK_PATH = (
     "runtime.validation",
     "runtime.verdicts",
     "surfaces.hook",
+    "surfaces.sources",
     "surfaces.statusline",
 )
 """Modules that a hook process imports; a star stands for every module beside it."""

@@ -29,6 +29,7 @@ from omx_autoresearch.runtime.stops import DEADLINE_MARGIN_SECONDS, answer_stop
 from omx_autoresearch.runtime.turns import answer_event
 from omx_autoresearch.storage.layout import StateHome
 from omx_autoresearch.storage.missions import MissionStore
+from omx_autoresearch.surfaces.sources import SOURCES
 from omx_autoresearch.system.clock import Clock, SystemClock
 from omx_autoresearch.system.processes import identify
 
@@ -168,6 +169,7 @@ class Scratch:
             clock=self.clock,
             environ={**self.environ, **environ},
             shell_marks=all_shell_marks(),
+            sources=SOURCES,
         )
 
     def draft(self, **fields: Any) -> Mission:

@@ -133,9 +133,9 @@ def test_a_finding_of_a_command_criterion_is_a_claim_and_the_command_is_not_run(
     listed = told(scratch, "finding_list")
     assert [(item["id"], item["accepted"]) for item in listed["findings"]] == [(found["id"], False)]
     criterion = told(scratch, "criterion_list")["criteria"][0]
-    assert (criterion["id"], criterion["is_met"], criterion["rule"]) == (
+    assert (criterion["id"], criterion["status"], criterion["accepts"]) == (
         "made",
-        False,
+        "open",
         "command: touch made.txt",
     )
     assert scratch.load(mission).phase == "running"

@@ -7,9 +7,10 @@ from typing import TYPE_CHECKING
 
 import click
 
-from omx_autoresearch.core.values import dataclass
+from omx_autoresearch.core.values import dataclass, replace
 from omx_autoresearch.errors import AutoresearchError, UsageError
 from omx_autoresearch.runtime.context import Runtime
+from omx_autoresearch.surfaces.sources import SOURCES
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -109,7 +110,7 @@ def this_caller() -> Caller:
     """The caller of this process."""
     from omx_autoresearch.agents import registry
 
-    runtime = Runtime.of_process(shell_marks=registry.all_shell_marks())
+    runtime = replace(Runtime.of_process(shell_marks=registry.all_shell_marks()), sources=SOURCES)
     client, session_id = registry.session_from_environment(runtime.environ)
     try:
         cwd = os.getcwd()

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from typing import TYPE_CHECKING
 
 import click
@@ -15,11 +14,10 @@ from omx_autoresearch.surfaces.cli.display import harmless, print_json, print_ta
 if TYPE_CHECKING:
     from typing import Any
 
-    from omx_autoresearch.core.criteria import Criterion
-    from omx_autoresearch.core.mission import Mission
-    from omx_autoresearch.core.readiness import ReadinessReport
+    from omx_autoresearch.core.readiness import CriterionView, ReadinessReport
     from omx_autoresearch.surfaces.cli.caller import Caller
-    from omx_autoresearch.surfaces.cli.evidence_documents import CriterionLine
+
+_STYLES = {"satisfied": "green", "blocked": "red", "open": "yellow"}
 
 
 @click.group("criterion")
@@ -57,10 +55,9 @@ def criterion_check(words: tuple[str, ...], seconds: float, as_json: bool) -> in
     caller = this_caller()
     task_id, names = _task_and_names(caller, words)
     ended = checks.check(caller.runtime, task_id, names, wait_seconds=seconds)
-    _print_criteria(caller, task_id, as_json=as_json, is_running=not ended)
-    mission = MissionStore(caller.runtime.home).load(task_id)
-    wanted = {criterion.id for criterion in checks.named(mission, names)}
-    is_met = all(line.is_met for line in _lines(caller, mission) if line.id in wanted)
+    lines = _print_criteria(caller, task_id, as_json=as_json, is_running=not ended)
+    wanted = {item.id for item in checks.named(MissionStore(caller.runtime.home).load(task_id), names)}
+    is_met = all(line.status == "satisfied" for line in lines if line.id in wanted)
     return 0 if ended and is_met else CHECK_SAID_NO
 
 
@@ -175,75 +172,34 @@ def _task_and_names(caller: Caller, words: tuple[str, ...]) -> tuple[str, tuple[
     return caller.task(""), words
 
 
-def _print_criteria(caller: Caller, task_id: str, *, as_json: bool, is_running: bool = False) -> None:
-    from omx_autoresearch.storage.missions import MissionStore
+def _print_criteria(
+    caller: Caller, task_id: str, *, as_json: bool, is_running: bool = False
+) -> tuple[CriterionView, ...]:
+    from omx_autoresearch.runtime.readiness import criteria
     from omx_autoresearch.surfaces.cli.evidence_documents import CriterionListDocument
 
-    lines = _lines(caller, MissionStore(caller.runtime.home).load(task_id))
+    lines = criteria(caller.runtime, task_id)
     if as_json:
         print_json(CriterionListDocument(task_id, is_running, lines))
-        return
+        return lines
     if not lines:
         say(f"Mission {task_id} has no criteria beside its validator or review.")
-        return
+        return lines
     rows = [
         (
             line.id,
-            "met" if line.is_met else "open",
+            line.status,
             "required" if line.required else "optional",
             harmless(line.accepts),
             harmless(line.received or ", ".join(line.evidence_ids)),
         )
         for line in lines
     ]
-    print_table(
-        ("CRITERION", "IS", "", "ACCEPTS", "RECEIVED"),
-        rows,
-        ["green" if line.is_met else "yellow" for line in lines],
-    )
+    styles = [_STYLES[line.status] for line in lines]
+    print_table(("CRITERION", "IS", "", "ACCEPTS", "RECEIVED"), rows, styles)
     if is_running:
         say(f"A check still runs; call again: omx-autoresearch wait {task_id}", "yellow")
-
-
-def _lines(caller: Caller, mission: Mission) -> tuple[CriterionLine, ...]:
-    """Every criterion as it stands; of a draft what sandbox.md says."""
-    from omx_autoresearch.core.readiness import check_of, readiness_report
-    from omx_autoresearch.runtime.looks import take_look
-    from omx_autoresearch.surfaces.cli.evidence_documents import CriterionLine
-
-    if mission.contract is None:
-        from omx_autoresearch.runtime.intake import read_intake
-
-        draft = read_intake(os.path.join(mission.project_path, mission.specs_path))
-        return tuple(_open_line(item, f"omx-autoresearch start {mission.task_id}") for item in draft.criteria)
-    look = take_look(caller.runtime.home.mission(mission.task_id), mission)
-    standing = {line.code: line for line in readiness_report(mission, look).lines}
-    found = []
-    for item in mission.contract.criteria:
-        line, check = standing[f"criterion:{item.id}"], check_of(mission, item)
-        found.append(
-            CriterionLine(
-                item.id,
-                item.description,
-                str(item.rule),
-                item.is_required,
-                line.is_met,
-                line.evidence_ids,
-                line.received,
-                check.at if check else "",
-                line.next_command,
-            )
-        )
-    return tuple(found)
-
-
-def _open_line(item: Criterion, next_command: str) -> CriterionLine:
-    from omx_autoresearch.surfaces.cli.evidence_documents import CriterionLine
-
-    received = "the mission is a draft"
-    return CriterionLine(
-        item.id, item.description, str(item.rule), item.is_required, False, (), received, "", next_command
-    )
+    return lines
 
 
 def _print_report(report: ReadinessReport) -> None:

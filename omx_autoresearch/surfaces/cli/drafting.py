@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from omx_autoresearch.core.criteria import rule_forms
 from omx_autoresearch.core.values import replace
 from omx_autoresearch.errors import UsageError
 
@@ -62,9 +63,7 @@ _OPTIONS = (
         "criteria",
         multiple=True,
         metavar="'[optional] ID: TEXT :: RULE'",
-        help="A further condition; RULE is `command: ARGV`, `file: PATH [~ REGEX]`, `validator`, `review`, `person` or "
-        "`trial METRIC GAIN%` (GAIN without %: in the metric's unit). "
-        "May be repeated; one of the same id is replaced.",
+        help=f"A further condition; RULE is one of {rule_forms()}. May be repeated; one of the same id is replaced.",
     ),
     click.option("--drop-criterion", multiple=True, metavar="ID", help="Take a criterion out again."),
     click.option(
@@ -102,12 +101,6 @@ _FIELDS = {
     "isolate_home": "isolate_home",
 }
 """Option to field of the draft."""
-
-
-_EXAMPLES = {
-    "command": "--criterion 'tests: the corpus passes :: command: pytest -q tests'",
-    "trial": "--criterion 'fast: the parser is faster :: trial total_ms 5%'",
-}
 
 
 def contract_options(function: Callable[..., Any]) -> Callable[..., Any]:
@@ -158,7 +151,7 @@ def changed_draft(draft: MissionDraft, given: dict[str, Any]) -> MissionDraft:
 
 
 def _criteria(draft: MissionDraft, texts: tuple[str, ...], dropped: tuple[str, ...]) -> tuple[Criterion, ...]:
-    from omx_autoresearch.core.criteria import CriterionFault, criterion_of
+    from omx_autoresearch.core.criteria import CriterionFault, criterion_of, example_for
 
     known = {criterion.id: criterion for criterion in draft.criteria}
     new = []
@@ -168,7 +161,7 @@ def _criteria(draft: MissionDraft, texts: tuple[str, ...], dropped: tuple[str, .
         except CriterionFault as error:
             raise UsageError(
                 f"--criterion: {error}",
-                next_step=_EXAMPLES["trial" if ":: trial" in text else "command"],
+                next_step=f"--criterion '{example_for(text)}'",
             ) from None
     for name in dropped:
         if known.pop(name, None) is None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from omx_autoresearch.core.findings import Evidence
 from omx_autoresearch.core.notices import Notice
-from omx_autoresearch.core.readiness import ReadinessReport
+from omx_autoresearch.core.readiness import CriterionView, ReadinessReport
 from omx_autoresearch.core.values import dataclass
 from omx_autoresearch.runtime.task_files import IterationLine
 
@@ -104,33 +104,6 @@ class ImportDocument:
 
 
 @dataclass(frozen=True, slots=True)
-class CriterionLine:
-    """One criterion as it stands.
-
-    Attributes:
-        id: of the criterion.
-        description: what must be true.
-        accepts: its rule, as it is written.
-        required: an optional one may stay open.
-        is_met: the runtime accepted it, and nothing that it depends on has moved.
-        evidence_ids: the newest accepted findings.
-        received: what was there instead; empty when it is met.
-        checked_at: when the runtime last looked, ISO 8601 UTC; empty for never.
-        next: the command that helps; empty when it is met.
-    """
-
-    id: str
-    description: str
-    accepts: str
-    required: bool
-    is_met: bool
-    evidence_ids: tuple[str, ...]
-    received: str
-    checked_at: str
-    next: str
-
-
-@dataclass(frozen=True, slots=True)
 class CriterionListDocument:
     """``criterion list``, ``check`` and ``accept``.
 
@@ -142,7 +115,7 @@ class CriterionListDocument:
 
     task_id: str
     is_running: bool
-    criteria: tuple[CriterionLine, ...]
+    criteria: tuple[CriterionView, ...]
 
 
 @dataclass(frozen=True, slots=True)

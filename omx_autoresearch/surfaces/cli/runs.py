@@ -25,7 +25,7 @@ def print_run(runtime: Runtime, task_id: str, *, is_running: bool, as_json: bool
     if as_json:
         print_json(document)
     else:
-        _print(document, mission)
+        _print(document, runtime, mission)
     return mission
 
 
@@ -68,7 +68,7 @@ def _next(mission: Mission, *, is_running: bool) -> str:
     return f"omx-autoresearch status {mission.task_id}"
 
 
-def _print(document: RunDocument, mission: Mission) -> None:
+def _print(document: RunDocument, runtime: Runtime, mission: Mission) -> None:
     if document.is_running:
         say(f"Still running; call again: {document.next}", "yellow")
         return
@@ -84,7 +84,7 @@ def _print(document: RunDocument, mission: Mission) -> None:
             ("verdict", f"{document.verdict} ({document.cause})", _STYLES[document.verdict]),
             ("summary", harmless(document.summary), ""),
             ("measured", ", ".join(numbers), ""),
-            ("note", *_note(document, mission)),
+            ("note", *_note(document, runtime, mission)),
             ("leaked", "\n".join(map(harmless, document.leaked)), "yellow"),
             (
                 "run",
@@ -98,15 +98,17 @@ def _print(document: RunDocument, mission: Mission) -> None:
     )
 
 
-def _note(document: RunDocument, mission: Mission) -> tuple[str, str]:
+def _note(document: RunDocument, runtime: Runtime, mission: Mission) -> tuple[str, str]:
     """What follows from a run that passed, and the colour of that."""
     if document.verdict != "passed":
         return "", ""
+    from omx_autoresearch.runtime.looks import take_look
+
     if not document.is_fresh:
         return "the workspace moved while it ran, so it completes nothing", "yellow"
     if mission.phase != "running":
         return "", ""
-    if lacking := open_criteria(mission):
+    if lacking := open_criteria(mission, take_look(runtime.home.mission(mission.task_id), mission)):
         named = harmless(", ".join(lacking))
         return f"criteria are open: {named}; see omx-autoresearch readiness {mission.task_id}", "yellow"
     return "the mission is complete at the agent's next stop, unless something changes before", ""

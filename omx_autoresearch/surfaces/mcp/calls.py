@@ -19,6 +19,7 @@ from omx_autoresearch.errors import AutoresearchError
 from omx_autoresearch.runtime.context import Runtime
 from omx_autoresearch.runtime.tool_callers import own_task, seen_task, tool_caller
 from omx_autoresearch.storage.layout import StateHome, state_home
+from omx_autoresearch.surfaces.sources import SOURCES
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -91,7 +92,10 @@ def server_runtime(home_path: str = "") -> Runtime:
     stale = {name for names in SESSION_VARIABLES.values() for name in names}
     environ = {name: value for name, value in os.environ.items() if name not in stale}
     return Runtime(
-        home=StateHome(home_path or state_home(os.environ)), environ=environ, shell_marks=all_shell_marks()
+        home=StateHome(home_path or state_home(os.environ)),
+        environ=environ,
+        shell_marks=all_shell_marks(),
+        sources=SOURCES,
     )
 
 

@@ -6,6 +6,9 @@ from typing import Any
 
 from pydantic import BaseModel, ConfigDict, Field
 
+from omx_autoresearch.core import words
+from omx_autoresearch.core.readiness import CriterionView, ReadinessLine
+
 TEXT_CHARACTERS = 2000
 
 
@@ -127,35 +130,11 @@ class DirectionList(Result):
     is_cut: bool
 
 
-class CriterionItem(Result):
-    """One condition of the contract."""
-
-    id: str
-    description: str
-    rule: str = Field(description="what is accepted for it, and nothing else")
-    is_required: bool
-    is_met: bool
-    evidence_ids: list[str]
-    received: str
-    next_command: str
-
-
 class CriterionList(Result):
     """The conditions of the contract."""
 
     task_id: str
-    criteria: list[CriterionItem]
-
-
-class ReadinessLine(Result):
-    """One line of the completion gate."""
-
-    code: str
-    what: str
-    is_met: bool
-    is_required: bool
-    received: str
-    next_command: str
+    criteria: tuple[CriterionView, ...]
 
 
 class ReadinessResult(Result):
@@ -163,7 +142,7 @@ class ReadinessResult(Result):
 
     task_id: str
     is_ready: bool
-    lines: list[ReadinessLine]
+    lines: tuple[ReadinessLine, ...]
 
 
 class NoteResult(Result):
@@ -184,6 +163,9 @@ class StartResult(Result):
     confirmation: str = Field(
         description="by this text your client's hook binds the session; show it nowhere else"
     )
+
+
+CriterionList.model_rebuild(_types_namespace=vars(words))
 
 
 def fitted(kind: type[Result], value: object, **more: Any) -> Any:

@@ -52,32 +52,16 @@ class Tools:
 
         with begun(self._runtime, ctx) as call:
             report = readiness(call.runtime, call.seen_task(task))
-            lines = [fitted(results.ReadinessLine, line) for line in report.lines]
-            return results.ReadinessResult(task_id=report.task_id, is_ready=report.is_ready, lines=lines)
+            found: results.ReadinessResult = fitted(results.ReadinessResult, report)
+            return found
 
     def criterion_list(self, ctx: _Context, task: Task = "") -> results.CriterionList:
         """List the conditions of the contract, with the rule that says what counts for each."""
-        from omx_autoresearch.runtime.readiness import readiness
-        from omx_autoresearch.storage.missions import MissionStore
+        from omx_autoresearch.runtime.readiness import criteria
 
         with begun(self._runtime, ctx) as call:
             task_id = call.seen_task(task)
-            lines = {line.code: line for line in readiness(call.runtime, task_id).lines}
-            contract = MissionStore(call.runtime.home).load(task_id).contract
-            found = []
-            for item in contract.criteria if contract else ():
-                line = lines[f"criterion:{item.id}"]
-                found.append(
-                    fitted(
-                        results.CriterionItem,
-                        line,
-                        id=item.id,
-                        description=item.description,
-                        rule=str(item.rule),
-                        is_required=item.is_required,
-                    )
-                )
-            return results.CriterionList(task_id=task_id, criteria=found)
+            return results.CriterionList(task_id=task_id, criteria=criteria(call.runtime, task_id))
 
     def finding_list(
         self,
