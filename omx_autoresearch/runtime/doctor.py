@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING
 
 from omx_autoresearch.core import hook_settings
@@ -52,22 +53,27 @@ def examine(
     if isinstance(read, Check):
         return [read]
     text, found = read
-    checks = [
-        _registered(installation, found, install),
-        _doubled(installation, found),
-        _timeouts(installation, found, install),
-        _shared(found, state_home_path, install),
-        _switched_on(installation, environ),
-        *_cap(installation, text, environ),
-        *_trusted(installation, environ),
-    ]
     program, script = _script(found[0].state_home_path, install)
-    checks.append(script)
-    if program and script.ok:
-        checks += prove_hold(
-            installation, _stop_line(installation, found), program, environ, make_held_session
-        )
-    return [*checks, *part_checks(installation, found[0].state_home_path, environ, install)]
+    with ThreadPoolExecutor() as others:  # each starts programs and waits for them: the slowest is the whole wait
+        parts = others.submit(part_checks, installation, found[0].state_home_path, environ, install)
+        trusted = others.submit(_trusted, installation, environ)
+        held = []
+        if program and script.ok:
+            held = prove_hold(
+                installation, _stop_line(installation, found), program, environ, make_held_session
+            )
+        return [
+            _registered(installation, found, install),
+            _doubled(installation, found),
+            _timeouts(installation, found, install),
+            _shared(found, state_home_path, install),
+            _switched_on(installation, environ),
+            *_cap(installation, text, environ),
+            *trusted.result(),
+            script,
+            *held,
+            *parts.result(),
+        ]
 
 
 def _read_settings(installation: Installation, install: str) -> tuple[str, list[Registered]] | Check:

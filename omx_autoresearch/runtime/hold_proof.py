@@ -12,6 +12,7 @@ import shutil
 import subprocess
 import tempfile
 from collections.abc import Callable, Mapping
+from concurrent.futures import ThreadPoolExecutor
 
 from omx_autoresearch.core.installations import HookProgram, Installation, hook_script, quoted
 from omx_autoresearch.core.values import dataclass
@@ -64,7 +65,9 @@ def prove_hold(
         for name in ("active", "hook"):
             line = line.replace(quoted(f"{program.state_home_path}/{name}"), quoted(f"{scratch_path}/{name}"))
         ask = _Asking(installation, line, scratch_path, environ)
-        return [_held(ask.stop(session_id)), _let_go(ask.stop(f"not-{session_id}"))]
+        with ThreadPoolExecutor() as both:
+            held, other = both.map(ask.stop, (session_id, f"not-{session_id}"))
+        return [_held(held), _let_go(other)]
     except AutoresearchError as error:
         what = f"no mission could be made to try it with: {error.message}"
         return [Check("hold", False, what, error.next_step)]

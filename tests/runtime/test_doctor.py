@@ -18,6 +18,7 @@ from omx_autoresearch.runtime.installation import install
 
 if TYPE_CHECKING:
     from omx_autoresearch.runtime.hold_proof import Check
+    from omx_autoresearch.runtime.installation import Part
 
 HOLDING = """\
 import json, os, sys
@@ -68,12 +69,13 @@ class Patient:
         self.settings.write_text(text.replace(old, new))
 
 
-def patient_of(path: Path, name: str) -> Patient:
+def patient_of(path: Path, name: str, *, without: tuple[Part, ...] = ("tools",)) -> Patient:
+    """A client with everything installed but the tools, whose server takes longer to start than all else together."""
     installation = dialect(name).installation("user", {"HOME": str(path)}, str(path / "project"))
     patient = Patient(path, name, replace(installation, hook_shell=("sh", "-c")))
     patient.entry.write_text(HOLDING.format(stop=STOP_EVENTS[name], name=name))
     program = HookProgram(str(path / "state"), sys.executable, str(patient.entry))
-    install(patient.installation, program, environ={"PATH": ""})
+    install(patient.installation, program, environ={"PATH": ""}, without=without)
     return patient
 
 
@@ -322,14 +324,15 @@ def test_a_status_line_of_ones_own_is_no_fault(claude: Patient) -> None:
 @pytest.mark.requirement("MCP-07")
 @pytest.mark.parametrize("name", CLIENT_NAMES)
 def test_the_tools_are_started_and_asked(tmp_path: Path, name: str) -> None:
-    patient = patient_of(tmp_path, name)
+    patient = patient_of(tmp_path, name, without=())
     check = patient.checks()["tools"]
     assert check.ok, check
     assert "starts and answers" in check.what
 
 
 @pytest.mark.requirement("MCP-07")
-def test_tools_of_another_state_home_or_without_an_interpreter_are_named(claude: Patient) -> None:
+def test_tools_of_another_state_home_or_without_an_interpreter_are_named(tmp_path: Path) -> None:
+    claude = patient_of(tmp_path, "claude", without=())
     assert claude.installation.server
     path = Path(claude.installation.server.path)
     good = path.read_text()

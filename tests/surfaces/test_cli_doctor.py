@@ -35,6 +35,11 @@ def checks(person: Person, client: str, *options: str, **environ: str) -> dict[s
     return found
 
 
+def install_without_tools(person: Person, client: str, *options: str) -> None:
+    """All but the MCP server, which takes longer to start than everything else that doctor tries."""
+    person.ok("install", client, "--no-mcp", *options)
+
+
 def wrong(found: dict[str, dict[str, Any]]) -> list[str]:
     assert all(check["cure"] for check in found.values() if not check["ok"])
     return [name for name, check in found.items() if not check["ok"]]
@@ -60,15 +65,15 @@ def test_the_hold_of_every_client_is_proven_by_its_real_hook(person: Person, cli
 @pytest.mark.requirement("INST-08")
 @pytest.mark.parametrize("client", HELD_CLIENTS)
 def test_a_client_that_is_asked_twice_is_found(person: Person, client: str) -> None:
-    person.ok("install", client)
-    person.ok("install", client, "--scope", "project")
+    install_without_tools(person, client)
+    install_without_tools(person, client, "--scope", "project")
     assert wrong(checks(person, client)) == ["once"]
 
 
 @pytest.mark.requirement("INST-08")
 @pytest.mark.parametrize("client", HELD_CLIENTS)
 def test_time_outs_of_another_unit_are_found(person: Person, client: str) -> None:
-    person.ok("install", client)
+    install_without_tools(person, client)
     path = settings_path(person, client)
     settings = json.loads(path.read_text())
     for groups in settings["hooks"].values():
@@ -81,7 +86,7 @@ def test_time_outs_of_another_unit_are_found(person: Person, client: str) -> Non
 @pytest.mark.requirement("INST-08")
 @pytest.mark.parametrize("client", HELD_CLIENTS)
 def test_a_command_line_with_another_registry_is_found(person: Person, client: str) -> None:
-    person.ok("install", client)
+    install_without_tools(person, client)
     elsewhere = str(person.root / "elsewhere")
     assert wrong(checks(person, client, OMX_AUTORESEARCH_HOME=elsewhere)) == ["registry"]
 
@@ -90,7 +95,7 @@ def test_a_command_line_with_another_registry_is_found(person: Person, client: s
 @pytest.mark.parametrize("client", CLIENT_NAMES)
 @pytest.mark.parametrize("gone", ["python_path", "entry_path"])
 def test_an_interpreter_or_program_that_is_gone_is_found(person: Person, client: str, gone: str) -> None:
-    person.ok("install", client)
+    install_without_tools(person, client)
     program: HookProgram = hook_program(str(person.home))
     script = person.home / "hook"
     text = script.read_text()
@@ -103,7 +108,7 @@ def test_an_interpreter_or_program_that_is_gone_is_found(person: Person, client:
 
 @pytest.mark.requirement("INST-08")
 def test_settings_that_switch_claudes_hooks_off_are_found(person: Person) -> None:
-    person.ok("install", "claude")
+    install_without_tools(person, "claude")
     local = person.project / ".claude" / "settings.local.json"
     local.parent.mkdir()
     local.write_text('{"disableAllHooks": true}')
@@ -114,7 +119,7 @@ def test_settings_that_switch_claudes_hooks_off_are_found(person: Person) -> Non
 
 @pytest.mark.requirement("INST-08")
 def test_a_shell_that_prints_at_its_start_is_found(person: Person) -> None:
-    person.ok("install", "codex")
+    install_without_tools(person, "codex")
     (person.root / ".profile").write_text("echo welcome\n")
     found = checks(person, "codex")
     assert wrong(found) == ["hold", "others"]

@@ -166,9 +166,12 @@ def doctor_verb(client: str | None, scope: Scope, as_json: bool) -> int:
 
     Without CLIENT, every agent CLI whose settings hold our hooks, or that is on PATH. Ends with 9 unless all is well.
     """
+    from concurrent.futures import ThreadPoolExecutor
+
     caller = this_caller()
     names = (client,) if client else _clients_here(caller, scope)
-    documents = tuple(_examined(caller, name, scope) for name in names)
+    with ThreadPoolExecutor() as pool:
+        documents = tuple(pool.map(lambda name: _examined(caller, name, scope), names))
     if as_json:
         print_json(documents)
     elif not documents:
