@@ -9,7 +9,6 @@ limits the counters that can be reached are finitely many, and all of them are v
 
 from __future__ import annotations
 
-from collections import deque
 from dataclasses import fields, replace
 from functools import cache
 from itertools import product
@@ -67,8 +66,12 @@ class State(NamedTuple):
 
 
 @cache
-def situations(*, lets_go_on_repeat: bool) -> tuple[Situation, ...]:
-    """Every stop of a bound, running mission with something missing that no owner and no host ends."""
+def situations() -> tuple[Situation, ...]:
+    """Every stop of a bound, running mission with something missing that no owner and no host ends.
+
+    A client may be let go when its agent repeats itself; that an answer which is no repetition does not depend on it
+    is shown by a test of its own.
+    """
     return tuple(
         Situation(
             missing=(NEEDED,),
@@ -83,6 +86,7 @@ def situations(*, lets_go_on_repeat: bool) -> tuple[Situation, ...]:
         )
         for observation in KINDS
         for tools, running, background, repeats in FLAGS
+        for lets_go_on_repeat in ((False, True) if repeats else (False,))
         for tampered in ((), ("check.sh",))
     )
 
@@ -93,19 +97,18 @@ def projected(usage: Usage) -> Usage:
 
 
 class Walk:
-    """Every history under some limits, breadth first.
+    """Every history under some limits, depth first: a history that goes on for too long is met early.
 
     Attributes:
         usages: the counters that were met, by number.
         states: every state that was met.
     """
 
-    def __init__(self, limits: Limits, *, lets_go_on_repeat: bool = False) -> None:
+    def __init__(self, limits: Limits) -> None:
         self.limits = limits
         self.usages: list[Usage] = []
         self.states: set[State] = set()
         self._numbers: dict[Usage, int] = {}
-        self._situations = situations(lets_go_on_repeat=lets_go_on_repeat)
         self._walk()
 
     def _number(self, usage: Usage) -> int:
@@ -118,7 +121,7 @@ class Walk:
     def _stops(self, usage: Usage) -> set[Step]:
         """Everything that a next stop can do but let go; checks what must hold of each answer."""
         steps = set()
-        for seen in self._situations:
+        for seen in situations():
             decision = decide(seen, usage, self.limits)
             assert not decision.completes
             if decision.answer == "release":
@@ -136,10 +139,10 @@ class Walk:
     def _walk(self) -> None:
         steps: dict[int, set[Step]] = {}
         others: dict[int, tuple[int, int]] = {}
-        queue = deque([State(self._number(Usage()))])
-        self.states = set(queue)
-        while queue:
-            state = queue.popleft()
+        ahead = [State(self._number(Usage()))]
+        self.states = set(ahead)
+        while ahead:
+            state = ahead.pop()
             if state.usage not in steps:
                 usage = self.usages[state.usage]
                 steps[state.usage] = self._stops(usage)
@@ -149,7 +152,7 @@ class Walk:
             following |= {state._replace(usage=number) for number in others[state.usage]}
             new = following - self.states
             self.states |= new
-            queue.extend(new)
+            ahead.extend(sorted(new, key=lambda state: state.counted))
 
     def _check(self, state: State) -> None:
         """The theorem, said of one state."""
@@ -204,7 +207,7 @@ def test_every_observation_moves_the_counters_like_one_that_is_walked() -> None:
 
 
 def test_the_counters_left_out_of_the_walk_decide_nothing() -> None:
-    for seen in situations(lets_go_on_repeat=True):
+    for seen in situations():
         for usage in (Usage(), Usage(stale=2), Usage(refusals=5, weak_holds=2, idle_refusals=1)):
             plain = decide(seen, usage, SMALL)
             other = decide(seen, replace(usage, refusals_in_row=7, repeats=5), SMALL)
@@ -216,16 +219,19 @@ def test_the_counters_left_out_of_the_walk_decide_nothing() -> None:
             assert projected(plain.usage) == projected(other.usage)
 
 
+def test_only_a_repeated_answer_depends_on_whether_the_client_is_let_go_for_it(small: Walk) -> None:
+    for seen in situations():
+        if not seen.repeats_answer:
+            for usage in small.usages[::50]:
+                let_go = decide(replace(seen, lets_go_on_repeat=True), usage, SMALL)
+                assert let_go == decide(seen, usage, SMALL)
+
+
 @pytest.mark.requirement("GATE-18")
 @pytest.mark.case("LOOP-01")
 def test_every_history_keeps_the_bound_and_ends(small: Walk) -> None:
     assert len(small.usages) > 100
     assert len(small.states) > 1_000, "the walk saw next to nothing"
-
-
-@pytest.mark.requirement("GATE-18")
-def test_every_history_keeps_the_bound_with_a_client_that_is_let_go_when_it_repeats_itself() -> None:
-    assert len(Walk(SMALL, lets_go_on_repeat=True).states) > 1_000
 
 
 @pytest.mark.requirement("GATE-18")
@@ -249,7 +255,7 @@ def test_without_tools_and_persons_the_idle_limit_is_the_bound() -> None:
     """An agent that only says ``done`` is let go after ``idle_refusals``, whatever it makes the validator print."""
     quiet = [
         seen
-        for seen in situations(lets_go_on_repeat=False)
+        for seen in situations()
         if not (
             seen.used_tools or seen.observation.is_person_turn_without_tools or seen.is_validation_running
         )
