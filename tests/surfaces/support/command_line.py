@@ -2,23 +2,29 @@
 
 from __future__ import annotations
 
+import atexit
 import fcntl
 import json
 import os
 import pty
 import re
 import select
+import shutil
 import signal
 import socket
 import subprocess
 import sys
+import tempfile
 import termios
 from dataclasses import dataclass, field
+from functools import cache
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
+
+from tests.surfaces.support.warm import run_warm
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
-    from pathlib import Path
 
 CLIENT = (sys.executable, "-S", "-c", "import subprocess, sys; sys.exit(subprocess.call(sys.argv[1:]))")
 """A process of its own that starts a hook, as a client does: the bound client is never an ancestor of the owner."""
@@ -44,10 +50,7 @@ class Person:
 
     def __post_init__(self) -> None:
         if not self.project.exists():
-            self.project.mkdir(parents=True)
-            self.write("check.sh", CHECK, mode=0o755)
-            self.git("init", "--quiet")
-            self.commit("Start")
+            shutil.copytree(_template(), self.project, symlinks=True)
 
     @property
     def project(self) -> Path:
@@ -97,16 +100,20 @@ class Person:
         stdin: bytes | int = b"",
         under: tuple[str, ...] = (),
     ) -> subprocess.CompletedProcess[str]:
-        done = subprocess.run(
-            [*under, *PROGRAM, *arguments],
-            cwd=cwd or self.project,
-            env=self.environment(**(env or {})),
-            input=stdin if isinstance(stdin, bytes) else None,
-            stdin=stdin if isinstance(stdin, int) else None,
-            capture_output=True,
-            timeout=SECONDS,
-            check=False,
-        )
+        environment = self.environment(**(env or {}))
+        if isinstance(stdin, bytes) and not under and not any(map(_is_of_the_interpreter, env or {})):
+            done = run_warm(arguments, cwd or self.project, environment, stdin, SECONDS)
+        else:
+            done = subprocess.run(
+                [*under, *PROGRAM, *arguments],
+                cwd=cwd or self.project,
+                env=environment,
+                input=stdin if isinstance(stdin, bytes) else None,
+                stdin=stdin if isinstance(stdin, int) else None,
+                capture_output=True,
+                timeout=SECONDS,
+                check=False,
+            )
         return subprocess.CompletedProcess(
             done.args, done.returncode, done.stdout.decode(), done.stderr.decode()
         )
@@ -182,6 +189,23 @@ class Shown:
     @property
     def text(self) -> str:
         return re.sub(r"\x1b\[[0-9;?]*[A-Za-z]", "", self.raw).replace("\r\n", "\n")
+
+
+def _is_of_the_interpreter(name: str) -> bool:
+    return name.startswith(("PYTHON", "LANG", "LC_"))
+
+
+@cache
+def _template() -> Path:
+    """A repository to copy, made once a process."""
+    folder = tempfile.TemporaryDirectory(prefix="omx-person-")
+    atexit.register(folder.cleanup)
+    Path(folder.name, "project").mkdir()
+    first = Person(Path(folder.name))
+    first.write("check.sh", CHECK, mode=0o755)
+    first.git("init", "--quiet")
+    first.commit("Start")
+    return first.project
 
 
 def _take_terminal() -> None:
