@@ -54,7 +54,7 @@ def examine(
         return [read]
     text, found = read
     program, script = _script(found[0].state_home_path, install)
-    with ThreadPoolExecutor() as others:  # each starts programs and waits for them: the slowest is the whole wait
+    with ThreadPoolExecutor() as others:  # each waits for programs that it starts
         parts = others.submit(part_checks, installation, found[0].state_home_path, environ, install)
         trusted = others.submit(_trusted, installation, environ)
         held = []

@@ -64,7 +64,9 @@ def _server() -> socket.socket:
     theirs.close()
 
     def end() -> None:
-        ours.close()
+        ours.shutdown(
+            socket.SHUT_RDWR
+        )  # a process that a test left behind may hold a copy, which closing would not end
         process.wait()
 
     atexit.register(end)
