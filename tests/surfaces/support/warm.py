@@ -121,7 +121,7 @@ if __name__ == "__main__":
     try:
         main()
     except SystemExit as end:
-        threading._shutdown()
+        threading._shutdown()  # type: ignore[attr-defined]
         atexit._run_exitfuncs()
         sys.stdout.flush()
         sys.stderr.flush()
