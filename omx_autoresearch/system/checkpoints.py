@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 
 from omx_autoresearch.core.values import dataclass
 from omx_autoresearch.errors import StepIllegal
+from omx_autoresearch.system.contents import entries_below
 from omx_autoresearch.system.git import find_root
 from omx_autoresearch.system.patches import GITLINK, LINK
 from omx_autoresearch.system.user_repository import named
@@ -198,7 +199,15 @@ def _special(work_tree: WorkTree, extras: Iterable[Extra]) -> TreeFault | None:
         if extra.kind == "special":
             found.append(extra.path)
         elif extra.kind == "folder":
-            found += _special_below(root, extra.path)
+            found += (  # git names a folder that it cannot read
+                extra.path + b"/" + name
+                for name, entry in entries_below(os.path.join(root, extra.path))
+                if not (
+                    entry.is_dir(follow_symlinks=False)
+                    or entry.is_symlink()
+                    or entry.is_file(follow_symlinks=False)
+                )
+            )
     if not found:
         return None
     git = work_tree.git
@@ -206,23 +215,6 @@ def _special(work_tree: WorkTree, extras: Iterable[Extra]) -> TreeFault | None:
     ignored = set(result.stdout.split(b"\0"))
     paths = tuple(os.fsdecode(path) for path in found if path not in ignored)
     return _fault("special_file", paths, "a pipe, socket or device is no file") if paths else None
-
-
-def _special_below(root: bytes, folder: bytes) -> list[bytes]:
-    found, waiting = [], [folder]
-    while waiting:
-        below = waiting.pop()
-        try:
-            with os.scandir(os.path.join(root, below)) as entries:
-                for entry in entries:
-                    path = below + b"/" + entry.name
-                    if entry.is_dir(follow_symlinks=False):
-                        waiting.append(path)
-                    elif not (entry.is_symlink() or entry.is_file(follow_symlinks=False)):
-                        found.append(path)
-        except OSError:
-            continue  # git names a folder that it cannot read
-    return found
 
 
 def _too_large(work_tree: WorkTree, paths: list[bytes], limit_bytes: int) -> TreeFault | None:

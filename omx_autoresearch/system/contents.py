@@ -12,6 +12,10 @@ import stat
 from omx_autoresearch.core.digests import sha1, sha256
 from omx_autoresearch.errors import WorkspaceFault
 
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
 FILE_LIMIT = 200_000
 """Files that one look may have to read; more is a fault with a cure, not an hour of waiting."""
 
@@ -102,27 +106,57 @@ def walk(root: bytes, entries: Entries, *, prefix: bytes = b"", exclude: tuple[b
         WorkspaceFault: there are more files than one look can read.
     """
     left_out = DISPOSABLE_NAMES | DEPENDENCY_NAMES
+
+    def is_left_out(name: bytes) -> bool:
+        return name.rpartition(b"/")[2] in left_out or prefix + name in exclude
+
+    def note_unreadable(folder: bytes, _: OSError) -> None:
+        entries[prefix + folder] = b"040000 unreadable"
+
+    for name, child in entries_below(root, is_left_out=is_left_out, on_fault=note_unreadable):
+        if child.is_dir(follow_symlinks=False):
+            continue
+        try:
+            status = child.stat(follow_symlinks=False)
+        except FileNotFoundError:
+            continue
+        add(entries, prefix + name, describe_file(child.path, status, entries))
+
+
+def entries_below(
+    root: bytes,
+    *,
+    is_left_out: Callable[[bytes], bool] | None = None,
+    on_fault: Callable[[bytes, OSError], None] | None = None,
+) -> Iterator[tuple[bytes, os.DirEntry[bytes]]]:
+    """Everything below a folder with its name relative to it, in one order; links are not followed.
+
+    Args:
+        root: the folder.
+        is_left_out: told a name, it says whether that and all below it are passed over.
+        on_fault: told of a folder that cannot be read (its name with a slash); it is passed over.
+    """
     waiting = [b""]
     while waiting:
         folder = waiting.pop()
         try:
             with os.scandir(os.path.join(root, folder)) as found:
-                children = list(found)
-        except OSError:
-            entries[prefix + folder] = b"040000 unreadable"
+                children = sorted(found, key=_name_of)
+        except OSError as fault:
+            if on_fault is not None:
+                on_fault(folder, fault)
             continue
         for child in children:
             name = folder + child.name
-            if child.name in left_out or prefix + name in exclude:
+            if is_left_out is not None and is_left_out(name):
                 continue
+            yield name, child
             if child.is_dir(follow_symlinks=False):
                 waiting.append(name + b"/")
-                continue
-            try:
-                status = child.stat(follow_symlinks=False)
-            except FileNotFoundError:
-                continue
-            add(entries, prefix + name, describe_file(child.path, status, entries))
+
+
+def _name_of(entry: os.DirEntry[bytes]) -> bytes:
+    return entry.name
 
 
 def first_line(path: str, limit_bytes: int) -> bytes:

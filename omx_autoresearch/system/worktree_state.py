@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING
 
 from omx_autoresearch.core.values import dataclass
 from omx_autoresearch.errors import StateUntrusted, StorageFailed, WorkspaceFault
+from omx_autoresearch.system.contents import entries_below
 from omx_autoresearch.system.removal import remove
 from omx_autoresearch.system.user_repository import Submodule, UserStamp
 
@@ -203,25 +204,21 @@ def require_ignored(repository: UserRepository, paths: Iterable[str]) -> None:
 def seal_of(path: str) -> str:
     """What stands at a path, as one digest; empty where there is nothing, `UNREADABLE` where it cannot be told."""
     hashed = hashlib.sha256()
-    waiting = [os.fsencode(path)]
+    root = os.fsencode(path)
     try:
-        top = os.lstat(waiting[0])
+        top = os.lstat(root)
     except OSError:
         return ""
     hashed.update(_facts(b"", top))
     if not stat.S_ISDIR(top.st_mode):
         return hashed.hexdigest()
+    unreadable: list[bytes] = []
     try:
-        while waiting:
-            folder = waiting.pop()
-            with os.scandir(folder) as entries:
-                for entry in sorted(entries, key=lambda entry: entry.name):
-                    hashed.update(_facts(entry.path, entry.stat(follow_symlinks=False)))
-                    if entry.is_dir(follow_symlinks=False):
-                        waiting.append(entry.path)
+        for _, entry in entries_below(root, on_fault=lambda name, _: unreadable.append(name)):
+            hashed.update(_facts(entry.path, entry.stat(follow_symlinks=False)))
     except OSError:
         return UNREADABLE
-    return hashed.hexdigest()
+    return UNREADABLE if unreadable else hashed.hexdigest()
 
 
 def require_seal(path: str) -> str:

@@ -22,6 +22,7 @@ from omx_autoresearch.core.trial_events import TrialFailed
 from omx_autoresearch.core.values import replace
 from omx_autoresearch.errors import StateUntrusted, StepIllegal
 from omx_autoresearch.runtime.experiments.cancellation import AutoresearchCancellation, failed
+from omx_autoresearch.system.contents import entries_below
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -160,18 +161,10 @@ def folder_size(path: str, *, skip: str = "") -> int:
         skip: the name of one entry at the top that is left out.
     """
     total = 0
-    waiting = [path]
-    while waiting:
-        folder_path = waiting.pop()
+    for _, entry in entries_below(os.fsencode(path), is_left_out=lambda name: name == os.fsencode(skip)):
         try:
-            with os.scandir(folder_path) as entries:
-                for entry in entries:
-                    if skip and folder_path == path and entry.name == skip:
-                        continue
-                    if entry.is_dir(follow_symlinks=False):
-                        waiting.append(entry.path)
-                    else:
-                        total += entry.stat(follow_symlinks=False).st_size
+            if not entry.is_dir(follow_symlinks=False):
+                total += entry.stat(follow_symlinks=False).st_size
         except OSError:
             continue
     return total

@@ -34,6 +34,7 @@ from omx_autoresearch.core.guards import guard_failures
 from omx_autoresearch.core.metrics import samples_of
 from omx_autoresearch.runtime.experiments.cancellation import TrialAborted, failed, rejected
 from omx_autoresearch.runtime.experiments.runs import run_once
+from omx_autoresearch.system.contents import entries_below
 from omx_autoresearch.system.removal import remove
 from omx_autoresearch.system.user_repository import named
 
@@ -460,11 +461,9 @@ def _paths_below(root_path: str, name: str) -> Iterator[str]:
     """A path and everything below it, relative; links are not followed."""
     yield name
     top = os.path.join(root_path, name)
-    if os.path.islink(top) or not os.path.isdir(top):
-        return
-    for folder, folders, files in os.walk(top):
-        for each in (*folders, *files):
-            yield os.path.relpath(os.path.join(folder, each), root_path)
+    if not os.path.islink(top):
+        for below, _ in entries_below(os.fsencode(top)):
+            yield os.path.join(name, os.fsdecode(below))
 
 
 def _mark(path: str) -> tuple[int, ...]:
