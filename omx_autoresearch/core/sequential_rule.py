@@ -54,12 +54,14 @@ def alpha_spending(alpha: float, max_pairs: int) -> tuple[tuple[float, float], .
     below it an acceptance became unlikely, since the trend is against the candidate, or the pairs that are left can
     hardly reach the bound of the last look any more.
     """
-    stretch = sqrt(max_pairs / 30)
+    # The constants are for 30 pairs, and scale to others as the width of a random walk does, with the root. What the
+    # rule accepts and misses with them is simulated in benchmarks/acceptance.py.
+    root = sqrt(max_pairs / 30)
     goal = sqrt(max_pairs) * normal_quantile(1 - FINAL_SHARE * alpha)
     looks = []
     for pairs in range(max_pairs + 1):
         share = LOOK_SHARE * (pairs / max_pairs) ** LOOK_POWER if pairs < max_pairs else FINAL_SHARE
-        futile = max(-2.9 * stretch + 0.38 * pairs / stretch, goal - 1.7 * (max_pairs - pairs) / stretch)
+        futile = max(-2.9 * root + 0.38 * pairs / root, goal - 1.7 * (max_pairs - pairs) / root)
         looks.append((share * alpha, futile))
     return tuple(looks)
 

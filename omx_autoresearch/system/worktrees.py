@@ -5,6 +5,13 @@ user's repository: our own one (`object_store`) keeps checkpoints and borrows th
 small ``.git`` of its own that is made anew whenever it is restored. So whatever an agent does with git in its tree
 reaches neither the user's references, index, stash or configuration nor ours, and nothing it plants is run by us.
 
+Theory of operation. A worktree is made equal to a checkpoint, never made anew: an index beside our repository says what
+each file was, so git reads only files that changed, and a scan of the folders finds what no index has (`worktree`).
+Making a checkpoint is the same look the other way: what differs goes into the index, the index into a tree, and what a
+patch could not carry to the user is refused (`checkpoints`). A killed process leaves a worktree whose state names no
+commit (`worktree_state`): it is restored before it is used. Ignored paths that a measurement needs are kept while they
+are exactly what the set-up made of the incumbent. Only `acceptances` writes into the user's checkout.
+
 One process at a time works on an experiment; who holds it is not decided here.
 """
 
