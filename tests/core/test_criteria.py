@@ -14,8 +14,10 @@ from omx_autoresearch.core.criteria import (
     criteria_faults,
     criterion_of,
     criterion_text,
+    rule_from_plain,
 )
 from omx_autoresearch.core.rule_kinds import Command, File, Person, Review, Validator
+from omx_autoresearch.core.shape import NewerShape, ShapeError
 
 SCRIPT, REVIEW = "mission-validator-script", "prompt-architect-artifact"
 
@@ -104,3 +106,15 @@ def test_what_is_no_criterion_is_refused_with_what_would_be_one(text: str, said:
 )
 def test_criteria_that_cannot_stand_are_told(criteria: tuple[Criterion, ...], mode: str, said: str) -> None:
     assert any(said in fault for fault in criteria_faults(criteria, mode)), criteria_faults(criteria, mode)
+
+
+@pytest.mark.requirement("EVID-14")
+def test_a_rule_of_an_earlier_journal_is_read_and_an_unknown_kind_or_field_is_a_newer_versions() -> None:
+    side_by_side = {"argv": [], "path": "", "pattern": "", "metric": "", "gain": 0.0, "is_percent": False}
+    assert rule_from_plain({**side_by_side, "kind": "command", "argv": ["a b"]}) == Command(("a b",))
+    assert rule_from_plain({**side_by_side, "kind": "person"}) == Person()
+    for newer in ({"kind": "poem"}, {"kind": "person", "meter": ""}, {"kind": "person", "path": "x"}):
+        with pytest.raises(NewerShape):
+            rule_from_plain(newer)
+    with pytest.raises(ShapeError):
+        rule_from_plain({"path": "x"})
