@@ -7,12 +7,16 @@ a home of its own on top of that.
 from __future__ import annotations
 
 import os
+import shutil
 import tempfile
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
 from hypothesis import HealthCheck, settings
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
 
 # How long an example takes says how busy the machine is, and nothing else.
 settings.register_profile("any machine", deadline=None, suppress_health_check=[HealthCheck.too_slow])
@@ -101,12 +105,13 @@ os.environ.update(make_home(Path(_PROCESS_HOME.name)))
 
 
 @pytest.fixture(autouse=True)
-def home(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch) -> Path:
+def home(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     """A scratch home for this test alone, already in the environment."""
     path = tmp_path_factory.mktemp("home")
     for name, value in make_home(path).items():
         monkeypatch.setenv(name, value)
-    return path
+    yield path
+    shutil.rmtree(path, ignore_errors=True)
 
 
 @pytest.hookimpl(optionalhook=True)
