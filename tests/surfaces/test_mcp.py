@@ -157,7 +157,7 @@ def test_a_list_is_capped_and_pages_on(scratch: Scratch) -> None:
 
 @pytest.mark.requirement("MCP-02")
 def test_the_validator_runs_by_the_owners_approval_and_says_what_to_do_next(scratch: Scratch) -> None:
-    scratch.mission()
+    scratch.mission(is_unsandboxed=True)
     sandboxed_no_more = {
         "sessionId": SESSION,
         "x-codex-turn-metadata": {"sandbox_mode": "danger-full-access"},

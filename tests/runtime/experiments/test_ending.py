@@ -362,7 +362,12 @@ def test_an_interruption_ends_the_trial_and_not_the_experiment(root: Path) -> No
 
 
 @pytest.mark.requirement("EXP-06")
-def test_a_persons_interrupt_rolls_back_records_and_goes_on_up(root: Path) -> None:
+def test_a_persons_interrupt_rolls_back_records_and_goes_on_up(
+    root: Path, request: pytest.FixtureRequest
+) -> None:
+    # Tests that a shell put into the background began with the signal ignored.
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    request.addfinalizer(lambda: signal.signal(signal.SIGINT, before))
     with begun(root) as controller:
 
         def hit(workspace: ExperimentWorkspace) -> HypothesisOutcome:
