@@ -15,6 +15,8 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from hypothesis import HealthCheck, settings
 
+from omx_autoresearch.storage import missions
+
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
@@ -112,6 +114,12 @@ def home(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPat
         monkeypatch.setenv(name, value)
     yield path
     shutil.rmtree(path, ignore_errors=True)
+
+
+@pytest.fixture(autouse=True)
+def _new_process() -> None:
+    """Each test begins as a process does: it changed no mission yet."""
+    missions.changed.clear()
 
 
 @pytest.hookimpl(optionalhook=True)

@@ -266,7 +266,7 @@ class _Reader:
             return ()
         found: dict[str, Direction] = {}
         for number, item in enumerate(value):
-            text = item if isinstance(item, str) else _said(item)
+            text = item if isinstance(item, str) else words_in(item)
             direction = direction_of(text[:SUMMARY_LIMIT], {}, by="claim")
             if faults := direction_faults(direction.summary, {}):
                 self.fault(DIRECTIONS, f"$[{number}]", "; ".join(faults))
@@ -297,7 +297,7 @@ class _Reader:
         finding = Finding(
             id=str(item.get("id") or f"line-{number}"),
             kind=kind if kind in FINDING_KINDS else "manual",
-            summary=_said(item),
+            summary=words_in(item),
             source="adoption",
             command=_if_text(item.get("command")),
             paths=tuple(paths),
@@ -309,7 +309,7 @@ class _Reader:
         return None if faults else finding
 
 
-def _said(item: Any) -> str:
+def words_in(item: Any) -> str:
     """The words of an entry, under whatever key they stand."""
     if not isinstance(item, dict):
         return ""

@@ -239,7 +239,7 @@ def _standing(mission: Mission) -> list[str]:
     if mission.edited_projections:
         names = one_line(", ".join(mission.edited_projections), 120)
         lines.append(
-            f"Edited by hand and restored: {names}. The edits are kept as claims, which prove nothing."
+            f"Edited and written anew: {names}. What was edited is set aside beside it and proves nothing."
         )
     return lines
 

@@ -1,28 +1,38 @@
-"""Claims: notes, what waits in the inbox, and what somebody edited into a projection. None of them is proof.
+"""A mission's journal and its files under ``.omx``, brought into step: the one place where either follows the other.
 
-note       journal; where that cannot be written, the inbox; where neither can, the hook (``runtime/relay.py``)
-take_in    at the next stop or owner command: inbox and hand edits become records, the projections are restored
+note            journal; where that cannot be written, the inbox; where neither can, the hook (``runtime/relay.py``)
+take_in         what waits in the inbox and what others wrote into projections becomes records; then the projections
+                say what the journal says. At a stop, an owner's verb, a look
+write_changed   the same for every mission that this process recorded something in: when it ends, after its answer
+
+Nothing that is taken in is proof. What goes wrong here fails no verb and no stop: what waits goes on waiting, and
+projections that could not be written are brought up by the next look.
 """
 
 from __future__ import annotations
 
+import os
+
 from omx_autoresearch.core.digests import sha256
 from omx_autoresearch.core.records.claims import ClaimRecorded, ProjectionEdited
-from omx_autoresearch.core.values import dataclass
+from omx_autoresearch.core.values import dataclass, replace
 from omx_autoresearch.errors import AutoresearchError, StorageFailed, UsageError
-from omx_autoresearch.storage import inbox
-from omx_autoresearch.storage.layout import ProjectFolder
+from omx_autoresearch.storage import inbox, missions, views
+from omx_autoresearch.storage.atomic import storage_failed
+from omx_autoresearch.storage.layout import ProjectFolder, StateHome
 from omx_autoresearch.storage.missions import MissionStore
 from omx_autoresearch.storage.projections import Projections
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from omx_autoresearch.core.findings import Finding
     from omx_autoresearch.core.mission import Mission
     from omx_autoresearch.core.records import Record
     from omx_autoresearch.core.records.directions import DirectionDeclared
     from omx_autoresearch.core.records.findings import FindingRecorded
     from omx_autoresearch.runtime.context import Runtime
     from omx_autoresearch.storage.inbox import Claim
+    from omx_autoresearch.storage.projections import Edit
 
 RELAY_MARK = "omx-autoresearch: not recorded here; the hook takes it in:"
 """Begins the one line by which a command inside a sandbox asks the hook to carry its verb out; the verb follows."""
@@ -84,84 +94,133 @@ def _dropped(runtime: Runtime, mission: Mission, text: str, cause: StorageFailed
         ) from error
 
 
-def take_in(runtime: Runtime, task_id: str, mission: Mission | None = None) -> int:
-    """Take in what waits: the inbox and hand edits; edited and missing projections are restored.
+def take_in(
+    runtime: Runtime,
+    task_id: str,
+    mission: Mission | None = None,
+    *,
+    is_changed: bool = False,
+    is_thorough: bool = False,
+) -> int:
+    """Take in what waits in the inbox and what others wrote into projections, then write the projections.
 
-    Costs a few system calls when nothing waits.
+    Costs a few system calls when nothing waits and the projections are current.
 
     Args:
         runtime: the world.
         task_id: of the mission.
         mission: its state, where the caller has just loaded it.
+        is_changed: something was recorded since the projections were written; they are not asked whether.
+        is_thorough: compare every byte of every projection, whatever inode, size and time say.
 
     Returns:
         how many claims were recorded.
 
     Raises:
         StateUntrusted: the journal cannot be believed or written; what waits goes on waiting.
+        StorageFailed: the project or the state home cannot be written. Claims are taken in all the same.
+        WorkspaceFault: a symbolic link stands in the project's ``.omx``. Claims are taken in all the same.
     """
-    store = MissionStore(runtime.home)
+    store, folder = MissionStore(runtime.home), runtime.home.mission(task_id)
     mission = mission or store.load(task_id)
     inbox_path = ProjectFolder(mission.project_path).inbox_path(task_id)
-    needs_care = Projections(runtime.home.mission(task_id), mission).needs_care()
-    if not needs_care and not inbox.waiting(inbox_path):
+    projections = Projections(folder, mission)
+    if not (is_changed or is_thorough) and projections.are_current() and not inbox.waiting(inbox_path):
         return 0
     with store.transaction(task_id, runtime.now()) as transaction:
-        if needs_care:
-            try:
-                transaction.restore_projections()
-            except AutoresearchError:
-                needs_care = (
-                    False  # a project that cannot be written is no fault; what waits is taken in all the same
-                )
+        projections = Projections(folder, transaction.mission)
         claims = inbox.waiting(inbox_path)
-        findings = _findings(store, task_id, claims)
-        records = _records(tuple(claim for claim in claims if claim.file_path not in findings))
-        fresh = _unknown(store, task_id, [record for record in records if isinstance(record, ClaimRecorded)])
-        edits = [record for record in records if isinstance(record, ProjectionEdited)]
-        directions = _directions(transaction.mission, claims, fresh)
-        found = [record for record in findings.values() if record is not None]
-        if fresh or found or edits:
-            transaction.record(*fresh, *found, *directions, *edits)
+        edits = projections.find_edits(transaction.tail, transaction.ts, is_thorough=is_thorough)
+        fresh = _fresh(store, transaction.mission, claims, edits)
+        if fresh:
+            transaction.record(*fresh)
         inbox.remove(claims)
-    return len(fresh) + len(found)
+        missions.changed.pop(folder.root_path, None)
+        try:
+            projections.write(transaction.mission, transaction.tail)
+        except OSError as error:
+            task_path = os.path.dirname(inbox_path)
+            raise storage_failed("write", error.filename or task_path, error) from error
+    return sum(record.kind in ("claim_recorded", "finding_recorded") for record in fresh)
 
 
 def take_in_quietly(runtime: Runtime, task_id: str, mission: Mission | None = None) -> None:
-    """As :func:`take_in`, for a stop: whatever goes wrong here neither holds nor releases anybody."""
+    """As :func:`take_in`, for a stop or a look: whatever goes wrong here neither holds nor releases anybody."""
     try:
         take_in(runtime, task_id, mission)
     except (AutoresearchError, OSError, ValueError):
         return
 
 
-def _records(claims: tuple[Claim, ...]) -> list[Record]:
-    """What claims become. Their verbs are not obeyed: a file in the inbox is anybody's word.
+def write_changed(runtime: Runtime) -> tuple[str, ...]:
+    """Bring every mission that this process recorded something in into step; returns a warning for each that is not.
 
-    One that says a direction is remembered as such as well, see :func:`_directions`.
+    Called once what the process had to say is said: by the hook, a verb, a tool call, a method, a forked child.
     """
-    records: list[Record] = []
-    for claim in claims:
-        is_edit = claim.verb == inbox.HAND_EDIT
-        origin = inbox.HAND_EDIT if is_edit else "inbox" if claim.verb else "unknown"
-        texts = [text.strip() for text in (claim.text.split("\n") if is_edit else (claim.text,))]
-        records += [ClaimRecorded(text, origin, claim_id(text)) for text in texts if text]
-        if is_edit:
-            records.append(ProjectionEdited(claim.path, claim.moved_to))
-    return records
+    warnings = []
+    while missions.changed:
+        root_path, folder = missions.changed.popitem()
+        if not os.path.exists(folder.journal_path):
+            continue  # a mission of a demonstration, and gone by now
+        home = StateHome(os.path.dirname(os.path.dirname(root_path)))
+        try:
+            take_in(replace(runtime, home=home), folder.task_id, is_changed=True)
+        except (AutoresearchError, OSError, ValueError) as error:
+            said = error.message if isinstance(error, AutoresearchError) else str(error)
+            warnings.append(
+                f"the files of mission {folder.task_id} under .omx are behind its journal: {said}"
+            )
+        missions.changed.pop(root_path, None)
+    return tuple(warnings)
 
 
-def _directions(
-    mission: Mission, claims: tuple[Claim, ...], fresh: list[ClaimRecorded]
-) -> list[DirectionDeclared]:
-    """What the claims that say a direction are remembered as: tried, and nothing more."""
-    texts = {claim.text.strip() for claim in claims if claim.verb == inbox.DIRECTION}
+def _fresh(
+    store: MissionStore, mission: Mission, claims: tuple[Claim, ...], edits: tuple[Edit, ...]
+) -> list[Record]:
+    """What claims and edits become, as far as the journal has it not. No verb of a file in the inbox is obeyed."""
+    if not claims and not edits:
+        return []
+    findings = _findings(store, mission.task_id, claims)
+    said = [
+        (claim.text.strip(), "inbox" if claim.verb else "unknown", claim.verb == inbox.DIRECTION)
+        for claim in claims
+        if claim.file_path not in findings
+    ]
+    said += [
+        (inbox.bounded(text), "unknown", edit.name == views.DIRECTIONS)
+        for edit in edits
+        for text in edit.added
+    ]
+    texts = {text for text, _, is_direction in said if is_direction}
+    fresh = _unknown(
+        store,
+        mission.task_id,
+        [ClaimRecorded(text, origin, claim_id(text)) for text, origin, _ in said if text],
+    )
+    return [
+        *fresh,
+        *(record for record in findings.values() if record is not None),
+        *_directions(mission, [claim.text for claim in fresh if claim.text in texts]),
+        *(ProjectionEdited(edit.name, edit.moved_to) for edit in edits if edit.moved_to),
+    ]
+
+
+def _directions(mission: Mission, texts: list[str]) -> list[DirectionDeclared]:
+    """What claims that say a direction are remembered as, besides: tried, and nothing more."""
     if not texts:
         return []
+    from omx_autoresearch.core.adoption import words_in
     from omx_autoresearch.core.directions import claimed_direction
     from omx_autoresearch.core.records.directions import claimed
+    from omx_autoresearch.storage.strictjson import decode
 
-    said = [claimed(mission, claimed_direction(item.text)) for item in fresh if item.text in texts]
+    said = []
+    for text in texts:
+        try:
+            words = words_in(decode(text.encode()))  # an object that somebody added to the list
+        except ValueError:
+            words = ""
+        said.append(claimed(mission, claimed_direction(words or text)))
     return [record for record in said if record is not None]
 
 
@@ -173,9 +232,8 @@ def _findings(
     if not said:
         return {}
     from omx_autoresearch.core.records.findings import FindingRecorded
-    from omx_autoresearch.runtime.findings import claimed
 
-    read = {claim.file_path: finding for claim in said if (finding := claimed(claim.text)) is not None}
+    read = {claim.file_path: finding for claim in said if (finding := _finding_in(claim.text)) is not None}
     journal = store.journal(task_id)
     try:
         known = set(journal.by_ids([f"finding:{finding.id}" for finding in read.values()]))
@@ -187,6 +245,21 @@ def _findings(
         records[path] = None if name in known else FindingRecorded(finding)
         known.add(name)
     return records
+
+
+def _finding_in(text: str) -> Finding | None:
+    """What an inbox file says: the finding as a claim, whatever it says of itself; None for one that cannot stand."""
+    from omx_autoresearch.core.findings import Finding, finding_faults
+    from omx_autoresearch.core.shape import from_plain
+    from omx_autoresearch.storage.strictjson import decode
+
+    try:
+        value = decode(text.encode("utf-8", "replace"))["finding"]
+        finding: Finding = from_plain(Finding, {**value, "evidence": None, "source": "inbox"})
+        is_sound = not finding_faults(finding)
+    except (ValueError, KeyError, TypeError, AttributeError):
+        return None
+    return finding if is_sound else None
 
 
 def _unknown(store: MissionStore, task_id: str, claims: list[ClaimRecorded]) -> list[ClaimRecorded]:

@@ -341,17 +341,6 @@ def drop_finding(runtime: Runtime, task_id: str, submission: Submission) -> Reco
     return Recorded(finding, was_accepted=False, reason=finding.claim_reason, is_pending=True)
 
 
-def claimed(text: str) -> Finding | None:
-    """What an inbox claim says: the finding as a claim, whatever it says of itself; None for one that cannot stand."""
-    try:
-        value = strictjson.decode(text.encode("utf-8", "replace"))["finding"]
-        finding: Finding = from_plain(Finding, {**value, "evidence": None, "source": "inbox"})
-        is_sound = not finding_faults(finding)
-    except (ValueError, KeyError, TypeError, AttributeError):
-        return None
-    return finding if is_sound else None
-
-
 _INBOX = (
     "it came through the inbox, where nothing is run; what the runtime itself sees would count: at a stop, or "
     "omx-autoresearch criterion check {}"
@@ -362,7 +351,6 @@ __all__ = [
     "Recorded",
     "Submission",
     "add_finding",
-    "claimed",
     "drop_finding",
     "find_finding",
     "list_findings",

@@ -24,7 +24,7 @@ from omx_autoresearch.core.values import dataclass
 from omx_autoresearch.errors import AutoresearchError, JournalBroken, StateUntrusted, StepIllegal, UsageError
 from omx_autoresearch.runtime import sessions
 from omx_autoresearch.runtime.checkouts import project_root
-from omx_autoresearch.runtime.claims import take_in_quietly
+from omx_autoresearch.runtime.claims import take_in
 from omx_autoresearch.runtime.completion import write_completion
 from omx_autoresearch.runtime.faults import forget_faults
 from omx_autoresearch.storage.approvals import approval_key
@@ -158,7 +158,7 @@ def repair(runtime: Runtime, task_id: str, *, accept_loss: bool = False) -> Miss
     """
     store = MissionStore(runtime.home)
     store.rebuild(task_id, accept_loss=accept_loss)
-    take_in_quietly(runtime, task_id)  # what stood in an edited projection waits in the inbox now
+    take_in(runtime, task_id, is_thorough=True)
     mission = store.load(task_id)
     folder = runtime.home.mission(task_id)
     for path in (folder.root_path, folder.frozen_path, folder.outputs_path):

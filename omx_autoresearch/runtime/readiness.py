@@ -7,10 +7,11 @@ import os
 from omx_autoresearch.core.readiness import criteria_of, readiness_report
 from omx_autoresearch.core.values import replace
 from omx_autoresearch.errors import StateUntrusted, StepIllegal, WorkspaceFault
+from omx_autoresearch.runtime.claims import take_in_quietly
 from omx_autoresearch.runtime.looks import take_look
 from omx_autoresearch.storage import views
 from omx_autoresearch.storage.layout import ProjectFolder
-from omx_autoresearch.storage.missions import MissionStore
+from omx_autoresearch.storage.missions import MissionStore, changed
 from omx_autoresearch.storage.omx_folder import OmxFolder
 
 TYPE_CHECKING = False
@@ -74,6 +75,8 @@ def state_fault(runtime: Runtime, mission: Mission) -> str:
 
     A project that nobody can write to is no fault of the mission: nothing is asked for there.
     """
+    if runtime.home.mission(mission.task_id).root_path in changed:
+        take_in_quietly(runtime, mission.task_id)  # what this process recorded is in none of them yet
     found = _state_fault(mission)
     if found:  # perhaps somebody recorded something since the mission was read
         found = _state_fault(MissionStore(runtime.home).load(mission.task_id))

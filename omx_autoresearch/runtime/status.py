@@ -15,6 +15,7 @@ from omx_autoresearch.core.readiness import (
 )
 from omx_autoresearch.core.values import dataclass
 from omx_autoresearch.errors import AutoresearchError
+from omx_autoresearch.runtime.claims import take_in_quietly
 from omx_autoresearch.runtime.expiry import is_expired
 from omx_autoresearch.runtime.stops import seconds_running
 from omx_autoresearch.storage import heartbeat
@@ -27,7 +28,7 @@ if TYPE_CHECKING:
     from omx_autoresearch.core.mission import Contract, Mission
     from omx_autoresearch.runtime.context import Runtime
 
-_TOLD = ("pivot_required", "heartbeat_failed", "readiness_blocked")
+_TOLD = ("pivot_required", "heartbeat_failed", "readiness_blocked", "projection_edited")
 """Events that the owner should read of; the others show in phase and blocker."""
 Status = Literal["running", "blocked", "complete", "stopped", "invalid", "missing"]
 
@@ -118,6 +119,8 @@ def view(runtime: Runtime, task_id: str, *, looks: bool = False) -> StatusView:
     """
     store = MissionStore(runtime.home)
     try:
+        mission = store.load(task_id)
+        take_in_quietly(runtime, task_id, mission)
         mission = store.load(task_id)
     except AutoresearchError as error:
         if not store.exists(task_id):

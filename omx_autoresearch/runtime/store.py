@@ -15,6 +15,7 @@ mission: any number of threads and processes may use stores at once.
 from __future__ import annotations
 
 import os
+import warnings
 
 from omx_autoresearch.core import briefing
 from omx_autoresearch.core.directions import direction_of
@@ -25,6 +26,7 @@ from omx_autoresearch.core.values import dataclass, field, replace
 from omx_autoresearch.errors import AutoresearchError, MissionInvalid, StateUntrusted, StepIllegal, UsageError
 from omx_autoresearch.runtime import launch, missions
 from omx_autoresearch.runtime.checkouts import project_root
+from omx_autoresearch.runtime.claims import write_changed
 from omx_autoresearch.runtime.context import Runtime
 from omx_autoresearch.runtime.directions import declare
 from omx_autoresearch.runtime.findings import Recorded, Submission, add_finding, list_findings
@@ -44,6 +46,7 @@ if TYPE_CHECKING:
     from omx_autoresearch.core.readiness import ReadinessReport
 
     Kind = TypeVar("Kind")
+    Result = TypeVar("Result")
 
 _SHOWN_FINDINGS = 5
 _BEAT_CHARACTERS = 200
@@ -169,7 +172,7 @@ class Store:
             mission = launch.start(
                 self._runtime, mission.task_id, launch.StartOptions(reason="store")
             ).mission
-        return _task(mission)
+        return self._followed(_task(mission))
 
     def load_task(self, task_id: str) -> Task:
         """A mission as it stands.
@@ -224,7 +227,8 @@ class Store:
     def append_finding(self, task_id: str, submission: Submission) -> Recorded:
         """Record an observation; whether it is evidence is decided by its criterion's rule."""
         _texts(task_id=task_id)
-        return add_finding(self._runtime, task_id, _as(Submission, submission, "submission"), source="import")
+        given = _as(Submission, submission, "submission")
+        return self._followed(add_finding(self._runtime, task_id, given, source="import"))
 
     def record_direction(
         self, task_id: str, summary: str, axes: Mapping[str, str] | None = None, *, is_pivot: bool = False
@@ -244,7 +248,7 @@ class Store:
             raise StepIllegal(
                 "; ".join(declared.faults), next_step=f"omx-autoresearch direction list {task_id}"
             )
-        return _progress(self._store.load(task_id))
+        return self._followed(_progress(self._store.load(task_id)))
 
     def update_progress(self, task_id: str, patch: ProgressPatch) -> Progress:
         """Block the mission: a person must act first."""
@@ -253,7 +257,13 @@ class Store:
         mission = missions.block(
             self._runtime, task_id, reason=patch.blocked_reason, needs=patch.needs, by="agent"
         )
-        return _progress(mission)
+        return self._followed(_progress(mission))
+
+    def _followed(self, result: Result) -> Result:
+        """Let the files under ``.omx`` say what was recorded; a warning where they cannot be written."""
+        for text in write_changed(self._runtime):
+            warnings.warn(text, RuntimeWarning, stacklevel=3)
+        return result
 
     def validate_task(self, task_id: str) -> ValidationReport:
         """Check every record and the whole chain; what is wrong is a value."""

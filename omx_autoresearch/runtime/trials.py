@@ -15,6 +15,7 @@ from omx_autoresearch.core.records.lifecycle import MissionBlocked, step_taken
 from omx_autoresearch.core.records.trials import ExperimentLinked, GainVerified, TrialsAccepted
 from omx_autoresearch.core.shape import to_plain
 from omx_autoresearch.errors import AutoresearchError, StepIllegal
+from omx_autoresearch.runtime.claims import write_changed
 from omx_autoresearch.storage.experiments import ExperimentStore
 from omx_autoresearch.storage.missions import MissionStore
 from omx_autoresearch.storage.strictjson import encode
@@ -89,6 +90,7 @@ def teller(runtime: Runtime, task_id: str) -> Callable[[dict[str, Any]], None]:
             tell_mission(runtime, task_id)
         elif event["type"] == "completed" and event["reason"] == "failure":
             _block_mission(runtime, task_id, str(event["detail"]))
+        write_changed(runtime)  # the experiment may go on for hours
 
     return tell
 

@@ -18,6 +18,7 @@ from omx_autoresearch.core.records.validations import ValidationFinished, Valida
 from omx_autoresearch.core.stall import masked
 from omx_autoresearch.core.values import dataclass, replace
 from omx_autoresearch.errors import AutoresearchError, CommandFault, StateUntrusted
+from omx_autoresearch.runtime.claims import write_changed
 from omx_autoresearch.runtime.looks import PinnedRun, take_look
 from omx_autoresearch.runtime.verdicts import report_of
 from omx_autoresearch.storage.approvals import approval_key, is_approved
@@ -138,7 +139,7 @@ def validate(runtime: Runtime, task_id: str, ask: Ask, *, wait_seconds: float) -
     deadline = time.monotonic() + wait_seconds
     running = running_validation(runtime, MissionStore(runtime.home).load(task_id))
     if running is None:
-        child = fork_detached(lambda: conduct(runtime, task_id, ask))
+        child = fork_detached(lambda: _conduct_apart(runtime, task_id, ask))
         if child.wait(wait_seconds):
             running = running_validation(runtime, MissionStore(runtime.home).load(task_id))
             return running is None or wait_for(running, deadline - time.monotonic())
@@ -160,6 +161,12 @@ def running_validation(runtime: Runtime, mission: Mission) -> ProcessIdentity | 
         if newest is not None and newest.run_id == run.run_id:
             transaction.record(ValidationLost(run.run_id))
     return None
+
+
+def _conduct_apart(runtime: Runtime, task_id: str, ask: Ask) -> None:
+    """In a child, which may outlive whoever asked."""
+    conduct(runtime, task_id, ask)
+    write_changed(runtime)
 
 
 def conduct(runtime: Runtime, task_id: str, ask: Ask) -> None:

@@ -1,8 +1,7 @@
 """The inbox of a mission: claims that wait to be taken in, one small file each.
 
-A command that may not write the journal drops its claim here, people may put any text file here, and the runtime
-itself leaves the lines that somebody edited into a projection. Whatever stands here is a claim and nothing more: no
-verb in it is ever obeyed.
+A command that may not write the journal drops its claim here, and people may put any text file here. Whatever stands
+here is a claim and nothing more: no verb in it is ever obeyed.
 """
 
 from __future__ import annotations
@@ -25,16 +24,14 @@ CLAIMS_AT_ONCE = 64
 BYTES_AT_ONCE = 4 * 1024 * 1024
 FINDING = "finding"
 """The verb of a file that holds a finding; ``runtime/findings.py`` writes and reads it."""
-HAND_EDIT = "hand-edit"
-"""The verb of a file that holds the lines of an edited projection."""
 DIRECTION = "direction"
 """The verb of a file that says a direction."""
 TAKEN = "taken"
-"""Sub-folder of what was taken in but is too large, or too foreign, to stand in the journal whole."""
+"""Sub-folder of what was taken in but is too large to stand in the journal whole."""
 TAKEN_LIMIT = 50
 _CUT = " [... cut]"
 _FILE_LIMIT_BYTES = 8 * CLAIM_LIMIT_BYTES
-_KEYS = frozenset(("verb", "text", "at", "path", "moved_to"))
+_KEYS = frozenset(("verb", "text", "at"))
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,19 +40,15 @@ class Claim:
 
     Attributes:
         text: what is claimed, harmless and bounded (see :func:`bounded`).
-        verb: of the command that dropped it, ``hand-edit``, or empty when its origin is unknown.
+        verb: of the command that dropped it; empty when its origin is unknown.
         at: when it was dropped, as the file says; empty when unknown.
         file_path: of the file.
-        path: of a hand edit: the projection, relative to the mission's folder.
-        moved_to: of a hand edit: where the edited file stands now, relative to the same.
     """
 
     text: str
     verb: str
     at: str
     file_path: str
-    path: str = ""
-    moved_to: str = ""
 
 
 def bounded(text: str) -> str:
@@ -70,7 +63,7 @@ def bounded(text: str) -> str:
     return data.decode("utf-8")
 
 
-def drop(inbox_path: str, text: str, *, verb: str, at: str, edit: tuple[str, str] = ("", "")) -> str:
+def drop(inbox_path: str, text: str, *, verb: str, at: str) -> str:
     """Leave one claim and return its file's path; the folder is made where missing.
 
     Args:
@@ -78,16 +71,12 @@ def drop(inbox_path: str, text: str, *, verb: str, at: str, edit: tuple[str, str
         text: the claim.
         verb: what dropped it.
         at: the time, ISO 8601 UTC.
-        edit: of a hand edit, its projection and where the edited file went.
 
     Raises:
         StorageFailed: the folder cannot be written.
     """
-    content: dict[str, str] = {"verb": verb, "text": bounded(text), "at": at}
-    if any(edit):
-        content["path"], content["moved_to"] = edit
-    stem = "".join(c for c in at if c.isdigit()) or "0"
-    name = f"{stem}-{os.getpid()}-{os.urandom(4).hex()}.json"
+    content = {"verb": verb, "text": bounded(text), "at": at}
+    name = f"{_digits(at)}-{os.getpid()}-{os.urandom(4).hex()}.json"
     try:
         with _opened(inbox_path, make=True) as folder:
             folder.replace(name, strictjson.encode(content) + b"\n")
@@ -133,26 +122,26 @@ def remove(claims: Iterable[Claim]) -> None:
         try:
             with _opened(inbox_path) as folder:
                 if claim.text.endswith(_CUT) and not claim.verb:
-                    keep_aside(folder, name, inbox_path, aside_name(name, claim.at))
+                    _keep_aside(folder, claim)
                 else:
                     folder.drop(name)
         except (OSError, WorkspaceFault):
             continue
 
 
-def aside_name(name: str, at: str) -> str:
-    """The name under which a file is kept in ``taken/``: the time first, so that the oldest sort first."""
-    stem = "".join(c for c in at if c.isdigit()) or "0"
-    return f"{stem}-{os.urandom(4).hex()}-{name}"
-
-
-def keep_aside(folder: OmxFolder, name: str, inbox_path: str, new_name: str) -> None:
-    """Move whatever stands under a name to ``taken/``; the oldest ones there make room."""
+def _keep_aside(folder: OmxFolder, claim: Claim) -> None:
+    """Move a file to ``taken/``, the time first in its name; the oldest ones there make room."""
+    inbox_path, name = os.path.split(claim.file_path)
     with _opened(os.path.join(inbox_path, TAKEN), make=True) as taken:
         older = taken.names()
         for item in older[: max(0, len(older) - TAKEN_LIMIT + 1)]:
             taken.drop(item)
-        folder.move(name, taken, new_name)
+        folder.move(name, taken, f"{_digits(claim.at)}-{os.urandom(4).hex()}-{name}")
+
+
+def _digits(at: str) -> str:
+    """A time as it begins a file's name, so that the oldest sort first."""
+    return "".join(c for c in at if c.isdigit()) or "0"
 
 
 def _claim(data: bytes, file_path: str) -> Claim:
@@ -160,14 +149,7 @@ def _claim(data: bytes, file_path: str) -> Claim:
     if value is None:
         text = data.decode("utf-8-sig", "replace").strip()
         return Claim(bounded(text), "", "", file_path)
-    return Claim(
-        text=bounded(value.get("text", "")),
-        verb=value["verb"][:40],
-        at=value.get("at", "")[:40],
-        file_path=file_path,
-        path=value.get("path", "")[:200],
-        moved_to=value.get("moved_to", "")[:200],
-    )
+    return Claim(bounded(value.get("text", "")), value["verb"][:40], value.get("at", "")[:40], file_path)
 
 
 def _fields(data: bytes) -> dict[str, str] | None:

@@ -1,9 +1,9 @@
-"""The mission store: the one module that writes a journal, folds it and keeps what is derived from it.
+"""The mission store: the one module that writes a mission's journal, folds it and keeps its snapshot.
 
     load          snapshot + the records behind it; O(1) in the length of the journal
-    transaction   lock, newest state, append, fold, snapshot, projections; nothing is decided on an older state
-    burst         many transactions in a row: each as durable as alone, what is derived a little behind
+    transaction   lock, newest state, append, fold, snapshot; nothing is decided on an older state
 
+What people read under ``.omx`` follows when the process ends (``runtime/claims.py``), by what :data:`changed` says.
 What is known already (:mod:`.states`) is believed only while the journal still holds its last record; everything else
 is rebuilt from the journal.
 """
@@ -11,16 +11,14 @@ is rebuilt from the journal.
 from __future__ import annotations
 
 import os
-import time
 
 from omx_autoresearch.core.mission import SCHEMA_VERSION
 from omx_autoresearch.core.records import draft_of, fold
-from omx_autoresearch.errors import AutoresearchError, JournalBroken, StepIllegal, StorageFailed, UsageError
+from omx_autoresearch.errors import JournalBroken, StepIllegal, StorageFailed, UsageError
 from omx_autoresearch.storage import states
 from omx_autoresearch.storage.atomic import ensure_folder, is_there, names_in, storage_failed, sync_folder
 from omx_autoresearch.storage.journal import Journal
-from omx_autoresearch.storage.layout import ProjectFolder, is_safe_task_id
-from omx_autoresearch.storage.projections import Projections
+from omx_autoresearch.storage.layout import is_safe_task_id
 from omx_autoresearch.storage.reader import OpenJournal
 from omx_autoresearch.storage.states import State
 
@@ -32,12 +30,11 @@ if TYPE_CHECKING:
     from omx_autoresearch.core.records import Record
     from omx_autoresearch.storage.journal import Tail, TornTail
     from omx_autoresearch.storage.layout import MissionFolder, StateHome
-    from omx_autoresearch.storage.lines import Entry
     from omx_autoresearch.storage.registry import ActiveSession
 
 
-BURST_SECONDS = 0.05
-"""How far snapshot and projections may be behind the journal within a burst."""
+changed: dict[str, MissionFolder] = {}
+"""The missions that this process recorded something in since their projections were written, by folder."""
 
 
 class Transaction:
@@ -47,12 +44,10 @@ class Transaction:
         ts: the time of every record of this transaction.
     """
 
-    def __init__(self, folder: MissionFolder, tail: Tail, ts: str, burst: Burst | None = None) -> None:
+    def __init__(self, folder: MissionFolder, tail: Tail, ts: str) -> None:
         self._folder = folder
         self._tail = tail
-        self._burst = burst
         self._state: State | None = None
-        self._new: list[Entry] = []
         self._is_to_keep = False
         self.ts = ts
 
@@ -89,6 +84,11 @@ class Transaction:
             raise states.holds_no_mission(self._folder)
         return self._state.mission
 
+    @property
+    def tail(self) -> Tail:
+        """The locked journal, to read."""
+        return self._tail
+
     def refold(self) -> Mission:
         """Fold the journal anew from its first line and go on with that; neither snapshot nor memory is believed.
 
@@ -102,15 +102,6 @@ class Transaction:
         self._is_to_keep |= known is None or known.mission != state.mission
         self._state = state
         return state.mission
-
-    def restore_projections(self) -> tuple[str, ...]:
-        """Put edited and missing projections right; returns the edited ones. What was foreign is in the inbox.
-
-        Raises:
-            StorageFailed: the project's folder cannot be written.
-            WorkspaceFault: a symbolic link stands in the way.
-        """
-        return _restored(self._folder, self.mission, self._tail)
 
     def record(self, *records: Record) -> Mission:
         """Append records durably, in one write, and fold them.
@@ -143,19 +134,15 @@ class Transaction:
             raise states.holds_no_mission(self._folder)
         self._state = State(mission, self._tail.head, known.number if known else 0)
         states.remember(self._folder, self._state)
-        self._new.extend(entries)
+        changed[self._folder.root_path] = self._folder
         return mission
 
     def _keep(self) -> None:
-        """Write what is derived; a failure here loses nothing and is mended by the next call or ``repair``."""
-        state = self._state
-        if state is None or (self._burst is not None and not self._burst.is_due()):
-            return
+        """Write the snapshot; a failure here loses nothing and is mended by the next call or ``repair``."""
         try:
-            _save(self._folder, state, self._tail)
+            _save(self._folder, self._state, self._tail)
         except StorageFailed:
             return
-        Projections(self._folder, state.mission).extend(self._tail, tuple(self._new))
 
 
 class _Founding(Transaction):
@@ -165,47 +152,11 @@ class _Founding(Transaction):
         return
 
 
-class Burst:
-    """Many transactions of one process on one mission, for the length of a ``with``; see :meth:`MissionStore.burst`."""
-
-    def __init__(self, store: MissionStore, task_id: str) -> None:
-        self._store = store
-        self._task_id = task_id
-        self._followed_at = float("-inf")
-        self._is_behind = False
-
-    def __enter__(self) -> Burst:
-        self._store.bursts[self._task_id] = self
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        del self._store.bursts[self._task_id]
-        if not self._is_behind:
-            return
-        try:
-            with self._store.transaction(self._task_id, ""):
-                pass  # finds the snapshot behind
-        except AutoresearchError:
-            if kind is None:
-                raise
-
-    def is_due(self) -> bool:
-        """True when what is derived is to follow now; otherwise it is owed."""
-        now = time.monotonic()
-        self._is_behind = now - self._followed_at < BURST_SECONDS
-        if not self._is_behind:
-            self._followed_at = now
-        return not self._is_behind
-
-
 class MissionStore:
     """All missions of a state home."""
 
     def __init__(self, home: StateHome) -> None:
         self.home = home
-        self.bursts: dict[str, Burst] = {}
 
     def task_ids(self) -> tuple[str, ...]:
         """Every mission's id, newest first.
@@ -294,27 +245,19 @@ class MissionStore:
         return mission if is_ours else None
 
     def transaction(self, task_id: str, ts: str) -> Transaction:
-        """Lock a mission, hand out its newest state, and keep snapshot and projections afterwards.
+        """Lock a mission, hand out its newest state, and write its snapshot afterwards.
 
-        Snapshot and projections are derived: when they cannot be written the records stand all the same.
+        The snapshot is derived: when it cannot be written the records stand all the same.
 
         Raises:
             UsageError: there is no such mission.
         """
         journal, folder = self.journal(task_id), self.home.mission(task_id)
         journal.known = states.remembered_head(folder)
-        return Transaction(folder, journal.locked(), ts, self.bursts.get(task_id))
-
-    def burst(self, task_id: str) -> Burst:
-        """Let snapshot and projections follow every 50 ms instead of after every record, for who records much in a row.
-
-        Each record is as durable as ever. What is derived is complete at the end of the ``with``, and is brought up by
-        the next look where this process is killed before; until then a look reads some more of the journal.
-        """
-        return Burst(self, task_id)
+        return Transaction(folder, journal.locked(), ts)
 
     def rebuild(self, task_id: str, *, accept_loss: bool = False) -> Mission:
-        """Fold the whole journal anew and rewrite snapshot and projections (``repair``).
+        """Fold the whole journal anew and rewrite the snapshot (``repair``).
 
         Args:
             task_id: of the mission.
@@ -322,7 +265,7 @@ class MissionStore:
 
         Raises:
             JournalBroken: a line is broken, or acknowledged records are missing; nothing is overwritten.
-            StorageFailed: the state home or the project cannot be written.
+            StorageFailed: the state home cannot be written.
         """
         journal, folder = self.journal(task_id), self.home.mission(task_id)
         with journal.locked() as tail:
@@ -335,7 +278,6 @@ class MissionStore:
                     pass  # records it
                 state = states.newest_state(folder, tail.source)
             _save(folder, state, tail)
-            _restored(folder, state.mission, tail, is_thorough=True)
         return state.mission
 
 
@@ -351,20 +293,11 @@ def _set_aside(torn: TornTail) -> Record:
     return TornTailSetAside(path=torn.path, size_bytes=torn.size_bytes)
 
 
-def _save(folder: MissionFolder, state: State, tail: Tail) -> State:
+def _save(folder: MissionFolder, state: State | None, tail: Tail) -> None:
     """Write the snapshot. It is a promise that its last record is there, so that one is durable first."""
-    tail.sync()
-    return states.save(folder, state)
-
-
-def _restored(
-    folder: MissionFolder, mission: Mission, tail: Tail, *, is_thorough: bool = False
-) -> tuple[str, ...]:
-    try:
-        return Projections(folder, mission).restore(tail, is_thorough=is_thorough)
-    except OSError as error:
-        task_path = ProjectFolder(mission.project_path).task_path(mission.task_id)
-        raise storage_failed("write", error.filename or task_path, error) from error
+    if state is not None:
+        tail.sync()
+        states.save(folder, state)
 
 
 def _remove_empty(folder: MissionFolder) -> None:

@@ -32,6 +32,7 @@ PROGRESS = "state/progress.json"
 DIRECTIONS = "state/directions_tried.json"
 STATE_FILES = (TASK_SPEC, PROGRESS, DIRECTIONS)
 """Files that are replaced."""
+_DIRECTION_KEYS = ("fingerprint", "summary", "first_seen_iteration", "last_seen_iteration", "count")
 _ITERATION_KINDS = {"stop_refused": "refuse", "stop_released": "release", "stop_allowed": "allow"}
 _QUIET_KINDS = ("validation_started", "person_prompted")
 _WORK_KINDS = ("claim_recorded", "finding_recorded", "direction_declared")
@@ -100,20 +101,22 @@ def progress(mission: Mission) -> dict[str, Any]:
 
 
 def directions_tried(mission: Mission) -> bytes:
-    """``directions_tried.json``: every direction, an entry a line, so that a line that somebody adds is one."""
-    entries = [
-        encode(
-            {
-                "fingerprint": item.fingerprint,
-                "summary": item.summary,
-                "first_seen_iteration": item.first_seen_iteration,
-                "last_seen_iteration": item.last_seen_iteration,
-                "count": item.count,
-            }
-        )
-        for item in mission.directions
-    ]
-    return b"[\n" + b",\n".join(entries) + b"\n]\n" if entries else b"[]\n"
+    """``directions_tried.json``: every direction, an entry a line."""
+    return list_of(
+        [direction_line({key: getattr(item, key) for key in _DIRECTION_KEYS}) for item in mission.directions]
+    )
+
+
+def direction_line(item: Any) -> bytes:
+    """An entry of ``directions_tried.json``, whatever order somebody's editor gave its keys."""
+    if isinstance(item, dict) and item.keys() == set(_DIRECTION_KEYS):
+        item = {key: item[key] for key in _DIRECTION_KEYS}
+    return encode(item)
+
+
+def list_of(lines: list[bytes]) -> bytes:
+    """A JSON list with an entry a line."""
+    return b"[\n" + b",\n".join(lines) + b"\n]\n" if lines else b"[]\n"
 
 
 def mode_state(mission: Mission, session_id: str) -> dict[str, Any]:

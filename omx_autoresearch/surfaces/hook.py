@@ -6,6 +6,7 @@ Three steps, and the first is not here: the shell line in the client's settings 
     2  somebody else's session       this file down to :func:`concerns_us`, a byte scan that proves absence
     3  a session of ours             a tool event is a heartbeat; everything else goes to the use cases
 
+Once the answer is out, the files under ``.omx`` follow the journal; nobody waits for them but the end of this process.
 Step 2 may prove absence and nothing else. Nothing here may be imported that is not needed: every stop and, where
 installed, every tool call of every session passes through. A fault of ours ends 0 with a line in the hook log.
 """
@@ -24,6 +25,8 @@ READ_SECONDS = 5.0
 """For the whole event; a client that has not sent it by then has sent nothing that we can judge."""
 QUIET_SECONDS = 0.1
 """How long a whole object must be followed by nothing, where a client does not close its end."""
+FOLLOW_SECONDS = 2
+"""How long the files under ``.omx`` may take once the answer is out: a client drops what a late hook answered."""
 FRESH_SECONDS = 60
 """A tool event later than this after the last one goes the long way, which knows when a binding has expired."""
 _TOOL_EVENTS = (b"PostToolUse", b"AfterTool", b"PostToolUseFailure")
@@ -282,7 +285,35 @@ def main(argv: list[str]) -> int:
             os.write(1, reply)
     except BaseException as error:  # noqa: BLE001 - whatever it is, an agent must not be held by it
         return _let_go(home_path, client_name, error)
+    finally:
+        _follow(home_path)
     return 0
+
+
+class _Late(BaseException):
+    """The files under ``.omx`` take too long; the next look brings them up."""
+
+
+def _follow(home_path: str) -> None:
+    """Write what people read under ``.omx`` of the missions that changed here; nothing here is a fault of the event."""
+    store = sys.modules.get("omx_autoresearch.storage.missions")
+    if store is None or not store.changed:
+        return
+    from omx_autoresearch.runtime.claims import write_changed
+    from omx_autoresearch.runtime.context import Runtime
+    from omx_autoresearch.system import signals
+
+    def late(*_: object) -> None:
+        raise _Late
+
+    try:
+        signals.signal(signals.SIGALRM, late)
+        signals.alarm(FOLLOW_SECONDS)
+        for warning in write_changed(Runtime.of_process(home_path=home_path)):
+            log(home_path, warning)
+        signals.alarm(0)
+    except BaseException as error:  # noqa: BLE001 - the answer is out
+        log(home_path, f"the files under .omx were not brought up: {type(error).__name__} {error}")
 
 
 def _let_go(home_path: str, client_name: str, error: BaseException) -> int:

@@ -11,6 +11,7 @@ if TYPE_CHECKING:
     from signal import (
         SIG_DFL,
         SIG_IGN,
+        SIGALRM,
         SIGCHLD,
         SIGCONT,
         SIGHUP,
@@ -20,6 +21,7 @@ if TYPE_CHECKING:
         SIGQUIT,
         SIGTERM,
         SIGXFSZ,
+        alarm,
         set_wakeup_fd,
         signal,
     )
@@ -29,12 +31,14 @@ else:
     except ImportError:
         import signal as _source
     SIG_DFL, SIG_IGN = _source.SIG_DFL, _source.SIG_IGN
+    SIGALRM, alarm = _source.SIGALRM, _source.alarm
     SIGCHLD, SIGCONT, SIGHUP, SIGINT = _source.SIGCHLD, _source.SIGCONT, _source.SIGHUP, _source.SIGINT
     SIGKILL, SIGPIPE, SIGQUIT = _source.SIGKILL, _source.SIGPIPE, _source.SIGQUIT
     SIGTERM, SIGXFSZ = _source.SIGTERM, _source.SIGXFSZ
     set_wakeup_fd, signal = _source.set_wakeup_fd, _source.signal
 
 __all__ = [
+    "SIGALRM",
     "SIGCHLD",
     "SIGCONT",
     "SIGHUP",
@@ -46,6 +50,7 @@ __all__ = [
     "SIGXFSZ",
     "SIG_DFL",
     "SIG_IGN",
+    "alarm",
     "set_wakeup_fd",
     "signal",
 ]

@@ -237,7 +237,7 @@ def test_a_summary_says_what_done_means_where_it_stands_and_what_is_next() -> No
 @pytest.mark.requirement("STATE-09")
 def test_a_summary_tells_of_edited_projections() -> None:
     text = briefing.summary(a_mission(edited_projections=("state/findings.jsonl", "state/progress.json")))
-    assert "Edited by hand and restored: state/findings.jsonl, state/progress.json." in text
+    assert "Edited and written anew: state/findings.jsonl, state/progress.json." in text
     assert "Edited by hand" not in briefing.summary(a_mission())
 
 

@@ -169,6 +169,7 @@ def test_our_own_projections_outlive_a_lost_state_home(world: Scratch) -> None:
     with world.store.transaction(lost.task_id, world.runtime().now()) as transaction:
         transaction.record(ClaimRecorded("a note \u2028 of 3 lines", "hand-edit", "0a" * 32))
     declare(world.runtime(), lost.task_id, direction_of("guess", {}))
+    world.follow()
     shutil.rmtree(world.home_path)
     path = world.project / ".omx" / "autoresearch" / lost.task_id
     before = prints(path)

@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 
 from omx_autoresearch.core import briefing
-from omx_autoresearch.errors import JournalBroken, StorageFailed, UsageError
-from omx_autoresearch.runtime.claims import claim_id, note, take_in, take_in_quietly
+from omx_autoresearch.errors import JournalBroken, StorageFailed, UsageError, WorkspaceFault
+from omx_autoresearch.runtime.claims import claim_id, note, take_in, take_in_quietly, write_changed
 from omx_autoresearch.storage import inbox, views
 from omx_autoresearch.storage.missions import MissionStore
 from tests.storage.real_missions import TASK, Place, at
@@ -36,6 +36,7 @@ def test_a_note_stands_in_the_journal_and_among_the_findings(place: Place) -> No
     noted = note(place.runtime, TASK, "the tokenizer is slow", origin="cli")
     assert noted.inbox_file_path == ""
     assert noted.mission.claim_count == 1
+    place.follow()
     finding = json.loads((place.task_path / views.FINDINGS).read_bytes())
     assert (finding["summary"], finding["source"], finding["accepted"]) == (
         "the tokenizer is slow",
@@ -127,7 +128,13 @@ def test_the_next_summary_says_what_was_edited(place: Place) -> None:
     (place.task_path / views.PROGRESS).write_text("{}")
     take_in(place.runtime, TASK)
     said = briefing.summary(place.store.load(TASK))
-    assert "Edited by hand and restored: state/progress.json" in said
+    assert "Edited and written anew: state/progress.json" in said
+
+
+def told_at_the_end(place: Place) -> str:
+    place.claim("one more")
+    (warning,) = write_changed(place.runtime)
+    return warning
 
 
 def test_what_waits_is_taken_in_although_the_projections_cannot_be_restored(
@@ -136,8 +143,10 @@ def test_what_waits_is_taken_in_although_the_projections_cannot_be_restored(
     inbox.drop(place.inbox_path, "still heard", verb="note", at=at(1))
     shutil.rmtree(place.task_path / "state")
     os.symlink("/", place.task_path / "state")
-    assert take_in(place.runtime, TASK) == 1
+    with pytest.raises(WorkspaceFault, match="symbolic link"):
+        take_in(place.runtime, TASK)
     assert place.texts() == ["still heard"]
+    assert "behind its journal" in told_at_the_end(place)
 
 
 def test_a_fault_while_taking_in_holds_and_releases_nobody(place: Place) -> None:

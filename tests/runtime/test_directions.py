@@ -99,6 +99,7 @@ def test_a_declared_direction_is_the_current_one_in_state_and_projections(world:
     declared = say(world, mission, "Profile markdown rendering", axes={"search_space": "parser"})
     assert (declared.is_recorded, declared.faults, declared.repeats, declared.near) == (True, (), None, None)
     assert declared.mission.current_direction == "Profile markdown rendering"
+    world.follow()
     state = world.project / ".omx" / "autoresearch" / mission.task_id / "state"
     assert json.loads((state / "directions_tried.json").read_bytes()) == [
         {
@@ -481,6 +482,7 @@ def test_two_processes_of_two_hundred_records_each_end_at_four_hundred(world: Sc
             try:
                 for number in range(200):
                     assert say(world, mission, f"way {number}").is_recorded
+                world.follow()
                 status = 0
             finally:
                 os._exit(status)

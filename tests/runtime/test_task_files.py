@@ -71,6 +71,7 @@ def lived_through(world: Scratch) -> Mission:
         world.tool()
         world.stop()
     missions.block(runtime, task_id, reason="no device", needs="a device", by="agent")
+    world.follow()
     return world.load(mission)
 
 
@@ -102,6 +103,7 @@ def test_a_reviewed_mission_and_one_that_is_let_go_follow_them_too(world: Scratc
         reviewed_by=("person",),
     )
     missions.cancel(world.runtime(), mission.task_id)
+    world.follow()
     (path,) = [path for path in files_of(world) if path.name == "autoresearch-state.json"]
     (state,) = values_in(path)
     assert (state["session_id"], state["active"]) == (SESSION, False)

@@ -9,6 +9,7 @@ from omx_autoresearch.core.mission import Blocker, Contract
 from omx_autoresearch.core.records.claims import ClaimRecorded
 from omx_autoresearch.core.records.lifecycle import MissionBlocked, MissionCreated, MissionLaunched
 from omx_autoresearch.core.records.sessions import SessionBound
+from omx_autoresearch.runtime.claims import write_changed
 from omx_autoresearch.runtime.context import Runtime
 from omx_autoresearch.storage.layout import ProjectFolder, StateHome
 from omx_autoresearch.storage.missions import MissionStore
@@ -53,6 +54,7 @@ class Place:
         self.store.create(task_id, at(0), self.created())
         if launched:
             self.record(MissionLaunched("running", CONTRACT, "contract"))
+        self.follow()
 
     def created(self) -> MissionCreated:
         path = str(self.project)
@@ -73,12 +75,24 @@ class Place:
         blocker = Blocker("agent-blocked", "no key", "a key", "omx-autoresearch unblock", "agent")
         self.record(MissionBlocked("blocked", blocker))
 
+    def follow(self) -> None:
+        """As at the end of a process that recorded something."""
+        assert write_changed(self.runtime) == ()
+
     def projections(self) -> dict[str, bytes]:
-        """Every projection of the mission but what waits in the inbox."""
+        """Every projection of the mission but what waits in the inbox or was set aside."""
         found = {}
         for sub in ("state", "logs"):
             for path in sorted((self.task_path / sub).glob("[!.]*")):
-                found[f"{sub}/{path.name}"] = path.read_bytes()
+                if ".edited-" not in path.name:
+                    found[f"{sub}/{path.name}"] = path.read_bytes()
+        return found
+
+    def set_aside(self) -> dict[str, bytes]:
+        """What was edited and set aside, by the name of its projection."""
+        found = {}
+        for path in sorted(self.task_path.glob("*/*.edited-*")):
+            found[f"{path.parent.name}/{path.name.split('.')[0]}{path.suffix}"] = path.read_bytes()
         return found
 
     def mode(self, session_id: str = SESSION) -> Path:

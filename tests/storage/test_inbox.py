@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import json
 import os
 import shutil
-from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
 from hypothesis import given
@@ -14,6 +13,9 @@ from hypothesis import strategies as st
 from omx_autoresearch.errors import StorageFailed
 from omx_autoresearch.storage import inbox
 from tests.storage.real_missions import at
+
+if TYPE_CHECKING:
+    from pathlib import Path
 
 
 @pytest.fixture
@@ -149,16 +151,3 @@ def test_a_folder_that_cannot_be_written_is_an_error_with_a_cure(folder: Path) -
     with pytest.raises(StorageFailed, match="inbox") as caught:
         inbox.drop(str(folder), "x", verb="note", at=at(1))
     assert caught.value.next_step
-
-
-def test_a_hand_edit_names_its_projection_and_where_it_went(folder: Path) -> None:
-    path = inbox.drop(
-        str(folder), "a\nb", verb=inbox.HAND_EDIT, at=at(1), edit=("state/findings.jsonl", "inbox/taken/1")
-    )
-    assert json.loads(Path(path).read_text())["path"] == "state/findings.jsonl"
-    claim = inbox.waiting(str(folder))[0]
-    assert (claim.verb, claim.path, claim.moved_to) == (
-        "hand-edit",
-        "state/findings.jsonl",
-        "inbox/taken/1",
-    )

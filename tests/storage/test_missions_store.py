@@ -17,6 +17,7 @@ from omx_autoresearch.agents.claude import CLIENT
 from omx_autoresearch.core.events import SILENCE, HookEvent
 from omx_autoresearch.core.records.claims import ClaimRecorded
 from omx_autoresearch.errors import JournalBroken, StateUntrusted, StepIllegal, StorageFailed, UsageError
+from omx_autoresearch.runtime.claims import write_changed
 from omx_autoresearch.runtime.stops import answer_stop
 from omx_autoresearch.storage import heartbeat, lines, states
 from omx_autoresearch.storage.layout import StateHome
@@ -288,6 +289,7 @@ except StorageFailed as error:
 resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
 assert place.store.load(TASK).claim_count == told
 place.claim("after")
+place.follow()
 print(told, place.store.load(TASK).claim_count)
 """
     ran = child(code, tmp_path)
@@ -321,8 +323,10 @@ def test_derived_files_that_cannot_be_written_lose_no_record(
         disk.setattr(os, "rename", full)
         place.claim("first")
         assert place.store.load(TASK).claim_count == 1
+        assert write_changed(place.runtime) != ()
         assert (place.task_path / "state" / "progress.json").read_bytes() == before
     place.claim("second", second=2)
+    place.follow()
     assert json.loads((place.task_path / "state" / "progress.json").read_bytes())["total_findings"] == 2
 
 
@@ -402,8 +406,10 @@ def test_processes_that_record_at_once_lose_nothing_and_leave_no_temporary_file(
 place = object.__new__(Place)
 place.task_id, place.home = TASK, StateHome(sys.argv[1])
 place.store = MissionStore(place.home)
+place.runtime = Runtime(home=place.home)
 for number in range(10):
     place.claim(f"{sys.argv[2]}-{number}")
+place.follow()
 """
     head = "import sys\nfrom tests.storage.real_missions import *\n"
     running = [
@@ -432,6 +438,7 @@ def test_a_transaction_that_fails_half_way_keeps_what_it_had_recorded(place: Pla
         half()
     assert place.store.load(TASK).claim_count == 1
     place.claim("next", second=3)
+    place.follow()
     findings = (place.task_path / "state" / "findings.jsonl").read_bytes().splitlines()
     assert [json.loads(line)["summary"] for line in findings] == ["kept", "next"]
 

@@ -155,5 +155,6 @@ def test_a_record_after_an_announcement_brings_everything_up(place: Place) -> No
     with place.store.transaction(TASK, at(3)) as transaction:
         transaction.record(ValidationLost("r-1"), ClaimRecorded("x", "cli", "c-x"))
     assert snapshots.content(place.folder)["head"]["seq"] == 5
-    assert not Projections(place.folder, place.store.load(TASK)).needs_care()
+    place.follow()
+    assert Projections(place.folder, place.store.load(TASK)).are_current()
     assert place.store.load(TASK) == anew(place)

@@ -23,6 +23,7 @@ from omx_autoresearch.core.events import Reply
 from omx_autoresearch.core.intake import MissionDraft
 from omx_autoresearch.core.values import replace
 from omx_autoresearch.runtime import launch, missions, sessions
+from omx_autoresearch.runtime.claims import write_changed
 from omx_autoresearch.runtime.context import Runtime
 from omx_autoresearch.runtime.intake import write_intake
 from omx_autoresearch.runtime.stops import DEADLINE_MARGIN_SECONDS, answer_stop
@@ -178,7 +179,13 @@ class Scratch:
             fields["validator_command"] = "./check.sh"
         draft = MissionDraft(goal=fields.pop("goal", GOAL), **fields)
         record = write_intake(self.runtime(), str(self.project), draft)
-        return launch.create_draft(self.runtime(), str(self.project), record, draft)
+        mission = launch.create_draft(self.runtime(), str(self.project), record, draft)
+        self.follow()
+        return mission
+
+    def follow(self) -> None:
+        """What people read follows the journal, as at the end of every process."""
+        write_changed(self.runtime())
 
     def mission(self, *, session: str = SESSION, client: str = "claude", **fields: Any) -> Mission:
         """A mission that was started by the owner and bound to ``session`` by a prompt; an empty one binds nobody.
@@ -195,6 +202,7 @@ class Scratch:
         if session:
             act = sessions.Act(session, client, "prompt", client_process=identify(os.getpid()))
             mission = sessions.bind(self.runtime(), task_id, act)
+        self.follow()
         return mission
 
     def load(self, mission: Mission | str) -> Mission:
@@ -236,10 +244,11 @@ class Scratch:
         runtime = runtime or self.runtime()
         raw = payload if isinstance(payload, bytes) else json.dumps(payload).encode()
         event = parse_bytes(facts.name, raw, runtime.environ)
-        if event.kind in ("stop", "subagent_stop"):
-            reply = answer_stop(runtime, facts, event)
-        else:
-            reply = answer_event(runtime, facts, event)
+        answer = answer_stop if event.kind in ("stop", "subagent_stop") else answer_event
+        try:
+            reply = answer(runtime, facts, event)
+        finally:
+            write_changed(runtime)
         return Told(reply.refusal, reply.context, reply.person_message, reply.fault)
 
     def stop(self, session: str = SESSION, client: str | Client = "claude", **fields: Any) -> Told:

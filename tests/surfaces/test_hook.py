@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
+import signal
 import subprocess
 import sys
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
 from hypothesis import HealthCheck, example, given, settings
@@ -15,7 +17,8 @@ from hypothesis import strategies as st
 
 from omx_autoresearch.agents.registry import CLIENT_NAMES, parse_bytes
 from omx_autoresearch.core.prompts import command_in
-from omx_autoresearch.runtime import launch
+from omx_autoresearch.runtime import claims, launch, status
+from omx_autoresearch.storage import missions
 from omx_autoresearch.storage.layout import session_file_name
 from omx_autoresearch.storage.registry import TOKEN_WORD, token_name
 from omx_autoresearch.surfaces import hook
@@ -23,6 +26,10 @@ from tests.support.hook_path import unlisted
 from tests.support.scratch import HOOK, OTHER, PACKAGE, SESSION, Answer, Scratch, fingerprint, finish
 
 STOP_NAME = {"claude": "Stop", "codex": "Stop", "gemini": "AfterAgent"}
+
+
+if TYPE_CHECKING:
+    from omx_autoresearch.runtime.context import Runtime
 
 
 @pytest.fixture
@@ -647,3 +654,66 @@ def test_the_story_of_a_held_stop_needs_no_launch_in_the_hook(world: Scratch) ->
     launch.start(world.runtime(), draft.task_id, options)
     process = world.begin_hook()
     assert finish(process, world.payload()).reason
+
+
+# --- what people read follows once the answer is out
+
+
+def answer_here(world: Scratch, monkeypatch: pytest.MonkeyPatch, payload: dict[str, Any]) -> int:
+    monkeypatch.setattr(hook, "read_event", lambda _: json.dumps(payload).encode())
+    return hook.main(["hook", str(world.home_path), "claude"])
+
+
+def progress_of(world: Scratch) -> dict[str, Any]:
+    (path,) = world.project.glob(".omx/autoresearch/*/state/progress.json")
+    found: dict[str, Any] = json.loads(path.read_bytes())
+    return found
+
+
+@pytest.mark.requirement("STATE-19")
+def test_the_answer_is_out_before_the_files_follow_and_both_before_the_hook_ends(
+    held: Scratch, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    said: list[str] = []
+    whole = claims.write_changed
+
+    def write_changed(runtime: Runtime) -> tuple[str, ...]:
+        said.append(capfd.readouterr().out)
+        assert progress_of(held)["iteration"] == 0
+        return whole(runtime)
+
+    monkeypatch.setattr(claims, "write_changed", write_changed)
+    assert answer_here(held, monkeypatch, held.payload()) == 0
+    assert json.loads(said[-1])["decision"] == "block"
+    assert capfd.readouterr().out == ""
+    assert progress_of(held)["iteration"] == 1
+
+
+@pytest.mark.requirement("STATE-19")
+def test_files_that_take_too_long_are_left_to_the_next_look(
+    held: Scratch, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(hook, "FOLLOW_SECONDS", 1)
+    with monkeypatch.context() as late:
+        late.setattr(claims, "write_changed", lambda _: signal.pause())
+        assert answer_here(held, monkeypatch, held.payload()) == 0
+    assert json.loads(capfd.readouterr().out)["decision"] == "block"
+    assert "were not brought up: _Late" in Path(held.home_path, "hook.log").read_text()
+    assert progress_of(held)["iteration"] == 0
+    missions.changed.clear()  # the process is gone
+    (task_id,) = held.store.task_ids()
+    status.view(held.runtime(), task_id)
+    assert progress_of(held)["iteration"] == 1
+
+
+@pytest.mark.requirement("STATE-19")
+def test_a_folder_that_cannot_be_written_holds_nobody_and_is_logged(held: Scratch, tmp_path: Path) -> None:
+    (logs,) = held.project.glob(".omx/autoresearch/*/logs")
+    shutil.rmtree(logs)
+    os.symlink(tmp_path, logs)
+    answer = held.hook(held.payload())
+    assert answer.json["decision"] == "block"
+    assert "behind its journal: logs is a symbolic link" in Path(held.home_path, "hook.log").read_text()
+    logs.unlink()
+    held.hook(held.payload(last_assistant_message="again"))
+    assert progress_of(held)["iteration"] == 2

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from omx_autoresearch.core.mission import Mission
+from omx_autoresearch.core.records.notices import noticed
 from omx_autoresearch.core.values import dataclass, replace
 
 TYPE_CHECKING = False
@@ -18,8 +19,8 @@ class ClaimRecorded:
 
     Attributes:
         text: the claim, bounded.
-        origin: ``cli``, ``inbox``, ``tool-event``, ``hand-edit``, or ``unknown`` (a file that somebody put
-            into the inbox).
+        origin: ``cli``, ``inbox``, ``tool-event``, or ``unknown`` (a file that somebody put into the inbox, a line
+            or entry that somebody added to a projection; ``hand-edit`` in older journals).
         claim_id: digest of the line; the same line is taken in once.
     """
 
@@ -35,7 +36,7 @@ class ClaimRecorded:
 
 @dataclass(frozen=True, slots=True)
 class ProjectionEdited:
-    """Somebody edited a projection; its lines became claims and the file was restored.
+    """Somebody edited a projection otherwise than by adding to it; the file was set aside and written anew.
 
     Attributes:
         path: of the projection, relative to the mission's folder under ``.omx/autoresearch``.
@@ -47,7 +48,9 @@ class ProjectionEdited:
     moved_to: str
 
     def apply(self, mission: Mission, ts: str) -> Mission:
-        """Told by the next summary."""
+        """Told by the next summary, and by a notice."""
+        text = f"{self.path} was edited and is written anew; the edited file is {self.moved_to}"
+        mission = noticed(mission, ts, self.kind, text)
         kept = (*(path for path in mission.edited_projections if path != self.path), self.path)
         return replace(mission, edited_projections=kept[-_KEPT_EDITS:], updated_at=ts)
 

@@ -217,11 +217,13 @@ def conduct_trial(runtime: Runtime, experiment_id: str, ask: TrialAsk, patch_pat
 
 def _tell_mission(runtime: Runtime, task_id: str) -> None:
     """Tell the mission what its experiment brought, as the next stop would otherwise."""
+    from omx_autoresearch.runtime.claims import write_changed
     from omx_autoresearch.runtime.trials import tell_mission
 
     try:
         if task_id:
             tell_mission(runtime, task_id)
+            write_changed(runtime)
     except AutoresearchError:
         return  # the log has it, and the mission is told from there
 

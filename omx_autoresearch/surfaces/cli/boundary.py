@@ -50,7 +50,26 @@ def run(arguments: Sequence[str]) -> int:
         status = _close_pipe()
     except Exception as error:  # noqa: BLE001 - the boundary: nobody meets a bare traceback
         status = _tell(_unexpected(error, arguments), is_json=is_json)
+    _follow()
     return 1 if status == 2 and arguments[:1] == ["hook"] else status
+
+
+def _follow() -> None:
+    """Bring the files under ``.omx`` of the missions that this verb changed up; a warning where that fails."""
+    store = sys.modules.get("omx_autoresearch.storage.missions")
+    if store is None or not store.changed:
+        return
+    from omx_autoresearch.runtime.claims import write_changed
+    from omx_autoresearch.runtime.context import Runtime
+    from omx_autoresearch.surfaces.cli.display import print_warning
+
+    try:
+        for warning in write_changed(Runtime.of_process()):
+            print_warning(warning)
+    except KeyboardInterrupt:
+        return  # the next look brings them up
+    except BrokenPipeError:
+        _close_pipe()
 
 
 def _attempt(arguments: Sequence[str]) -> int:

@@ -53,6 +53,11 @@ def print_error(error: AutoresearchError) -> None:
         tell(f"  next: {harmless(error.next_step)}")
 
 
+def print_warning(text: str) -> None:
+    """What went wrong beside what was asked for, on stderr."""
+    tell(f"{paint('warning:', 'yellow', sys.stderr)} {harmless(text)}")
+
+
 def count_of(number: int, noun: str) -> str:
     """``1 file``, ``2 files``."""
     return f"{number} {noun}" if number == 1 else f"{number} {noun}s"

@@ -16,6 +16,7 @@ from omx_autoresearch.agents.registry import CLIENT_NAMES, all_shell_marks, dial
 from omx_autoresearch.core.events import HookEvent
 from omx_autoresearch.core.values import dataclass
 from omx_autoresearch.errors import AutoresearchError
+from omx_autoresearch.runtime.claims import take_in_quietly, write_changed
 from omx_autoresearch.runtime.context import Runtime
 from omx_autoresearch.runtime.tool_callers import own_task, seen_task, tool_caller
 from omx_autoresearch.storage.layout import StateHome, state_home
@@ -53,8 +54,6 @@ class Call:
 
     def own_task(self, named: str = "") -> str:
         """The mission that may be written to, with what waits in its inbox taken in."""
-        from omx_autoresearch.runtime.claims import take_in_quietly
-
         task_id = own_task(self.caller, named)
         take_in_quietly(self.runtime, task_id)
         return task_id
@@ -115,7 +114,11 @@ def begun(runtime: Runtime, context: Context[Any, Any], *, is_alone: bool = True
         with _ONE_AT_A_TIME if is_alone else nullcontext():
             request = context.request_context
             meta: dict[str, Any] = dict(request.meta or {})
-            yield Call(runtime, tool_caller(runtime, meta), _client_of(request), meta)
+            try:
+                yield Call(runtime, tool_caller(runtime, meta), _client_of(request), meta)
+            finally:
+                for warning in write_changed(runtime):
+                    sys.stderr.write(f"warning: {warning}\n")
     except AutoresearchError as error:
         raise ToolError(
             f"{error.slug}: {error.message}\nnext: {error.next_step or 'call the tool `status`'}"
