@@ -88,7 +88,7 @@ class AutoresearchCancellation:
         with self._lock:
             if self._pipe is None:
                 self._pipe = os.pipe()
-                weakref.finalize(self, _close, *self._pipe)
+                weakref.finalize(self, _close, os.getpid(), *self._pipe)
                 if self._event.is_set():
                     os.write(self._pipe[1], b"c")
             return self._pipe[0]
@@ -121,9 +121,11 @@ class AutoresearchCancellation:
             self._watchers.pop(number, None)
 
 
-def _close(*descriptors: int) -> None:
-    for descriptor in descriptors:
-        os.close(descriptor)
+def _close(pid: int, *descriptors: int) -> None:
+    """Close the pipe, in the process that made it: in a forked one the same numbers may be anything."""
+    if os.getpid() == pid:
+        for descriptor in descriptors:
+            os.close(descriptor)
 
 
 class TrialAborted(Exception):

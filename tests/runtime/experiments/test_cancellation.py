@@ -69,3 +69,19 @@ def test_cancelling_a_part_cancels_the_whole_and_finishes_it() -> None:
     part = AutoresearchCancellation(AutoresearchCancellation(whole))
     part.cancel()
     assert (whole.is_cancelled, part.is_cancelled, finished) == (True, True, ["finished"])
+
+
+def test_in_a_forked_process_it_closes_no_descriptor_of_somebody_else() -> None:
+    cancellation = AutoresearchCancellation()
+    descriptor = cancellation.fileno()
+    pid = os.fork()
+    if pid == 0:
+        os.close(descriptor)
+        other = os.open(os.devnull, os.O_RDONLY)
+        del cancellation
+        try:
+            os.fstat(other)
+        except OSError:
+            os._exit(1)
+        os._exit(0 if other == descriptor else 2)
+    assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == 0
