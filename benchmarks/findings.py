@@ -23,15 +23,15 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from omx_autoresearch.core.criteria import criterion_of
-from omx_autoresearch.core.findings import Evidence, Finding
-from omx_autoresearch.core.intake import MissionDraft
-from omx_autoresearch.core.records.findings import FindingRecorded
-from omx_autoresearch.runtime import findings, launch, readiness, status
-from omx_autoresearch.runtime.context import Runtime
-from omx_autoresearch.runtime.intake import write_intake
-from omx_autoresearch.storage.layout import StateHome
-from omx_autoresearch.storage.missions import MissionStore
+from omx_autoresearch.journal.context import Runtime
+from omx_autoresearch.journal.layout import StateHome
+from omx_autoresearch.missions import findings, launch, readiness, views
+from omx_autoresearch.missions.intake import write_intake
+from omx_autoresearch.missions.records.findings import FindingRecorded
+from omx_autoresearch.missions.rules.criteria import criterion_of
+from omx_autoresearch.missions.rules.findings import Evidence, Finding
+from omx_autoresearch.missions.rules.intake import MissionDraft
+from omx_autoresearch.missions.store import MissionStore
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -114,7 +114,7 @@ def _filled(root: Path, count: int, rounds: int) -> Filled:
         findings.add_finding(runtime, task_id, submission, source="mcp")
 
     calls: dict[str, Callable[[], object]] = {
-        "status": lambda: status.view(runtime, task_id),
+        "status": lambda: views.view(runtime, task_id),
         "last 50": lambda: findings.list_findings(runtime, task_id, limit=50),
         "one by id": lambda: findings.find_finding(runtime, task_id, f"f{count // 2}"),
         "readiness": lambda: readiness.readiness(runtime, task_id),

@@ -30,15 +30,15 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from omx_autoresearch.agents import claude
-from omx_autoresearch.core.budget import Limits
-from omx_autoresearch.core.installations import HookProgram, hook_line, hook_script, status_line
-from omx_autoresearch.core.mission import Contract
-from omx_autoresearch.core.records.lifecycle import MissionCreated, MissionLaunched
-from omx_autoresearch.runtime import sessions
-from omx_autoresearch.runtime.context import Runtime
-from omx_autoresearch.storage.approvals import approval_key, approve
-from omx_autoresearch.storage.layout import StateHome
-from omx_autoresearch.storage.missions import MissionStore
+from omx_autoresearch.agents.installations import HookProgram, hook_line, hook_script, status_line
+from omx_autoresearch.journal.context import Runtime
+from omx_autoresearch.journal.layout import StateHome
+from omx_autoresearch.missions import sessions
+from omx_autoresearch.missions.approvals import approval_key, approve
+from omx_autoresearch.missions.records.lifecycle import MissionCreated, MissionLaunched
+from omx_autoresearch.missions.rules.budget import Limits
+from omx_autoresearch.missions.rules.mission import Contract
+from omx_autoresearch.missions.store import MissionStore
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -189,10 +189,10 @@ def install_hook(home: Path) -> None:
 
 def bind_mission(home: Path, repository: Path) -> None:
     """A running, approved mission with the validator ``false`` and limits that outlast the benchmark."""
-    from omx_autoresearch.core.pins import PinManifest
-    from omx_autoresearch.runtime.contracts import contract_digest
-    from omx_autoresearch.storage.pin_check import manifest_digest
-    from omx_autoresearch.storage.pins import freeze
+    from omx_autoresearch.freezing.comparison import manifest_digest
+    from omx_autoresearch.freezing.manifest import PinManifest
+    from omx_autoresearch.freezing.pins import freeze
+    from omx_autoresearch.missions.contracts import contract_digest
 
     runtime = Runtime(home=StateHome(str(home)), environ=dict(os.environ))
     limits = Limits(

@@ -21,16 +21,16 @@ import tempfile
 import time
 from typing import TYPE_CHECKING
 
-from omx_autoresearch.core.mission import Contract
-from omx_autoresearch.core.records.claims import ClaimRecorded
-from omx_autoresearch.core.records.lifecycle import MissionCreated, MissionLaunched
-from omx_autoresearch.core.records.sessions import SessionBound
-from omx_autoresearch.runtime.claims import write_changed
-from omx_autoresearch.runtime.context import Runtime
-from omx_autoresearch.storage.journal import Journal
-from omx_autoresearch.storage.layout import MissionFolder, StateHome
-from omx_autoresearch.storage.lines import GENESIS
-from omx_autoresearch.storage.missions import MissionStore
+from omx_autoresearch.journal.context import Runtime
+from omx_autoresearch.journal.layout import MissionFolder, StateHome
+from omx_autoresearch.journal.log import Journal
+from omx_autoresearch.journal.reader import GENESIS
+from omx_autoresearch.missions.claims import write_changed
+from omx_autoresearch.missions.records.findings import ClaimRecorded
+from omx_autoresearch.missions.records.lifecycle import MissionCreated, MissionLaunched
+from omx_autoresearch.missions.records.sessions import SessionBound
+from omx_autoresearch.missions.rules.mission import Contract
+from omx_autoresearch.missions.store import MissionStore
 
 if TYPE_CHECKING:
     from collections.abc import Callable

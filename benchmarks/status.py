@@ -18,13 +18,13 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from omx_autoresearch.core.records.claims import ClaimRecorded
-from omx_autoresearch.core.records.lifecycle import MissionCreated
-from omx_autoresearch.runtime.context import Runtime
-from omx_autoresearch.runtime.status import view
-from omx_autoresearch.storage import states
-from omx_autoresearch.storage.layout import StateHome
-from omx_autoresearch.storage.missions import MissionStore
+from omx_autoresearch.journal.context import Runtime
+from omx_autoresearch.journal.layout import StateHome
+from omx_autoresearch.missions import store as states
+from omx_autoresearch.missions.records.findings import ClaimRecorded
+from omx_autoresearch.missions.records.lifecycle import MissionCreated
+from omx_autoresearch.missions.store import MissionStore
+from omx_autoresearch.missions.views import view
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -19,21 +19,21 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
-from omx_autoresearch.core.experiments import (
+from omx_autoresearch.experiments import measurement
+from omx_autoresearch.experiments.controller import AutoresearchController
+from omx_autoresearch.experiments.judge.metrics import MetricSpec
+from omx_autoresearch.experiments.judge.state import (
     ExperimentConfig,
     ExperimentHypothesis,
     ExperimentLimits,
     HypothesisOutcome,
 )
-from omx_autoresearch.core.metrics import MetricSpec
-from omx_autoresearch.runtime.experiments import measurement
-from omx_autoresearch.runtime.experiments.controller import AutoresearchController
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from omx_autoresearch.runtime.experiments.runs import Run
-    from omx_autoresearch.runtime.experiments.trial import ExperimentWorkspace
+    from omx_autoresearch.experiments.runs import Run
+    from omx_autoresearch.experiments.trial import ExperimentWorkspace
 
 SIZES = ((1_000, 60.0, 15), (10_000, 150.0, 9), (50_000, 400.0, 5))
 """Files, the bar in milliseconds, trials of each kind."""

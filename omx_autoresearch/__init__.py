@@ -9,54 +9,50 @@ __version__ = "0.1.0"
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from omx_autoresearch.core.acceptance import AcceptanceRule as AcceptanceRule
-    from omx_autoresearch.core.acceptance import Claim as Claim
-    from omx_autoresearch.core.criteria import Criterion as Criterion
-    from omx_autoresearch.core.criteria import criterion_of as criterion_of
-    from omx_autoresearch.core.experiments import ExperimentConfig as ExperimentConfig
-    from omx_autoresearch.core.experiments import ExperimentHypothesis as ExperimentHypothesis
-    from omx_autoresearch.core.experiments import ExperimentLimits as ExperimentLimits
-    from omx_autoresearch.core.experiments import ExperimentState as ExperimentState
-    from omx_autoresearch.core.experiments import HypothesisOutcome as HypothesisOutcome
-    from omx_autoresearch.core.experiments import TrialRow as TrialRow
-    from omx_autoresearch.core.metrics import Guard as Guard
-    from omx_autoresearch.core.metrics import MetricSpec as MetricSpec
-    from omx_autoresearch.core.readiness import CriterionView as CriterionView
-    from omx_autoresearch.core.readiness import ReadinessLine as ReadinessLine
-    from omx_autoresearch.core.readiness import ReadinessReport as ReadinessReport
-    from omx_autoresearch.errors import AutoresearchError as AutoresearchError
-    from omx_autoresearch.runtime.experiments.async_controller import (
+    from omx_autoresearch.experiments.async_controller import (
         AsyncAutoresearchController as AsyncAutoresearchController,
     )
-    from omx_autoresearch.runtime.experiments.cancellation import (
-        AutoresearchCancellation as AutoresearchCancellation,
-    )
-    from omx_autoresearch.runtime.experiments.controller import (
-        AutoresearchController as AutoresearchController,
-    )
-    from omx_autoresearch.runtime.experiments.controller import (
+    from omx_autoresearch.experiments.cancellation import AutoresearchCancellation as AutoresearchCancellation
+    from omx_autoresearch.experiments.controller import AutoresearchController as AutoresearchController
+    from omx_autoresearch.experiments.controller import (
         AutoresearchControllerConfig as AutoresearchControllerConfig,
     )
-    from omx_autoresearch.runtime.experiments.controller import ControllerHandle as ControllerHandle
-    from omx_autoresearch.runtime.experiments.controller import new_controller_handle as new_controller_handle
-    from omx_autoresearch.runtime.experiments.final_patch import FinalPatch as FinalPatch
-    from omx_autoresearch.runtime.experiments.final_patch import PatchAcceptance as PatchAcceptance
-    from omx_autoresearch.runtime.experiments.trial import ExperimentWorkspace as ExperimentWorkspace
-    from omx_autoresearch.runtime.findings import Recorded as Recorded
-    from omx_autoresearch.runtime.findings import Submission as Submission
-    from omx_autoresearch.runtime.store import CreateOptions as CreateOptions
-    from omx_autoresearch.runtime.store import Problem as Problem
-    from omx_autoresearch.runtime.store import ProgressPatch as ProgressPatch
-    from omx_autoresearch.runtime.store import Store as Store
-    from omx_autoresearch.runtime.store import Summary as Summary
-    from omx_autoresearch.runtime.store import Task as Task
-    from omx_autoresearch.runtime.store import ValidationReport as ValidationReport
-    from omx_autoresearch.runtime.task_files import AllowedOperations as AllowedOperations
-    from omx_autoresearch.runtime.task_files import Progress as Progress
-    from omx_autoresearch.runtime.task_files import TaskSpec as TaskSpec
+    from omx_autoresearch.experiments.controller import ControllerHandle as ControllerHandle
+    from omx_autoresearch.experiments.controller import new_controller_handle as new_controller_handle
+    from omx_autoresearch.experiments.final_patch import FinalPatch as FinalPatch
+    from omx_autoresearch.experiments.final_patch import PatchAcceptance as PatchAcceptance
+    from omx_autoresearch.experiments.judge.claim import Claim as Claim
+    from omx_autoresearch.experiments.judge.metrics import Guard as Guard
+    from omx_autoresearch.experiments.judge.metrics import MetricSpec as MetricSpec
+    from omx_autoresearch.experiments.judge.rule import AcceptanceRule as AcceptanceRule
+    from omx_autoresearch.experiments.judge.state import ExperimentConfig as ExperimentConfig
+    from omx_autoresearch.experiments.judge.state import ExperimentHypothesis as ExperimentHypothesis
+    from omx_autoresearch.experiments.judge.state import ExperimentLimits as ExperimentLimits
+    from omx_autoresearch.experiments.judge.state import ExperimentState as ExperimentState
+    from omx_autoresearch.experiments.judge.state import HypothesisOutcome as HypothesisOutcome
+    from omx_autoresearch.experiments.judge.state import TrialRow as TrialRow
+    from omx_autoresearch.experiments.trial import ExperimentWorkspace as ExperimentWorkspace
+    from omx_autoresearch.foundation.errors import AutoresearchError as AutoresearchError
+    from omx_autoresearch.missions.api import CreateOptions as CreateOptions
+    from omx_autoresearch.missions.api import Problem as Problem
+    from omx_autoresearch.missions.api import ProgressPatch as ProgressPatch
+    from omx_autoresearch.missions.api import Store as Store
+    from omx_autoresearch.missions.api import Summary as Summary
+    from omx_autoresearch.missions.api import Task as Task
+    from omx_autoresearch.missions.api import ValidationReport as ValidationReport
+    from omx_autoresearch.missions.findings import Recorded as Recorded
+    from omx_autoresearch.missions.findings import Submission as Submission
+    from omx_autoresearch.missions.rules.criteria import Criterion as Criterion
+    from omx_autoresearch.missions.rules.criteria import criterion_of as criterion_of
+    from omx_autoresearch.missions.rules.readiness import CriterionView as CriterionView
+    from omx_autoresearch.missions.rules.readiness import ReadinessLine as ReadinessLine
+    from omx_autoresearch.missions.rules.readiness import ReadinessReport as ReadinessReport
+    from omx_autoresearch.missions.task_files import AllowedOperations as AllowedOperations
+    from omx_autoresearch.missions.task_files import Progress as Progress
+    from omx_autoresearch.missions.task_files import TaskSpec as TaskSpec
 
 _PUBLIC = {
-    "runtime.store": (
+    "missions.api": (
         "CreateOptions",
         "Problem",
         "ProgressPatch",
@@ -65,16 +61,14 @@ _PUBLIC = {
         "Task",
         "ValidationReport",
     ),
-    "runtime.task_files": ("AllowedOperations", "Progress", "TaskSpec"),
-    "runtime.findings": ("Recorded", "Submission"),
-    "core.criteria": ("Criterion", "criterion_of"),
-    "core.readiness": ("CriterionView", "ReadinessLine", "ReadinessReport"),
-    "errors": ("AutoresearchError",),
-    "core.acceptance": (
-        "AcceptanceRule",
-        "Claim",
-    ),
-    "core.experiments": (
+    "missions.task_files": ("AllowedOperations", "Progress", "TaskSpec"),
+    "missions.findings": ("Recorded", "Submission"),
+    "missions.rules.criteria": ("Criterion", "criterion_of"),
+    "missions.rules.readiness": ("CriterionView", "ReadinessLine", "ReadinessReport"),
+    "foundation.errors": ("AutoresearchError",),
+    "experiments.judge.rule": ("AcceptanceRule",),
+    "experiments.judge.claim": ("Claim",),
+    "experiments.judge.state": (
         "ExperimentConfig",
         "ExperimentHypothesis",
         "ExperimentLimits",
@@ -82,23 +76,23 @@ _PUBLIC = {
         "HypothesisOutcome",
         "TrialRow",
     ),
-    "core.metrics": (
+    "experiments.judge.metrics": (
         "Guard",
         "MetricSpec",
     ),
-    "runtime.experiments.async_controller": ("AsyncAutoresearchController",),
-    "runtime.experiments.cancellation": ("AutoresearchCancellation",),
-    "runtime.experiments.controller": (
+    "experiments.async_controller": ("AsyncAutoresearchController",),
+    "experiments.cancellation": ("AutoresearchCancellation",),
+    "experiments.controller": (
         "AutoresearchController",
         "AutoresearchControllerConfig",
         "ControllerHandle",
         "new_controller_handle",
     ),
-    "runtime.experiments.final_patch": (
+    "experiments.final_patch": (
         "FinalPatch",
         "PatchAcceptance",
     ),
-    "runtime.experiments.trial": ("ExperimentWorkspace",),
+    "experiments.trial": ("ExperimentWorkspace",),
 }
 
 

@@ -17,24 +17,24 @@ from typing import Any, Literal
 
 from transitions.extensions import GraphMachine
 
-from omx_autoresearch.runtime.entering import schema_of
+from omx_autoresearch.foundation.input_validation import schema_of
 
 ROOT = Path(__file__).resolve().parent.parent
 if __name__ == "__main__":
     sys.path.insert(0, str(ROOT))  # a checkout, installed or not
 
-from omx_autoresearch.core import lifecycle  # noqa: E402 - after the path
-from omx_autoresearch.core.records import KINDS, record_class  # noqa: E402 - after the path
-from omx_autoresearch.runtime import task_files  # noqa: E402 - after the path
+from omx_autoresearch.missions import task_files  # noqa: E402 - after the path
+from omx_autoresearch.missions.records import KINDS, record_class  # noqa: E402 - after the path
+from omx_autoresearch.missions.rules import lifecycle  # noqa: E402 - after the path
 from omx_autoresearch.surfaces.cli import documents  # noqa: E402 - after the path
 
 SPECS = ROOT / "specs"
 DIALECT = "https://json-schema.org/draft/2020-12/schema"
 
 SCHEMAS = {
-    "mission": "core.mission.Mission",
-    "contract": "core.mission.Contract",
-    "attestation": "core.mission.Attestation",
+    "mission": "missions.rules.mission.Mission",
+    "contract": "missions.rules.mission.Contract",
+    "attestation": "missions.rules.mission.Attestation",
 }
 """File name in specs/schemas/ to the dataclass, or type alias, that it describes."""
 

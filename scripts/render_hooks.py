@@ -8,9 +8,9 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT))
 
+from omx_autoresearch.agents.hook_settings import merged  # noqa: E402
 from omx_autoresearch.agents.registry import CLIENT_NAMES, dialect  # noqa: E402
-from omx_autoresearch.core.hook_settings import merged  # noqa: E402
-from omx_autoresearch.runtime.skill_files import skill_bytes  # noqa: E402
+from omx_autoresearch.agents.skill_files import skill_bytes  # noqa: E402
 
 STATE_HOME_PATH = "/Users/you/.local/state/omx-autoresearch"
 """A neutral stand-in for the folder that the installer bakes in."""

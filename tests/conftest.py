@@ -15,10 +15,12 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from hypothesis import HealthCheck, settings
 
-from omx_autoresearch.storage import missions
+from omx_autoresearch.missions import store
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+
+    from tests.support.scratch import Scratch
 
 # How long an example takes says how busy the machine is, and nothing else.
 settings.register_profile("any machine", deadline=None, suppress_health_check=[HealthCheck.too_slow])
@@ -119,7 +121,43 @@ def home(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPat
 @pytest.fixture(autouse=True)
 def _new_process() -> None:
     """Each test begins as a process does: it changed no mission yet."""
-    missions.changed.clear()
+    store.changed.clear()
+
+
+@pytest.fixture
+def own_client(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Makes the test's process the client of every event that it answers itself, whatever started the tests."""
+    from omx_autoresearch.missions import hook_events, sessions
+    from omx_autoresearch.system.processes import identify
+
+    monkeypatch.setattr(sessions, "client_process", lambda: identify(os.getpid()))
+    monkeypatch.setattr(hook_events, "not_from_client", lambda _: "")
+
+
+@pytest.fixture
+def world(tmp_path: Path, own_client: None) -> Scratch:
+    """A project in git with a validator, a state home, and nothing started."""
+    from tests.support.scratch import Scratch
+
+    return Scratch.make(tmp_path)
+
+
+@pytest.fixture
+def repository(tmp_path: Path) -> Path:
+    """A repository with one commit, two files and a settled index."""
+    from tests.support.repositories import git, settle
+
+    root = tmp_path / "repository"
+    root.mkdir()
+    git(root, "init", "-q", "-b", "main")
+    (root / "a.py").write_text("one\n")
+    (root / "pkg").mkdir()
+    (root / "pkg" / "b.py").write_text("two\n")
+    (root / ".gitignore").write_text("ignored\n")
+    git(root, "add", "-A")
+    git(root, "commit", "-qm", "first")
+    settle(root)
+    return root
 
 
 @pytest.hookimpl(optionalhook=True)

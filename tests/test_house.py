@@ -1,4 +1,4 @@
-"""The rules of the house: floors, purity, light imports of the hook path. Each has a test that it can fail."""
+"""The rules of the house: rooms, purity, light imports of the hook path. Each has a test that it can fail."""
 
 from __future__ import annotations
 
@@ -78,24 +78,24 @@ def impure_calls(source: str) -> list[str]:
     return found
 
 
-def test_imports_keep_the_contracts_of_the_floors(capfd: pytest.CaptureFixture[str]) -> None:
+def test_imports_keep_the_contracts_of_the_rooms(capfd: pytest.CaptureFixture[str]) -> None:
     configure()
     kept = use_cases.lint_imports(str(ROOT / "pyproject.toml"), cache_dir=None)
     assert kept, capfd.readouterr().out
 
 
 @pytest.mark.requirement("STATE-02")
-def test_each_contract_of_the_floors_can_be_broken(tmp_path: Path) -> None:
+def test_each_contract_of_the_rooms_can_be_broken(tmp_path: Path) -> None:
     copy = tmp_path / "omx_autoresearch"
     shutil.copytree(PACKAGE, copy, ignore=shutil.ignore_patterns("__pycache__"))
     shutil.copy(ROOT / "pyproject.toml", tmp_path)
     for name, line in {
-        "core/budget.py": "import omx_autoresearch.surfaces",  # up the floors
-        "core/stall.py": "import random",  # no pure rule
+        "missions/rules/budget.py": "import omx_autoresearch.surfaces",  # a room above
+        "missions/rules/stall.py": "import random",  # no pure rule
         "system/clock.py": "import omx_autoresearch.system.processes",  # half of a cycle
         "system/processes.py": "import omx_autoresearch.system.clock",
         "agents/claude.py": "import omx_autoresearch.agents.gemini",  # a dialect that knows another
-        "storage/registry.py": "import omx_autoresearch.storage.journal",  # a second writer of journals
+        "missions/registry.py": "import omx_autoresearch.journal.log",  # a second writer of journals
     }.items():
         (copy / name).write_text(f"{(copy / name).read_text('utf-8')}\n{line}\n", encoding="utf-8")
     program = "from importlinter.cli import lint_imports_command; lint_imports_command()"
@@ -110,7 +110,7 @@ def test_each_contract_of_the_floors_can_be_broken(tmp_path: Path) -> None:
     assert "0 kept, 5 broken" in said.stdout
 
 
-@pytest.mark.parametrize("module", modules(("core.*", "core.records.*")))
+@pytest.mark.parametrize("module", modules(("missions.rules.*", "missions.records.*", "experiments.judge.*")))
 def test_a_rule_asks_no_clock_no_chance_and_no_file(module: str) -> None:
     assert impure_calls((PACKAGE / f"{module.replace('.', '/')}.py").read_text(encoding="utf-8")) == []
 
@@ -146,6 +146,16 @@ def test_no_module_is_named_after_nothing() -> None:
 def test_no_module_is_longer_than_a_concept() -> None:
     long = {path.relative_to(ROOT): len(path.read_text("utf-8").splitlines()) for path in _python_files()}
     assert {str(path): lines for path, lines in long.items() if lines > 700} == {}
+
+
+def test_every_room_says_what_it_holds_and_where_to_begin() -> None:
+    rooms = [path.parent for path in PACKAGE.glob("*/__init__.py")]
+    silent = [
+        room.name
+        for room in rooms
+        if "Begin" not in (ast.get_docstring(ast.parse((room / "__init__.py").read_text("utf-8"))) or "")
+    ]
+    assert silent == []
 
 
 FOREIGN = {

@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 from jsonschema import Draft202012Validator
 
-from omx_autoresearch import errors
-from omx_autoresearch.core import lifecycle
+from omx_autoresearch.foundation import errors
+from omx_autoresearch.missions.rules import lifecycle
 from scripts import generate_specs
 
 ROOT = Path(__file__).resolve().parent.parent

@@ -13,18 +13,17 @@
 from __future__ import annotations
 
 from omx_autoresearch.agents import marks, payloads, tool_events
-from omx_autoresearch.agents.replies import render_reply
-from omx_autoresearch.core.clients import Client, HookEntry, StopCap
-from omx_autoresearch.core.events import HookEvent
+from omx_autoresearch.agents.events import Client, HookEntry, HookEvent, StopCap
+from omx_autoresearch.agents.payloads import render_reply
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Mapping
     from typing import Any
 
-    from omx_autoresearch.core.events import Reply
-    from omx_autoresearch.core.installations import Installation, Scope
-    from omx_autoresearch.core.words import EventKind
+    from omx_autoresearch.agents.events import Reply
+    from omx_autoresearch.agents.installations import Installation, Scope
+    from omx_autoresearch.foundation.types import EventKind
 
 CLIENT = Client(
     name="claude",
@@ -154,14 +153,14 @@ def _managed_settings() -> tuple[str, ...]:
 def _has_sandbox(settings_path: str) -> bool:
     """True for a settings file that switches the sandbox on; one that Claude Code cannot read switches nothing."""
     from omx_autoresearch.agents.folders import without_waiting
-    from omx_autoresearch.core import light_json
+    from omx_autoresearch.foundation import json_codec
 
     try:
         with open(settings_path, "rb", opener=without_waiting) as stream:
             text = stream.read(_MAX_SETTINGS_BYTES)
         if b"sandbox" not in text:
             return False
-        settings = light_json.decoder(dict)(text.decode("utf-8-sig"))
+        settings = json_codec.decoder(dict)(text.decode("utf-8-sig"))
         return bool(settings["sandbox"]["enabled"])
     except (OSError, ValueError, KeyError, TypeError, RecursionError):
         return False
@@ -200,8 +199,8 @@ def installation(scope: Scope, environ: Mapping[str, str], project_path: str) ->
     import os
 
     from omx_autoresearch.agents.folders import home_path
-    from omx_autoresearch.core.installations import Installation
-    from omx_autoresearch.core.tool_servers import ToolServer
+    from omx_autoresearch.agents.installations import Installation
+    from omx_autoresearch.agents.tool_servers import ToolServer
 
     user_path = environ.get("CLAUDE_CONFIG_DIR") or os.path.join(home_path(environ), ".claude")
     files = {

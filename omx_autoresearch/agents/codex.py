@@ -15,18 +15,17 @@
 from __future__ import annotations
 
 from omx_autoresearch.agents import marks, payloads, tool_events
-from omx_autoresearch.agents.replies import render_reply
-from omx_autoresearch.core.clients import Client, HookEntry, StopCap
-from omx_autoresearch.core.events import HookEvent
+from omx_autoresearch.agents.events import Client, HookEntry, HookEvent, StopCap
+from omx_autoresearch.agents.payloads import render_reply
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Mapping
     from typing import Any
 
-    from omx_autoresearch.core.events import Reply
-    from omx_autoresearch.core.installations import Installation, Scope
-    from omx_autoresearch.core.words import EventKind
+    from omx_autoresearch.agents.events import Reply
+    from omx_autoresearch.agents.installations import Installation, Scope
+    from omx_autoresearch.foundation.types import EventKind
 
 CLIENT = Client(
     name="codex",
@@ -98,12 +97,12 @@ def parse(payload: dict[str, Any], digest: str, environ: Mapping[str, str]) -> H
 def is_sandboxed(event: HookEvent, environ: Mapping[str, str]) -> bool:
     """False only where the newest turn in the session's own rollout names the policy without a sandbox."""
     from omx_autoresearch.agents.transcripts import newest_lines
-    from omx_autoresearch.core import light_json
+    from omx_autoresearch.foundation import json_codec
 
     del environ  # a hook's tells nothing
     try:
         for line in newest_lines(event.transcript_path, b'"turn_context"'):
-            record = light_json.decoder(dict)(line.decode("utf-8", "replace"))
+            record = json_codec.decoder(dict)(line.decode("utf-8", "replace"))
             if record.get("type") == "turn_context":
                 return bool(record["payload"]["sandbox_policy"]["type"] != _NO_SANDBOX)
     except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError):
@@ -133,8 +132,8 @@ def installation(scope: Scope, environ: Mapping[str, str], project_path: str) ->
     import os
 
     from omx_autoresearch.agents.folders import home_path
-    from omx_autoresearch.core.installations import Installation
-    from omx_autoresearch.core.tool_servers import ToolServer
+    from omx_autoresearch.agents.installations import Installation
+    from omx_autoresearch.agents.tool_servers import ToolServer
 
     user_path = environ.get("CODEX_HOME") or os.path.join(home_path(environ), ".codex")
     files = {

@@ -16,18 +16,17 @@
 from __future__ import annotations
 
 from omx_autoresearch.agents import marks, payloads, tool_events
-from omx_autoresearch.agents.replies import render_reply
-from omx_autoresearch.core.clients import Client, HookEntry, StopCap
-from omx_autoresearch.core.events import HookEvent
+from omx_autoresearch.agents.events import Client, HookEntry, HookEvent, StopCap
+from omx_autoresearch.agents.payloads import render_reply
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Mapping
     from typing import Any
 
-    from omx_autoresearch.core.events import Reply
-    from omx_autoresearch.core.installations import Installation, Scope
-    from omx_autoresearch.core.words import EventKind
+    from omx_autoresearch.agents.events import Reply
+    from omx_autoresearch.agents.installations import Installation, Scope
+    from omx_autoresearch.foundation.types import EventKind
 
 CLIENT = Client(
     name="gemini",
@@ -128,8 +127,8 @@ def installation(scope: Scope, environ: Mapping[str, str], project_path: str) ->
     import os
 
     from omx_autoresearch.agents.folders import home_path
-    from omx_autoresearch.core.installations import Installation
-    from omx_autoresearch.core.tool_servers import ToolServer
+    from omx_autoresearch.agents.installations import Installation
+    from omx_autoresearch.agents.tool_servers import ToolServer
 
     user_path = os.path.join(environ.get("GEMINI_CLI_HOME") or home_path(environ), ".gemini")
     files = {

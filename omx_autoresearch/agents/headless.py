@@ -1,14 +1,6 @@
-"""What the agent CLIs print in their headless JSON modes, read into one report; plain text is taken as it is.
+"""What one headless run of an agent CLI says of itself: its last words, what it cost, which tokens it used. Pure.
 
-- Claude Code 2.1.332, ``-p --output-format json`` (one object) or ``stream-json`` (its last line): ``type`` ``result``
-  with ``result``, ``is_error``, ``total_cost_usd``, ``usage``, ``modelUsage``, ``session_id``. The one client that
-  says what a run cost.
-- Codex CLI 0.171.0, ``exec --json``: a line an event; the message stands in ``item.completed`` of an
-  ``agent_message``, the tokens of the run in ``turn.completed`` (``usage``), a failure in ``turn.failed``. No cost.
-- Gemini CLI 0.61.0, ``--output-format json``: one object with ``response`` and ``stats.models.NAME.tokens``, or with
-  ``error``. No cost.
-
-The output of a run may hold anything else before, between and behind the JSON: warnings, progress, half a line.
+A report is a claim. The cost is what a client says; nothing is estimated from tokens, since no price list is kept here.
 """
 
 from __future__ import annotations
@@ -16,13 +8,101 @@ from __future__ import annotations
 import json
 
 from omx_autoresearch.agents import marks
-from omx_autoresearch.core.agent_reports import AgentReport, cost_of, harmless_line
-from omx_autoresearch.core.values import replace
+from omx_autoresearch.foundation.records import dataclass, field, replace
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
     from typing import Any
+
+STATED_LIMIT = 600
+"""Characters that are kept of a stated hypothesis or direction."""
+_STATEMENT = r"^[\s>*_#`\-]*{name}[\s*_`]*:[\s*_`]*(?P<said>.*?)[\s*_`]*$"
+
+
+@dataclass(frozen=True, slots=True)
+class AgentReport:
+    """What a client reported of one run.
+
+    Attributes:
+        client: whose form of JSON it was; empty for plain text.
+        text: the agent's last message; all of the output where it was plain text.
+        cost_usd: as the client said, for this run alone; None where it said none.
+        tokens: by the client's own names.
+        model: the model, or models, that answered; empty where it was not said.
+        session_id: the client's session.
+        is_error: the client itself called the run an error.
+        cost_fault: what was wrong with a reported cost, so that it does not count; empty for nothing.
+    """
+
+    client: str = ""
+    text: str = ""
+    cost_usd: float | None = None
+    tokens: dict[str, int] = field(default_factory=dict)
+    model: str = ""
+    session_id: str = ""
+    is_error: bool = False
+    cost_fault: str = ""
+
+
+def cost_of(value: Any) -> tuple[float | None, str]:
+    """A reported cost and what is wrong with it: only a finite number from 0 on counts."""
+    if value is None:
+        return None, ""
+    if isinstance(value, bool) or not isinstance(value, (int, float)):
+        return None, f"the reported cost is no number: {str(value)[:40]!r}"
+    try:
+        cost = float(value)
+    except OverflowError:
+        return None, "the reported cost is no finite number"
+    if cost - cost != 0.0:
+        return None, "the reported cost is no finite number"
+    if cost < 0:
+        return None, f"the reported cost is negative: {cost:g}"
+    return cost, ""
+
+
+def stated(text: str, name: str) -> str:
+    """The last ``NAME: ...`` line of a text, without Markdown around it; empty where there is none.
+
+    Args:
+        text: what the agent said.
+        name: ``HYPOTHESIS`` or ``DIRECTION``, in any case.
+    """
+    import re
+
+    said = [
+        found["said"].strip()
+        for found in re.finditer(_STATEMENT.format(name=re.escape(name)), text, re.IGNORECASE | re.MULTILINE)
+    ]
+    return harmless_line(next((item for item in reversed(said) if item), ""))
+
+
+def last_words(text: str) -> str:
+    """The last line of a text that holds a word, for an agent that stated no hypothesis; empty for none."""
+    lines = (harmless_line(line) for line in reversed(text.splitlines()))
+    return next((line for line in lines if any(char.isalnum() for char in line)), "")
+
+
+def harmless_line(text: str) -> str:
+    """One bounded line without control characters: what an agent wrote, as it stands in tables and prompts."""
+    plain = "".join(char if char.isprintable() else " " for char in text[: STATED_LIMIT * 2])
+    plain = " ".join(plain.split())
+    return plain if len(plain) <= STATED_LIMIT else f"{plain[: STATED_LIMIT - 1]}…"
+
+
+# --- What the agent CLIs print in their headless JSON modes, read into one report; plain text is taken as it is.
+#
+# - Claude Code 2.1.332, ``-p --output-format json`` (one object) or ``stream-json`` (its last line): ``type``
+# ``result``
+# with ``result``, ``is_error``, ``total_cost_usd``, ``usage``, ``modelUsage``, ``session_id``. The one client that
+# says what a run cost.
+# - Codex CLI 0.171.0, ``exec --json``: a line an event; the message stands in ``item.completed`` of an
+# ``agent_message``, the tokens of the run in ``turn.completed`` (``usage``), a failure in ``turn.failed``. No cost.
+# - Gemini CLI 0.61.0, ``--output-format json``: one object with ``response`` and ``stats.models.NAME.tokens``, or with
+# ``error``. No cost.
+#
+# The output of a run may hold anything else before, between and behind the JSON: warnings, progress, half a line.
 
 _OBJECTS_LIMIT = 100_000
 _TOKEN_KINDS_LIMIT = 50

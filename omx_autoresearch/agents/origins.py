@@ -15,8 +15,8 @@ import os
 import stat
 
 from omx_autoresearch.agents.transcripts import newest_lines
-from omx_autoresearch.core import light_json
-from omx_autoresearch.core.times import seconds_between
+from omx_autoresearch.foundation import json_codec
+from omx_autoresearch.foundation.times import seconds_between
 from omx_autoresearch.system.processes import ON_LINUX, ancestors, open_files, socket_peer
 
 _STDIN = 0
@@ -67,7 +67,7 @@ def _is_tool_at_work(transcript_path: str, began_at: str) -> bool:
     ended: set[str] = set()
     has_call = False
     for line in newest_lines(transcript_path, b'"type"'):
-        record = light_json.decoder(dict)(line.decode("utf-8", "replace"))
+        record = json_codec.decoder(dict)(line.decode("utf-8", "replace"))
         payload = record.get("payload")
         kind = payload.get("type") if isinstance(payload, dict) else None
         if kind == "task_started":

@@ -3,7 +3,7 @@
 A dialect is one module. Only the one that is asked for is imported, because the hook pays for every import. It has:
 
 ``CLIENT``
-    a :class:`~omx_autoresearch.core.clients.Client`: caps, marks, hooks to register, as seen in the client itself.
+    a :class:`~omx_autoresearch.agents.events.Client`: caps, marks, hooks to register, as seen in the client itself.
 ``parse(payload, digest, environ) -> HookEvent``
     pure and total: for any JSON object it answers, and it raises nothing but ``PayloadFault``. Unknown fields are
     ignored, a field of the wrong type counts as missing, an unknown event is ``other``, texts are bounded and free of
@@ -32,18 +32,17 @@ Tests: a sample of every event of the client under tests/agents/samples, the com
 from __future__ import annotations
 
 from omx_autoresearch.agents import marks, tool_events
+from omx_autoresearch.agents.events import HookEvent
 from omx_autoresearch.agents.payloads import PayloadFault, read_object
-from omx_autoresearch.core.events import HookEvent
-from omx_autoresearch.errors import UsageError
+from omx_autoresearch.foundation.errors import UsageError
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Mapping
     from typing import Any, Protocol
 
-    from omx_autoresearch.core.clients import Client
-    from omx_autoresearch.core.events import Reply
-    from omx_autoresearch.core.installations import Installation, Scope
+    from omx_autoresearch.agents.events import Client, Reply
+    from omx_autoresearch.agents.installations import Installation, Scope
 
     class Dialect(Protocol):
         """What a dialect module offers; see the module's docstring for what it owes."""
@@ -118,7 +117,7 @@ def parse_bytes(name: str, raw: bytes, environ: Mapping[str, str]) -> HookEvent:
 
 
 def _sha256(raw: bytes) -> str:
-    from omx_autoresearch.core.digests import sha256
+    from omx_autoresearch.foundation.digests import sha256
 
     return sha256(raw).hexdigest()
 

@@ -199,8 +199,8 @@ def answer(raw: bytes, client_name: str, home_path: str) -> bytes:
 def evaluate(raw: bytes, client_name: str, home_path: str) -> bytes:
     """The use cases: translate, decide, render."""
     from omx_autoresearch.agents.registry import dialect, parse_bytes
-    from omx_autoresearch.core.values import replace
-    from omx_autoresearch.runtime.context import Runtime
+    from omx_autoresearch.foundation.records import replace
+    from omx_autoresearch.journal.context import Runtime
     from omx_autoresearch.surfaces.sources import SOURCES
 
     sys.meta_path.append(_Packages())
@@ -216,11 +216,11 @@ def evaluate(raw: bytes, client_name: str, home_path: str) -> bytes:
     if event.kind in ("prompt", "session_start"):  # what may speak for a person
         event = replace(event, forgery=spoken.forgery(event, _began_at()))
     if event.kind in ("stop", "subagent_stop"):
-        from omx_autoresearch.runtime.stops import answer_stop
+        from omx_autoresearch.missions.stop import answer_stop
 
         reply = answer_stop(runtime, spoken.CLIENT, event, entered_at=_began_at())
     else:
-        from omx_autoresearch.runtime.turns import answer_event
+        from omx_autoresearch.missions.hook_events import answer_event
 
         reply = answer_event(runtime, spoken.CLIENT, event)
     if reply.fault:
@@ -296,22 +296,22 @@ class _Late(BaseException):
 
 def _follow(home_path: str) -> None:
     """Write what people read under ``.omx`` of the missions that changed here; nothing here is a fault of the event."""
-    store = sys.modules.get("omx_autoresearch.storage.missions")
+    store = sys.modules.get("omx_autoresearch.missions.store")
     if store is None or not store.changed:
         return
-    from omx_autoresearch.runtime.claims import write_changed
-    from omx_autoresearch.runtime.context import Runtime
-    from omx_autoresearch.system import signals
+    from omx_autoresearch.journal.context import Runtime
+    from omx_autoresearch.missions.claims import write_changed
+    from omx_autoresearch.system import processes
 
     def late(*_: object) -> None:
         raise _Late
 
     try:
-        signals.signal(signals.SIGALRM, late)
-        signals.alarm(FOLLOW_SECONDS)
+        processes.signal(processes.SIGALRM, late)
+        processes.alarm(FOLLOW_SECONDS)
         for warning in write_changed(Runtime.of_process(home_path=home_path)):
             log(home_path, warning)
-        signals.alarm(0)
+        processes.alarm(0)
     except BaseException as error:  # noqa: BLE001 - the answer is out
         log(home_path, f"the files under .omx were not brought up: {type(error).__name__} {error}")
 

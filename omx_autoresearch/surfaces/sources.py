@@ -12,15 +12,15 @@ if TYPE_CHECKING:
 
 
 def _examine_trial(*asked: Any) -> Any:
-    from omx_autoresearch.runtime import trials
+    from omx_autoresearch.experiments import mission_link
 
-    return trials.examine(*asked)
+    return mission_link.examine(*asked)
 
 
 def _tell_mission(*asked: Any) -> Any:
-    from omx_autoresearch.runtime import trials
+    from omx_autoresearch.experiments import mission_link
 
-    return trials.tell_mission(*asked)
+    return mission_link.tell_mission(*asked)
 
 
 SOURCES: dict[str, Callable[..., Any]] = {"trial": _examine_trial, "news": _tell_mission}

@@ -161,7 +161,7 @@ def _file_name(session: str) -> str:
     raw = session.encode("utf-8", "surrogatepass")
     if 8 <= len(raw) <= 128 and raw[:1].isalnum() and raw[:2] != b"h-" and not raw.strip(_SAFE[:36] + b"-"):
         return session
-    from omx_autoresearch.storage.layout import session_file_name
+    from omx_autoresearch.journal.layout import session_file_name
 
     return session_file_name(session)
 
@@ -186,7 +186,7 @@ def _mission_of(folder_path: str) -> Plain | str:
         journal = os.stat(os.path.join(folder_path, "journal.jsonl"))
     except OSError:
         return "Missing"
-    from omx_autoresearch.storage import snapshots
+    from omx_autoresearch.missions import snapshots
 
     for _, content in snapshots.newest(folder_path):
         try:
@@ -202,11 +202,10 @@ def _mission_of(folder_path: str) -> Plain | str:
 
 def _folded(folder_path: str) -> Plain | str:
     """The mission as the store itself reads it; ``Invalid`` where it refuses to."""
-    from omx_autoresearch.core.shape import to_plain
-    from omx_autoresearch.errors import AutoresearchError
-    from omx_autoresearch.storage.layout import StateHome
-    from omx_autoresearch.storage.missions import MissionStore
-    from omx_autoresearch.storage.states import shown_of
+    from omx_autoresearch.foundation.codec import to_plain
+    from omx_autoresearch.foundation.errors import AutoresearchError
+    from omx_autoresearch.journal.layout import StateHome
+    from omx_autoresearch.missions.store import MissionStore, shown_of
 
     home_path = os.path.dirname(os.path.dirname(folder_path))
     try:
@@ -217,7 +216,7 @@ def _folded(folder_path: str) -> Plain | str:
 
 
 def _parsed(raw: bytes) -> Plain:
-    from omx_autoresearch.core.light_json import decoder
+    from omx_autoresearch.foundation.json_codec import decoder
 
     try:
         value = decoder(dict)(raw.decode("utf-8", "replace"))
@@ -245,7 +244,7 @@ def _heard_seconds(folder_path: str) -> float | None:
 
 def _seconds_since(moment: str) -> float:
     """Seconds from a moment as it stands in records until now; infinite for one that cannot be read."""
-    from omx_autoresearch.core.times import UTC, datetime
+    from omx_autoresearch.foundation.times import UTC, datetime
 
     try:
         return max(0.0, (datetime.now(UTC) - datetime.fromisoformat(moment)).total_seconds())

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import time
 
-from omx_autoresearch.core.times import UTC, datetime
+from omx_autoresearch.foundation.times import UTC, datetime
 
 
 class Clock:

@@ -11,23 +11,19 @@ import os
 import select
 import time
 
-from omx_autoresearch.core.values import dataclass
-from omx_autoresearch.errors import CommandFault, StorageFailed
-from omx_autoresearch.system import signals
+from omx_autoresearch.foundation.errors import CommandFault, StorageFailed
+from omx_autoresearch.foundation.records import dataclass
+from omx_autoresearch.system import processes
 from omx_autoresearch.system.clock import Clock, SystemClock
 from omx_autoresearch.system.processes import RUN_MARK, marked_pids, session_pids
-from omx_autoresearch.system.supervisor import (
-    KILL_LIMIT_SECONDS,
-    Order,
-    supervise,
-)
+from omx_autoresearch.system.supervisor import KILL_LIMIT_SECONDS, Order, supervise
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Mapping, Sequence
     from typing import Any
 
-    from omx_autoresearch.core.words import Outcome
+    from omx_autoresearch.foundation.types import Outcome
 
 
 OUTPUT_LIMIT_BYTES = 64 * 1024 * 1024
@@ -159,7 +155,7 @@ def explain_shell_status(command: str, exit_status: int | None, cwd: str) -> str
     """
     if exit_status not in (_NOT_RUNNABLE, _NOT_FOUND):
         return ""
-    from omx_autoresearch.system.starting import explain_start, shebang
+    from omx_autoresearch.system.supervisor import explain_start, shebang
 
     program = _first_program(command)
     path = os.path.join(cwd, program)
@@ -232,9 +228,9 @@ def fork_alone(work: Callable[[], None], keep: Collection[int] = (), *, ignore_s
     status = 1
     try:
         os.setsid()
-        signals.set_wakeup_fd(-1)
-        for number in (signals.SIGTERM, signals.SIGINT, signals.SIGHUP):
-            signals.signal(number, signals.SIG_IGN if ignore_signals else signals.SIG_DFL)
+        processes.set_wakeup_fd(-1)
+        for number in (processes.SIGTERM, processes.SIGINT, processes.SIGHUP):
+            processes.signal(number, processes.SIG_IGN if ignore_signals else processes.SIG_DFL)
         _close_descriptors(keep)
         work()
         status = 0
@@ -330,7 +326,7 @@ def _end_what_is_left(session: int, token: str) -> None:
         empty_looks = 0 if members else empty_looks + 1
         for pid in members:
             try:
-                os.kill(pid, signals.SIGKILL)
+                os.kill(pid, processes.SIGKILL)
             except OSError:
                 continue
         time.sleep(_KILL_PASS_SECONDS)

@@ -2,13 +2,14 @@
 
 The workspace and its ``.git`` may belong to an agent in a sandbox, while we run outside it with the rights of the
 user. So no variable ``GIT_*`` of the environment counts, no hook and no file system monitor runs, and no transport is
-allowed. (The content of files is read in ``system/tree.py``.) Git itself is never taken from a folder of the work
+allowed. (The content of files is read in ``freezing/tree.py``.) Git itself is never taken from a folder of the work
 tree, though a virtual environment there may stand first on PATH; and nothing there makes us wait: pipes are not opened,
 and git has a limit of its own, for a hook far below what a client gives it.
 
 Two kinds of repository are asked. The *user's* is asked where it stands, with its owner's configuration and `SETTINGS`
-over it (`run_git`, `user_git`). Our *own* one (`system/object_store.py`) is asked with nothing but its own
-configuration file, which no agent can write (`own_git`): no setting of the system, the user or a candidate counts.
+over it (`run_git`, `user_git`). Our *own* one (`experiments/worktrees/object_store.py`) is asked with nothing but
+its own configuration file, which no agent can write (`own_git`): no setting of the system, the user or a
+candidate counts.
 """
 
 from __future__ import annotations
@@ -17,9 +18,9 @@ import os
 import select
 import time
 
-from omx_autoresearch.core.values import dataclass, field, replace
-from omx_autoresearch.errors import WorkspaceFault
-from omx_autoresearch.system import signals
+from omx_autoresearch.foundation.errors import WorkspaceFault
+from omx_autoresearch.foundation.records import dataclass, field, replace
+from omx_autoresearch.system import processes
 from omx_autoresearch.system.contents import first_line
 from omx_autoresearch.system.supervisor import find_program
 
@@ -120,7 +121,7 @@ class Git:
                 self.environ,
                 file_actions=actions,
                 setpgroup=0,
-                setsigdef=(signals.SIGPIPE, signals.SIGXFSZ),
+                setsigdef=(processes.SIGPIPE, processes.SIGXFSZ),
             )
         except OSError as fault:
             _close(out_fd, error_fd)
@@ -156,7 +157,7 @@ class Git:
     def abandon(self, running: Running) -> None:
         """Kill a started command whose output is of no use any more."""
         try:
-            os.killpg(running.pid, signals.SIGKILL)
+            os.killpg(running.pid, processes.SIGKILL)
         except OSError:
             pass  # it has ended
         _close(running.out_fd, running.error_fd)

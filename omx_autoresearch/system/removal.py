@@ -10,7 +10,7 @@ import shutil
 import stat
 from typing import TYPE_CHECKING
 
-from omx_autoresearch.errors import WorkspaceFault
+from omx_autoresearch.foundation.errors import WorkspaceFault
 
 if TYPE_CHECKING:
     from collections.abc import Callable

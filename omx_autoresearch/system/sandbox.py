@@ -14,15 +14,15 @@ from __future__ import annotations
 
 import os
 
-from omx_autoresearch.core.values import dataclass
-from omx_autoresearch.errors import CommandFault
+from omx_autoresearch.foundation.errors import CommandFault
+from omx_autoresearch.foundation.records import dataclass
 from omx_autoresearch.system.commands import run_command
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from omx_autoresearch.core.words import Backend
+    from omx_autoresearch.foundation.types import Backend
     from omx_autoresearch.system.commands import CommandResult
 
 READ_ONLY_NAMES = (".git", ".agents", ".aws", ".claude", ".codex", ".gemini")

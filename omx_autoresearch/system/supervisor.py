@@ -1,9 +1,11 @@
-"""The process between us and a command: it watches one command and answers for every process below it.
+"""Starting a command so that its memory can be told from ours; and saying why one could not be started.
 
-A command may start children that leave its process group and its session. Only a process that adopts orphans
-(PR_SET_CHILD_SUBREAPER, prctl(2)) still finds those, and it must have no other children, or it would end
-somebody else's. So each command gets a forked supervisor with a session of its own, which runs what is here and
-exits. When the process that asked is killed, the lifeline pipe closes and the supervisor ends the command.
+Loaded only where it is needed: nothing of it runs on the way of a hook.
+
+**Peak memory.** The kernel keeps the largest resident size of a process in ``ru_maxrss`` and does not reset it when the
+process executes another program, so a command that is spawned by a large process seems as large (getrusage(2); exec
+copies the high-water mark of the old memory). `spawn_apart` puts two small programs in between: setsid(1), whose child
+is a fresh process, and a shell, which tells its pid and becomes the command.
 """
 
 from __future__ import annotations
@@ -14,15 +16,157 @@ import select
 import sys
 import time
 
-from omx_autoresearch.core.values import dataclass
-from omx_autoresearch.system import signals
+from omx_autoresearch.foundation.records import dataclass
+from omx_autoresearch.system import processes
+from omx_autoresearch.system.contents import first_line
 from omx_autoresearch.system.processes import command_line, descendant_pids, is_ending
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
     from typing import Any
 
     from omx_autoresearch.system.clock import Clock
+
+_SETSID_PATHS = ("/usr/bin/setsid", "/bin/setsid", "/run/current-system/sw/bin/setsid")
+_SHELL_PATH = "/bin/sh"
+_TELL_PID_AND_WAIT = 'echo $$ >&3; read go <&4; exec "$@" 3>&- 4<&-'
+
+
+def spawn_apart(
+    argv: Sequence[str], env: Mapping[str, str], actions: Sequence[Any], reset_signals: Sequence[int]
+) -> int:
+    """Start a command as a fresh process in a session of its own; it becomes a child of the calling subreaper.
+
+    Returns:
+        Its pid; 0 where the system has not what it takes, and nothing was started.
+    """
+    program = next((path for path in _SETSID_PATHS if os.access(path, os.X_OK)), "")
+    if sys.platform != "linux" or not program or not os.access(_SHELL_PATH, os.X_OK):
+        return 0
+    told_fd, tell_fd = _high_pipe()
+    gate_fd, open_fd = _high_pipe()
+    try:
+        between = os.posix_spawn(
+            program,
+            (program, "-f", _SHELL_PATH, "-c", _TELL_PID_AND_WAIT, "sh", *argv),
+            dict(env),
+            file_actions=[*actions, (os.POSIX_SPAWN_DUP2, tell_fd, 3), (os.POSIX_SPAWN_DUP2, gate_fd, 4)],
+            setpgroup=0,
+            setsigmask=[],
+            setsigdef=reset_signals,
+        )
+    except OSError:
+        between = 0
+    finally:
+        os.close(tell_fd)
+        os.close(gate_fd)
+    try:
+        return _go(between, told_fd, open_fd) if between else 0
+    finally:
+        os.close(told_fd)
+        os.close(open_fd)
+
+
+def _go(between: int, told_fd: int, open_fd: int) -> int:
+    """Let the shell go on once its parent is gone and we are its parent; returns its pid, 0 where there is none.
+
+    A command may ask to be killed with its parent (bwrap does), and must not take the passing one for it.
+    """
+    os.waitpid(between, 0)
+    with open(told_fd, "rb", closefd=False) as stream:
+        told = stream.readline().strip()
+    if not told.isdigit():
+        return 0
+    os.write(open_fd, b"\n")
+    return int(told)
+
+
+def _high_pipe() -> list[int]:
+    """A pipe whose descriptors stand in nobody's way."""
+    import fcntl
+
+    ends = os.pipe()
+    high = [fcntl.fcntl(descriptor, fcntl.F_DUPFD_CLOEXEC, 10) for descriptor in ends]
+    for descriptor in ends:
+        os.close(descriptor)
+    return high
+
+
+def peak_of(max_rss: int, *, is_apart: bool) -> int:
+    """The peak in bytes of the largest process, from its ``ru_maxrss``; 0 where our own memory hides it."""
+    if sys.platform != "linux":
+        return max_rss
+    import resource
+
+    if not is_apart and max_rss <= resource.getrusage(resource.RUSAGE_SELF).ru_maxrss:
+        return 0
+    return max_rss * 1024
+
+
+def explain_start(number: int, path: str, cwd: str) -> str:
+    """Why a program could not be started: the path, the name of the errno, and the cure."""
+    name = errno.errorcode.get(number, str(number))
+    full_path = os.path.join(cwd, path)
+    if number == errno.ENOENT and os.path.isfile(full_path):
+        interpreter = shebang(full_path)
+        if interpreter.endswith("\r"):
+            return f"{path}: its lines end the Windows way ({name}); run: sed -i 's/\\r$//' {path}"
+        return f"{path}: its first line names {interpreter or 'an interpreter'}, which is not there ({name})"
+    if number == errno.ENOENT and "/" not in path:
+        return f"{path}: no such program on PATH ({name}); install it, or write its whole path"
+    if number in (errno.ENOENT, errno.ENOTDIR):
+        return f"{path}: no such file ({name}); paths count from {cwd}"
+    if number == errno.EACCES and os.path.isdir(full_path):
+        return f"{path}: is a folder ({name})"
+    if number == errno.EACCES and os.path.isfile(full_path) and not os.access(full_path, os.X_OK):
+        mode = os.stat(full_path).st_mode & 0o7777
+        return f"{path}: not executable (mode {mode:04o}, {name}); run: chmod +x {path}"
+    if number == errno.ENOEXEC:
+        return f"{path}: no shebang ({name}); make its first line #!/bin/sh or the right interpreter"
+    return f"{path}: {os.strerror(number)} ({name})"
+
+
+def shebang(path: str) -> str:
+    """The interpreter that the first line of a script names; empty where there is none or it cannot be read."""
+    line = first_line(path, 256)
+    if not line.startswith(b"#!"):
+        return ""
+    words = line[2:].strip(b" \t").split(None, 1)
+    interpreter = os.fsdecode(words[0]) if words else ""
+    return interpreter + "\r" if line.endswith(b"\r") and len(words) == 1 else interpreter
+
+
+def why_not_started(fault: OSError | ValueError, place: str, cwd: str, *, is_cwd: bool) -> str:
+    """Why a command could not be started, from what the system said and where."""
+    if not isinstance(fault, OSError):
+        return f"{place}: {fault}"
+    number = fault.errno or 0
+    if is_cwd:
+        name = errno.errorcode.get(number, str(number))
+        return f"the folder to run in, {cwd}, cannot be entered: {os.strerror(number)} ({name})"
+    path = fault.filename if isinstance(fault.filename, str) else place
+    return explain_start(number, path, cwd)
+
+
+def socket_pair() -> tuple[int, int]:
+    """Our end and theirs of a way for output that no process can open anew by /proc/PID/fd, as it can a pipe.
+
+    So what was written can neither be taken out again nor changed before we read it (ENXIO in open(2)).
+    """
+    import _socket  # what socket is made of; that module around it would cost each run 3 ms
+
+    ours, theirs = _socket.socketpair(_socket.AF_UNIX, _socket.SOCK_STREAM)
+    ours.shutdown(_socket.SHUT_WR)
+    return ours.detach(), theirs.detach()
+
+
+# --- The process between us and a command: it watches one command and answers for every process below it.
+#
+# A command may start children that leave its process group and its session. Only a process that adopts orphans
+# (PR_SET_CHILD_SUBREAPER, prctl(2)) still finds those, and it must have no other children, or it would end
+# somebody else's. So each command gets a forked supervisor with a session of its own, which runs what is here and
+# exits. When the process that asked is killed, the lifeline pipe closes and the supervisor ends the command.
 
 LEFTOVER_GRACE_SECONDS = 0.5
 """How long what a command left behind may take to end, at most, before it is killed."""
@@ -37,13 +181,13 @@ _READ_BYTES = 65536
 _READS_AT_ONCE = 64  # a command that never pauses must not keep us from the clock
 _KILL_PASS_SECONDS = 0.01
 RESET_SIGNALS = (
-    signals.SIGPIPE,
-    signals.SIGXFSZ,
-    signals.SIGINT,
-    signals.SIGQUIT,
-    signals.SIGTERM,
-    signals.SIGHUP,
-    signals.SIGCHLD,
+    processes.SIGPIPE,
+    processes.SIGXFSZ,
+    processes.SIGINT,
+    processes.SIGQUIT,
+    processes.SIGTERM,
+    processes.SIGHUP,
+    processes.SIGCHLD,
 )
 
 
@@ -84,8 +228,6 @@ def supervise(order: Order, lifeline_fd: int) -> dict[str, Any]:
         program = find_program(order.argv[0], order.env.get("PATH", os.defpath))
         first = _spawn(program, order, pipes)
     except (OSError, ValueError) as fault:
-        from omx_autoresearch.system.starting import why_not_started
-
         is_cwd = place is order.cwd and place is not order.argv[0]
         return _report("not_started", error=why_not_started(fault, place, order.cwd, is_cwd=is_cwd))
     if first.is_apart:
@@ -135,7 +277,6 @@ def find_program(name: str, path: str) -> str:
 
 
 def _sealed_pipe() -> tuple[int, int]:
-    from omx_autoresearch.system.starting import socket_pair
 
     return socket_pair()
 
@@ -231,7 +372,6 @@ class _Watch:
         """Of the largest process; 0 where it was not to be measured, or could not be told from our own."""
         if not self._order.measures_memory:
             return 0
-        from omx_autoresearch.system.starting import peak_of
 
         return peak_of(self._peak, is_apart=self._first.is_apart)
 
@@ -254,8 +394,8 @@ class _Watch:
             return
         self.has_left = any(map(self._works, descendant_pids(os.getpid())))
         kill_at = time.monotonic() + grace_seconds
-        self._signal_tree(signals.SIGTERM)
-        self._signal_tree(signals.SIGCONT)
+        self._signal_tree(processes.SIGTERM)
+        self._signal_tree(processes.SIGCONT)
         while self._has_children:
             now = time.monotonic()
             if now > kill_at + KILL_LIMIT_SECONDS:
@@ -263,7 +403,7 @@ class _Watch:
                 self.error = f"processes {left} could not be killed"
                 return
             if now >= kill_at:
-                self._signal_tree(signals.SIGKILL)
+                self._signal_tree(processes.SIGKILL)
             self._wait(_KILL_PASS_SECONDS if now >= kill_at else kill_at - now)
             self._reap()
 
@@ -340,8 +480,6 @@ def _spawn(program: str, order: Order, pipes: _Pipes) -> First:
         (os.POSIX_SPAWN_DUP2, pipes.stderr_end, 2),
     ]
     if order.measures_memory:
-        from omx_autoresearch.system.starting import spawn_apart
-
         pid = spawn_apart((program, *order.argv[1:]), order.env, actions, RESET_SIGNALS)
         if pid:
             return First(pid, is_apart=True)
@@ -395,6 +533,6 @@ def _wake_on_child_end() -> int:
     read_end, write_end = os.pipe()
     os.set_blocking(read_end, False)
     os.set_blocking(write_end, False)
-    signals.signal(signals.SIGCHLD, lambda _number, _frame: None)
-    signals.set_wakeup_fd(write_end, warn_on_full_buffer=False)
+    processes.signal(processes.SIGCHLD, lambda _number, _frame: None)
+    processes.set_wakeup_fd(write_end, warn_on_full_buffer=False)
     return read_end

@@ -10,7 +10,7 @@ from omx_autoresearch.agents import gemini
 from omx_autoresearch.agents.registry import parse_bytes
 
 if TYPE_CHECKING:
-    from omx_autoresearch.core.events import HookEvent
+    from omx_autoresearch.agents.events import HookEvent
 
 SAMPLES = [
     json.loads(line) for line in (Path(__file__).parent / "samples" / "gemini.jsonl").read_text().splitlines()

@@ -8,8 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from omx_autoresearch.agents.headless import read_report
-from omx_autoresearch.core.agent_reports import STATED_LIMIT, last_words, stated
+from omx_autoresearch.agents.headless import STATED_LIMIT, last_words, read_report, stated
 
 CLAUDE = {
     "type": "result",

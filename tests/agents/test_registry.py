@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from omx_autoresearch.agents import registry
-from omx_autoresearch.core.events import HookEvent
-from omx_autoresearch.errors import UsageError
+from omx_autoresearch.agents.events import HookEvent
+from omx_autoresearch.foundation.errors import UsageError
 
 ROOT = Path(__file__).resolve().parents[2]
 STOP_EVENTS = {"claude": "Stop", "codex": "Stop", "gemini": "AfterAgent"}
@@ -193,5 +193,5 @@ def test_one_dialect_is_imported_and_nothing_heavy_with_it(name: str) -> None:
         "click",
     }
     assert not found & (
-        others | heavy | {"omx_autoresearch.core.installations", "omx_autoresearch.core.json_text"}
+        others | heavy | {"omx_autoresearch.agents.installations", "omx_autoresearch.agents.json_text"}
     )

@@ -5,10 +5,10 @@ from typing import get_args
 
 import pytest
 
+from omx_autoresearch.agents.events import SILENCE, HookEvent, Reply
+from omx_autoresearch.agents.payloads import MAX_REPLY_CHARS, harmless
 from omx_autoresearch.agents.registry import CLIENT_NAMES, dialect
-from omx_autoresearch.agents.replies import MAX_REPLY_CHARS, harmless
-from omx_autoresearch.core.events import SILENCE, HookEvent, Reply
-from omx_autoresearch.core.words import EventKind
+from omx_autoresearch.foundation.types import EventKind
 
 EVERYTHING = Reply(refusal="[omx-autoresearch] not yet", context="the mission", person_message="held")
 

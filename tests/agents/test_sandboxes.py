@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from omx_autoresearch.agents import claude, codex, gemini, transcripts
-from omx_autoresearch.core.events import HookEvent
+from omx_autoresearch.agents.events import HookEvent
 
 if TYPE_CHECKING:
     from pathlib import Path

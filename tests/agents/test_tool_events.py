@@ -39,5 +39,5 @@ def test_a_tool_event_is_read_without_dataclasses_typing_or_the_rules() -> None:
     )
     found = set(done.stdout.split())
     assert not found & {"dataclasses", "typing", "inspect", "hashlib", "json", "re"}
-    rules = {name for name in found if name.startswith("omx_autoresearch.core.")}
-    assert rules <= {"omx_autoresearch.core.light_json"}  # reading JSON is no rule
+    rules = {name for name in found if name.startswith("omx_autoresearch.missions.")}
+    assert rules <= {"omx_autoresearch.foundation.json_codec"}  # reading JSON is no rule

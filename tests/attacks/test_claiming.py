@@ -11,28 +11,33 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from omx_autoresearch.agents.transcripts import newest_lines
-from omx_autoresearch.core.criteria import criterion_of
-from omx_autoresearch.core.directions import DIRECTIONS_LIMIT, direction_faults, direction_of, fingerprint_of
-from omx_autoresearch.core.readiness import open_criteria
-from omx_autoresearch.core.values import replace
-from omx_autoresearch.errors import MissionInvalid, StepIllegal, UsageError
-from omx_autoresearch.runtime import checks, launch, looks, sessions
-from omx_autoresearch.runtime.adoption import adopt, draft_of, read_origin
-from omx_autoresearch.runtime.amending import amend_mission
-from omx_autoresearch.runtime.directions import declare
-from omx_autoresearch.runtime.looks import take_look
-from omx_autoresearch.runtime.store import Store
-from omx_autoresearch.runtime.tool_callers import tool_caller
-from omx_autoresearch.storage import heartbeat
-from omx_autoresearch.storage.inside import FILE_LIMIT_BYTES
+from omx_autoresearch.compat.adoption import adopt, draft_of, read_origin
+from omx_autoresearch.foundation.errors import MissionInvalid, StepIllegal, UsageError
+from omx_autoresearch.foundation.records import replace
+from omx_autoresearch.journal.safe_files import FILE_LIMIT_BYTES
+from omx_autoresearch.missions import heartbeat, launch, looks, sessions
+from omx_autoresearch.missions.api import Store
+from omx_autoresearch.missions.directions import declare
+from omx_autoresearch.missions.launch import amend_mission
+from omx_autoresearch.missions.looks import take_look
+from omx_autoresearch.missions.rules.criteria import criterion_of
+from omx_autoresearch.missions.rules.directions import (
+    DIRECTIONS_LIMIT,
+    direction_faults,
+    direction_of,
+    fingerprint_of,
+)
+from omx_autoresearch.missions.rules.readiness import open_criteria
+from omx_autoresearch.missions.validation import checks
 from omx_autoresearch.surfaces import statusline
+from omx_autoresearch.surfaces.mcp.calls import tool_caller
 from omx_autoresearch.system.processes import identify
 from tests.support.scratch import OTHER, Scratch
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from omx_autoresearch.core.mission import Mission
+    from omx_autoresearch.missions.rules.mission import Mission
 
 INVISIBLE = [
     *("\u034f", "\u115f", "\u1160", "\u17b4", "\u180b", "\u180f", "\u200b", "\u2065", "\u3164", "\uffa0", "\ufff0"),
@@ -79,7 +84,7 @@ def test_sparse_files_in_the_place_of_evidence_are_not_read_at_every_stop(
             stream.truncate(size)
     monkeypatch.setattr(looks, "CRITERIA_FILES_BYTES", 5)
     monkeypatch.setattr(
-        "omx_autoresearch.storage.inside.CHUNK_BYTES", 0
+        "omx_autoresearch.journal.safe_files.CHUNK_BYTES", 0
     )  # whoever reads one, reads it as empty
     faults = take_look(world.home.mission(mission.task_id), mission).file_faults
     assert "larger than" in faults["0.md"]

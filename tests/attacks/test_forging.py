@@ -11,14 +11,14 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from omx_autoresearch.runtime import sessions
-from omx_autoresearch.runtime.status import view
+from omx_autoresearch.missions import sessions
+from omx_autoresearch.missions.views import view
 from omx_autoresearch.system.commands import run_command, shell_argv
 from omx_autoresearch.system.processes import identify
 from tests.support.scratch import OTHER, SESSION, Scratch
 
 if TYPE_CHECKING:
-    from omx_autoresearch.core.mission import Mission
+    from omx_autoresearch.missions.rules.mission import Mission
 
 
 ROOT = Path(__file__).resolve().parents[2]

@@ -7,13 +7,13 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from omx_autoresearch.storage.evaluators import take_pins
+from omx_autoresearch.freezing.discovery import take_pins
 from tests.support.scratch import Scratch
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from omx_autoresearch.core.mission import Mission
+    from omx_autoresearch.missions.rules.mission import Mission
 
 WALKS = {
     "glob": 'for f in corpus/*.in; do grep -q right "$f" || exit 1; done',
@@ -76,7 +76,7 @@ def test_a_folder_of_work_is_told_and_not_pinned(tmp_path: Path) -> None:
 def test_a_folder_of_cases_that_is_too_large_is_told_to_the_owner(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("omx_autoresearch.storage.surroundings.CASE_LIMIT", 2)
+    monkeypatch.setattr("omx_autoresearch.freezing.discovery.CASE_LIMIT", 2)
     (tmp_path / "cases").mkdir()
     for number in range(3):
         (tmp_path / "cases" / str(number)).write_text("")
@@ -113,7 +113,7 @@ def test_a_module_in_the_place_of_one_that_the_check_imports_tampers(
     world.write("newcomer.py", "nobody imports it by accident\n")
     assert is_tampered(world, mission, added.removesuffix("/__init__.py"))
     world.tell(world.payload("PostToolUse", tool_name="Bash", tool_input={}, tool_response={}))
-    from omx_autoresearch.runtime.missions import restore
+    from omx_autoresearch.missions.lifecycle_commands import restore
 
     assert restore(world.runtime(), mission.task_id) == (added.removesuffix("/__init__.py"),)
     assert "(tampered)" not in world.stop().refusal

@@ -6,14 +6,14 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from omx_autoresearch.core.experiments import HypothesisOutcome
-from omx_autoresearch.errors import CommandFault
-from tests.runtime.experiments.toys import begun, h, put, toy, works_at, writes
+from omx_autoresearch.experiments.judge.state import HypothesisOutcome
+from omx_autoresearch.foundation.errors import CommandFault
+from tests.experiments.toys import begun, h, put, toy, works_at, writes
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from omx_autoresearch.runtime.experiments.trial import ExperimentWorkspace
+    from omx_autoresearch.experiments.trial import ExperimentWorkspace
 
 OTHER = 'case "$PWD" in */candidate) other=../incumbent ;; *) other=../candidate ;; esac\n'
 """What a program in one worktree takes for the other."""

@@ -6,15 +6,15 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from omx_autoresearch.storage import snapshots as stored
-from omx_autoresearch.storage import states
+from omx_autoresearch.missions import snapshots as stored
+from omx_autoresearch.missions import store
 from tests.support import snapshots
 from tests.support.scratch import Scratch
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from omx_autoresearch.core.mission import Mission
+    from omx_autoresearch.missions.rules.mission import Mission
 
 
 @pytest.fixture
@@ -28,7 +28,7 @@ def edit(world: Scratch, mission: Mission, **changes: Any) -> None:
     number, content = next(iter(stored.newest(folder.root_path)))
     content["mission"]["attestation"] |= changes
     stored.save(folder.root_path, content, after=number)
-    states.forget(folder)
+    store.forget(folder)
 
 
 @pytest.mark.requirement("DONE-02")

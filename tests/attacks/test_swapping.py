@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from omx_autoresearch.errors import WorkspaceFault
+from omx_autoresearch.foundation.errors import WorkspaceFault
 from tests.support.scratch import Scratch
 
 if TYPE_CHECKING:

@@ -7,12 +7,12 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from omx_autoresearch.errors import WorkspaceFault
-from omx_autoresearch.runtime import stops
+from omx_autoresearch.foundation.errors import WorkspaceFault
+from omx_autoresearch.freezing.tree import tree_state
+from omx_autoresearch.missions import stop as stops
 from omx_autoresearch.system import contents, git
 from omx_autoresearch.system.git import head_commit, run_git
-from omx_autoresearch.system.starting import shebang
-from omx_autoresearch.system.tree import tree_state
+from omx_autoresearch.system.supervisor import shebang
 from tests.support.scratch import Scratch
 
 if TYPE_CHECKING:

@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 import omx_autoresearch
-from omx_autoresearch.core.directions import direction_of
-from omx_autoresearch.runtime import missions
-from omx_autoresearch.runtime.directions import declare
-from omx_autoresearch.runtime.findings import list_findings, list_iterations
+from omx_autoresearch.missions import lifecycle_commands
+from omx_autoresearch.missions.directions import declare
+from omx_autoresearch.missions.findings import list_findings, list_iterations
+from omx_autoresearch.missions.rules.directions import direction_of
 from tests.support.scratch import OTHER, SESSION, Answer, Scratch
 
 if TYPE_CHECKING:
@@ -90,7 +90,7 @@ class Story:
     def is_taken_up_again(self) -> None:
         """The session is gone; another one resumes by the path of the folder, and is told where it stands."""
         world = self.world
-        missions.pause(world.runtime(), self.task_id)
+        lifecycle_commands.pause(world.runtime(), self.task_id)
         assert world.hook(world.payload("Stop")).is_silent
         prompt = f"$autoresearch resume '/elsewhere/.omx/autoresearch/{self.task_id}/'."
         resumed = world.hook(world.payload("UserPromptSubmit", OTHER, prompt=prompt))

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from omx_autoresearch.runtime import launch
+from omx_autoresearch.missions import launch
 from tests.support.scratch import OTHER, SESSION, Scratch
 
 if TYPE_CHECKING:

@@ -23,7 +23,7 @@ from omx_autoresearch import (
     HypothesisOutcome,
     MetricSpec,
 )
-from tests.runtime.experiments.toys import checkout, git, put, toy, works_at, writes
+from tests.experiments.toys import checkout, git, put, toy, works_at, writes
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -9,18 +9,18 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from omx_autoresearch.core.criteria import criterion_of
-from omx_autoresearch.core.directions import direction_of
-from omx_autoresearch.runtime.directions import declare
-from omx_autoresearch.runtime.findings import Submission, add_finding, find_finding
-from omx_autoresearch.storage.journal import Journal
+from omx_autoresearch.journal.log import Journal
+from omx_autoresearch.missions.directions import declare
+from omx_autoresearch.missions.findings import Submission, add_finding, find_finding
+from omx_autoresearch.missions.rules.criteria import criterion_of
+from omx_autoresearch.missions.rules.directions import direction_of
 from tests.support.scratch import Scratch, finish
 
 if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
-    from omx_autoresearch.core.mission import Mission
+    from omx_autoresearch.missions.rules.mission import Mission
 
 ITERATIONS = 50
 POLL_SECONDS = 0.002

@@ -8,15 +8,15 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from omx_autoresearch.core.experiments import ExperimentConfig
-from omx_autoresearch.core.metrics import MetricSpec
-from omx_autoresearch.runtime.experiments.controller import AutoresearchController
-from omx_autoresearch.storage.experiments import ExperimentStore
+from omx_autoresearch.experiments.controller import AutoresearchController
+from omx_autoresearch.experiments.judge.metrics import MetricSpec
+from omx_autoresearch.experiments.judge.state import ExperimentConfig
+from omx_autoresearch.experiments.store import ExperimentStore
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from omx_autoresearch.core.experiments import ExperimentState
+    from omx_autoresearch.experiments.judge.state import ExperimentState
     from tests.support.scratch import Scratch
 
 MEASURE = "#!/bin/sh\necho METRIC total_ms=$(cat value.txt)\n"

@@ -18,18 +18,18 @@ from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from omx_autoresearch.agents.events import Reply
 from omx_autoresearch.agents.registry import all_shell_marks, dialect, parse_bytes
-from omx_autoresearch.core.events import Reply
-from omx_autoresearch.core.intake import MissionDraft
-from omx_autoresearch.core.values import replace
-from omx_autoresearch.runtime import launch, missions, sessions
-from omx_autoresearch.runtime.claims import write_changed
-from omx_autoresearch.runtime.context import Runtime
-from omx_autoresearch.runtime.intake import write_intake
-from omx_autoresearch.runtime.stops import DEADLINE_MARGIN_SECONDS, answer_stop
-from omx_autoresearch.runtime.turns import answer_event
-from omx_autoresearch.storage.layout import StateHome
-from omx_autoresearch.storage.missions import MissionStore
+from omx_autoresearch.foundation.records import replace
+from omx_autoresearch.journal.context import Runtime
+from omx_autoresearch.journal.layout import StateHome
+from omx_autoresearch.missions import launch, lifecycle_commands, sessions
+from omx_autoresearch.missions.claims import write_changed
+from omx_autoresearch.missions.hook_events import answer_event
+from omx_autoresearch.missions.intake import write_intake
+from omx_autoresearch.missions.rules.intake import MissionDraft
+from omx_autoresearch.missions.stop import DEADLINE_MARGIN_SECONDS, answer_stop
+from omx_autoresearch.missions.store import MissionStore
 from omx_autoresearch.surfaces.sources import SOURCES
 from omx_autoresearch.system.clock import Clock, SystemClock
 from omx_autoresearch.system.processes import identify
@@ -37,8 +37,8 @@ from omx_autoresearch.system.processes import identify
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from omx_autoresearch.core.clients import Client
-    from omx_autoresearch.core.mission import Mission
+    from omx_autoresearch.agents.events import Client
+    from omx_autoresearch.missions.rules.mission import Mission
 
 PACKAGE = Path(__file__).resolve().parents[2] / "omx_autoresearch"
 HOOK = PACKAGE / "surfaces" / "hook_start.py"
@@ -198,7 +198,7 @@ class Scratch:
         task_id = self.draft(**fields).task_id
         mission = launch.start(self.runtime(), task_id, options).mission
         if is_unsandboxed:
-            missions.approve(self.runtime(), task_id, is_unsandboxed=True)
+            lifecycle_commands.approve(self.runtime(), task_id, is_unsandboxed=True)
         if session:
             act = sessions.Act(session, client, "prompt", client_process=identify(os.getpid()))
             mission = sessions.bind(self.runtime(), task_id, act)

@@ -6,10 +6,10 @@ import os
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from omx_autoresearch.storage import snapshots, states
+from omx_autoresearch.missions import snapshots, store
 
 if TYPE_CHECKING:
-    from omx_autoresearch.storage.layout import MissionFolder
+    from omx_autoresearch.journal.layout import MissionFolder
 
 
 def paths(folder: MissionFolder) -> list[Path]:
@@ -25,13 +25,13 @@ def content(folder: MissionFolder) -> dict[str, Any]:
 
 def lose(folder: MissionFolder) -> None:
     """As a new process finds it, and without a snapshot."""
-    states.forget(folder)
+    store.forget(folder)
     for path in paths(folder):
         path.unlink()
 
 
 def overwrite(folder: MissionFolder, data: bytes) -> None:
     """As a new process finds it, with these bytes in the place of every snapshot."""
-    states.forget(folder)
+    store.forget(folder)
     for name in snapshots.NAMES:
         (Path(folder.root_path) / name).write_bytes(data)

@@ -16,11 +16,10 @@ from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
 from omx_autoresearch.agents.registry import CLIENT_NAMES, parse_bytes
-from omx_autoresearch.core.prompts import command_in
-from omx_autoresearch.runtime import claims, launch, status
-from omx_autoresearch.storage import missions
-from omx_autoresearch.storage.layout import session_file_name
-from omx_autoresearch.storage.registry import TOKEN_WORD, token_name
+from omx_autoresearch.journal.layout import session_file_name
+from omx_autoresearch.missions import claims, launch, store, views
+from omx_autoresearch.missions.registry import TOKEN_WORD, token_name
+from omx_autoresearch.missions.rules.prompts import command_in
 from omx_autoresearch.surfaces import hook
 from tests.support.hook_path import unlisted
 from tests.support.scratch import HOOK, OTHER, PACKAGE, SESSION, Answer, Scratch, fingerprint, finish
@@ -29,7 +28,7 @@ STOP_NAME = {"claude": "Stop", "codex": "Stop", "gemini": "AfterAgent"}
 
 
 if TYPE_CHECKING:
-    from omx_autoresearch.runtime.context import Runtime
+    from omx_autoresearch.journal.context import Runtime
 
 
 @pytest.fixture
@@ -615,16 +614,16 @@ def test_a_held_stop_whose_validator_says_nothing_loads_what_it_uses_and_no_more
 ) -> None:
     world.mission(validator_command="false", unfrozen_reason="a test", client=client, is_unsandboxed=True)
     names = loaded(world, world.payload(STOP_NAME[client]), client)
-    assert "omx_autoresearch.runtime.stops" in names
+    assert "omx_autoresearch.missions.stop" in names
     assert unlisted(names) == set(), "add it to tests/support/hook_path.py, and keep it light"
     tops = {name.partition(".")[0] for name in names - ALWAYS}
     assert tops & (NEVER_ON_A_STOP | NEVER_WHERE_NOTHING_IS_SAID) == set()
     unneeded = {
-        "core.runners",
-        "core.records.lifecycle",
-        "runtime.completion",
-        "storage.differences",
-        "storage.index",
+        "freezing.runners",
+        "missions.records.lifecycle",
+        "missions.completion",
+        "missions.lifecycle_commands",
+        "journal.index",
     }
     assert not {f"omx_autoresearch.{name}" for name in unneeded} & names
 
@@ -633,7 +632,7 @@ def test_a_held_stop_whose_validator_says_nothing_loads_what_it_uses_and_no_more
 @pytest.mark.parametrize("client", CLIENT_NAMES)
 def test_a_held_stop_loads_no_package_and_no_heavy_module(held: Scratch, client: str) -> None:
     names = loaded(held, held.payload(STOP_NAME[client]), client)
-    assert "omx_autoresearch.core.gate" in names
+    assert "omx_autoresearch.missions.rules.gate" in names
     assert {
         name for name in names if name.partition(".")[0] in NEVER_ON_A_STOP or name in NEVER_ON_A_STOP
     } == set()
@@ -642,8 +641,8 @@ def test_a_held_stop_loads_no_package_and_no_heavy_module(held: Scratch, client:
     dialects = {f"omx_autoresearch.agents.{name}" for name in CLIENT_NAMES if name != client}
     assert not dialects & names
     unneeded = {
-        f"omx_autoresearch.runtime.{name}"
-        for name in ("launch", "intake", "contracts", "status", "prompting")
+        f"omx_autoresearch.missions.{name}"
+        for name in ("launch", "intake", "contracts", "views", "prompt_events")
     }
     assert not unneeded & names
 
@@ -700,9 +699,9 @@ def test_files_that_take_too_long_are_left_to_the_next_look(
     assert json.loads(capfd.readouterr().out)["decision"] == "block"
     assert "were not brought up: _Late" in Path(held.home_path, "hook.log").read_text()
     assert progress_of(held)["iteration"] == 0
-    missions.changed.clear()  # the process is gone
+    store.changed.clear()  # the process is gone
     (task_id,) = held.store.task_ids()
-    status.view(held.runtime(), task_id)
+    views.view(held.runtime(), task_id)
     assert progress_of(held)["iteration"] == 1
 
 

@@ -10,15 +10,15 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from omx_autoresearch.core.tool_servers import NAME
-from omx_autoresearch.runtime import missions
-from omx_autoresearch.storage.registry import Registry
+from omx_autoresearch.agents.tool_servers import NAME
+from omx_autoresearch.missions import lifecycle_commands
+from omx_autoresearch.missions.registry import Registry
 from tests.support.scratch import OTHER, SESSION, Scratch
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from omx_autoresearch.runtime.context import Runtime
+    from omx_autoresearch.journal.context import Runtime
 
 pytest.importorskip("mcp")
 
@@ -115,7 +115,7 @@ def test_an_agent_looks_at_its_mission_and_writes_to_it(scratch: Scratch) -> Non
 @pytest.mark.requirement("MCP-02")
 @pytest.mark.requirement("MCP-05")
 def test_a_finding_of_a_command_criterion_is_a_claim_and_the_command_is_not_run(scratch: Scratch) -> None:
-    from omx_autoresearch.core.criteria import criterion_of
+    from omx_autoresearch.missions.rules.criteria import criterion_of
 
     mission = scratch.mission(criteria=(criterion_of("made: the file is made :: command: touch made.txt"),))
     found = told(
@@ -243,8 +243,8 @@ def test_a_session_that_no_mission_holds_writes_nothing_and_is_told_how_to_begin
 
 @pytest.mark.requirement("MCP-04")
 def test_what_waits_in_the_inbox_is_taken_in_by_a_call(scratch: Scratch) -> None:
-    from omx_autoresearch.storage import inbox
-    from omx_autoresearch.storage.layout import ProjectFolder
+    from omx_autoresearch.journal.layout import ProjectFolder
+    from omx_autoresearch.missions import inbox
 
     mission = scratch.mission()
     path = ProjectFolder(str(scratch.project)).inbox_path(mission.task_id)
@@ -335,7 +335,7 @@ def test_a_client_that_went_on_to_another_session_is_not_taken_for_the_older_one
 
 @pytest.mark.requirement("MCP-04")
 def test_a_client_with_two_sessions_is_ambiguous_and_nothing_is_written(scratch: Scratch) -> None:
-    from omx_autoresearch.core.values import replace
+    from omx_autoresearch.foundation.records import replace
 
     scratch.mission(slug="one")
     scratch.mission(slug="two", session=OTHER)
@@ -349,7 +349,7 @@ def test_a_client_with_two_sessions_is_ambiguous_and_nothing_is_written(scratch:
 
 @pytest.mark.requirement("MCP-01")
 def test_nothing_but_the_protocol_stands_on_stdout(scratch: Scratch) -> None:
-    from omx_autoresearch.runtime.part_checks import start_fault
+    from omx_autoresearch.agents.doctor import start_fault
 
     command = [
         sys.executable,
@@ -367,5 +367,5 @@ def test_nothing_but_the_protocol_stands_on_stdout(scratch: Scratch) -> None:
 
 def test_the_tools_are_named_as_in_the_settings(scratch: Scratch) -> None:
     assert server.build_server(scratch.runtime()).name == NAME
-    assert missions.resolve_task(scratch.runtime(), scratch.draft().task_id)
+    assert lifecycle_commands.resolve_task(scratch.runtime(), scratch.draft().task_id)
     assert calls.server_runtime(str(scratch.home_path)).environ.keys() <= os.environ.keys()

@@ -14,13 +14,13 @@ import omx_autoresearch
 from tests.surfaces.support.command_line import AGENT, Person
 
 PACKAGE = Path(omx_autoresearch.__file__).parent
-RULES = PACKAGE / "core" / "criteria.py"
+RULES = PACKAGE / "missions" / "rules" / "criteria.py"
 REGISTRY_LINE = '    "lines": "line_rule.Lines",\n'
 LINE_RULE = '''
 from __future__ import annotations
 
 from {base} import CriterionFault, Rule
-from omx_autoresearch.core.values import dataclass
+from omx_autoresearch.foundation.records import dataclass
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,11 +56,11 @@ class Lines(Rule):
 '''
 LOOK = """
 import sys
-from omx_autoresearch.core.values import replace
-from omx_autoresearch.runtime.context import Runtime
-from omx_autoresearch.runtime.criteria import look_at
-from omx_autoresearch.runtime.looks import take_look
-from omx_autoresearch.storage.missions import MissionStore
+from omx_autoresearch.foundation.records import replace
+from omx_autoresearch.journal.context import Runtime
+from omx_autoresearch.missions.validation.checks import look_at
+from omx_autoresearch.missions.looks import take_look
+from omx_autoresearch.missions.store import MissionStore
 from omx_autoresearch.surfaces.sources import SOURCES
 
 runtime = replace(Runtime.of_process(), sources=SOURCES)

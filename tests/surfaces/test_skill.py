@@ -9,8 +9,8 @@ from pathlib import Path
 import click
 import pytest
 
-from omx_autoresearch.core.directions import AXES
-from omx_autoresearch.core.prompts import command_in
+from omx_autoresearch.missions.rules.directions import AXES
+from omx_autoresearch.missions.rules.prompts import command_in
 from omx_autoresearch.surfaces.cli.program import VERBS, program
 
 TEXT = (Path(__file__).resolve().parents[2] / "hooks" / "skills" / "autoresearch" / "SKILL.md").read_text(

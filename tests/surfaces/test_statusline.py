@@ -8,10 +8,9 @@ from typing import Any
 
 import pytest
 
-from omx_autoresearch.core.installations import HookProgram, hook_script, status_line
-from omx_autoresearch.core.lifecycle import PHASES
-from omx_autoresearch.runtime import missions, status
-from omx_autoresearch.storage import heartbeat
+from omx_autoresearch.agents.installations import HookProgram, hook_script, status_line
+from omx_autoresearch.missions import heartbeat, lifecycle_commands, views
+from omx_autoresearch.missions.rules.lifecycle import PHASES
 from omx_autoresearch.surfaces import statusline
 from tests.support.scratch import HOOK, OTHER, SESSION, Scratch
 
@@ -50,7 +49,7 @@ def test_a_running_mission_shows_iteration_stale_count_open_criteria_and_heartbe
 @pytest.mark.requirement("LINE-01")
 def test_the_open_criteria_are_those_of_the_status(scratch: Scratch) -> None:
     mission = scratch.mission()
-    lacking = status.view(scratch.runtime(), mission.task_id).open_criteria
+    lacking = views.view(scratch.runtime(), mission.task_id).open_criteria
     assert f"open {len(lacking):>2}" in line_of(scratch)
 
 
@@ -61,10 +60,10 @@ def test_a_due_pivot_a_block_and_a_pause_each_have_their_word(scratch: Scratch) 
         scratch.tool()
         scratch.stop()
     assert line_of(scratch).startswith("Pivot ")
-    missions.block(scratch.runtime(), mission.task_id, reason="no corpus", needs="the corpus")
+    lifecycle_commands.block(scratch.runtime(), mission.task_id, reason="no corpus", needs="the corpus")
     assert line_of(scratch).startswith("Blocked ")
-    missions.unblock(scratch.runtime(), mission.task_id)
-    missions.pause(scratch.runtime(), mission.task_id)
+    lifecycle_commands.unblock(scratch.runtime(), mission.task_id)
+    lifecycle_commands.pause(scratch.runtime(), mission.task_id)
     assert line_of(scratch).startswith("Paused ")
 
 
@@ -147,7 +146,7 @@ def test_a_snapshot_that_is_behind_is_caught_up(scratch: Scratch) -> None:
     folder = Path(scratch.home.mission(mission.task_id).root_path)
     old = {path: path.read_bytes() for path in folder.glob("status*.json")}
     assert old
-    missions.pause(scratch.runtime(), mission.task_id)
+    lifecycle_commands.pause(scratch.runtime(), mission.task_id)
     for path in folder.glob("status*.json"):
         path.unlink()
     for path, content in old.items():

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from omx_autoresearch.errors import CommandFault, StorageFailed
+from omx_autoresearch.foundation.errors import CommandFault, StorageFailed
 from omx_autoresearch.system import commands
 from omx_autoresearch.system.clock import SystemClock
 from omx_autoresearch.system.commands import (

@@ -6,7 +6,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from omx_autoresearch.errors import WorkspaceFault
+from omx_autoresearch.foundation.errors import WorkspaceFault
+from omx_autoresearch.freezing.tree import tree_state
 from omx_autoresearch.system.git import (
     common_dir,
     find_root,
@@ -16,8 +17,7 @@ from omx_autoresearch.system.git import (
     main_checkout,
     run_git,
 )
-from omx_autoresearch.system.tree import tree_state
-from tests.system.repositories import git
+from tests.support.repositories import git
 
 if TYPE_CHECKING:
     from pathlib import Path

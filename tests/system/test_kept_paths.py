@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from omx_autoresearch.errors import WorkspaceFault
-from omx_autoresearch.system.worktrees import Checkpoint, WorkspaceOptions, Workspaces
-from tests.system.contents_on_disk import contents, everything
-from tests.system.repositories import git
+from omx_autoresearch.experiments.worktrees.pair import Checkpoint, WorkspaceOptions, Workspaces
+from omx_autoresearch.foundation.errors import WorkspaceFault
+from tests.support.contents_on_disk import contents, everything
+from tests.support.repositories import git
 
 if TYPE_CHECKING:
     from pathlib import Path

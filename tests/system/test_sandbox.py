@@ -7,15 +7,10 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from omx_autoresearch.errors import CommandFault
+from omx_autoresearch.foundation.errors import CommandFault
 from omx_autoresearch.system import sandbox
 from omx_autoresearch.system.commands import CommandResult, run_command, shell_argv
-from omx_autoresearch.system.sandbox import (
-    NOT_ISOLATED,
-    bubblewrap_argv,
-    bubblewrap_fault,
-    isolation_of,
-)
+from omx_autoresearch.system.sandbox import NOT_ISOLATED, bubblewrap_argv, bubblewrap_fault, isolation_of
 from tests.support.needs import needs_bubblewrap
 
 if TYPE_CHECKING:

@@ -17,6 +17,6 @@ import sys
 
 def main() -> None:
     """The console script."""
-    from omx_autoresearch.surfaces.cli.boundary import run
+    from omx_autoresearch.surfaces.cli.error_handler import run
 
     sys.exit(run(sys.argv[1:]))

@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING
 
 import click
 
-from omx_autoresearch.core.values import dataclass, replace
-from omx_autoresearch.errors import AutoresearchError, UsageError
-from omx_autoresearch.runtime.context import Runtime
+from omx_autoresearch.foundation.errors import AutoresearchError, UsageError
+from omx_autoresearch.foundation.records import dataclass, replace
+from omx_autoresearch.journal.context import Runtime
 from omx_autoresearch.surfaces.sources import SOURCES
 
 if TYPE_CHECKING:
@@ -37,7 +37,7 @@ class Caller:
 
     def task(self, named: str) -> str:
         """The mission that is meant; see ``runtime.missions.resolve_task``."""
-        from omx_autoresearch.runtime.missions import resolve_task
+        from omx_autoresearch.missions.lifecycle_commands import resolve_task
 
         return resolve_task(self.runtime, named, session_id=self.session_id, cwd=self.cwd)
 
@@ -47,8 +47,8 @@ class Caller:
         Raises:
             OwnerOnly: this runs inside an agent; recorded in the mission.
         """
-        from omx_autoresearch.runtime.claims import take_in_quietly
-        from omx_autoresearch.runtime.owners import require_owner
+        from omx_autoresearch.missions.claims import take_in_quietly
+        from omx_autoresearch.missions.lifecycle_commands import require_owner
 
         try:
             task_id = self.task(named)
@@ -65,7 +65,7 @@ class Caller:
         Raises:
             UsageError: its folder is gone.
         """
-        from omx_autoresearch.runtime.checkouts import project_root
+        from omx_autoresearch.missions.checkouts import project_root
 
         if not self.cwd:
             raise UsageError("the current folder is gone", next_step="cd into the project")
@@ -77,21 +77,21 @@ class Caller:
         Raises:
             UsageError: its folder is gone, or nothing can begin in it.
         """
-        from omx_autoresearch.runtime.checkouts import new_workspace
+        from omx_autoresearch.missions.checkouts import new_workspace
 
         self.project_path()
         return new_workspace(self.runtime, self.cwd)
 
     def held_task(self) -> str:
         """The mission that holds the session of this process; empty for none."""
-        from omx_autoresearch.storage.registry import Registry
+        from omx_autoresearch.missions.registry import Registry
 
         entry = Registry(self.runtime.home).find(self.session_id) if self.session_id else None
         return entry.task_id if entry is not None and entry.state == "bound" else ""
 
     def is_agent(self) -> bool:
         """True inside an agent's process tree."""
-        from omx_autoresearch.runtime.owners import marks_of_agent
+        from omx_autoresearch.missions.lifecycle_commands import marks_of_agent
 
         return bool(marks_of_agent(self.runtime))
 
@@ -123,8 +123,8 @@ def _task_ids(_ctx: click.Context, _parameter: click.Parameter, incomplete: str)
     """Shell completion of TASK."""
     from click.shell_completion import CompletionItem
 
-    from omx_autoresearch.storage.layout import StateHome, state_home
-    from omx_autoresearch.storage.missions import MissionStore
+    from omx_autoresearch.journal.layout import StateHome, state_home
+    from omx_autoresearch.missions.store import MissionStore
 
     try:
         known = MissionStore(StateHome(state_home(os.environ))).task_ids()

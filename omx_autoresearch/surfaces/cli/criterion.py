@@ -6,15 +6,15 @@ from typing import TYPE_CHECKING
 
 import click
 
-from omx_autoresearch.errors import UsageError
-from omx_autoresearch.surfaces.cli.boundary import CHECK_SAID_NO
+from omx_autoresearch.foundation.errors import UsageError
 from omx_autoresearch.surfaces.cli.caller import json_option, reason_option, task_argument, this_caller
 from omx_autoresearch.surfaces.cli.display import harmless, print_json, print_table, say
+from omx_autoresearch.surfaces.cli.error_handler import CHECK_SAID_NO
 
 if TYPE_CHECKING:
     from typing import Any
 
-    from omx_autoresearch.core.readiness import CriterionView, ReadinessReport
+    from omx_autoresearch.missions.rules.readiness import CriterionView, ReadinessReport
     from omx_autoresearch.surfaces.cli.caller import Caller
 
 _STYLES = {"satisfied": "green", "blocked": "red", "open": "yellow"}
@@ -49,8 +49,8 @@ def criterion_check(words: tuple[str, ...], seconds: float, as_json: bool) -> in
 
     Ends with 0 when every one of them is met, else with 9. The next stop looks by itself.
     """
-    from omx_autoresearch.runtime import checks
-    from omx_autoresearch.storage.missions import MissionStore
+    from omx_autoresearch.missions.store import MissionStore
+    from omx_autoresearch.missions.validation import checks
 
     caller = this_caller()
     task_id, names = _task_and_names(caller, words)
@@ -67,7 +67,7 @@ def criterion_check(words: tuple[str, ...], seconds: float, as_json: bool) -> in
 @json_option
 def criterion_accept(words: tuple[str, ...], reason: str, as_json: bool) -> None:
     """Give the owner's word for a criterion that accepts a person's."""
-    from omx_autoresearch.runtime import checks
+    from omx_autoresearch.missions.validation import checks
 
     caller = this_caller()
     named = words[0] if len(words) == 2 else ""
@@ -87,8 +87,8 @@ def criterion_accept(words: tuple[str, ...], reason: str, as_json: bool) -> None
 @json_option
 def excuse_verb(task: str, reason: str, as_json: bool) -> None:
     """Accept a reason why the code that changed could not be verified."""
-    from omx_autoresearch.runtime import checks
-    from omx_autoresearch.surfaces.cli.standing import print_step
+    from omx_autoresearch.missions.validation import checks
+    from omx_autoresearch.surfaces.cli.status import print_step
 
     caller = this_caller()
     task_id = caller.owned_task("excuse", task)
@@ -104,7 +104,7 @@ def readiness_verb(task: str, as_json: bool) -> int:
 
     Nothing is run. Ends with 0 when it is ready, else with 9.
     """
-    from omx_autoresearch.runtime.readiness import readiness
+    from omx_autoresearch.missions.readiness import readiness
 
     caller = this_caller()
     report = readiness(caller.runtime, caller.task(task))
@@ -123,9 +123,9 @@ def readiness_verb(task: str, as_json: bool) -> int:
 @json_option
 def log_verb(task: str, limit: int, as_json: bool) -> None:
     """Show the newest iterations, what each brought and how the gate answered, and the newest events of the mission."""
-    from omx_autoresearch.runtime.findings import list_iterations
-    from omx_autoresearch.storage.missions import MissionStore
-    from omx_autoresearch.surfaces.cli.looking import shown_task
+    from omx_autoresearch.missions.findings import list_iterations
+    from omx_autoresearch.missions.store import MissionStore
+    from omx_autoresearch.surfaces.cli.status import shown_task
 
     caller = this_caller()
     task_id = shown_task(caller, task)
@@ -165,7 +165,7 @@ def _print_iterations(found: tuple[dict[str, Any], ...]) -> None:
 
 def _task_and_names(caller: Caller, words: tuple[str, ...]) -> tuple[str, tuple[str, ...]]:
     """The task, where the first word is one, and the ids."""
-    from omx_autoresearch.storage.missions import MissionStore
+    from omx_autoresearch.missions.store import MissionStore
 
     if words and MissionStore(caller.runtime.home).exists(words[0]):
         return words[0], words[1:]
@@ -175,8 +175,8 @@ def _task_and_names(caller: Caller, words: tuple[str, ...]) -> tuple[str, tuple[
 def _print_criteria(
     caller: Caller, task_id: str, *, as_json: bool, is_running: bool = False
 ) -> tuple[CriterionView, ...]:
-    from omx_autoresearch.runtime.readiness import criteria
-    from omx_autoresearch.surfaces.cli.evidence_documents import CriterionListDocument
+    from omx_autoresearch.missions.readiness import criteria
+    from omx_autoresearch.surfaces.cli.documents import CriterionListDocument
 
     lines = criteria(caller.runtime, task_id)
     if as_json:

@@ -15,14 +15,14 @@ from typing import TYPE_CHECKING
 
 import click
 
-from omx_autoresearch.errors import CommandFault
+from omx_autoresearch.foundation.errors import CommandFault
 from omx_autoresearch.surfaces.cli.caller import json_option
 from omx_autoresearch.surfaces.cli.display import harmless, print_json, say
 
 if TYPE_CHECKING:
     from typing import Any
 
-    from omx_autoresearch.core.mission import Mission
+    from omx_autoresearch.missions.rules.mission import Mission
     from omx_autoresearch.surfaces.cli.documents import DemoDocument
     from omx_autoresearch.surfaces.cli.scratch import Scratch
 
@@ -120,7 +120,7 @@ class _Play:
 
     def _hook(self, event: str, **fields: Any) -> dict[str, Any]:
         """Send one event as Claude Code does, to the hook process; returns its answer, empty for silence."""
-        from omx_autoresearch.surfaces.cli.setting_up import hook_program
+        from omx_autoresearch.surfaces.cli.install import hook_program
 
         program = hook_program(self._scratch.home_path)
         payload = {
@@ -151,12 +151,12 @@ class _Play:
         return answer
 
     def _reloaded(self) -> Mission:
-        from omx_autoresearch.storage.missions import MissionStore
+        from omx_autoresearch.missions.store import MissionStore
 
         return MissionStore(self._scratch.runtime().home).load(self._mission.task_id)
 
     def _completion(self, mission: Mission) -> dict[str, Any]:
-        from omx_autoresearch.core.briefing import completion_path
+        from omx_autoresearch.missions.rules.briefing import completion_path
 
         try:
             with open(os.path.join(mission.project_path, completion_path(mission)), encoding="utf-8") as file:

@@ -10,7 +10,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
     from typing import Any, TextIO
 
-    from omx_autoresearch.errors import AutoresearchError
+    from omx_autoresearch.foundation.errors import AutoresearchError
 
 Row = tuple[str, str, str]
 """Label, text, style (a colour's name or empty)."""
@@ -31,7 +31,7 @@ def print_json(value: Any) -> None:
     """One JSON document on stdout; ASCII, so that any locale carries it."""
     import json
 
-    from omx_autoresearch.core.shape import to_plain
+    from omx_autoresearch.foundation.codec import to_plain
 
     sys.stdout.write(json.dumps(to_plain(value), indent=2, allow_nan=False) + "\n")
 

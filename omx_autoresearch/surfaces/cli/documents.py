@@ -1,21 +1,285 @@
 """What ``--json`` prints: one class a document; specs/schemas/ is generated from them.
 
-``status`` prints a :class:`~omx_autoresearch.runtime.status.StatusView`, and so does every verb that takes a mission a
+``status`` prints a :class:`~omx_autoresearch.missions.views.StatusView`, and so does every verb that takes a mission a
 step further. The hook is the exception: it speaks its client's own JSON.
 """
 
 from __future__ import annotations
 
-from omx_autoresearch.core.budget import Limits
-from omx_autoresearch.core.evidence import RunReport
-from omx_autoresearch.core.values import dataclass, field
-from omx_autoresearch.core.words import Operation, Verdict
-from omx_autoresearch.runtime.hold_proof import Check
-from omx_autoresearch.runtime.status import StatusView
-from omx_autoresearch.surfaces.cli.adoption_documents import ADOPTION_SCHEMAS, ADOPTION_VERBS
-from omx_autoresearch.surfaces.cli.direction_documents import DIRECTION_SCHEMAS, DIRECTION_VERBS
-from omx_autoresearch.surfaces.cli.evidence_documents import EVIDENCE_SCHEMAS, EVIDENCE_VERBS
+from omx_autoresearch.agents.hold_proof import Check
+from omx_autoresearch.foundation.records import dataclass, field
+from omx_autoresearch.foundation.types import Operation, Verdict
+from omx_autoresearch.missions.rules.budget import Limits
+from omx_autoresearch.missions.rules.evidence import RunReport
+from omx_autoresearch.missions.rules.findings import Evidence
+from omx_autoresearch.missions.rules.mission import Notice
+from omx_autoresearch.missions.rules.readiness import CriterionView, ReadinessReport
+from omx_autoresearch.missions.task_files import IterationLine, TriedDirection
+from omx_autoresearch.missions.views import StatusView
 from omx_autoresearch.surfaces.cli.experiment_documents import EXPERIMENT_SCHEMAS, EXPERIMENT_VERBS
+
+# --- What ``finding``, ``criterion``, ``readiness`` and ``log`` print with ``--json``; see documents.
+
+
+@dataclass(frozen=True, slots=True)
+class FindingLine:
+    """One finding, as ``findings.jsonl`` has it.
+
+    Attributes:
+        id: unique in the mission.
+        kind: of the observation.
+        summary: in the words of whoever recorded it.
+        source: where it comes from.
+        paths: files that it is about.
+        accepted: it is evidence.
+        created_at: when it was recorded, ISO 8601 UTC.
+        command: that showed it, as text.
+        criterion_id: offered for this criterion; empty for none.
+        evidence: what the runtime itself saw; null for a claim.
+        claim_reason: why it is a claim.
+        iteration: in which it was recorded.
+        direction: fingerprint of the direction it was found in.
+        seq: number of its record, to page on with ``--before``.
+    """
+
+    id: str
+    kind: str
+    summary: str
+    source: str
+    paths: tuple[str, ...]
+    accepted: bool
+    created_at: str
+    command: str = ""
+    criterion_id: str = ""
+    evidence: Evidence | None = None
+    claim_reason: str = ""
+    iteration: int = 0
+    direction: str = ""
+    seq: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class FindingDocument:
+    """``finding add`` and ``finding show``.
+
+    Attributes:
+        task_id: of the mission.
+        id: of the finding.
+        accepted: it is evidence.
+        reason: why it is a claim, or not new, or not recorded yet.
+        is_known: it was recorded before; nothing was added.
+        is_pending: it is not in the journal yet: a command still runs, or it waits in the inbox.
+        finding: the whole of it.
+        next: the command that follows.
+    """
+
+    task_id: str
+    id: str
+    accepted: bool
+    reason: str
+    is_known: bool
+    is_pending: bool
+    finding: FindingLine
+    next: str
+
+
+@dataclass(frozen=True, slots=True)
+class FindingListDocument:
+    """``finding list`` and ``findings``.
+
+    Attributes:
+        task_id: of the mission.
+        finding_count: findings and claims of the mission.
+        accepted_count: of them, evidence.
+        findings: the newest, evidence first.
+    """
+
+    task_id: str
+    finding_count: int
+    accepted_count: int
+    findings: tuple[FindingLine, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class ImportDocument:
+    """``finding import``.
+
+    Attributes:
+        task_id: of the mission.
+        added: findings recorded now, all of them claims.
+        known: findings of the file that the mission had already.
+    """
+
+    task_id: str
+    added: int
+    known: int
+
+
+@dataclass(frozen=True, slots=True)
+class CriterionListDocument:
+    """``criterion list``, ``check`` and ``accept``.
+
+    Attributes:
+        task_id: of the mission.
+        is_running: a check goes on; what it sees is not in this document.
+        criteria: every criterion of the contract (of sandbox.md while draft).
+    """
+
+    task_id: str
+    is_running: bool
+    criteria: tuple[CriterionView, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class LogDocument:
+    """``log``.
+
+    Attributes:
+        task_id: of the mission.
+        iterations: the newest first.
+        lifecycle: the newest events of the mission's life, newest first; the journal has all.
+    """
+
+    task_id: str
+    iterations: tuple[IterationLine, ...]
+    lifecycle: tuple[Notice, ...]
+
+
+EVIDENCE_SCHEMAS: dict[str, object] = {
+    "finding": FindingDocument,
+    "finding-list": FindingListDocument,
+    "finding-import": ImportDocument,
+    "criterion-list": CriterionListDocument,
+    "readiness": ReadinessReport,
+    "log": LogDocument,
+}
+EVIDENCE_VERBS: dict[str, str] = {
+    "finding": "finding",
+    "findings": "finding-list",
+    "criterion": "criterion-list",
+    "excuse": "status",
+    "readiness": "readiness",
+    "log": "log",
+}
+
+
+# --- What ``direction`` and ``direct`` print with ``--json``; ``documents.py`` has the others.
+
+
+@dataclass(frozen=True, slots=True)
+class DirectionDocument:
+    """``direction add`` and ``direct``.
+
+    Attributes:
+        task_id: of the mission.
+        fingerprint: of the direction; empty for a text without a word.
+        summary: what is tried.
+        axes: structural axes by name.
+        is_recorded: it stands in the journal; otherwise it is refused, or waits in the mission's inbox as a claim.
+        is_pivot_accepted: it was declared as a pivot, and is one.
+        repeats: the tried direction that it repeats; empty for a new one.
+        near: the tried direction that it nearly repeats (word order, plural, symbols); empty for none.
+        faults: why it is not declared, a sentence each.
+        offered_axis: the axis to change next.
+        next: the command that follows.
+    """
+
+    task_id: str
+    fingerprint: str
+    summary: str
+    axes: dict[str, str]
+    is_recorded: bool
+    is_pivot_accepted: bool
+    repeats: str
+    near: str
+    faults: tuple[str, ...]
+    offered_axis: str
+    next: str
+
+
+@dataclass(frozen=True, slots=True)
+class OpenDirection:
+    """A direction that the owner injected and that nobody has taken up.
+
+    Attributes:
+        fingerprint: takes it up, as the text of ``direction add``.
+        summary: what is to be tried.
+        axes: structural axes by name.
+    """
+
+    fingerprint: str
+    summary: str
+    axes: dict[str, str]
+
+
+@dataclass(frozen=True, slots=True)
+class DirectionListDocument:
+    """``direction list``.
+
+    Attributes:
+        task_id: of the mission.
+        current_direction: the declared direction; empty for none.
+        stale_count: iterations without progress.
+        pivot_count: untried pivots declared.
+        pivot_required: the stale count demands one.
+        offered_axis: the axis to change next.
+        open_directions: of the owner, the most different one first.
+        tried: every direction tried, in the order of their first declaration.
+    """
+
+    task_id: str
+    current_direction: str
+    stale_count: int
+    pivot_count: int
+    pivot_required: bool
+    offered_axis: str
+    open_directions: tuple[OpenDirection, ...]
+    tried: tuple[TriedDirection, ...]
+
+
+DIRECTION_SCHEMAS: dict[str, object] = {
+    "direction": DirectionDocument,
+    "direction-list": DirectionListDocument,
+}
+DIRECTION_VERBS: dict[str, str] = {"direction": "direction", "direct": "direction"}
+
+
+# --- What ``adopt`` prints with ``--json``; ``documents.py`` has the others.
+
+
+@dataclass(frozen=True, slots=True)
+class AdoptDocument:
+    """``adopt``.
+
+    Attributes:
+        task_id: of the new mission.
+        phase: ``draft``.
+        origin_path: the folder that it was taken from, which stays as it was.
+        layout: ``host``, ``own`` (our own projections) or ``protocol``.
+        origin_status: what the folder said of its task.
+        findings: taken over, all of them as claims.
+        directions: taken over, as tried.
+        criteria: ids of the criteria taken over.
+        notes: what was left out, a line each.
+        sandbox_path: sandbox.md, which says how the mission is judged.
+        next: the command that follows.
+    """
+
+    task_id: str
+    phase: str
+    origin_path: str
+    layout: str
+    origin_status: str
+    findings: int
+    directions: int
+    criteria: tuple[str, ...]
+    notes: tuple[str, ...]
+    sandbox_path: str
+    next: str
+
+
+ADOPTION_SCHEMAS: dict[str, object] = {"adopt": AdoptDocument}
+ADOPTION_VERBS: dict[str, str] = {"adopt": "adopt"}
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,16 +8,16 @@ from typing import TYPE_CHECKING
 
 import click
 
-from omx_autoresearch.core.values import dataclass
-from omx_autoresearch.errors import UsageError
+from omx_autoresearch.foundation.errors import UsageError
+from omx_autoresearch.foundation.records import dataclass
 from omx_autoresearch.surfaces.cli.caller import this_caller
 
 if TYPE_CHECKING:
     from collections.abc import Callable
     from typing import Any
 
-    from omx_autoresearch.core.experiments import ExperimentState
-    from omx_autoresearch.storage.experiments import ExperimentFolder, ExperimentStore
+    from omx_autoresearch.experiments.judge.state import ExperimentState
+    from omx_autoresearch.experiments.store import ExperimentFolder, ExperimentStore
     from omx_autoresearch.surfaces.cli.caller import Caller
     from omx_autoresearch.surfaces.cli.experiment_documents import ExperimentDocument
 
@@ -25,40 +25,40 @@ SUBVERBS: tuple[tuple[str, tuple[tuple[str, str, str], ...]], ...] = (
     (
         "Begin and go on",
         (
-            ("start", "experiment_starting", "Freeze what judges, measure the base, print the plan"),
-            ("run", "experiment_running", "Drive an agent: one fresh session, one hypothesis a trial"),
-            ("resume", "experiment_owning", "Go on after anything, with more budget where asked"),
-            ("stop", "experiment_owning", "End it after the trial under way"),
-            ("cancel", "experiment_owning", "End it now; the trial under way is rolled back"),
+            ("start", "experiment_start", "Freeze what judges, measure the base, print the plan"),
+            ("run", "experiment_run", "Drive an agent: one fresh session, one hypothesis a trial"),
+            ("resume", "experiment_lifecycle", "Go on after anything, with more budget where asked"),
+            ("stop", "experiment_lifecycle", "End it after the trial under way"),
+            ("cancel", "experiment_lifecycle", "End it now; the trial under way is rolled back"),
         ),
     ),
     (
         "For the agent, too",
         (
-            ("trial", "experiment_trying", "Judge one change: made here, by a command, or in a patch"),
-            ("wait", "experiment_waiting", "Wait for the trial under way and show how it ended"),
-            ("workspace", "experiment_looking", "Print the worktree in which a change is made"),
+            ("trial", "experiment_trial", "Judge one change: made here, by a command, or in a patch"),
+            ("wait", "experiment_trial", "Wait for the trial under way and show how it ended"),
+            ("workspace", "experiment_status", "Print the worktree in which a change is made"),
         ),
     ),
     (
         "Look",
         (
-            ("status", "experiment_looking", "Show how an experiment stands, trial by trial"),
-            ("list", "experiment_looking", "Show every experiment"),
+            ("status", "experiment_status", "Show how an experiment stands, trial by trial"),
+            ("list", "experiment_status", "Show every experiment"),
             ("plot", "experiment_files", "Draw trials, accepted steps and the verified claim"),
             ("report", "experiment_files", "Write it up, as Markdown or HTML"),
             ("export", "experiment_files", "Export trials as CSV, JSONL or to MLflow"),
-            ("patch", "experiment_patching", "Show what all accepted trials changed together"),
+            ("patch", "experiment_patch", "Show what all accepted trials changed together"),
         ),
     ),
     (
         "For the owner, at the end",
         (
-            ("verify", "experiment_owning", "Measure base against final freshly: the one number to quote"),
-            ("accept", "experiment_patching", "Take the final state into the checkout; commits nothing"),
-            ("finalize", "experiment_patching", "Make one reviewable branch a checkpoint"),
-            ("close", "experiment_owning", "Remove the worktrees, keep the log"),
-            ("remove", "experiment_owning", "Remove everything of an experiment"),
+            ("verify", "experiment_lifecycle", "Measure base against final freshly: the one number to quote"),
+            ("accept", "experiment_patch", "Take the final state into the checkout; commits nothing"),
+            ("finalize", "experiment_patch", "Make one reviewable branch a checkpoint"),
+            ("close", "experiment_lifecycle", "Remove the worktrees, keep the log"),
+            ("remove", "experiment_lifecycle", "Remove everything of an experiment"),
         ),
     ),
 )
@@ -150,7 +150,7 @@ class Meant:
 
     def document(self, state: ExperimentState) -> ExperimentDocument:
         """What ``status --json`` prints of it."""
-        from omx_autoresearch.runtime.experiments.views import is_at_work
+        from omx_autoresearch.experiments.views import is_at_work
         from omx_autoresearch.surfaces.cli.experiment_documents import experiment_document
 
         return experiment_document(
@@ -166,7 +166,7 @@ class Meant:
         Raises:
             OwnerOnly: this runs inside an agent; recorded in the experiment's mission, where it has one.
         """
-        from omx_autoresearch.runtime.owners import require_owner
+        from omx_autoresearch.missions.lifecycle_commands import require_owner
 
         require_owner(self.caller.runtime, f"experiment {verb}", self.load().task_id)
 
@@ -182,8 +182,8 @@ def meant(named: str, *, is_open: bool = False, option: str = "") -> Meant:
     Raises:
         UsageError: none or several can be meant; they are named.
     """
-    from omx_autoresearch.runtime.experiments.views import NEXT_START, find_experiment, more_of
-    from omx_autoresearch.storage.experiments import ExperimentStore
+    from omx_autoresearch.experiments.store import ExperimentStore
+    from omx_autoresearch.experiments.views import NEXT_START, find_experiment, more_of
 
     caller = this_caller()
     state = find_experiment(caller.runtime, named, cwd=caller.cwd, task_id=caller.held_task(), option=option)

@@ -10,17 +10,17 @@ import os
 import sys
 from typing import TYPE_CHECKING
 
-from omx_autoresearch.core.agent_reports import harmless_line
-from omx_autoresearch.core.calibration import known_effect, too_few_pairs
-from omx_autoresearch.core.experiment_summary import (
+from omx_autoresearch.agents.headless import harmless_line
+from omx_autoresearch.experiments.judge.calibration import known_effect, too_few_pairs
+from omx_autoresearch.experiments.judge.summary import (
     HELD_OUT_FAILED,
     ending_words,
     figure,
     kind_of,
     quoted_claim,
 )
-from omx_autoresearch.core.values import fields
-from omx_autoresearch.runtime.experiments.prompts import effect_words, left_words, row_text
+from omx_autoresearch.experiments.prompts import effect_words, left_words, row_text
+from omx_autoresearch.foundation.records import fields
 from omx_autoresearch.surfaces.cli.display import count_of, harmless, print_rows, print_table, say, tell
 
 if TYPE_CHECKING:
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from rich.live import Live
     from rich.table import Table
 
-    from omx_autoresearch.core.experiments import ExperimentState, TrialRow
+    from omx_autoresearch.experiments.judge.state import ExperimentState, TrialRow
     from omx_autoresearch.surfaces.cli.experiment_documents import ExperimentDocument
 
 STYLES = {"accepted": "green", "rejected": "dim", "failed": "yellow", "tampered": "red", "running": "cyan"}

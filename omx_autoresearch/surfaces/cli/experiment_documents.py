@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
-from omx_autoresearch.core.calibration import Calibration
-from omx_autoresearch.core.experiment_summary import count_kinds, quoted_claim
-from omx_autoresearch.core.experiments import ExperimentLimits, ExperimentState, ExperimentUsage, TrialRow
-from omx_autoresearch.core.values import dataclass
-from omx_autoresearch.core.verified_claims import Claim
-from omx_autoresearch.core.words import MetricDirection
+from omx_autoresearch.experiments.judge.calibration import Calibration
+from omx_autoresearch.experiments.judge.claim import Claim
+from omx_autoresearch.experiments.judge.state import (
+    ExperimentLimits,
+    ExperimentState,
+    ExperimentUsage,
+    TrialRow,
+)
+from omx_autoresearch.experiments.judge.summary import count_kinds, quoted_claim
+from omx_autoresearch.foundation.records import dataclass
+from omx_autoresearch.foundation.types import MetricDirection
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,17 +8,17 @@ from typing import TYPE_CHECKING
 
 import click
 
-from omx_autoresearch.core.experiment_summary import quoted_claim
-from omx_autoresearch.core.values import replace
-from omx_autoresearch.errors import UsageError
+from omx_autoresearch.experiments.judge.summary import quoted_claim
+from omx_autoresearch.foundation.errors import UsageError
+from omx_autoresearch.foundation.records import replace
 from omx_autoresearch.surfaces.cli.caller import json_option, this_caller
 from omx_autoresearch.surfaces.cli.display import count_of, harmless, print_json, say, tell
 from omx_autoresearch.surfaces.cli.experiment import auto_log_option, experiment_argument, meant
-from omx_autoresearch.surfaces.cli.experiment_running import frozen_paths
+from omx_autoresearch.surfaces.cli.experiment_run import frozen_paths
 
 if TYPE_CHECKING:
-    from omx_autoresearch.core.experiments import ExperimentState
-    from omx_autoresearch.runtime.experiments.report_facts import ReportMaterial
+    from omx_autoresearch.experiments.judge.state import ExperimentState
+    from omx_autoresearch.experiments.reports.facts import ReportMaterial
     from omx_autoresearch.surfaces.cli.experiment import Meant
 
 
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 @json_option
 def experiment_plot(named: str, output: str, auto_log: str, as_json: bool) -> None:
     """Draw trials over time, accepted steps, intervals and the verified claim."""
-    from omx_autoresearch.runtime.experiments.plots import FORMATS, plot_specification, render_plot
+    from omx_autoresearch.experiments.reports.plots import FORMATS, plot_specification, render_plot
 
     state, material, found = material_of(named, auto_log)
     path = output or _beside_log(found, f"{state.experiment_id}.html")
@@ -59,7 +59,7 @@ def experiment_plot(named: str, output: str, auto_log: str, as_json: bool) -> No
 @json_option
 def experiment_report(named: str, output: str, auto_log: str, as_json: bool) -> None:
     """Write it up: what was asked, the one number, every trial, every accepted step."""
-    from omx_autoresearch.runtime.experiments.reports import html_report, markdown_report, with_plot
+    from omx_autoresearch.experiments.reports.pages import html_report, markdown_report, with_plot
 
     state, material, found = material_of(named, auto_log)
     if found is not None:
@@ -124,7 +124,7 @@ def experiment_export(named: str, kind: str, output: str, auto_log: str, as_json
 
 
 def _exported(state: ExperimentState, kind: str, found: Meant | None) -> tuple[bytes, tuple[str, ...]]:
-    from omx_autoresearch.runtime.experiments.exports import exported_events, trials_csv, trials_jsonl
+    from omx_autoresearch.experiments.reports.pages import exported_events, trials_csv, trials_jsonl
 
     if kind == "csv":
         return trials_csv(state), ()
@@ -140,8 +140,8 @@ def _exported(state: ExperimentState, kind: str, found: Meant | None) -> tuple[b
 def _export_to_mlflow(
     source: tuple[ExperimentState, ReportMaterial, bytes], folder_path: str, *, as_json: bool
 ) -> None:
-    from omx_autoresearch.runtime.experiments.mlflow_export import export_to_mlflow
-    from omx_autoresearch.runtime.experiments.reports import report_files
+    from omx_autoresearch.experiments.reports.mlflow_export import export_to_mlflow
+    from omx_autoresearch.experiments.reports.pages import report_files
 
     state = source[0]
     done = export_to_mlflow(state, folder_path, report_files(*source))
@@ -154,12 +154,12 @@ def _export_to_mlflow(
 
 def material_of(named: str, auto_log: str) -> tuple[ExperimentState, ReportMaterial, Meant | None]:
     """The state that is meant, and what else is known of it; an ``.auto/`` log has no experiment of ours."""
-    from omx_autoresearch.runtime.experiments.report_facts import ReportMaterial
+    from omx_autoresearch.experiments.reports.facts import ReportMaterial
 
     if not auto_log:
         found = meant(named)
         return found.load(), ReportMaterial(), found
-    from omx_autoresearch.runtime.experiments.auto_log import read_auto_log
+    from omx_autoresearch.compat.auto_log import read_auto_log
 
     if named:
         raise UsageError("an experiment and an .auto/ log were named", next_step="leave one of them out")
@@ -174,9 +174,9 @@ def material_of(named: str, auto_log: str) -> tuple[ExperimentState, ReportMater
 
 def _whole(found: Meant, state: ExperimentState, material: ReportMaterial) -> ReportMaterial:
     """The material of an experiment of ours: frozen files, the files of each step, what isolated the runs."""
-    from omx_autoresearch.core.experiment_events import RunMeasured
-    from omx_autoresearch.runtime.experiments.reports import step_changes
-    from omx_autoresearch.system.worktrees import Workspaces
+    from omx_autoresearch.experiments.judge.events import RunMeasured
+    from omx_autoresearch.experiments.reports.pages import step_changes
+    from omx_autoresearch.experiments.worktrees.pair import Workspaces
 
     changes = step_changes(state, Workspaces.open(found.folder.work_path))
     isolations = dict.fromkeys(
@@ -191,7 +191,7 @@ def _whole(found: Meant, state: ExperimentState, material: ReportMaterial) -> Re
 
 def _patch(found: Meant | None, state: ExperimentState) -> bytes:
     """From base to final; empty where nothing was accepted, and for an ``.auto/`` log."""
-    from omx_autoresearch.system.worktrees import Workspaces
+    from omx_autoresearch.experiments.worktrees.pair import Workspaces
 
     if found is None or not state.checkpoints:
         return b""

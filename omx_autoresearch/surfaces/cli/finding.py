@@ -7,19 +7,19 @@ from typing import TYPE_CHECKING
 
 import click
 
-from omx_autoresearch.core.findings import FINDING_KINDS, SUMMARY_LIMIT_BYTES
-from omx_autoresearch.core.shape import to_plain
-from omx_autoresearch.errors import StorageFailed, UsageError
-from omx_autoresearch.storage.views import finding_line
+from omx_autoresearch.foundation.codec import to_plain
+from omx_autoresearch.foundation.errors import StorageFailed, UsageError
+from omx_autoresearch.missions.projection_texts import finding_line
+from omx_autoresearch.missions.rules.findings import FINDING_KINDS, SUMMARY_LIMIT_BYTES
 from omx_autoresearch.surfaces.cli.caller import json_option, task_argument, this_caller
-from omx_autoresearch.surfaces.cli.checking import is_relayed
 from omx_autoresearch.surfaces.cli.display import harmless, print_json, print_rows, print_table, say, tell
+from omx_autoresearch.surfaces.cli.validate import is_relayed
 
 if TYPE_CHECKING:
     from collections.abc import Callable
     from typing import Any
 
-    from omx_autoresearch.runtime.findings import Recorded
+    from omx_autoresearch.missions.findings import Recorded
     from omx_autoresearch.surfaces.cli.caller import Caller
 
 _SHOWN_CHARACTERS = 200
@@ -53,7 +53,7 @@ def finding_add(task: str, seconds: float | None, as_json: bool, **given: Any) -
     With --criterion its own rule decides: the runtime runs exactly that command, or reads that file, and nothing else
     makes evidence. Ends with 0 however it was accepted: a claim is kept and shown, too.
     """
-    from omx_autoresearch.runtime import findings
+    from omx_autoresearch.missions import findings
 
     caller = this_caller()
     task_id = caller.task(task)
@@ -137,7 +137,7 @@ def findings_verb(task: str, limit: int, wanted: str | None, before: int, as_jso
 @json_option
 def finding_show(words: tuple[str, ...], as_json: bool) -> None:
     """Show one finding by its id."""
-    from omx_autoresearch.runtime.findings import show_finding
+    from omx_autoresearch.missions.findings import show_finding
 
     caller = this_caller()
     if len(words) > 2:
@@ -161,8 +161,8 @@ def finding_show(words: tuple[str, ...], as_json: bool) -> None:
 @json_option
 def finding_import(words: tuple[str, ...], as_json: bool) -> None:
     """Record every line of a file of JSON lines as a claim, or nothing of it where one line is at fault."""
-    from omx_autoresearch.runtime.importing import import_findings
-    from omx_autoresearch.surfaces.cli.evidence_documents import ImportDocument
+    from omx_autoresearch.missions.findings import import_findings
+    from omx_autoresearch.surfaces.cli.documents import ImportDocument
 
     caller = this_caller()
     if len(words) > 2:
@@ -183,7 +183,7 @@ def finding_import(words: tuple[str, ...], as_json: bool) -> None:
 def _print_recorded(caller: Caller, task_id: str, recorded: Recorded, *, as_json: bool) -> None:
     finding = recorded.finding
     if as_json:
-        from omx_autoresearch.runtime.findings import show_finding
+        from omx_autoresearch.missions.findings import show_finding
 
         line = show_finding(caller.runtime, task_id, finding.id) or finding_line(to_plain(finding), "")
         print_json(
@@ -236,9 +236,9 @@ def _text(value: Any) -> str:
 
 
 def _print_list(caller: Caller, task: str, options: dict[str, Any], *, as_json: bool) -> None:
-    from omx_autoresearch.runtime.findings import list_findings
-    from omx_autoresearch.storage.missions import MissionStore
-    from omx_autoresearch.surfaces.cli.looking import shown_task
+    from omx_autoresearch.missions.findings import list_findings
+    from omx_autoresearch.missions.store import MissionStore
+    from omx_autoresearch.surfaces.cli.status import shown_task
 
     task_id = shown_task(caller, task)
     found = list_findings(caller.runtime, task_id, **options)

@@ -1,17 +1,58 @@
-"""The verbs, in the order of reading, and a help that imports none of them.
-
-A verb's module is imported when the verb runs (or when its own help is asked for), so that ``--help``, ``--version``
-and shell completion stay quick.
-"""
+"""The direct-launch forms of the former command: they start nothing and say what to do instead."""
 
 from __future__ import annotations
 
+import os
 from importlib import import_module
 
 import click
 
 from omx_autoresearch import __version__
-from omx_autoresearch.core.values import dataclass
+from omx_autoresearch.foundation.errors import UsageError
+from omx_autoresearch.foundation.records import dataclass
+
+REMOVED_VERBS = ("launch", "run", "tmux", "loop")
+"""Former verbs."""
+FLAGS = ("--tmux", "--split", "--split-pane", "--detach", "--detached", "--resume", "--launch", "--topic")
+"""Former flags, wherever they stand."""
+
+NEXT = (
+    "write the mission down with `omx-autoresearch init --goal ... --validator ...`, launch it with "
+    "`omx-autoresearch start`, and type in the agent: $autoresearch TASK"
+)
+
+
+def gone(form: str) -> UsageError:
+    """The error for a former form, with the way that replaced it."""
+    return UsageError(f"`{form}` is gone: nothing is launched from here, no pane is split", next_step=NEXT)
+
+
+def removed_verb(name: str) -> click.Command | None:
+    """A command that only answers with guidance; None when ``name`` was never a form of ours.
+
+    A folder as the first word was ``MISSION``.
+    """
+    if name not in REMOVED_VERBS and not os.path.isdir(name):
+        return None
+
+    @click.command(
+        name,
+        hidden=True,
+        add_help_option=False,
+        context_settings={"ignore_unknown_options": True, "allow_extra_args": True},
+    )
+    @click.pass_context
+    def former(ctx: click.Context) -> None:
+        """Answer with guidance."""
+        raise gone(" ".join([name, *(word for word in ctx.args if word != "--json")][:3]))
+
+    return former
+
+
+# --- The verbs, in the order of reading, and a help that imports none of them.
+#
+# A verb's module is imported when the verb runs (or when its own help is asked for), so that ``--help``, ``--version``
+# and shell completion stay quick.
 
 PROGRAM = "omx-autoresearch"
 
@@ -35,38 +76,38 @@ SECTIONS: tuple[tuple[str, tuple[Verb, ...]], ...] = (
     (
         "Begin",
         (
-            Verb("init", "beginning", "Write down a mission: goal and what completes it"),
-            Verb("adopt", "adopting", "Begin a mission from another runtime's task folder"),
-            Verb("start", "beginning", "Launch a mission and print the line to type in the agent"),
+            Verb("init", "init", "Write down a mission: goal and what completes it"),
+            Verb("adopt", "adopt", "Begin a mission from another runtime's task folder"),
+            Verb("start", "init", "Launch a mission and print the line to type in the agent"),
             Verb("demo", "demo", "Show a refusal and a release in a scratch repository"),
         ),
     ),
     (
         "Look",
         (
-            Verb("status", "looking", "Show how a mission stands"),
-            Verb("list", "looking", "Show every mission"),
-            Verb("current", "hosting", "Show the mission of a session, or of this project"),
-            Verb("open", "hosting", "Print a mission's folder, or reveal it"),
-            Verb("wait", "looking", "Wait for a running validation"),
+            Verb("status", "status", "Show how a mission stands"),
+            Verb("list", "status", "Show every mission"),
+            Verb("current", "current", "Show the mission of a session, or of this project"),
+            Verb("open", "current", "Print a mission's folder, or reveal it"),
+            Verb("wait", "status", "Wait for a running validation"),
             Verb("readiness", "criterion", "Show what a completion still lacks"),
             Verb("findings", "finding", "Show the newest findings, evidence first"),
             Verb("log", "criterion", "Show the newest iterations"),
-            Verb("repair", "owning", "Rebuild everything derived from the journal"),
-            Verb("doctor", "setting_up", "Prove that a stop would be held"),
+            Verb("repair", "lifecycle", "Rebuild everything derived from the journal"),
+            Verb("doctor", "install", "Prove that a stop would be held"),
         ),
     ),
     (
         "For the agent, too",
         (
-            Verb("validate", "checking", "Run the validator now"),
-            Verb("review", "checking", "Have the artifact reviewed, or give a verdict"),
+            Verb("validate", "validate", "Run the validator now"),
+            Verb("review", "validate", "Have the artifact reviewed, or give a verdict"),
             Verb("finding", "finding", "Record what was observed, or look it up"),
             Verb("criterion", "criterion", "Show criteria, have them checked, or accept one"),
-            Verb("restore", "checking", "Put the pinned files back as they were frozen"),
-            Verb("block", "checking", "Say that a person must act first"),
-            Verb("note", "checking", "Leave a note in the mission"),
-            Verb("direction", "directing", "Declare what is tried, or show what was"),
+            Verb("restore", "validate", "Put the pinned files back as they were frozen"),
+            Verb("block", "validate", "Say that a person must act first"),
+            Verb("note", "validate", "Leave a note in the mission"),
+            Verb("direction", "direction", "Declare what is tried, or show what was"),
         ),
     ),
     (
@@ -76,25 +117,25 @@ SECTIONS: tuple[tuple[str, tuple[Verb, ...]], ...] = (
     (
         "For the owner",
         (
-            Verb("approve", "owning", "Allow the mission's commands outside a sandbox"),
-            Verb("direct", "directing", "Inject a direction for the agent to take up"),
+            Verb("approve", "lifecycle", "Allow the mission's commands outside a sandbox"),
+            Verb("direct", "direction", "Inject a direction for the agent to take up"),
             Verb("excuse", "criterion", "Accept why changed code was not verified"),
-            Verb("pause", "owning", "Hold nobody until resume"),
-            Verb("resume", "owning", "Go on after a pause"),
-            Verb("unblock", "owning", "Go on after a block"),
-            Verb("cancel", "owning", "Give the mission up"),
-            Verb("amend", "amending", "Change validator, limits or pins of a live mission"),
-            Verb("unbind", "owning", "Let the mission's session go"),
-            Verb("install", "setting_up", "Put the hooks into an agent CLI's settings"),
-            Verb("uninstall", "setting_up", "Take the hooks out again"),
+            Verb("pause", "lifecycle", "Hold nobody until resume"),
+            Verb("resume", "lifecycle", "Go on after a pause"),
+            Verb("unblock", "lifecycle", "Go on after a block"),
+            Verb("cancel", "lifecycle", "Give the mission up"),
+            Verb("amend", "lifecycle", "Change validator, limits or pins of a live mission"),
+            Verb("unbind", "lifecycle", "Let the mission's session go"),
+            Verb("install", "install", "Put the hooks into an agent CLI's settings"),
+            Verb("uninstall", "install", "Take the hooks out again"),
         ),
     ),
     (
         "For the agent CLI",
         (
-            Verb("hook", "hooking", "Answer one hook event on stdin"),
-            Verb("statusline", "hooking", "Print the status line of the session on stdin"),
-            Verb("mcp", "hooking", "Serve the tools for agents (MCP) on stdin and stdout"),
+            Verb("hook", "hook", "Answer one hook event on stdin"),
+            Verb("statusline", "hook", "Print the status line of the session on stdin"),
+            Verb("mcp", "hook", "Serve the tools for agents (MCP) on stdin and stdout"),
         ),
     ),
 )
@@ -119,9 +160,8 @@ class _Verbs(click.Group):
             module = import_module(f"omx_autoresearch.surfaces.cli.{verb.module}")
             command: click.Command = getattr(module, f"{verb.name}_verb")
             return command
-        from omx_autoresearch.surfaces.cli import former
 
-        return former.command(cmd_name)
+        return removed_verb(cmd_name)
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """The verbs by section, from the table alone."""

@@ -8,12 +8,12 @@ from __future__ import annotations
 import os
 from typing import TYPE_CHECKING
 
-from omx_autoresearch.core.values import dataclass
-from omx_autoresearch.runtime.context import Runtime
-from omx_autoresearch.storage.layout import StateHome
+from omx_autoresearch.foundation.records import dataclass
+from omx_autoresearch.journal.context import Runtime
+from omx_autoresearch.journal.layout import StateHome
 
 if TYPE_CHECKING:
-    from omx_autoresearch.core.mission import Mission
+    from omx_autoresearch.missions.rules.mission import Mission
 
 CHECK = """\
 #!/bin/sh
@@ -72,9 +72,9 @@ def make_scratch(root_path: str, *, home_path: str = "") -> Scratch:
 
 def start_mission(scratch: Scratch, *, goal: str, session_id: str = "") -> Mission:
     """Write down and launch a mission whose validator is ``./check.sh``; bind a session where one is named."""
-    from omx_autoresearch.core.intake import MissionDraft
-    from omx_autoresearch.runtime.intake import write_intake
-    from omx_autoresearch.runtime.launch import StartOptions, create_draft, start
+    from omx_autoresearch.missions.intake import write_intake
+    from omx_autoresearch.missions.launch import StartOptions, create_draft, start
+    from omx_autoresearch.missions.rules.intake import MissionDraft
 
     runtime = scratch.runtime()
     draft = MissionDraft(goal=goal, slug="scratch", validator_command="./check.sh")

@@ -8,13 +8,13 @@ from mcp.server.mcpserver import MCPServer
 from mcp_types import ToolAnnotations
 
 from omx_autoresearch import __version__
-from omx_autoresearch.core.tool_servers import NAME
+from omx_autoresearch.agents.tool_servers import NAME
 from omx_autoresearch.surfaces.mcp import experiment_tools, session_tools
 from omx_autoresearch.surfaces.mcp.calls import server_runtime
 from omx_autoresearch.surfaces.mcp.tools import Tools
 
 if TYPE_CHECKING:
-    from omx_autoresearch.runtime.context import Runtime
+    from omx_autoresearch.journal.context import Runtime
 
 INSTRUCTIONS = (
     "A mission holds this session until its completion contract is met by evidence that the runtime itself produced or "

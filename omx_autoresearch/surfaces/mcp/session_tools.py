@@ -13,16 +13,16 @@ from mcp.server.mcpserver import Context
 from mcp_types import ToolAnnotations
 from pydantic import Field
 
-from omx_autoresearch.core.session_tools import (
+from omx_autoresearch.compat.auto_rules import (
     CHECKS_TIMEOUT_SECONDS,
     DESCRIPTION_LIMIT,
     MEASURE_TIMEOUT_SECONDS,
     NAME_LIMIT,
     SessionConfig,
 )
-from omx_autoresearch.core.words import MetricDirection
-from omx_autoresearch.errors import CommandFault
-from omx_autoresearch.runtime.context import Runtime
+from omx_autoresearch.foundation.errors import CommandFault
+from omx_autoresearch.foundation.types import MetricDirection
+from omx_autoresearch.journal.context import Runtime
 from omx_autoresearch.surfaces.mcp.calls import begun
 from omx_autoresearch.surfaces.mcp.results import Result, shown
 from omx_autoresearch.surfaces.mcp.tools import OUTPUT_CHARACTERS, WAIT_SECONDS
@@ -30,9 +30,9 @@ from omx_autoresearch.surfaces.mcp.tools import OUTPUT_CHARACTERS, WAIT_SECONDS
 if TYPE_CHECKING:
     from mcp.server.mcpserver import MCPServer
 
-    from omx_autoresearch.core.session_tools import SessionRun
-    from omx_autoresearch.runtime.session_tools import SessionView
-    from omx_autoresearch.storage.session_log import SessionFolder
+    from omx_autoresearch.compat.auto_log import SessionFolder
+    from omx_autoresearch.compat.auto_rules import SessionRun
+    from omx_autoresearch.compat.auto_sessions import SessionView
     from omx_autoresearch.surfaces.mcp.calls import Call
 
 SESSION_TOOLS = ("init_experiment", "run_experiment", "log_experiment")
@@ -129,7 +129,7 @@ class SessionTools:
 
         Call it again only when the target changes: a new segment with a new baseline begins, and older runs stay.
         """
-        from omx_autoresearch.runtime.session_tools import SessionStart, init_session
+        from omx_autoresearch.compat.auto_sessions import SessionStart, init_session
 
         with begun(self._runtime, ctx) as call:
             folder = _folder(call)
@@ -159,7 +159,7 @@ class SessionTools:
         Answers keep, discard, crash or checks_failed. No isolation, no rollback: it commits nothing and takes nothing
         back. A long run goes on by itself; call it again with `run` to wait.
         """
-        from omx_autoresearch.runtime.session_tools import start_run, wait_for_run
+        from omx_autoresearch.compat.auto_sessions import start_run, wait_for_run
 
         with begun(self._runtime, ctx) as call:
             folder = _folder(call)
@@ -180,7 +180,7 @@ class SessionTools:
 
         run_experiment records its own runs by itself. It commits nothing and takes nothing back.
         """
-        from omx_autoresearch.runtime.session_tools import Report, report_run
+        from omx_autoresearch.compat.auto_sessions import Report, report_run
 
         with begun(self._runtime, ctx) as call:
             folder = _folder(call)
@@ -208,8 +208,8 @@ def add_session_tools(server: MCPServer, runtime: Runtime) -> None:
 
 
 def _folder(call: Call) -> SessionFolder:
-    from omx_autoresearch.runtime.checkouts import workspace_root
-    from omx_autoresearch.storage.session_log import session_folder
+    from omx_autoresearch.compat.auto_log import session_folder
+    from omx_autoresearch.missions.checkouts import workspace_root
 
     return session_folder(call.runtime.home, workspace_root(os.getcwd()))
 
@@ -220,7 +220,7 @@ def _ask(call: Call, description: str) -> Any:
     Raises:
         CommandFault: the caller is in a sandbox, or does not say, and no sandbox can be had.
     """
-    from omx_autoresearch.runtime.session_runs import RunAsk
+    from omx_autoresearch.compat.auto_sessions import RunAsk
     from omx_autoresearch.system.sandbox import can_isolate
 
     is_sandboxed = call.is_sandboxed()
@@ -234,7 +234,7 @@ def _ask(call: Call, description: str) -> Any:
 
 
 def _session_result(folder: SessionFolder, view: SessionView) -> SessionResult:
-    from omx_autoresearch.storage.session_log import AUTO, CHECKS, LOG, has_script
+    from omx_autoresearch.compat.auto_log import AUTO, CHECKS, LOG, has_script
 
     config = view.log.config or SessionConfig("", "")
     return SessionResult(
@@ -283,9 +283,9 @@ def _run_result(folder: SessionFolder, view: SessionView) -> SessionRunResult:
 
 def _output_of(folder: SessionFolder, run: SessionRun) -> tuple[str, str]:
     """The end of the output that explains the status, and where the whole of it stands; empty where there is none."""
-    from omx_autoresearch.storage.atomic import read_bounded
-    from omx_autoresearch.storage.outputs import OUTPUT_LIMIT_BYTES, trim_for_person
-    from omx_autoresearch.storage.session_log import CHECKS, MEASURE
+    from omx_autoresearch.compat.auto_log import CHECKS, MEASURE
+    from omx_autoresearch.journal.outputs import OUTPUT_LIMIT_BYTES, trim_for_person
+    from omx_autoresearch.journal.safe_files import read_bounded
 
     if run.source != "measured":
         return "", ""

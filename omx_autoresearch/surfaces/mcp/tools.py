@@ -8,9 +8,9 @@ from typing import Annotated, Any, Literal
 from mcp.server.mcpserver import Context
 from pydantic import Field
 
-from omx_autoresearch.core.words import FindingKind
-from omx_autoresearch.errors import CommandFault, StepIllegal, UsageError, WorkspaceFault
-from omx_autoresearch.runtime.context import Runtime
+from omx_autoresearch.foundation.errors import CommandFault, StepIllegal, UsageError, WorkspaceFault
+from omx_autoresearch.foundation.types import FindingKind
+from omx_autoresearch.journal.context import Runtime
 from omx_autoresearch.surfaces.mcp import results
 from omx_autoresearch.surfaces.mcp.calls import Call, begun
 from omx_autoresearch.surfaces.mcp.results import fitted, shown
@@ -48,7 +48,7 @@ class Tools:
 
     def readiness(self, ctx: _Context, task: Task = "") -> results.ReadinessResult:
         """Show line by line whether the mission would complete now; runs nothing."""
-        from omx_autoresearch.runtime.readiness import readiness
+        from omx_autoresearch.missions.readiness import readiness
 
         with begun(self._runtime, ctx) as call:
             report = readiness(call.runtime, call.seen_task(task))
@@ -57,7 +57,7 @@ class Tools:
 
     def criterion_list(self, ctx: _Context, task: Task = "") -> results.CriterionList:
         """List the conditions of the contract, with the rule that says what counts for each."""
-        from omx_autoresearch.runtime.readiness import criteria
+        from omx_autoresearch.missions.readiness import criteria
 
         with begun(self._runtime, ctx) as call:
             task_id = call.seen_task(task)
@@ -72,7 +72,7 @@ class Tools:
         before: Annotated[int, Field(ge=0, description="Only those with a smaller seq; 0 for all")] = 0,
     ) -> results.FindingList:
         """List the newest findings: evidence first, then claims."""
-        from omx_autoresearch.runtime.findings import list_findings
+        from omx_autoresearch.missions.findings import list_findings
 
         with begun(self._runtime, ctx) as call:
             task_id = call.seen_task(task)
@@ -95,8 +95,8 @@ class Tools:
 
     def direction_list(self, ctx: _Context, task: Task = "") -> results.DirectionList:
         """List the directions that were tried, and those of the owner that wait."""
-        from omx_autoresearch.runtime.directions import offered_axis
-        from omx_autoresearch.storage.missions import MissionStore
+        from omx_autoresearch.missions.directions import offered_axis
+        from omx_autoresearch.missions.store import MissionStore
 
         with begun(self._runtime, ctx) as call:
             mission = MissionStore(call.runtime.home).load(call.seen_task(task))
@@ -126,7 +126,7 @@ class Tools:
         finding_id: Annotated[str, Field(description="Unique; made where empty")] = "",
     ) -> results.FindingResult:
         """Record a finding: evidence where the criterion's own rule accepts it, a claim everywhere else."""
-        from omx_autoresearch.runtime.findings import Submission, add_finding
+        from omx_autoresearch.missions.findings import Submission, add_finding
 
         with begun(self._runtime, ctx) as call:
             task_id = call.own_task()
@@ -144,8 +144,8 @@ class Tools:
         is_pivot: Annotated[bool, Field(description="It changes the structure of the approach")] = False,
     ) -> results.DirectionResult:
         """Declare the direction that is taken next."""
-        from omx_autoresearch.core.directions import direction_of
-        from omx_autoresearch.runtime.directions import declare
+        from omx_autoresearch.missions.directions import declare
+        from omx_autoresearch.missions.rules.directions import direction_of
 
         with begun(self._runtime, ctx) as call:
             task_id = call.own_task()
@@ -166,7 +166,7 @@ class Tools:
         self, ctx: _Context, text: Annotated[str, Field(description="In a sentence or more")]
     ) -> results.NoteResult:
         """Leave a note in the mission: a claim, kept and shown, never proof."""
-        from omx_autoresearch.runtime import claims
+        from omx_autoresearch.missions import claims
 
         with begun(self._runtime, ctx) as call:
             task_id = call.own_task()
@@ -180,11 +180,11 @@ class Tools:
         needs: Annotated[str, Field(description="The smallest input of a person that would help")],
     ) -> results.MissionStatus:
         """Say that a person must act first: the mission is blocked, loudly, and you are let go. Never completes it."""
-        from omx_autoresearch.runtime import missions
+        from omx_autoresearch.missions import lifecycle_commands
 
         with begun(self._runtime, ctx) as call:
             task_id = call.own_task()
-            missions.block(call.runtime, task_id, reason=reason, needs=needs, by="agent")
+            lifecycle_commands.block(call.runtime, task_id, reason=reason, needs=needs, by="agent")
             return _status(call, task_id)
 
     def validate(self, ctx: _Context, seconds: Seconds = WAIT_SECONDS) -> results.RunResult:
@@ -199,23 +199,21 @@ class Tools:
 
     def wait(self, ctx: _Context, task: Task = "", seconds: Seconds = WAIT_SECONDS) -> results.RunResult:
         """Wait for a running validation or review and show its verdict."""
-        from omx_autoresearch.runtime import validation
-        from omx_autoresearch.storage.missions import MissionStore
+        from omx_autoresearch.missions.store import MissionStore
+        from omx_autoresearch.missions.validation import runs
         from omx_autoresearch.system.processes import wait_for
 
         with begun(self._runtime, ctx) as call:
             task_id = call.seen_task(task)
-            running = validation.running_validation(
-                call.runtime, MissionStore(call.runtime.home).load(task_id)
-            )
+            running = runs.running_validation(call.runtime, MissionStore(call.runtime.home).load(task_id))
             is_running = running is not None and not wait_for(running, seconds)
             return _run_result(call, task_id, is_running=is_running)
 
     def start(self, ctx: _Context, task: Task = "") -> results.StartResult:
         """Launch the mission that your person wrote down, for this very session; your client confirms it by itself."""
-        from omx_autoresearch.core.values import fields
-        from omx_autoresearch.runtime.launch import StartOptions, start
-        from omx_autoresearch.runtime.missions import resolve_task
+        from omx_autoresearch.foundation.records import fields
+        from omx_autoresearch.missions.launch import StartOptions, start
+        from omx_autoresearch.missions.lifecycle_commands import resolve_task
 
         with begun(self._runtime, ctx) as call:
             task_id = resolve_task(call.runtime, task) if task else _only_draft(call)
@@ -247,13 +245,13 @@ def _only_draft(call: Call) -> str:
     Raises:
         UsageError: there is none, or there are several.
     """
-    from omx_autoresearch.runtime import status
-    from omx_autoresearch.runtime.checkouts import project_root
+    from omx_autoresearch.missions import views
+    from omx_autoresearch.missions.checkouts import project_root
 
     root_path = os.path.join(project_root(os.getcwd()), "")
     drafts = [
         view.task_id
-        for view in status.list_views(call.runtime)
+        for view in views.list_views(call.runtime)
         if view.phase == "draft" and view.task_path.startswith(root_path)
     ]
     if len(drafts) != 1:
@@ -268,9 +266,9 @@ def _only_draft(call: Call) -> str:
 
 
 def _status(call: Call, task_id: str) -> results.MissionStatus:
-    from omx_autoresearch.runtime import status
+    from omx_autoresearch.missions import views
 
-    view = status.view(call.runtime, task_id, looks=True)
+    view = views.view(call.runtime, task_id, looks=True)
     return fitted(  # type: ignore[no-any-return]
         results.MissionStatus,
         view,
@@ -283,10 +281,10 @@ def _status(call: Call, task_id: str) -> results.MissionStatus:
 
 def _run(call: Call, task_id: str, seconds: float, *, is_review: bool) -> results.RunResult:
     """Run what the owner's contract names, with the rights that the caller's sandbox leaves."""
-    from omx_autoresearch.core.lifecycle import COMMAND_FOR
-    from omx_autoresearch.runtime import validation
-    from omx_autoresearch.runtime.looks import take_look
-    from omx_autoresearch.storage.missions import MissionStore
+    from omx_autoresearch.missions.looks import take_look
+    from omx_autoresearch.missions.rules.lifecycle import COMMAND_FOR
+    from omx_autoresearch.missions.store import MissionStore
+    from omx_autoresearch.missions.validation import runs
 
     mission = MissionStore(call.runtime.home).load(task_id)
     contract = mission.contract
@@ -304,7 +302,7 @@ def _run(call: Call, task_id: str, seconds: float, *, is_review: bool) -> result
             next_step=f"a person types at a terminal: omx-autoresearch review {task_id} --approve (or --reject)",
         )
     look = take_look(call.runtime.home.mission(task_id), mission)
-    permit = validation.permission(call.runtime, mission, is_sandboxed=call.is_sandboxed())
+    permit = runs.permission(call.runtime, mission, is_sandboxed=call.is_sandboxed())
     if not permit.may_run and not look.changed_pins:
         raise CommandFault(permit.why, next_step=f"the owner types: {permit.command}")
     if look.artifact_fault:
@@ -312,14 +310,14 @@ def _run(call: Call, task_id: str, seconds: float, *, is_review: bool) -> result
             f"there is nothing to review: {look.artifact_fault}",
             next_step=f"write {contract.output_artifact_path}",
         )
-    ask = validation.Ask(isolation=permit.isolation, look=look)
-    ended = validation.validate(call.runtime, task_id, ask, wait_seconds=seconds)
+    ask = runs.Ask(isolation=permit.isolation, look=look)
+    ended = runs.validate(call.runtime, task_id, ask, wait_seconds=seconds)
     return _run_result(call, task_id, is_running=not ended)
 
 
 def _run_result(call: Call, task_id: str, *, is_running: bool) -> results.RunResult:
-    from omx_autoresearch.runtime.validation import output_tail
-    from omx_autoresearch.storage.missions import MissionStore
+    from omx_autoresearch.missions.store import MissionStore
+    from omx_autoresearch.missions.validation.runs import output_tail
 
     mission = MissionStore(call.runtime.home).load(task_id)
     run = mission.attestation

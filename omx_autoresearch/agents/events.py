@@ -1,0 +1,149 @@
+"""What an agent CLI tells us, and what we answer: one event in, one reply out.
+
+Every dialect in ``agents/`` translates its own JSON to :class:`HookEvent` and a :class:`Reply` back to bytes; nothing
+above this module knows a client's field names. Foreign input is one value before any logic runs.
+"""
+
+from __future__ import annotations
+
+from omx_autoresearch.foundation.records import dataclass
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from omx_autoresearch.foundation.types import EventKind, HostEnd
+
+
+@dataclass(frozen=True, slots=True)
+class HookEvent:
+    """One call from an agent CLI, already translated.
+
+    Attributes:
+        client: the dialect's name, ``claude``, ``codex`` or ``gemini``.
+        kind: what happened.
+        session_id: the client's session id, verbatim; empty when the payload has none.
+        cwd: the client's working directory (follows ``cd``; never used to find a mission).
+        agent_id: non-empty when a sub-agent is meant; such an event never binds and never counts.
+        prompt: what was submitted, with the client's own prefixes taken off.
+        is_person: the prompt may be a person's: not empty, not a task notification, no sub-agent's.
+        source: of a session start: ``startup``, ``resume``, ``clear``, ``compact`` or ``fork``.
+        host_end: why the host ended the turn; empty for an ordinary stop.
+        has_background_work: the client says that work of its own is still running.
+        transcript_path: the client's own record of the session; looked at by its dialect alone, for its sandbox.
+        is_sandboxed: the client's tools have fewer rights than this hook; no payload says so, the dialect finds out.
+        forgery: why the client itself did not send this event; no payload says so, the dialect finds out.
+        last_message: the agent's last text where the client sends it (compared, never believed).
+        tool_name: the tool that ran.
+        tool_command: the shell command of a shell tool; empty for others.
+        tool_output: what the tool printed as far as the client sends it.
+        tool_failed: the tool event reports a failure.
+        payload_digest: sha256 of the raw bytes; equal for the same hook registered twice.
+        fault: why the payload could not be read; every other field is then empty.
+    """
+
+    client: str
+    kind: EventKind
+    session_id: str = ""
+    cwd: str = ""
+    agent_id: str = ""
+    prompt: str = ""
+    is_person: bool = False
+    source: str = ""
+    host_end: HostEnd = ""
+    has_background_work: bool = False
+    transcript_path: str = ""
+    is_sandboxed: bool = False
+    forgery: str = ""
+    last_message: str = ""
+    tool_name: str = ""
+    tool_command: str = ""
+    tool_output: str = ""
+    tool_failed: bool = False
+    payload_digest: str = ""
+    fault: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Reply:
+    """What we answer to one event; all empty means silence, which lets the agent do as it pleased.
+
+    Attributes:
+        refusal: non-empty only on a stop: the agent must keep working; the text says what is missing.
+        context: text put before the model (session start, prompt submit).
+        person_message: text for the person, shown where the client can.
+        fault: why nothing could be decided, for the hook's log: a release is never told by a message alone.
+    """
+
+    refusal: str = ""
+    context: str = ""
+    person_message: str = ""
+    fault: str = ""
+
+
+SILENCE = Reply()
+
+
+# --- What is known of an agent CLI, as data: caps, marks, where its hooks live. Each dialect module fills one in.
+
+
+@dataclass(frozen=True, slots=True)
+class StopCap:
+    """How many refusals in a row the client honours before it overrides the hook.
+
+    Attributes:
+        limit: refusals honoured in a row; the next one is overridden. None: no cap was found.
+        reset_by_tools: a tool call between two stops sets the client's count back to zero.
+        setting: the environment variable or setting that raises the cap; empty where none is known.
+    """
+
+    limit: int | None
+    reset_by_tools: bool = False
+    setting: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class HookEntry:
+    """One hook to register with a client.
+
+    Attributes:
+        native_event: the client's name of the event (``Stop``, ``AfterAgent``).
+        matcher: the client's tool matcher; empty where the event takes none.
+        timeout_seconds: what the client is told, in its own unit by the dialect.
+        guard: when the shell line starts the hook at all: ``active`` (something is bound or pending),
+            ``start`` (something is active, or ``OMX_AUTORESEARCH_TASK`` is set), ``always``.
+    """
+
+    native_event: str
+    matcher: str
+    timeout_seconds: int
+    guard: str
+
+
+@dataclass(frozen=True, slots=True)
+class Client:
+    """The facts about one agent CLI that the use cases need.
+
+    Attributes:
+        name: ``claude``, ``codex``, ``gemini``.
+        title: the product's name, for people.
+        binary: the command's name on PATH.
+        stop_cap: see :class:`StopCap`.
+        session_variables: environment variables of a tool shell that hold the session id, best first.
+        shell_marks: environment variables that are set in a tool shell of this client and in no person's terminal.
+        hook_timeout_seconds: the time-out that the installer writes for the stop hook.
+        shows_person_message: a ``systemMessage`` beside a refusal is shown to somebody in interactive use.
+        lets_go_on_repeat: the client spins when the same answer repeats without a tool; such a stop is released.
+        has_tool_events: the installer registers the event after a tool.
+        entries: the hooks to register, the stop first.
+    """
+
+    name: str
+    title: str
+    binary: str
+    stop_cap: StopCap
+    session_variables: tuple[str, ...]
+    shell_marks: tuple[str, ...]
+    hook_timeout_seconds: int
+    shows_person_message: bool
+    lets_go_on_repeat: bool
+    has_tool_events: bool
+    entries: tuple[HookEntry, ...]

@@ -1,1 +1,0 @@
-"""The rules: pure functions over records. No I/O, no clock, no randomness; time and ids come in as arguments."""

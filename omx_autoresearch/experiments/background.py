@@ -1,0 +1,315 @@
+"""A trial in a process of its own: it outlives whoever asked for it, and is waited for in bounded steps.
+
+The process notes in the experiment's folder who it is and what became of it; the log alone says how the trial ended.
+One such trial is under way at a time. One whose process was killed is settled by the next controller, as always.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from typing import TYPE_CHECKING
+
+from omx_autoresearch.experiments.candidates import patched, require_applicable, take_candidate
+from omx_autoresearch.experiments.judge.state import (
+    ExperimentHypothesis,
+    ExperimentState,
+    TrialRow,
+    checked_hypothesis,
+)
+from omx_autoresearch.experiments.store import ExperimentStore
+from omx_autoresearch.experiments.views import is_at_work
+from omx_autoresearch.foundation.codec import ShapeError, from_plain, to_plain
+from omx_autoresearch.foundation.errors import AutoresearchError, CommandFault, StepIllegal
+from omx_autoresearch.foundation.json_codec import encode
+from omx_autoresearch.foundation.records import dataclass, replace
+from omx_autoresearch.journal.safe_files import load_json, lock, replace_file
+from omx_autoresearch.system.commands import fork_detached
+from omx_autoresearch.system.processes import ProcessIdentity, identify, is_alive, wait_for
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from omx_autoresearch.experiments.store import ExperimentFolder
+    from omx_autoresearch.journal.context import Runtime
+
+    Tell = Callable[["TrialView"], object]
+
+SLICE_SECONDS = 1.0
+"""How often somebody who waits is told how far it is."""
+_BEGIN_SECONDS = 0.05
+_NOTE, _LOCK = "background.json", "background.lock"
+
+
+@dataclass(frozen=True, slots=True)
+class TrialAsk:
+    """A trial that is asked for.
+
+    Attributes:
+        hypothesis: what is tried.
+        patch: the candidate against the incumbent; empty for what stands in the candidate's worktree.
+        request_id: by which its starter knows it again.
+        cost_usd: what making the change cost, as its host says.
+    """
+
+    hypothesis: ExperimentHypothesis
+    patch: bytes
+    request_id: str
+    cost_usd: float = 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class BackgroundTrial:
+    """What the process of a trial notes.
+
+    Attributes:
+        request_id: of the ask.
+        pid: of the process.
+        pid_started: its start time.
+        started_at: when it began.
+        iteration: the trial's number, once it has ended; 0 where there was none.
+        has_ended: it is over.
+        fault: why there was no trial; empty where there was one.
+        next_step: what mends that.
+    """
+
+    request_id: str
+    pid: int
+    pid_started: str
+    started_at: str
+    iteration: int = 0
+    has_ended: bool = False
+    fault: str = ""
+    next_step: str = ""
+
+    @property
+    def process(self) -> ProcessIdentity:
+        """Who conducts it."""
+        return ProcessIdentity(self.pid, self.pid_started)
+
+
+@dataclass(frozen=True, slots=True)
+class TrialView:
+    """How a trial stands.
+
+    Attributes:
+        state: of the experiment.
+        row: the trial; None before it was admitted, and where there was none.
+        is_running: it goes on.
+        fault: why there was no trial, or why it was not ended.
+        next_step: what mends that.
+    """
+
+    state: ExperimentState
+    row: TrialRow | None
+    is_running: bool
+    fault: str = ""
+    next_step: str = ""
+
+
+def start_trial(
+    runtime: Runtime, experiment_id: str, ask: TrialAsk, *, wait_seconds: float, tell: Tell | None = None
+) -> TrialView:
+    """Try one change; the trial goes on by itself after ``wait_seconds``.
+
+    Args:
+        runtime: the world.
+        experiment_id: which experiment.
+        ask: what is tried.
+        wait_seconds: how long to wait for its end.
+        tell: told now and then how far it is.
+
+    Raises:
+        UsageError: nothing was changed, the hypothesis cannot be recorded, or the patch does not fit.
+        StepIllegal: another trial is under way, another controller is at work, or the experiment is over.
+        WorkspaceFault: what stands in the candidate's worktree cannot be tried.
+        CommandFault: no process could be started.
+    """
+    checked_hypothesis(ask.hypothesis)
+    store = ExperimentStore(runtime.home)
+    folder = store.folder(experiment_id)
+    state = store.load(experiment_id)
+    if state.phase == "completed":
+        raise StepIllegal(
+            f"the experiment is completed: {state.completed_reason}",
+            next_step=f"omx-autoresearch experiment report {experiment_id}",
+        )
+    _require_free(folder)
+    patch_path = _keep_patch(folder, ask.request_id, take_candidate(runtime, experiment_id, ask.patch))
+    child = fork_detached(lambda: conduct_trial(runtime, experiment_id, ask, patch_path))
+    give_up_at = time.monotonic() + wait_seconds
+    while not child.wait(min(SLICE_SECONDS, max(0.0, give_up_at - time.monotonic()))):
+        note = _load_note(folder)
+        has_begun = note is not None and note.request_id == ask.request_id
+        if has_begun and time.monotonic() >= give_up_at:
+            break
+        if has_begun and tell is not None:
+            tell(_view(store, experiment_id, note))
+        elif not has_begun and child.wait(_BEGIN_SECONDS):
+            break
+    child.leave()
+    note = _load_note(folder)
+    if note is None or note.request_id != ask.request_id:
+        _require_free(folder)
+        raise CommandFault("the trial ended without a note", next_step=f"your change is kept in {patch_path}")
+    return _view(store, experiment_id, note)
+
+
+def wait_for_trial(
+    runtime: Runtime, experiment_id: str, *, wait_seconds: float, tell: Tell | None = None
+) -> TrialView:
+    """Wait for the trial under way, whoever began it; where there is none, tell how the newest one ended.
+
+    Raises:
+        UsageError: there is no such experiment.
+    """
+    store = ExperimentStore(runtime.home)
+    folder = store.folder(experiment_id)
+    give_up_at = time.monotonic() + wait_seconds
+    awaited = 0
+    while True:
+        note = _load_note(folder)
+        view = _view(store, experiment_id, note)
+        number = view.row.iteration if view.row else 0
+        if awaited and number != awaited and (ended := _row_of(view.state, awaited)) is not None:
+            return TrialView(view.state, ended, is_running=False)  # the next one began meanwhile
+        left_seconds = give_up_at - time.monotonic()
+        if not view.is_running or left_seconds <= 0:
+            return view
+        awaited = number
+        if tell is not None:
+            tell(view)
+        wait_for(_process_of(view, note), min(SLICE_SECONDS, left_seconds))
+
+
+def conduct_trial(runtime: Runtime, experiment_id: str, ask: TrialAsk, patch_path: str) -> None:
+    """Conduct one trial from the claim of the note to its end, in a process of its own."""
+    from omx_autoresearch.experiments.controller import AutoresearchController
+
+    store = ExperimentStore(runtime.home)
+    folder = store.folder(experiment_id)
+    note = _claim(runtime, folder, ask.request_id)
+    if note is None:
+        return  # another one was faster
+    row: TrialRow | None = None
+    fault, next_step = "", ""
+    try:
+        with AutoresearchController.resume(experiment_id, runtime=runtime) as controller:
+            if controller.state.phase == "started":
+                controller.establish_baseline()
+            require_applicable(folder.work_path, patch_path)
+            row = controller.run_iteration(
+                ask.hypothesis, patched(folder.work_path, patch_path, ask.cost_usd)
+            )
+    except AutoresearchError as error:
+        fault, next_step = error.message, error.next_step
+    except Exception as error:  # noqa: BLE001 - nobody else sees what happens in this process
+        fault = f"{type(error).__name__}: {' '.join(str(error).split())[:300]}"
+        next_step = "omx-autoresearch doctor"
+    if row is not None:
+        os.unlink(patch_path)
+        _tell_mission(runtime, store.load(experiment_id).task_id)
+    elif fault:
+        next_step = f"{next_step or 'look at the experiment'} (your change is kept in {patch_path})"
+    ended = replace(note, has_ended=True, iteration=row.iteration if row else 0)
+    _save_note(folder, replace(ended, fault=fault if row is None else "", next_step=next_step))
+
+
+def _tell_mission(runtime: Runtime, task_id: str) -> None:
+    """Tell the mission what its experiment brought, as the next stop would otherwise."""
+    from omx_autoresearch.experiments.mission_link import tell_mission
+    from omx_autoresearch.missions.claims import write_changed
+
+    try:
+        if task_id:
+            tell_mission(runtime, task_id)
+            write_changed(runtime)
+    except AutoresearchError:
+        return  # the log has it, and the mission is told from there
+
+
+def _view(store: ExperimentStore, experiment_id: str, note: BackgroundTrial | None) -> TrialView:
+    """How the newest trial stands, as note and log say together."""
+    state = store.load(experiment_id)
+    newest = state.rows[-1] if state.rows else None
+    running = state.running_row
+    is_conducted = note is not None and not note.has_ended and is_alive(note.process)
+    if is_conducted:
+        return TrialView(state, running, is_running=True)
+    if running is not None:
+        if is_at_work(state):
+            return TrialView(state, running, is_running=True)
+        return TrialView(
+            state,
+            None,
+            is_running=False,
+            fault=f"trial {running.iteration} was interrupted: its process was ended",
+            next_step="try the change again; the interrupted trial is recorded as failed and rolled back then",
+        )
+    if note is not None and note.has_ended:
+        row = _row_of(state, note.iteration)
+        is_newest = newest is None or newest.started_at <= note.started_at or row is newest
+        if is_newest:
+            return TrialView(state, row, is_running=False, fault=note.fault, next_step=note.next_step)
+    elif note is not None and (newest is None or newest.started_at < note.started_at):
+        return TrialView(
+            state,
+            None,
+            is_running=False,
+            fault="the process of the trial was ended before it was admitted",
+            next_step="try the change again",
+        )
+    return TrialView(state, newest, is_running=False)
+
+
+def _row_of(state: ExperimentState, iteration: int) -> TrialRow | None:
+    return next((row for row in reversed(state.rows) if row.iteration == iteration), None)
+
+
+def _process_of(view: TrialView, note: BackgroundTrial | None) -> ProcessIdentity:
+    """Whose end ends the wait at the latest."""
+    if note is not None and not note.has_ended and is_alive(note.process):
+        return note.process
+    return ProcessIdentity(view.state.controller_pid, view.state.controller_started)
+
+
+# --- the note
+
+
+def _require_free(folder: ExperimentFolder) -> None:
+    note = _load_note(folder)
+    if note is not None and not note.has_ended and is_alive(note.process):
+        raise StepIllegal(
+            f"a trial is under way since {note.started_at}",
+            next_step="wait for it (experiment_wait), then try the next change",
+        )
+
+
+def _claim(runtime: Runtime, folder: ExperimentFolder, request_id: str) -> BackgroundTrial | None:
+    """Note that this process conducts a trial now; None where another one does."""
+    myself = identify(os.getpid()) or ProcessIdentity(os.getpid(), "")
+    with lock(os.path.join(folder.root_path, _LOCK)):
+        note = _load_note(folder)
+        if note is not None and not note.has_ended and is_alive(note.process):
+            return None
+        claimed = BackgroundTrial(request_id, myself.pid, myself.started, runtime.now())
+        _save_note(folder, claimed)
+    return claimed
+
+
+def _load_note(folder: ExperimentFolder) -> BackgroundTrial | None:
+    try:
+        note: BackgroundTrial = from_plain(BackgroundTrial, load_json(os.path.join(folder.root_path, _NOTE)))
+    except (FileNotFoundError, ShapeError):
+        return None
+    return note
+
+
+def _save_note(folder: ExperimentFolder, note: BackgroundTrial) -> None:
+    replace_file(os.path.join(folder.root_path, _NOTE), encode(to_plain(note)), is_durable=False)
+
+
+def _keep_patch(folder: ExperimentFolder, request_id: str, patch: bytes) -> str:
+    path = os.path.join(folder.root_path, f"candidate-{request_id}.patch")
+    replace_file(path, patch)
+    return path

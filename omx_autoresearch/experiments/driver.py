@@ -1,0 +1,462 @@
+"""Driving an agent: one fresh headless session, one hypothesis, one trial; then the next, while there is a budget.
+
+    agent_turn   the callback of one trial: write the prompt, run the agent in the candidate's worktree, read its report
+    drive        the loop, and what ends it
+
+The agent's command gets no descriptor of ours, no session of anybody, and no process of it outlives its trial. What it
+prints is kept whole. It may crash, hang, say nothing or change nothing: each ends in a row of its own.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import errno
+import os
+import re
+import shlex
+import subprocess
+import threading
+import time
+from typing import TYPE_CHECKING
+
+from omx_autoresearch.agents.headless import AgentReport, harmless_line, last_words, stated
+from omx_autoresearch.experiments.judge.state import ExperimentHypothesis, HypothesisOutcome
+from omx_autoresearch.experiments.judge.summary import ending_words
+from omx_autoresearch.experiments.prompts import render_prompt
+from omx_autoresearch.foundation.errors import AutoresearchError, StepIllegal, UsageError
+from omx_autoresearch.journal.safe_files import ensure_folder, read_bounded, replace_file
+from omx_autoresearch.system.commands import OUTPUT_LIMIT_BYTES, explain_shell_status, run_command, shell_argv
+from omx_autoresearch.system.supervisor import explain_start
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Iterator, Mapping
+
+    from omx_autoresearch.experiments.controller import AutoresearchController
+    from omx_autoresearch.experiments.judge.state import ExperimentState, TrialRow
+    from omx_autoresearch.experiments.store import ExperimentFolder
+    from omx_autoresearch.experiments.trial import ExperimentWorkspace
+    from omx_autoresearch.system.commands import CommandResult
+
+FAILURES_IN_A_ROW = 3
+"""Sessions in a row without a candidate after which a person should look."""
+NO_CANDIDATE = ("agent_failed", "callback_failed", "no_change", "timed_out")
+"""Reason codes of a trial whose session brought nothing to judge."""
+LONGEST_SECONDS = 7 * 86400.0
+AGENT_GRACE_SECONDS = 2.0
+_PID_SECONDS = 10.0
+_POLL_SECONDS = 0.01
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Agent:
+    """An agent that can be driven.
+
+    Attributes:
+        line: its command for the shell, with placeholders.
+        environ: its whole environment, without anybody's session.
+        read_report: reads what it printed; the clients' dialects know how.
+        frozen_paths: what the prompt says of frozen files.
+    """
+
+    line: str
+    environ: Mapping[str, str]
+    read_report: Callable[[str], AgentReport]
+    frozen_paths: tuple[str, ...] = ()
+
+
+def agent_turn(
+    agent: Agent, folder: ExperimentFolder, state: ExperimentState, *, is_given: bool
+) -> Callable[[ExperimentWorkspace], HypothesisOutcome]:
+    """The callback of one trial.
+
+    Args:
+        agent: that makes the candidate.
+        folder: of the experiment; prompt and output are kept in it.
+        state: before the trial.
+        is_given: the hypothesis is the owner's; otherwise the agent finds its own.
+    """
+
+    def play(workspace: ExperimentWorkspace) -> HypothesisOutcome:
+        prompt = render_prompt(
+            state,
+            iteration=workspace.iteration,
+            frozen_paths=agent.frozen_paths,
+            hypothesis=workspace.hypothesis if is_given else None,
+        )
+        prompt_path = os.path.join(folder.prompts_path, f"{workspace.iteration:04}.md")
+        ensure_folder(folder.prompts_path)
+        ensure_folder(folder.outputs_path)
+        replace_file(prompt_path, prompt.encode("utf-8", "replace"), mode=0o600)
+        try:
+            script = agent_script(
+                agent.line, prompt=prompt, prompt_path=prompt_path, workspace_path=workspace.path
+            )
+        except AutoresearchError as error:
+            return HypothesisOutcome(fault="agent_failed", fault_reason=error.message)
+        result, said = _run(agent, folder, workspace, script)
+        return outcome_of(agent.read_report(said), result, workspace)
+
+    return play
+
+
+def _run(
+    agent: Agent, folder: ExperimentFolder, workspace: ExperimentWorkspace, script: str
+) -> tuple[CommandResult, str]:
+    """Run the agent to its end, its cancellation or its deadline; returns what it said on stdout."""
+    name = os.path.join(folder.outputs_path, f"agent-{workspace.iteration:04}")
+    pid_path = f"{name}.pid"
+    environ = {**agent.environ, "OMX_AUTORESEARCH_PID_FILE": pid_path}
+    script = 'echo $$ > "$OMX_AUTORESEARCH_PID_FILE"; unset OMX_AUTORESEARCH_PID_FILE\n' + script
+    stdout_fd = os.open(f"{name}.stdout", os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
+    ended = threading.Event()
+    watcher = threading.Thread(target=_note_pid, args=(pid_path, workspace, ended), daemon=True)
+    watcher.start()
+    try:
+        result = run_command(
+            shell_argv(script),
+            cwd=workspace.path,
+            env=environ,
+            timeout_seconds=LONGEST_SECONDS,  # the trial's own limit comes by its cancellation
+            output_path=f"{name}.log",
+            grace_seconds=AGENT_GRACE_SECONDS,
+            stdout_fd=stdout_fd,
+            cancel_fd=workspace.cancellation.fileno(),
+        )
+    finally:
+        os.close(stdout_fd)
+        ended.set()
+        watcher.join()
+        _remove(pid_path)
+    said = read_bounded(f"{name}.stdout", OUTPUT_LIMIT_BYTES)
+    return result, said.decode("utf-8", "replace")
+
+
+def _note_pid(pid_path: str, workspace: ExperimentWorkspace, ended: threading.Event) -> None:
+    """Tell the controller the agent's pid as soon as its shell has written it down."""
+    until = time.monotonic() + _PID_SECONDS
+    while time.monotonic() < until and not ended.is_set():
+        try:
+            with open(pid_path, encoding="ascii") as source:
+                text = source.read()
+        except (OSError, ValueError):
+            text = ""
+        if text.endswith("\n") and text.strip().isdigit():
+            workspace.note_process(int(text))
+            return
+        ended.wait(_POLL_SECONDS)
+
+
+def _remove(path: str) -> None:
+    try:
+        os.unlink(path)
+    except OSError:
+        return
+
+
+def outcome_of(
+    report: AgentReport, result: CommandResult, workspace: ExperimentWorkspace
+) -> HypothesisOutcome:
+    """What a session's report and end mean for its trial."""
+    fault, reason = _fault(report, result, workspace.path)
+    is_own = not workspace.hypothesis.description
+    said = stated(report.text, "HYPOTHESIS")
+    metadata = {
+        "client": report.client,
+        "model": report.model,
+        "session_id": report.session_id,
+        "tokens": report.tokens,
+        "is_cost_reported": report.cost_usd is not None,
+        "cost_fault": report.cost_fault,
+        "exit_status": result.exit_status,
+        "could_not_start": result.outcome == "not_started" or result.exit_status in CANNOT_START,
+        "agent_seconds": round(result.duration_seconds, 3),
+        "stated": said if not is_own else "",
+        "output_path": result.output_path,
+    }
+    kept = ("is_cost_reported", "exit_status", "agent_seconds")
+    return HypothesisOutcome(
+        cost_usd=report.cost_usd or 0.0,
+        metadata={name: value for name, value in metadata.items() if value or name in kept},
+        description=(said or last_words(report.text)) if is_own else "",
+        direction=stated(report.text, "DIRECTION"),
+        fault=fault,
+        fault_reason=reason,
+    )
+
+
+def _fault(report: AgentReport, result: CommandResult, cwd: str) -> tuple[str, str]:
+    """Why a session brought no candidate, as a code and a sentence; empty where it may have brought one."""
+    if result.outcome == "not_started":
+        return "agent_failed", f"the agent could not be started: {result.error}"
+    if result.outcome == "timed_out":
+        return "timed_out", f"the agent was not ready after {result.duration_seconds:.0f} s"
+    words = f", its last words: {harmless_line(last_words(report.text))}" if report.text.strip() else ""
+    if result.exit_status:
+        why = explain_shell_status(result.argv[-1].split("\n")[-1], result.exit_status, cwd)
+        return "agent_failed", why or f"the agent ended with exit status {result.exit_status}{words}"
+    if report.is_error:
+        return "agent_failed", f"the agent's own report calls the session an error{words}"
+    return "", ""
+
+
+# --- the loop
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class DriveEnd:
+    """Why a loop of trials ended.
+
+    Attributes:
+        trials: that it ran.
+        reason: ``trials`` (as many as asked for), ``hypotheses`` (the list is through), ``completed`` (by a budget, a
+            target or a stop), ``cancelled`` (the experiment), ``interrupted`` (this loop alone), or ``agent`` (sessions
+            in a row without a candidate).
+        detail: one sentence for people.
+    """
+
+    trials: int
+    reason: str
+    detail: str
+
+
+def drive(
+    controller: AutoresearchController,
+    agent: Agent,
+    *,
+    trials: int = 0,
+    hypotheses: Iterable[ExperimentHypothesis] | None = None,
+    failures_in_a_row: int = FAILURES_IN_A_ROW,
+) -> DriveEnd:
+    """Run trials until something ends them.
+
+    Args:
+        controller: of the experiment, with its baseline established.
+        agent: that makes the candidates.
+        trials: at most so many; 0 for as many as the budget has.
+        hypotheses: the owner's, one a trial; None lets the agent find its own.
+        failures_in_a_row: sessions without a candidate after which it ends; one is enough that could not be started.
+
+    Raises:
+        UsageError: the agent's command cannot be started; no trial was begun.
+    """
+    require_startable(agent.line, agent.environ, _candidate_path(controller))
+    done, failures = 0, 0
+    for given in _hypotheses(hypotheses):
+        if end := _end_of(controller, done):
+            return end
+        if trials and done >= trials:
+            return DriveEnd(done, "trials", f"{_trials(done)}, as asked for")
+        state = controller.state
+        number = state.rows[-1].iteration + 1 if state.rows else 1
+        hypothesis = given or ExperimentHypothesis(id=f"h-{number}")
+        is_given = bool(given and given.description)
+        turn = agent_turn(agent, controller_folder(controller), state, is_given=is_given)
+        try:
+            row = controller.run_iteration(hypothesis, turn)
+        except StepIllegal:
+            if end := _end_of(controller, done):
+                return end  # a budget, looked at before the trial was admitted
+            raise
+        done += 1
+        failures = failures + 1 if row.reason_code in NO_CANDIDATE else 0
+        if row.metadata.get("could_not_start") and failures:
+            return DriveEnd(done, "agent", f"{row.reason}; mend the agent's command, then run again")
+        if failures >= failures_in_a_row:
+            return DriveEnd(done, "agent", _gave_up(failures, row))
+    return _end_of(controller, done) or DriveEnd(
+        done, "hypotheses", f"every hypothesis was tried, {_trials(done)}"
+    )
+
+
+def _trials(number: int) -> str:
+    return f"{number} trial{'' if number == 1 else 's'}"
+
+
+def _hypotheses(given: Iterable[ExperimentHypothesis] | None) -> Iterator[ExperimentHypothesis | None]:
+    if given is not None:
+        yield from given
+        return
+    while True:
+        yield None
+
+
+def _end_of(controller: AutoresearchController, done: int) -> DriveEnd | None:
+    if controller.cancellation.is_cancelled:
+        return DriveEnd(done, "cancelled", "cancelled; the trial under way was rolled back")
+    if controller.was_interrupted:
+        return DriveEnd(
+            done, "interrupted", "interrupted; the trial under way was rolled back, and the rest stays"
+        )
+    if controller.state.phase == "completed":
+        reason = ending_words(controller.state.completed_reason)
+        return DriveEnd(done, "completed", f"the experiment ended: {reason}")
+    return None
+
+
+def _gave_up(failures: int, row: TrialRow) -> str:
+    why = f"{row.reason_code.replace('_', ' ')}: {row.reason}" if row.reason else row.reason_code
+    return f"{failures} sessions in a row brought no candidate; the last one: {why}"
+
+
+def _candidate_path(controller: AutoresearchController) -> str:
+    return os.path.join(controller_folder(controller).work_path, "candidate")
+
+
+def controller_folder(controller: AutoresearchController) -> ExperimentFolder:
+    """The folder of a controller's experiment."""
+    from omx_autoresearch.experiments.store import ExperimentFolder
+
+    return ExperimentFolder(controller.session_dir())
+
+
+# --- the agent's command line
+
+# The command line of an agent: its placeholders filled in so that a shell reads each as exactly one word.
+# Pure.
+#
+# ``{prompt}`` is the whole prompt, ``{prompt_file}`` and ``{workspace}`` are absolute paths; they may stand
+# bare or in either kind of quotes. Every other brace stays as it is. The prompt is on stdin, too.
+
+
+PLACEHOLDERS = ("prompt", "prompt_file", "workspace")
+LINE_LIMIT_BYTES = 128 * 1024 - 1
+"""What Linux takes as one argument, with its NUL (MAX_ARG_STRLEN, execve(2)); the shell gets the line as one."""
+
+_PLACEHOLDER = re.compile(r"\{(" + "|".join(sorted(PLACEHOLDERS, key=len, reverse=True)) + r")\}")
+
+
+def filled(line: str, values: Mapping[str, str]) -> str:
+    """The line with every placeholder replaced by its value, quoted for where it stands.
+
+    Args:
+        line: as the owner gave it, for ``/bin/sh``.
+        values: by the names of `PLACEHOLDERS`.
+    """
+    parts: list[str] = []
+    quotes = [""]  # of the level we are in; `$(` begins a level of its own, also within double quotes
+    position = 0
+    while position < len(line):
+        found = _PLACEHOLDER.match(line, position)
+        if found is not None:
+            parts.append(f"{quotes[-1]}{shlex.quote(values[found[1]])}{quotes[-1]}")
+            position = found.end()
+            continue
+        # a character behind a backslash is no quote; within single quotes the backslash is nothing special
+        width = 2 if line[position] == "\\" and quotes[-1] != "'" else 1
+        _follow(quotes, line[position : position + 2])
+        parts.append(line[position : position + width])
+        position += width
+    return "".join(parts)
+
+
+def _follow(quotes: list[str], ahead: str) -> None:
+    """The quote that stands open behind the first character of ``ahead``, level by level."""
+    char = ahead[0]
+    if char in "'\"" and quotes[-1] in ("", char):
+        quotes[-1] = "" if quotes[-1] else char
+    elif ahead == "$(" and quotes[-1] != "'":
+        quotes.append("")
+    elif char == ")" and not quotes[-1] and len(quotes) > 1:
+        quotes.pop()
+
+
+def agent_script(line: str, *, prompt: str, prompt_path: str, workspace_path: str) -> str:
+    """What ``/bin/sh -c`` is given: the agent's line, with the prompt on stdin.
+
+    Raises:
+        UsageError: the prompt is too long for a command line.
+    """
+    values = {"prompt": prompt, "prompt_file": prompt_path, "workspace": workspace_path}
+    script = f"exec < {shlex.quote(prompt_path)}\n{filled(line, values)}"
+    size_bytes = len(script.encode("utf-8", "surrogateescape"))
+    if size_bytes > LINE_LIMIT_BYTES:
+        raise UsageError(
+            f"the prompt makes the agent's command line {size_bytes} bytes long; the system takes"
+            f" {LINE_LIMIT_BYTES}",
+            next_step="let the agent read stdin, or put {prompt_file} in the place of {prompt}",
+        )
+    return script
+
+
+def checked_line(line: str) -> str:
+    """The line, when a shell can read it.
+
+    Raises:
+        UsageError: it is empty, holds NUL, or has an open quote.
+    """
+    next_step = '--agent "claude -p --permission-mode acceptEdits"'
+    if not line.strip():
+        raise UsageError("the agent's command is empty", next_step=next_step)
+    if "\0" in line:
+        raise UsageError("the agent's command holds a NUL character", next_step=next_step)
+    try:
+        shlex.split(filled(line, dict.fromkeys(PLACEHOLDERS, "x")))
+    except ValueError as error:
+        raise UsageError(f"the agent's command cannot be read: {error}", next_step=next_step) from None
+    return line
+
+
+# --- whether the command can start
+
+# Whether an agent's command can be started at all, known before a trial is spent on it.
+
+
+CANNOT_START = (126, 127)
+"""Exit statuses of a shell that found no such program, or may not run it (POSIX, Shell Command Language, 2.8.2)."""
+_SHELL_SYNTAX = frozenset(";&|<>()`$\n#*?[~\\!")
+"""With one of these the first word need not be what is run, or not everything; such a line is simply run."""
+_PLAIN = re.compile(r"\s*(?P<program>[A-Za-z0-9_./+@%:,-]+)(?:\s|$)")
+_LOOK_SECONDS = 10.0
+
+
+def require_startable(line: str, environ: Mapping[str, str], cwd: str) -> None:
+    """Let a command line pass, unless its program cannot be started for certain.
+
+    Args:
+        line: for the shell, with or without placeholders.
+        environ: that it would be run in.
+        cwd: likewise; empty where that folder is not there yet: then a relative path is not looked at.
+
+    Raises:
+        UsageError: there is no such program, or it may not be run; nothing was spent.
+    """
+    if fault := start_fault(line, environ, cwd):
+        raise UsageError(
+            f"the command cannot be started, so no trial was begun: {fault}",
+            next_step='mend the command, then the same again, such as --agent "claude -p"',
+        )
+
+
+def start_fault(line: str, environ: Mapping[str, str], cwd: str) -> str:
+    """Why the program of a plain command line cannot be started; empty where it can, and where nobody can tell."""
+    found = _PLAIN.match(line)
+    if found is None or _SHELL_SYNTAX & set(line):
+        return ""
+    program = found["program"]
+    if "/" not in program:
+        is_there = _is_known(program, environ, cwd)
+        return "" if is_there else explain_start(errno.ENOENT, program, cwd)
+    if not os.path.isabs(program) and not os.path.isdir(cwd):
+        return ""
+    path = os.path.join(cwd, program)
+    status = 127 if not os.path.exists(path) else 126
+    is_fit = os.path.isfile(path) and os.access(path, os.X_OK)
+    return "" if is_fit else explain_shell_status(program, status, cwd)
+
+
+def _is_known(name: str, environ: Mapping[str, str], cwd: str) -> bool:
+    """The shell itself says: a program on PATH, a word of its own; True where it cannot be asked."""
+    try:
+        asked = subprocess.run(
+            ["/bin/sh", "-c", 'command -v "$1"', "sh", name],
+            cwd=cwd if os.path.isdir(cwd) else "/",
+            env=dict(environ),
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+            timeout=_LOOK_SECONDS,
+            check=False,
+        )
+    except (OSError, subprocess.TimeoutExpired):
+        return True
+    return asked.returncode == 0

@@ -1,0 +1,280 @@
+"""What an experiment will cost and what it can see, said before it starts, with cheaper ways and their price.
+
+Expected runs come from the judge itself, fed with a seeded stream of normal noise: rules are free of the noise's size,
+so alpha and the number of pairs decide alone. Other noise costs about the same (specs/acceptance.md).
+"""
+
+from __future__ import annotations
+
+from functools import lru_cache
+from math import cos, floor, log, pi, sin, sqrt
+
+from omx_autoresearch.experiments.judge.calibration import (
+    WANTED_PAIRS,
+    calibrate,
+    detectable_effect,
+    known_effect,
+)
+from omx_autoresearch.experiments.judge.decision import Judge
+from omx_autoresearch.experiments.judge.rule import (
+    MEDIAN_FALSE_ACCEPTS,
+    AcceptanceRule,
+    effect_of,
+    verify_rule,
+)
+from omx_autoresearch.experiments.judge.statistics import (
+    median,
+    normal_quantile,
+    normal_share,
+    uniform_stream,
+)
+from omx_autoresearch.foundation.records import dataclass, replace
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from omx_autoresearch.experiments.judge.calibration import Calibration
+
+SAMPLED_TRIALS = 150
+"""Of each kind; the mean number of runs is then known to about one run."""
+SECONDS_PER_HOUR = 3600.0
+MEDIAN_SPREAD = 1.2533
+"""Standard deviation of a median of normal values over that of their mean."""
+RELAXED_ALPHA = 0.05
+FEWER_PAIRS = 15
+DETERMINISTIC_PAIRS = 3
+"""Of a claim, where both sides repeat their values: it is exact then, and goes on where they do not."""
+
+
+@dataclass(frozen=True, slots=True)
+class Outlay:
+    """What the parts of an experiment take, as far as it is known, and what may be spent; 0 is no limit.
+
+    Attributes:
+        run_seconds: one measured run, with the reset of caches before it.
+        trial_seconds: everything else of a trial: the agent's turn, set-up, checks.
+        budget_seconds: of the whole experiment, calibration and verified claim included.
+        budget_trials: hypotheses.
+        budget_runs: measured runs.
+        calibration_pairs: A/A pairs at the baseline.
+        claim_pairs: pairs of the fresh check at the end.
+    """
+
+    run_seconds: float
+    trial_seconds: float = 0.0
+    budget_seconds: float = 0.0
+    budget_trials: int = 0
+    budget_runs: int = 0
+    calibration_pairs: int = WANTED_PAIRS
+    claim_pairs: int = 30
+
+
+@dataclass(frozen=True, slots=True)
+class Option:
+    """One way to judge, and its price.
+
+    Attributes:
+        name: ``chosen``, ``fewer_pairs``, ``relaxed_alpha`` or ``median``.
+        rule: to be followed.
+        runs_without_effect: measured runs of a trial whose candidate is no better, warm-ups included.
+        runs_with_effect: of one whose candidate is better by the visible effect.
+        hours_without_effect: of such a trial, everything included.
+        hours_with_effect: likewise.
+        trials: how many without effect fit the budget beside calibration and claim; None where there is no budget.
+        visible_effect: gain over ``min_effect`` that is accepted about four times in five, in the unit of estimates;
+            None before calibration, and where its pairs are too few to tell.
+        visible_sigmas: the same in standard deviations of one run.
+        false_accepts: chance that a trial accepts a candidate without effect, before re-verification.
+    """
+
+    name: str
+    rule: AcceptanceRule
+    runs_without_effect: float
+    runs_with_effect: float
+    hours_without_effect: float
+    hours_with_effect: float
+    trials: int | None
+    visible_effect: float | None
+    visible_sigmas: float
+    false_accepts: float
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """What to expect of an experiment.
+
+    Attributes:
+        chosen: the rule as configured.
+        alternatives: cheaper ones.
+        preparation_hours: of calibration.
+        claim_hours: of the fresh check at the end.
+        verify_alpha: of the re-verification of each accepted step.
+        scale: of the visible effects; empty before calibration.
+    """
+
+    chosen: Option
+    alternatives: tuple[Option, ...]
+    preparation_hours: float
+    claim_hours: float
+    verify_alpha: float
+    scale: str
+
+
+def plan_of(rule: AcceptanceRule, calibration: Calibration | None, outlay: Outlay) -> Plan:
+    """What an experiment under ``rule`` costs and can see.
+
+    Args:
+        rule: as configured.
+        calibration: None before it was measured: then a noisy metric is assumed, and effects are in sigmas only.
+        outlay: what its parts take and what may be spent.
+    """
+    chosen = _option("chosen", rule, calibration, outlay)
+    alternatives = [
+        _option(name, cheaper, calibration, outlay) for name, cheaper in _cheaper(rule, calibration).items()
+    ]
+    trials = outlay.budget_trials or chosen.trials or 0
+    return Plan(
+        chosen=chosen,
+        alternatives=tuple(
+            option for option in alternatives if option.runs_without_effect < chosen.runs_without_effect
+        ),
+        preparation_hours=_hours(outlay, 2 * outlay.calibration_pairs + 2 * rule.warmups),
+        claim_hours=_hours(outlay, 2 * _claim_pairs(calibration, outlay) + 2 * rule.warmups),
+        verify_alpha=verify_rule(rule, max(1, trials)).alpha,
+        scale=calibration.scale if calibration else "",
+    )
+
+
+def _claim_pairs(calibration: Calibration | None, outlay: Outlay) -> int:
+    is_exact = calibration is not None and calibration.regime == "deterministic"
+    return min(outlay.claim_pairs, DETERMINISTIC_PAIRS) if is_exact else outlay.claim_pairs
+
+
+def _cheaper(rule: AcceptanceRule, calibration: Calibration | None) -> dict[str, AcceptanceRule]:
+    if rule.name == "median" or (calibration is not None and calibration.regime == "deterministic"):
+        return {}
+    cheaper = {}
+    if rule.max_pairs > FEWER_PAIRS:
+        cheaper["fewer_pairs"] = replace(rule, max_pairs=FEWER_PAIRS)
+    if rule.alpha < RELAXED_ALPHA:
+        pairs = min(rule.max_pairs, FEWER_PAIRS)
+        cheaper["relaxed_alpha"] = replace(rule, alpha=RELAXED_ALPHA, max_pairs=pairs)
+    cheaper["median"] = replace(rule, name="median", min_effect=0.0, scale="auto")
+    return cheaper
+
+
+def _option(name: str, rule: AcceptanceRule, calibration: Calibration | None, outlay: Outlay) -> Option:
+    without, with_effect = _runs(rule, calibration)
+    sigmas = _visible_sigmas(rule)
+    return Option(
+        name=name,
+        rule=rule,
+        runs_without_effect=without,
+        runs_with_effect=with_effect,
+        hours_without_effect=_hours(outlay, without) + outlay.trial_seconds / SECONDS_PER_HOUR,
+        hours_with_effect=_hours(outlay, with_effect) + outlay.trial_seconds / SECONDS_PER_HOUR,
+        trials=_trials(outlay, rule, without),
+        visible_effect=_visible_effect(rule, calibration),
+        visible_sigmas=sigmas,
+        false_accepts=_false_accepts(rule, calibration),
+    )
+
+
+def _hours(outlay: Outlay, runs: float) -> float:
+    return runs * outlay.run_seconds / SECONDS_PER_HOUR
+
+
+def _runs(rule: AcceptanceRule, calibration: Calibration | None) -> tuple[float, float]:
+    """Runs of a trial without and with effect; both arms are warmed up, which is needed after an acceptance only."""
+    warmups = 2.0 * rule.warmups
+    if rule.name == "median":
+        return warmups + 2 * rule.runs, warmups + 2 * rule.runs
+    if calibration is not None and calibration.regime == "deterministic":
+        return warmups + 4, warmups + 4
+    pairs = WANTED_PAIRS if calibration is None else calibration.pairs
+    without, with_effect = sampled_runs(
+        rule.alpha, rule.max_pairs, has_futility=rule.has_futility, calibration_pairs=min(pairs, WANTED_PAIRS)
+    )
+    return warmups + without, warmups + with_effect
+
+
+@lru_cache(maxsize=64)
+def sampled_runs(
+    alpha: float, max_pairs: int, *, has_futility: bool, calibration_pairs: int
+) -> tuple[float, float]:
+    """Mean measured runs of a trial without effect, and of one with the visible effect, under normal noise."""
+    rule = AcceptanceRule(alpha=alpha, max_pairs=max_pairs, scale="difference", has_futility=has_futility)
+    chance = uniform_stream(calibration_pairs)
+    noise = _normals(chance)
+    gain = _visible_sigmas(rule)
+    means = []
+    for effect in (0.0, gain):
+        total = 0
+        for _ in range(SAMPLED_TRIALS):
+            total += _sampled_pairs(rule, noise, effect, calibration_pairs)
+        means.append(2 * total / SAMPLED_TRIALS)
+    return means[0], means[1]
+
+
+def _normals(chance: Iterator[float]) -> Iterator[float]:
+    """Independent standard normal values (Box and Muller)."""
+    while True:
+        radius = sqrt(-2 * log(1 - next(chance)))
+        angle = 2 * pi * next(chance)
+        yield radius * cos(angle)
+        yield radius * sin(angle)
+
+
+def _sampled_pairs(rule: AcceptanceRule, noise: Iterator[float], gain: float, calibration_pairs: int) -> int:
+    aa_pairs = [(next(noise), next(noise)) for _ in range(calibration_pairs)]
+    judge = Judge(rule, calibrate(aa_pairs, rule))
+    while judge.verdict is None:
+        judge.add_pair(next(noise), next(noise) - gain, next(noise) < 0.0)
+    return judge.pairs
+
+
+def _trials(outlay: Outlay, rule: AcceptanceRule, runs: float) -> int | None:
+    fixed = 2 * (outlay.calibration_pairs + outlay.claim_pairs) + 4 * rule.warmups
+    limits = []
+    if outlay.budget_trials:
+        limits.append(outlay.budget_trials)
+    if outlay.budget_runs:
+        limits.append(max(0, floor((outlay.budget_runs - fixed) / runs)))
+    seconds = runs * outlay.run_seconds + outlay.trial_seconds
+    if outlay.budget_seconds and seconds > 0.0:
+        limits.append(max(0, floor((outlay.budget_seconds - fixed * outlay.run_seconds) / seconds)))
+    return min(limits) if limits else None
+
+
+def _visible_sigmas(rule: AcceptanceRule) -> float:
+    if rule.name == "median":
+        return normal_quantile(0.8) * MEDIAN_SPREAD * sqrt(2 / rule.runs)
+    return detectable_effect(replace(rule, scale="difference"), sqrt(2), "difference")
+
+
+def _visible_effect(rule: AcceptanceRule, calibration: Calibration | None) -> float | None:
+    if calibration is None or known_effect(calibration) is None:
+        return None
+    if rule.name != "median":
+        return detectable_effect(rule, calibration.noise * sqrt(2), calibration.scale)
+    return effect_of(_visible_sigmas(rule) * calibration.noise, rule.direction, calibration.scale)
+
+
+def _false_accepts(rule: AcceptanceRule, calibration: Calibration | None) -> float:
+    if calibration is not None and calibration.regime == "deterministic":
+        return 0.0
+    if rule.name != "median":
+        return rule.alpha
+    deviation = _absolute_noise(calibration) * MEDIAN_SPREAD * sqrt(2 / rule.runs)
+    if not rule.min_effect or not deviation:
+        return MEDIAN_FALSE_ACCEPTS
+    return 1 - normal_share(rule.min_effect / deviation)
+
+
+def _absolute_noise(calibration: Calibration | None) -> float:
+    """Standard deviation of a run in the metric's own unit; 0.0 where it is not known."""
+    if calibration is None or not calibration.pairs:
+        return 0.0
+    level = median([abs(value) for value in calibration.firsts + calibration.seconds])
+    return calibration.noise * (level if calibration.scale == "ratio" else 1.0)

@@ -1,0 +1,380 @@
+"""A measured experiment: its configuration, its trials, what was spent, and the state that its events fold to.
+
+An experiment is durable by itself. Its truth is the append-only log of its events (:mod:`.experiment_events`); the
+state here is what folding them gives. Times are ISO 8601 UTC, durations seconds, costs US dollars, sizes bytes.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Literal
+
+from omx_autoresearch.experiments.judge.calibration import Calibration
+from omx_autoresearch.experiments.judge.claim import Claim
+from omx_autoresearch.experiments.judge.metrics import Guard, MetricSpec
+from omx_autoresearch.experiments.judge.rule import AcceptanceRule
+from omx_autoresearch.foundation.codec import nested
+from omx_autoresearch.foundation.errors import StepIllegal, UsageError
+from omx_autoresearch.foundation.records import dataclass, field
+from omx_autoresearch.missions.rules.lifecycle import reached, target
+
+ExperimentPhase = Literal["started", "ready", "running", "completed"]
+"""``started``: no baseline yet; ``ready``: the next trial may begin; ``running``: a trial is under way."""
+
+ExperimentStep = Literal["measure", "admit", "conclude", "complete", "reopen", "restart"]
+
+EXPERIMENT_TRANSITIONS: tuple[tuple[ExperimentStep, tuple[ExperimentPhase, ...], ExperimentPhase], ...] = (
+    ("measure", ("started",), "ready"),
+    ("admit", ("ready",), "running"),
+    ("conclude", ("running",), "ready"),
+    ("complete", ("started", "ready", "running"), "completed"),
+    ("reopen", ("completed",), "ready"),
+    ("restart", ("completed",), "started"),
+)
+"""(step, from phases, to phase). More budget reopens what a budget had ended; without a baseline it starts again."""
+
+TrialStatus = Literal["running", "accepted", "rejected", "failed"]
+
+Isolation = Literal["none", "auto", "bubblewrap"]
+
+Reverification = Literal["auto", "on", "off"]
+
+CompletedReason = Literal[
+    "explicit",
+    "cancelled",
+    "budget_trials",
+    "budget_wall",
+    "budget_cost",
+    "budget_disk",
+    "budget_runs",
+    "target_reached",
+    "failure",
+    "final_patch",
+]
+
+ID_LIMIT = 200
+DESCRIPTION_LIMIT = 20_000
+METADATA_LIMIT = 100
+
+
+@dataclass(frozen=True, slots=True)
+class ExperimentLimits:
+    """What an experiment may spend; 0 is no limit.
+
+    Attributes:
+        trials: hypotheses that may be tried.
+        wall_seconds: time that controllers were at work, over all resumes; sleep of the machine is not charged.
+        cost_usd: what the host reported for its agents.
+        disk_bytes: the size of the experiment's own folder. Where there is a limit it is looked at before each trial
+            and after each candidate, the worktrees included; else at the end, without them.
+        runs: measured runs, warm-ups included.
+    """
+
+    trials: int = 40
+    wall_seconds: float = 0.0
+    cost_usd: float = 0.0
+    disk_bytes: int = 0
+    runs: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class ExperimentUsage:
+    """What was spent so far, in the units of `ExperimentLimits`."""
+
+    trials: int = 0
+    wall_seconds: float = 0.0
+    cost_usd: float = 0.0
+    disk_bytes: int = 0
+    runs: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class ExperimentConfig:
+    """What is optimized, how it is measured and checked, and within which limits.
+
+    Attributes:
+        name: of the experiment, for people.
+        metric: what is measured, where it is read, which direction is better.
+        measure: the shell command that measures; frozen with every file that it names.
+        check: the shell command that says whether the candidate is still correct; frozen likewise.
+        setup: run in a worktree after its tree changed, before anything is measured there; not measured.
+        reset_caches: run before each measured run; not measured.
+        held_out: an executable, or a folder with an executable ``check``, outside the repository or ignored by it;
+            copied at the start, never shown to the agent, run at acceptance and at the end.
+        protect: further globs of files that no candidate may touch.
+        guards: secondary metrics that must not get worse.
+        env: variables of every command, beside those of the owner's environment at the start.
+        keep: ignored paths that a restoration leaves alone, made by ``setup``.
+        link: ignored paths of the user's checkout that each worktree sees.
+        rule: how a candidate is judged.
+        limits: what may be spent.
+        target: a value of the metric that ends the experiment once a verified claim reaches it; None for none.
+        calibration_pairs: A/A pairs at the baseline.
+        claim_pairs: pairs of the fresh check of base against final.
+        measure_timeout_seconds: of one measured run.
+        check_timeout_seconds: of one check, one set-up or one held-out check; 0 for that of a measured run.
+        hypothesis_timeout_seconds: of the callback or agent that makes one candidate; 0 for none.
+        reverification: whether an accepted candidate is judged again on fresh pairs with the worktrees swapped:
+            ``on``, ``off``, or ``auto``, which is on for every rule but ``median``.
+        sandbox: ``bubblewrap`` insists on it, ``auto`` takes it where it works, ``none`` runs plainly.
+        seed: of the order within pairs.
+    """
+
+    name: str
+    metric: MetricSpec = nested(MetricSpec)
+    measure: str = ""
+    check: str = ""
+    setup: str = ""
+    reset_caches: str = ""
+    held_out: str = ""
+    protect: tuple[str, ...] = ()
+    guards: tuple[Guard, ...] = nested(Guard, default=())
+    env: dict[str, str] = field(default_factory=dict)
+    keep: tuple[str, ...] = ()
+    link: tuple[str, ...] = ()
+    rule: AcceptanceRule = nested(AcceptanceRule, default_factory=AcceptanceRule)
+    limits: ExperimentLimits = nested(ExperimentLimits, default_factory=ExperimentLimits)
+    target: float | None = None
+    calibration_pairs: int = 15
+    claim_pairs: int = 30
+    measure_timeout_seconds: float = 600.0
+    check_timeout_seconds: float = 0.0
+    hypothesis_timeout_seconds: float = 3600.0
+    reverification: Reverification = "auto"
+    sandbox: Isolation = "none"
+    seed: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class ExperimentHypothesis:
+    """One idea to be tried.
+
+    Attributes:
+        id: short, of the host's choosing; may repeat.
+        description: what is changed and why it should help.
+        direction: the direction of the mission that it belongs to, where one was declared.
+        metadata: host-owned words (model, provider), kept in the table as they are.
+    """
+
+    id: str
+    description: str = ""
+    direction: str = ""
+    metadata: dict[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class HypothesisOutcome:
+    """What the host reports of the turn that made a candidate.
+
+    Attributes:
+        cost_usd: of this turn alone; counted however the trial ends.
+        metadata: the host's own words (model, tokens), kept in the table beside those of the hypothesis.
+        description: the hypothesis, where only the turn itself found it; replaces that of the row.
+        direction: likewise.
+        fault: why there is no candidate to judge, as a reason code (``agent_failed``, ``timed_out``); the trial is
+            failed and restored. Empty where there is one.
+        fault_reason: one sentence for people.
+    """
+
+    cost_usd: float = 0.0
+    metadata: dict[str, Any] = field(default_factory=dict)
+    description: str = ""
+    direction: str = ""
+    fault: str = ""
+    fault_reason: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class TrialRow:
+    """One line of the table of trials; the fields of the wire events.
+
+    Attributes:
+        iteration: 1, 2, 3 and so on; never given twice, also after a resume.
+        hypothesis_id: of the hypothesis.
+        description: of the hypothesis.
+        status: ``running`` until its terminal event.
+        metric: the candidate's median; None where nothing was measured.
+        samples: the candidate's measured values, warm-ups excluded, in order.
+        incumbent_samples: the incumbent's, pair by pair.
+        improvement: the judge's estimate, positive is better; a fraction of the incumbent's value on the ratio scale
+            (0.03 is 3 %), in the metric's unit on the difference scale. Never quoted as a result: that is the claim.
+        interval: of the improvement, 95 %, in its unit; empty where none is known.
+        scale: ``ratio`` or ``difference``, of improvement and interval; empty where nothing was judged.
+        pairs: that were judged.
+        others: medians of the candidate's secondary metrics.
+        cost_usd: that the host reported.
+        duration_seconds: of the whole trial.
+        checkpoint: the incumbent it was judged against (a commit).
+        candidate_commit: the private commit of an accepted change; empty otherwise.
+        reason_code: why it ended so: ``improved`` where accepted; ``not_better too_small inconclusive tampered
+            no_change check_failed guard_failed held_out_failed left_running not_reverified nested_repository`` and so
+            on where rejected; ``metric_missing timed_out callback_failed agent_failed incumbent_failed workspace_lost
+            cancelled budget_wall interrupted`` and so on where failed.
+        reason: one sentence for people.
+        detail: the last lines of what a failed command said; empty otherwise.
+        changed_paths: what the candidate changed against the incumbent, at most a few hundred.
+        direction: of the hypothesis.
+        started_at: when it was admitted.
+        ended_at: when its terminal event was written; empty while it runs.
+        metadata: the host's words, of hypothesis and outcome.
+    """
+
+    iteration: int
+    hypothesis_id: str
+    description: str = ""
+    status: TrialStatus = "running"
+    metric: float | None = None
+    samples: tuple[float, ...] = ()
+    incumbent_samples: tuple[float, ...] = ()
+    improvement: float | None = None
+    interval: tuple[float, ...] = ()
+    scale: str = ""
+    pairs: int = 0
+    others: dict[str, float] = field(default_factory=dict)
+    cost_usd: float = 0.0
+    duration_seconds: float = 0.0
+    checkpoint: str = ""
+    candidate_commit: str = ""
+    reason_code: str = ""
+    reason: str = ""
+    detail: str = ""
+    changed_paths: tuple[str, ...] = ()
+    direction: str = ""
+    started_at: str = ""
+    ended_at: str = ""
+    metadata: dict[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class ExperimentState:
+    """What the events of an experiment fold to.
+
+    Attributes:
+        experiment_id: its name on disk, ``YYYYMMDD-HHMMSS-slug``.
+        project_path: the user's checkout.
+        config: as started.
+        base_commit: the commit that the user's checkout stood on.
+        incumbent_commit: the last accepted checkpoint; the base commit at first.
+        pin_digest: of the manifest of frozen files.
+        phase: see `ExperimentPhase`.
+        baseline: the median of the base, measured at calibration; None before.
+        baseline_samples: the values behind it.
+        calibration: what the A/A pairs said; None before.
+        rows: every trial, in order; only the last one may be running.
+        checkpoints: the commits of accepted trials, in order.
+        usage: what was spent.
+        claim: the newest fresh check of base against final; None before. The only number that may be quoted.
+        claim_commit: which final the claim is about.
+        claim_held_out: of the held-out check on that final, ``passed`` or ``failed``; empty where there is none.
+        applied_commit: what the owner took into the checkout; empty before.
+        completed_reason: why it ended; empty before.
+        isolation: what really isolated the newest run.
+        controller_pid: of the controller at work; 0 for none.
+        controller_started: its start time, so that a later process with that pid is not taken for it.
+        agent_pid: of the agent process under way; 0 for none.
+        agent_started: its start time.
+        started_at: when the experiment began.
+        updated_at: of the newest event.
+        user_stamp: of the user's checkout at the start.
+        task_id: of the mission that it belongs to; empty for none.
+        is_agents: an agent chose the commands that judge, so that no contract is met by what they say.
+    """
+
+    experiment_id: str
+    project_path: str
+    config: ExperimentConfig = nested(ExperimentConfig)
+    base_commit: str = ""
+    incumbent_commit: str = ""
+    pin_digest: str = ""
+    phase: ExperimentPhase = "started"
+    baseline: float | None = None
+    baseline_samples: tuple[float, ...] = ()
+    calibration: Calibration | None = nested(Calibration, default=None)
+    rows: tuple[TrialRow, ...] = nested(TrialRow, default=())
+    checkpoints: tuple[str, ...] = ()
+    usage: ExperimentUsage = nested(ExperimentUsage, default_factory=ExperimentUsage)
+    claim: Claim | None = nested(Claim, default=None)
+    claim_commit: str = ""
+    claim_held_out: str = ""
+    applied_commit: str = ""
+    completed_reason: str = ""
+    isolation: str = "none"
+    controller_pid: int = 0
+    controller_started: str = ""
+    agent_pid: int = 0
+    agent_started: str = ""
+    started_at: str = ""
+    updated_at: str = ""
+    user_stamp: dict[str, Any] = field(default_factory=dict)
+    task_id: str = ""
+    is_agents: bool = False
+
+    @property
+    def running_row(self) -> TrialRow | None:
+        """The trial under way, or None."""
+        return self.rows[-1] if self.rows and self.rows[-1].status == "running" else None
+
+    @property
+    def tampered(self) -> int:
+        """How many candidates touched what they must not."""
+        return sum(row.reason_code == "tampered" for row in self.rows)
+
+
+def next_experiment_phase(state: ExperimentState, step: ExperimentStep) -> ExperimentPhase:
+    """The phase of an experiment after ``step``, as the machine decides it.
+
+    Raises:
+        StepIllegal: the phase has no such step.
+        AutoresearchError: the machine cannot be run.
+    """
+    if after := reached(EXPERIMENT_TRANSITIONS, state.phase, step):
+        return after
+    if state.phase == "completed":
+        what, verb = f"the experiment is completed: {state.completed_reason}", "report"
+    elif state.phase == "started":
+        what, verb = "there is no baseline yet", "resume"
+    else:
+        what, verb = f"an experiment that is {state.phase} cannot {step}", "status"
+    raise StepIllegal(what, next_step=f"omx-autoresearch experiment {verb} {state.experiment_id}")
+
+
+def phase_after(
+    state: ExperimentState, step: ExperimentStep | Literal[""], recorded: ExperimentPhase | Literal[""]
+) -> ExperimentPhase | Literal[""]:
+    """The phase behind an event by the table as data, for a replay; empty where the event changes none.
+
+    Args:
+        state: before the event.
+        step: that the event takes; empty for none.
+        recorded: the phase that the event carries; empty in a log from before events carried one.
+    """
+    after = target(EXPERIMENT_TRANSITIONS, state.phase, step) if step else ""
+    return after if recorded in ("", after) else ""
+
+
+def checked_hypothesis(hypothesis: ExperimentHypothesis) -> ExperimentHypothesis:
+    """The hypothesis, when it can be recorded as it is.
+
+    Raises:
+        UsageError: an empty or oversized id, an oversized description, or a NUL byte; says which.
+    """
+    next_step = "shorten or clean the hypothesis and send it again"
+    if not hypothesis.id.strip():
+        raise UsageError("a hypothesis needs an id, e.g. h-1", next_step=next_step)
+    for name, text, limit in (
+        ("id", hypothesis.id, ID_LIMIT),
+        ("description", hypothesis.description, DESCRIPTION_LIMIT),
+        ("direction", hypothesis.direction, DESCRIPTION_LIMIT),
+    ):
+        if len(text) > limit:
+            raise UsageError(
+                f"the {name} of a hypothesis has {len(text)} characters; at most {limit} are kept",
+                next_step=next_step,
+            )
+        if "\0" in text:
+            raise UsageError(f"the {name} of a hypothesis holds a NUL character", next_step=next_step)
+    if len(hypothesis.metadata) > METADATA_LIMIT:
+        raise UsageError(
+            f"the metadata of a hypothesis has {len(hypothesis.metadata)} entries; at most {METADATA_LIMIT}",
+            next_step=next_step,
+        )
+    return hypothesis

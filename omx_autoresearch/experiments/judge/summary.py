@@ -1,0 +1,208 @@
+"""What a person is told of an experiment: the one number that may be quoted, how trials ended, which steps hold. Pure.
+
+Plot, report, MLflow export, commit messages and status say the same, since they all ask here. The only result is the
+claim, a fresh check of base against final; everything else is evidence for one decision.
+"""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from omx_autoresearch.foundation.records import dataclass
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from omx_autoresearch.experiments.judge.state import ExperimentState, TrialRow
+
+TrialKind = Literal["accepted", "rejected", "failed", "tampered", "running"]
+KINDS: tuple[TrialKind, ...] = ("accepted", "rejected", "failed", "tampered", "running")
+
+KEPT_WITHOUT_GAIN = "kept_without_gain"
+"""An accepted row of somebody else's log that was no better than the best before it: it moves no step."""
+
+LOGGED_BASELINE = "baseline"
+"""The row of somebody else's log that is the base itself."""
+
+HELD_OUT_FAILED = "held_out_failed"
+
+_SIGNIFICANT = 6
+_LARGEST_PLAIN = 10**15
+_ENDS = 2
+"""Of an interval; an empty one is not known."""
+
+
+@dataclass(frozen=True, slots=True)
+class QuotedClaim:
+    """The one sentence about the result, and what limits it.
+
+    Attributes:
+        sentence: for title, report and commit messages; says so where nothing is verified.
+        warnings: what the reader must know before the final is accepted, a sentence each.
+        is_verified: base and final were measured against each other.
+        has_gain: verified, and the whole interval is better than the base.
+        is_current: the claim is about the newest accepted step.
+    """
+
+    sentence: str
+    warnings: tuple[str, ...] = ()
+    is_verified: bool = False
+    has_gain: bool = False
+    is_current: bool = False
+
+
+def kind_of(row: TrialRow) -> TrialKind:
+    """How a trial ended, with tampering apart from other rejections."""
+    return "tampered" if row.reason_code == "tampered" else row.status
+
+
+def shown_reason(row: TrialRow) -> str:
+    """Why a trial ended so, for people.
+
+    Of a held-out check no more than that it failed, since agents may read it; and where a judge had its say only its
+    word, since its estimate would be a second number that looks like a result.
+    """
+    if row.reason_code == HELD_OUT_FAILED:
+        return "the held-out check failed"
+    code = row.reason_code.replace("_", " ")
+    if row.interval:
+        return code or row.status
+    return f"{code}: {row.reason}" if row.reason and code else row.reason or code
+
+
+def steps_of(state: ExperimentState) -> tuple[TrialRow, ...]:
+    """The accepted trials that moved the incumbent, in order."""
+    return tuple(
+        row
+        for row in state.rows
+        if row.status == "accepted" and row.reason_code not in (KEPT_WITHOUT_GAIN, LOGGED_BASELINE)
+    )
+
+
+def count_kinds(rows: Sequence[TrialRow]) -> dict[TrialKind, int]:
+    """How many trials ended in which way; every kind stands there."""
+    counts: dict[TrialKind, int] = dict.fromkeys(KINDS, 0)
+    for row in rows:
+        counts[kind_of(row)] += 1
+    return counts
+
+
+def effect_scale(state: ExperimentState) -> str:
+    """``ratio`` where improvements are fractions, ``difference`` where they are in the metric's unit."""
+    rule = state.config.rule
+    if rule.name == "median":
+        return "difference"
+    if rule.scale != "auto":
+        return rule.scale
+    return (state.calibration.scale if state.calibration else "") or "ratio"
+
+
+def metric_band(state: ExperimentState, row: TrialRow) -> tuple[float, float] | None:
+    """The interval of a trial in the metric's own unit, low end first; None where there is none.
+
+    An improvement is relative to the incumbent that was measured beside the candidate, so the band stands around it.
+    """
+    if len(row.interval) != _ENDS or not row.incumbent_samples:
+        return None
+    incumbent = median_of(row.incumbent_samples)
+    sign = -1.0 if state.config.metric.direction == "lower" else 1.0
+    size = abs(incumbent) if effect_scale(state) == "ratio" else 1.0
+    ends = sorted(incumbent + sign * size * end for end in row.interval)
+    return ends[0], ends[1]
+
+
+def median_of(values: Sequence[float]) -> float:
+    """The median of at least one value."""
+    ordered = sorted(values)
+    middle = len(ordered) // 2
+    if len(ordered) % 2:
+        return ordered[middle]
+    return ordered[middle - 1] + (ordered[middle] - ordered[middle - 1]) / 2
+
+
+def figure(value: float | None, unit: str = "", *, digits: int = _SIGNIFICANT) -> str:
+    """A measured value for people: to six significant digits, whole numbers in full, ``none`` for none."""
+    if value is None:
+        return "none"
+    is_plain = abs(value) < _LARGEST_PLAIN and value == int(value)
+    text = str(int(value)) if is_plain else f"{value:.{digits}g}"
+    return f"{text} {unit}" if unit else text
+
+
+def effect_text(value: float, scale: str, unit: str = "") -> str:
+    """An improvement for people, without a sign where it is positive: ``3.2 %`` or ``12 ms``."""
+    if scale == "ratio":
+        return f"{100 * value:.3g} %"
+    return figure(value, unit)
+
+
+def effect_interval(interval: Sequence[float], scale: str, unit: str = "") -> str:
+    """An interval of improvements for people: ``1.2 % to 3.4 %``; empty where there is none."""
+    if len(interval) != _ENDS:
+        return ""
+    low, high = (effect_text(end, scale, unit) for end in interval)
+    return f"{low} to {high}"
+
+
+def quoted_claim(state: ExperimentState) -> QuotedClaim:
+    """The one sentence that may be quoted as the result, with its limits."""
+    claim = state.claim
+    if claim is None:
+        return _not_verified(state)
+    is_current = state.claim_commit in ("", state.incumbent_commit)
+    warnings = []
+    if not claim.has_gain:
+        warnings.append(
+            "The verified interval contains no gain for certain: nothing measured supports accepting the final state."
+        )
+    if not is_current:
+        warnings.append(
+            f"The check is about checkpoint {state.claim_commit[:12]}; steps accepted after it are not part of it. "
+            f"Verify again before quoting it for the final state."
+        )
+    return QuotedClaim(
+        sentence=_claim_sentence(state),
+        warnings=tuple(warnings),
+        is_verified=True,
+        has_gain=claim.has_gain,
+        is_current=is_current,
+    )
+
+
+def ending_words(reason: str) -> str:
+    """Why an experiment ended, for people; a reason that is not known here as it is."""
+    words = {"explicit": "stopped", "final_patch": "accepted into the checkout", "failure": "failed"}
+    if reason.startswith("budget_"):
+        return f"budget of {reason.removeprefix('budget_').replace('wall', 'hours')} spent"
+    return words.get(reason, reason.replace("_", " "))
+
+
+def _not_verified(state: ExperimentState) -> QuotedClaim:
+    if state.rows and not steps_of(state) and state.completed_reason:
+        return QuotedClaim("No step was accepted, so there is no result to verify.")
+    return QuotedClaim(
+        "Not verified yet: base and final were not measured against each other, so there is no number to quote."
+    )
+
+
+def _claim_sentence(state: ExperimentState) -> str:
+    claim, metric = state.claim, state.config.metric
+    assert claim is not None
+    better, worse = ("lower", "higher") if metric.direction == "lower" else ("higher", "lower")
+    pairs = f"{claim.pairs} fresh interleaved pair{'' if claim.pairs == 1 else 's'}"
+    if claim.estimate == 0.0:
+        return f"Verified: {metric.name} is the same as at the base ({_basis(state, pairs)})."
+    size = effect_text(abs(claim.estimate), claim.scale, metric.unit)
+    word = better if claim.estimate > 0 else worse
+    opening = "Verified" if claim.has_gain else "Verified, but no gain is certain"
+    return f"{opening}: {metric.name} is {size} {word} than at the base ({_basis(state, pairs)})."
+
+
+def _basis(state: ExperimentState, pairs: str) -> str:
+    claim = state.claim
+    assert claim is not None
+    if claim.is_exact:
+        return f"both repeated their value exactly in {pairs}"
+    interval = effect_interval(claim.interval, claim.scale, state.config.metric.unit)
+    return f"95 % interval of the gain {interval}, {pairs}" if interval else pairs

@@ -1,0 +1,249 @@
+"""Experiments of a mission: linked to it, their accepted trials told to its journal, their claims held against rules.
+
+A claim counts only as far as the experiment's own log bears it out: the chain of the log holds, the owner started the
+experiment for this mission in this project, the claim is about the checkpoint that stands, and computing it anew from
+the recorded runs gives the same numbers. What anybody says about a gain elsewhere is a claim of theirs, and so is what
+an experiment says whose commands an agent chose.
+"""
+
+from __future__ import annotations
+
+from omx_autoresearch.experiments.store import ExperimentStore
+from omx_autoresearch.foundation.codec import to_plain
+from omx_autoresearch.foundation.digests import sha256
+from omx_autoresearch.foundation.errors import AutoresearchError, StepIllegal
+from omx_autoresearch.foundation.json_codec import encode
+from omx_autoresearch.missions.claims import write_changed
+from omx_autoresearch.missions.records.findings import ExperimentLinked, GainVerified, TrialsAccepted
+from omx_autoresearch.missions.records.lifecycle import MissionBlocked, step_taken
+from omx_autoresearch.missions.rules.lifecycle import FINAL_PHASES, is_legal
+from omx_autoresearch.missions.rules.mission import Blocker
+from omx_autoresearch.missions.store import MissionStore
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from typing import Any
+
+    from omx_autoresearch.experiments.judge.claim import Claim
+    from omx_autoresearch.experiments.judge.state import ExperimentState
+    from omx_autoresearch.journal.context import Runtime
+    from omx_autoresearch.missions.records import Record
+    from omx_autoresearch.missions.rules.criteria import Examination, Examiner
+    from omx_autoresearch.missions.rules.mission import Mission
+    from omx_autoresearch.missions.rules.rule_kinds import Trial
+
+CLAIM_STAGE = "claim"
+"""The stage of the runs that a claim rests on."""
+_DETAIL_CHARACTERS = 500
+
+
+def require_linkable(runtime: Runtime, task_id: str) -> None:
+    """Refuse a mission that can use no experiment, before one is begun for it.
+
+    Raises:
+        StepIllegal: the mission is a draft or has ended.
+    """
+    _refuse_unlinkable(MissionStore(runtime.home).load(task_id))
+
+
+def link_experiment(runtime: Runtime, task_id: str, experiment_id: str, metric: str) -> Mission:
+    """Let an experiment count for a mission.
+
+    Raises:
+        StepIllegal: the mission is a draft or has ended.
+    """
+    with MissionStore(runtime.home).transaction(task_id, runtime.now()) as transaction:
+        _refuse_unlinkable(transaction.mission)
+        return transaction.record(ExperimentLinked(experiment_id, metric))
+
+
+def _refuse_unlinkable(mission: Mission) -> None:
+    if mission.phase in FINAL_PHASES or mission.contract is None:
+        raise StepIllegal(
+            f"mission {mission.task_id} is {mission.phase}; an experiment belongs to one that is under way",
+            next_step=f"omx-autoresearch {'start' if mission.phase == 'draft' else 'status'} {mission.task_id}",
+        )
+
+
+def tell_mission(runtime: Runtime, task_id: str) -> Mission:
+    """Record what the mission's experiments brought since it was last told; once each, whoever asks.
+
+    An experiment whose log cannot be read is passed over: it can bring nothing.
+    """
+    store = MissionStore(runtime.home)
+    mission = store.load(task_id)
+    if mission.phase in FINAL_PHASES or not _news(runtime, mission):
+        return mission
+    with store.transaction(task_id, runtime.now()) as transaction:
+        # another process may have told it meanwhile
+        if news := _news(runtime, transaction.mission):
+            return transaction.record(*news)
+        return transaction.mission
+
+
+def teller(runtime: Runtime, task_id: str) -> Callable[[dict[str, Any]], None]:
+    """A subscriber of an experiment's events that tells its mission what was accepted, verified, or went wrong."""
+
+    def tell(event: dict[str, Any]) -> None:
+        if event["type"] in ("accepted", "verified"):
+            tell_mission(runtime, task_id)
+        elif event["type"] == "completed" and event["reason"] == "failure":
+            _block_mission(runtime, task_id, str(event["detail"]))
+        write_changed(runtime)  # the experiment may go on for hours
+
+    return tell
+
+
+def _block_mission(runtime: Runtime, task_id: str, detail: str) -> None:
+    """A failed experiment blocks its running mission: nothing that an agent does measures what cannot be measured."""
+    blocker = Blocker(
+        "experiment-failed",
+        f"its experiment failed: {' '.join(detail.split())[:_DETAIL_CHARACTERS]}",
+        "commands that check and measure the unchanged project, then a new experiment",
+        f"omx-autoresearch unblock {task_id}",
+        "gate",
+    )
+    with MissionStore(runtime.home).transaction(task_id, runtime.now()) as transaction:
+        if is_legal(transaction.mission.phase, "block"):
+            transaction.record(step_taken(transaction.mission, MissionBlocked, blocker))
+
+
+def _news(runtime: Runtime, mission: Mission) -> list[Record]:
+    """The records that a mission lacks, experiment by experiment, oldest first."""
+    news: list[Record] = []
+    newest: dict[str, GainVerified] = {}
+    for experiment_id in mission.experiments:
+        state = _state_of(runtime, mission, experiment_id)
+        if state is None or state.is_agents:
+            continue
+        known = mission.credited_trials.get(experiment_id, 0)
+        rows = [row for row in state.rows if row.status == "accepted" and row.iteration > known]
+        if rows:
+            numbers = tuple(row.iteration for row in rows)
+            news.append(TrialsAccepted(experiment_id, numbers, rows[-1].candidate_commit))
+        if state.claim is not None:
+            record = _gain(state, state.claim)
+            newest.pop(record.metric, None)
+            newest[record.metric] = record
+    news += [
+        record for record in newest.values() if mission.claim_digests.get(record.metric) != record.digest
+    ]
+    return news
+
+
+def _gain(state: ExperimentState, claim: Claim) -> GainVerified:
+    return GainVerified(
+        state.experiment_id, state.config.metric.name, claim_digest(state), claim.estimate, claim.interval
+    )
+
+
+def _state_of(runtime: Runtime, mission: Mission, experiment_id: str) -> ExperimentState | None:
+    """The state of an experiment of this mission; None where it is not one, or its log cannot be believed."""
+    store = ExperimentStore(runtime.home)
+    try:
+        state = store.load(experiment_id)
+    except AutoresearchError:
+        return None
+    return state if _is_of(state, mission) else None
+
+
+def _is_of(state: ExperimentState, mission: Mission) -> bool:
+    """True for an experiment that was started for this very mission, in its project or the work tree that it judges."""
+    is_here = state.project_path in (mission.project_path, mission.workspace_path)
+    return state.task_id == mission.task_id and is_here
+
+
+def claim_digest(state: ExperimentState) -> str:
+    """The identity of a claim: what was said, of which commits, in which experiment."""
+    said = [state.experiment_id, state.base_commit, state.claim_commit, to_plain(state.claim)]
+    return sha256(encode(said)).hexdigest()
+
+
+# --- a rule's question
+
+
+def examine(runtime: Runtime, mission: Mission, rule: Trial, examiner: Examiner) -> Examination:
+    """Whether the newest claim about the rule's metric is evidence for it; it is about commits of the experiment."""
+    faults = []
+    for experiment_id in reversed(mission.experiments):
+        try:
+            state = ExperimentStore(runtime.home).load(experiment_id)
+        except AutoresearchError as error:
+            faults.append(f"the log of {experiment_id} cannot be believed: {error.message}")
+            continue
+        if state.config.metric.name != rule.metric or not _is_of(state, mission):
+            continue
+        if state.is_agents:
+            faults.append(
+                f"{experiment_id} was begun by the agent, who chose what judges; one counts that the owner starts: "
+                f"omx-autoresearch experiment start --task {mission.task_id}"
+            )
+            continue
+        if state.claim is None:
+            faults.append(f"{experiment_id} has no verified claim yet")
+            continue
+        fault = _unproven(runtime, state) or _too_little(state, rule)
+        digest = claim_digest(state)
+        if fault:
+            return examiner.missed(f"{experiment_id}: {fault}", content_digest=digest)
+        return examiner.met(digest, rule.metric, content_digest=digest, output_digest=digest)
+    return examiner.missed(
+        "; ".join(faults)
+        or f"no experiment of this mission measured {rule.metric}: omx-autoresearch experiment start "
+        f"--task {mission.task_id} --metric {rule.metric} --measure COMMAND --check COMMAND"
+    )
+
+
+def _unproven(runtime: Runtime, state: ExperimentState) -> str:
+    """Why a claim is not what the log's own runs say; empty when it is."""
+    from omx_autoresearch.experiments.judge.claim import claim as computed
+
+    if state.claim_commit != state.incumbent_commit:
+        return "steps were accepted after its claim; verify it anew"
+    if state.claim_held_out == "failed":
+        return "its final state fails the held-out check"
+    pairs = claimed_pairs(runtime, state.experiment_id)
+    if not pairs:
+        return "no recorded run bears out its claim"
+    try:
+        anew = computed(pairs, state.config.rule, state.calibration)
+    except AutoresearchError as error:
+        return f"its recorded runs give no claim: {error.message}"
+    return "" if to_plain(anew) == to_plain(state.claim) else "its recorded runs do not bear out its claim"
+
+
+def claimed_pairs(runtime: Runtime, experiment_id: str) -> list[tuple[float, float, bool]]:
+    """The pairs that the newest claim rests on, in their order."""
+    from omx_autoresearch.experiments.judge.events import ClaimVerified, RunMeasured
+
+    values: dict[int, dict[str, tuple[float, bool]]] = {}
+    done: dict[int, dict[str, tuple[float, bool]]] = {}
+    for _, event in ExperimentStore(runtime.home).events(experiment_id):
+        if isinstance(event, ClaimVerified):
+            values, done = {}, values
+        elif isinstance(event, RunMeasured) and event.stage == CLAIM_STAGE and event.value is not None:
+            if event.pair == 1 and (len(values) > 1 or event.arm in values.get(1, {})):
+                values = {}  # an earlier attempt was cut short
+            values.setdefault(event.pair, {})[event.arm] = (event.value, event.is_candidate_first)
+    return [
+        (arms["incumbent"][0], arms["candidate"][0], arms["candidate"][1])
+        for _, arms in sorted(done.items())
+        if len(arms) == 2
+    ]
+
+
+def _too_little(state: ExperimentState, rule: Trial) -> str:
+    """Why a claim does not reach the rule's gain with its whole interval; empty when it does."""
+    claim = state.claim
+    assert claim is not None
+    if rule.is_percent != (claim.scale == "ratio"):
+        how = "in percent of the base" if claim.scale == "ratio" else f"in the unit of {rule.metric}"
+        return f"its gain is told {how}, the rule asks for {rule.gain:g}{' %' if rule.is_percent else ''}"
+    factor = 100.0 if rule.is_percent else 1.0
+    low, high = (factor * end for end in claim.interval)
+    is_enough = low >= rule.gain if rule.gain else claim.has_gain and low > 0
+    if is_enough:
+        return ""
+    sign = " %" if rule.is_percent else ""
+    return f"its verified gain lies between {low:.4g} and {high:.4g}{sign}; {rule.gain:g}{sign} is asked for"

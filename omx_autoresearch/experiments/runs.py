@@ -1,0 +1,502 @@
+"""One run of an experiment's commands: measured, checked, set up, or held out.
+
+The pinned files are put back before it and looked at after it (:mod:`.evaluators`); the command is executed with the
+same hygiene each time; what it said is read by one grammar (:mod:`core.metrics`).
+
+What is left to the owner: hash randomisation of Python, address layout and processor frequency stay as they are. A
+fixed seed would let one accidental layout decide every pair; drawn anew each run, it is noise that the judge sees.
+
+A run that did not measure is a value with a ``fault``; an exception means that nothing could be decided.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import tempfile
+from typing import TYPE_CHECKING, Literal
+
+from omx_autoresearch.experiments.evaluators import CHECK_NAME
+from omx_autoresearch.experiments.judge.metrics import (
+    PEAK_BYTES,
+    Measured,
+    MetricSpec,
+    parse_json_path,
+    read_metrics,
+    without_tail,
+)
+from omx_autoresearch.foundation.digests import sha256
+from omx_autoresearch.foundation.errors import CommandFault, UsageError, WorkspaceFault
+from omx_autoresearch.foundation.records import dataclass, field, replace
+from omx_autoresearch.journal.layout import is_safe_task_id
+from omx_autoresearch.journal.outputs import harmless, masked, trim_for_person
+from omx_autoresearch.journal.safe_files import (
+    ensure_folder,
+    open_folder,
+    open_inside,
+    read_chunks,
+    storage_failed,
+)
+from omx_autoresearch.system.commands import explain_shell_status, run_command, shell_argv
+from omx_autoresearch.system.sandbox import (
+    bubblewrap_argv,
+    bubblewrap_fault,
+    bubblewrap_path,
+    can_isolate,
+    isolation_of,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from typing import BinaryIO
+
+    from omx_autoresearch.experiments.cancellation import AutoresearchCancellation
+    from omx_autoresearch.experiments.evaluators import FrozenEvaluators
+    from omx_autoresearch.foundation.types import Outcome
+    from omx_autoresearch.system.commands import CommandResult
+
+SHOWN_LENGTH = 1500
+_REOPENED = re.compile(rb"/(?:dev/stdout|fd/1)\b.*No such device or address")
+
+_TAMPERED = "tampered"
+
+
+@dataclass(frozen=True, slots=True)
+class Run:
+    """What became of one run.
+
+    Attributes:
+        run_id: names its output.
+        kind: what it was for.
+        fault: empty where it did what it should; ``tampered``, a fault of :data:`core.metrics.FAULTS`, or
+            ``reset_failed``.
+        detail: the fault for people, with the last lines of the output; harmless to show.
+        metric: the primary metric; None where there is a fault, and where nothing was to be measured.
+        others: secondary metrics, ``wall_seconds cpu_seconds peak_bytes`` among them.
+        notes: what was left out of the metrics and why; how the isolation differs from what was wished.
+        tampered_paths: pinned paths found touched before the run (which then did not take place) or after it.
+        outcome: how the command ended.
+        exit_status: of its first process; negative for a signal; None where it did not end by itself.
+        wall_seconds: by the monotonic clock.
+        cpu_seconds: user and system, of all its processes.
+        peak_bytes: of its largest process; 0 where it was not needed.
+        leaked: command lines of processes that had left its session and were ended.
+        has_left_running: processes of it still worked when its first one had ended.
+        output_path: its whole output, up to a limit.
+        output_size_bytes: how much it wrote.
+        isolation: what really isolated it, for records: ``none`` or ``bubblewrap``.
+        isolated: the same for people, a phrase.
+    """
+
+    run_id: str
+    kind: RunKind
+    fault: str = ""
+    detail: str = ""
+    metric: float | None = None
+    others: dict[str, float] = field(default_factory=dict)
+    notes: tuple[str, ...] = ()
+    tampered_paths: tuple[str, ...] = ()
+    outcome: Outcome = "not_started"
+    exit_status: int | None = None
+    wall_seconds: float = 0.0
+    cpu_seconds: float = 0.0
+    peak_bytes: int = 0
+    leaked: tuple[str, ...] = ()
+    has_left_running: bool = False
+    output_path: str = ""
+    output_size_bytes: int = 0
+    isolation: str = "none"
+    isolated: str = ""
+
+    @property
+    def is_tampered(self) -> bool:
+        """True when something frozen was touched."""
+        return bool(self.tampered_paths)
+
+
+def run_once(
+    kind: RunKind,
+    evaluators: FrozenEvaluators,
+    worktree_path: str,
+    run_id: str,
+    cancellation: AutoresearchCancellation | None = None,
+) -> Run:
+    """Run one command of an experiment once; before a measured run the caches are reset.
+
+    Args:
+        kind: which command; all but ``measure`` pass with exit status 0.
+        evaluators: of the experiment.
+        worktree_path: the folder it runs in.
+        run_id: a safe file name, never used before.
+        cancellation: ends the run from another thread, at once and wholly.
+
+    Raises:
+        CommandFault: bubblewrap is demanded and does not work, or no process could be started.
+        StateUntrusted: a frozen copy, or that of the held-out check, is not what it was.
+        WorkspaceFault: the worktree is gone.
+        StorageFailed: the output cannot be written.
+    """
+    if kind == "held_out":
+        evaluators.check_held_out()
+    run = _guarded(Job(kind, evaluators, worktree_path, run_id, cancellation))
+    if kind == "held_out":
+        evaluators.check_held_out()
+    return run
+
+
+def _guarded(job: Job) -> Run:
+    """The run between two looks at the frozen files."""
+    evaluators, worktree_path = job.evaluators, job.worktree_path
+    if not is_safe_task_id(job.run_id):
+        raise UsageError(
+            f"{job.run_id[:80]!r} cannot name the output of a run", next_step="use letters, digits and -"
+        )
+    backend, note = backend_for(evaluators.config.sandbox)
+    if restored := evaluators.restore(worktree_path):
+        return _tampered(Run(job.run_id, job.kind), restored, "before the run, which did not take place")
+    stamps = evaluators.stamps(worktree_path)
+    run = _reset(job, backend) or _execute(job, backend)
+    if touched := evaluators.touched_since(worktree_path, stamps):
+        own = f"while it ran (if the command itself writes them: --protect '!{touched[0]}')"
+        run = _tampered(run, touched, own)
+    return replace(run, notes=(*run.notes, note)) if note else run
+
+
+def _reset(job: Job, backend: str) -> Run | None:
+    """Reset the caches before a measured run; the run as it failed where that failed."""
+    if job.kind != "measure" or not job.evaluators.config.reset_caches:
+        return None
+    done = _execute(replace(job, run_id=f"{job.run_id}-reset", kind="reset"), backend)
+    if not done.fault:
+        return None
+    fault = done.fault if done.fault == "cancelled" else "reset_failed"
+    detail = f"resetting the caches: {done.detail}"
+    return replace(done, run_id=job.run_id, kind=job.kind, fault=fault, detail=detail)
+
+
+def _tampered(run: Run, paths: Sequence[str], when: str) -> Run:
+    shown = ", ".join(paths[:5]) + (f" and {len(paths) - 5} more" if len(paths) > 5 else "")
+    return replace(
+        run,
+        fault=_TAMPERED,
+        detail=f"frozen files were touched {when}: {harmless(shown)}",
+        metric=None,
+        others={},
+        tampered_paths=tuple(paths),
+    )
+
+
+# --- what it said
+
+
+def _run_of(job: Job, result: CommandResult, stdout: str, document: str | None) -> Run:
+    """The run that an executed command was."""
+    status = result.exit_status if result.outcome == "exited" else None
+    measured = Measured(
+        result.duration_seconds, result.cpu_seconds, result.peak_bytes, status, result.outcome
+    )
+    reading = read_metrics(stdout, job.spec, measured, document)
+    isolation = isolation_of(result)
+    is_measured = job.kind == "measure"
+    return Run(
+        run_id=job.run_id,
+        kind=job.kind,
+        fault=_fault(job, reading.fault),
+        detail=_detail(job, result, reading.fault, reading.detail) if reading.fault else "",
+        metric=reading.primary if is_measured else None,
+        others=reading.others if is_measured else {},
+        notes=tuple(masked(harmless(note)) for note in reading.notes) if is_measured else (),
+        outcome=result.outcome,
+        exit_status=status,
+        wall_seconds=result.duration_seconds,
+        cpu_seconds=result.cpu_seconds,
+        peak_bytes=result.peak_bytes,
+        leaked=tuple(masked(harmless(line)) for line in result.leaked),
+        has_left_running=result.has_left_running,
+        output_path=result.output_path,
+        output_size_bytes=result.output_size_bytes,
+        isolation=isolation.backend,
+        isolated=isolation.describe(),
+    )
+
+
+_COMMANDS = {
+    "measure": "the measure command",
+    "check": "the check",
+    "held_out": "the held-out check",
+    "setup": "the set-up",
+    "reset": "the reset of the caches",
+}
+
+
+def _fault(job: Job, fault: str) -> str:
+    if fault == "command_failed" and job.kind == "check":
+        return "check_failed"
+    if fault == "command_failed" and job.kind == "held_out":
+        return "held_out_failed"
+    return fault
+
+
+def _detail(job: Job, result: CommandResult, fault: str, detail: str) -> str:
+    """What is wrong, in a sentence, and below it what helps to mend it: the end of what the command printed."""
+    why = result.error or bubblewrap_fault(result)
+    if not why and job.kind != "held_out":
+        why = explain_shell_status(job.command, result.exit_status, job.worktree_path)
+    if not why and job.kind == "measure" and _REOPENED.search(_end_of(result)):
+        why = "the stdout of a measured run is a socket, which cannot be opened by a path; print to stdout itself"
+    cut = "its output was cut at the limit" if result.is_truncated else ""
+    first, _, rest = detail.partition("\n")
+    sentence = first.replace("the command", _COMMANDS[job.kind])
+    if job.kind == "measure":
+        if fault != "command_failed":
+            return masked(harmless("\n".join(part for part in (sentence, rest, why, cut) if part)))
+        sentence = without_tail(f"{sentence}\n{rest}")
+    shown = (
+        "the output of the held-out check is in its file" if job.kind == "held_out" else _shown_output(result)
+    )
+    return "\n".join(part for part in (masked(harmless(sentence)), why, cut, shown) if part)
+
+
+def _shown_output(result: CommandResult) -> str:
+    """The end of both streams; where a command failed, stderr says why."""
+    return trim_for_person(_end_of(result), SHOWN_LENGTH)
+
+
+def _end_of(result: CommandResult) -> bytes:
+    try:
+        with open(result.output_path, "rb") as stream:
+            stream.seek(max(0, os.fstat(stream.fileno()).st_size - 4 * SHOWN_LENGTH))
+            return stream.read()
+    except OSError:
+        return b""
+
+
+# --- executing one command
+
+# Executing one command of an experiment with the hygiene of all of them.
+#
+# It gets the owner's environment of the start and the experiment's ``env``, a locale with decimal points, an
+# empty stdin, a temporary folder of its own, no ``GIT_*`` variable, and writes no Python bytecode into the
+# tree. It runs in its worktree, plainly or in bubblewrap, until its first process ends, its time is over or
+# somebody cancels; then no process of it is left. Its whole output is a file; its stdout alone goes to a file
+# without a name, which nobody else can write.
+#
+# In bubblewrap there is no network, and only the worktree and the temporary folder can be written. The
+# experiment's folder (frozen copies, log, held-out check, outputs), the original of the held-out check and
+# the other worktree look empty.
+
+
+RunKind = Literal["measure", "check", "setup", "held_out", "reset"]
+
+GRACE_SECONDS = 0.5
+"""Between SIGTERM and SIGKILL, at a deadline or a cancellation."""
+DOCUMENT_LIMIT_BYTES = 16 * 1024 * 1024
+
+
+@dataclass(frozen=True, slots=True)
+class Job:
+    """One command to execute: what for, with what judges, where, and under which id."""
+
+    kind: RunKind
+    evaluators: FrozenEvaluators
+    worktree_path: str
+    run_id: str
+    cancellation: AutoresearchCancellation | None
+
+    @property
+    def command(self) -> str:
+        """The owner's line for the shell; empty for the held-out check, which is a file."""
+        config = self.evaluators.config
+        return {
+            "measure": config.measure,
+            "check": config.check,
+            "setup": config.setup,
+            "reset": config.reset_caches,
+        }.get(self.kind, "")
+
+    @property
+    def argv(self) -> tuple[str, ...]:
+        """What is run, before any sandbox."""
+        if self.kind == "held_out":
+            return (os.path.join(self.evaluators.folder.held_out_path, CHECK_NAME),)
+        return shell_argv(self.command)
+
+    @property
+    def timeout_seconds(self) -> float:
+        """Checks and set-ups may have a time of their own."""
+        config = self.evaluators.config
+        own = 0.0 if self.kind in ("measure", "reset") else config.check_timeout_seconds
+        return own or config.measure_timeout_seconds
+
+    @property
+    def spec(self) -> MetricSpec:
+        """What is read: a command that measures nothing is judged by its exit status and prints what it likes."""
+        return self.evaluators.config.metric if self.kind == "measure" else MetricSpec("-", source="wall")
+
+    @property
+    def document_path(self) -> str:
+        """The JSON file that the metric is read from, relative to the worktree; empty for none."""
+        return parse_json_path(self.spec.json_path).file_path if self.spec.source == "json" else ""
+
+    @property
+    def needs_memory(self) -> bool:
+        """True where the peak of the memory is the metric, or guarded."""
+        guards = self.evaluators.config.guards
+        return self.kind == "measure" and (
+            self.spec.source == "memory" or any(guard.name == PEAK_BYTES for guard in guards)
+        )
+
+
+def backend_for(wish: str) -> tuple[str, str]:
+    """What isolates a run (``none`` or ``bubblewrap``), and a note where that is less than was wished.
+
+    Raises:
+        CommandFault: bubblewrap is demanded and does not work.
+    """
+    if wish == "none" or (wish == "auto" and not can_isolate()):
+        note = (
+            "" if wish == "none" else "no sandbox: bubblewrap is missing or the system does not let it work"
+        )
+        return "none", note
+    if bubblewrap_path() is None:
+        raise CommandFault(
+            "the experiment demands bubblewrap, which is not installed",
+            next_step="install the package bubblewrap, or start the experiment with --sandbox auto",
+        )
+    if not can_isolate():
+        raise CommandFault(
+            "the experiment demands bubblewrap, which this system does not let work (user namespaces)",
+            next_step="allow unprivileged user namespaces, or start the experiment with --sandbox auto",
+        )
+    return "bubblewrap", ""
+
+
+def _execute(job: Job, backend: str) -> Run:
+    """Execute a command to its end, with ``backend`` as `backend_for` gave it.
+
+    Raises:
+        CommandFault: no process could be started, or the supervising one was killed.
+        StorageFailed: the output or the temporary folder cannot be written.
+    """
+    folder = job.evaluators.folder
+    ensure_folder(folder.outputs_path)
+    # Names of one length: the size of the environment moves the stack, and with it what is measured.
+    scratch_path = os.path.join(folder.scratch_path, sha256(job.run_id.encode()).hexdigest()[:16])
+    if job.document_path:
+        _remove_document(job.worktree_path, job.document_path)
+    _make_scratch(scratch_path)
+    try:
+        with tempfile.TemporaryFile(dir=folder.outputs_path) as stdout:
+            result = run_command(
+                _argv(job, backend, scratch_path),
+                cwd=job.worktree_path,
+                env=_environment(job, scratch_path),
+                timeout_seconds=job.timeout_seconds,
+                output_path=os.path.join(folder.outputs_path, f"{job.run_id}.txt"),
+                grace_seconds=GRACE_SECONDS,
+                stdout_fd=stdout.fileno(),
+                cancel_fd=job.cancellation.fileno() if job.cancellation else -1,
+                measures_memory=job.needs_memory,
+                is_stdout_sealed=job.kind == "measure",
+            )
+            return _run_of(job, result, _text_of(stdout, result), _document(job))
+    finally:
+        _remove_scratch(scratch_path)
+
+
+def _argv(job: Job, backend: str, scratch_path: str) -> tuple[str, ...]:
+    if backend == "none":
+        return job.argv
+    folder = job.evaluators.folder
+    others = [path for path in job.evaluators.worktree_paths if path != job.worktree_path]
+    return bubblewrap_argv(
+        job.argv,
+        workspace_path=job.worktree_path,
+        writable_paths=(scratch_path,),
+        hidden_paths=(folder.root_path, *_hidden_source(job.evaluators), *others),
+        shown_paths=(folder.held_out_path,) if job.kind == "held_out" else (),
+    )
+
+
+def _hidden_source(evaluators: FrozenEvaluators) -> tuple[str, ...]:
+    """Where the owner keeps the original of the held-out check."""
+    held_out = evaluators.config.held_out
+    return (os.path.join(evaluators.project_path, os.path.expanduser(held_out)),) if held_out else ()
+
+
+def _environment(job: Job, scratch_path: str) -> dict[str, str]:
+    environment = job.evaluators.environment_in(job.worktree_path)
+    environment.setdefault("PATH", os.defpath)
+    environment["LC_ALL"] = "C.UTF-8"  # numbers as in C, texts in UTF-8
+    environment["TMPDIR"] = os.path.join(scratch_path, "tmp")
+    # Bytecode may be read: without that of the libraries their compilation would be measured.
+    environment["PYTHONDONTWRITEBYTECODE"] = "1"
+    environment["PYTEST_ADDOPTS"] = f"{environment.get('PYTEST_ADDOPTS', '')} -p no:cacheprovider".strip()
+    environment |= job.evaluators.config.env
+    return {name: value for name, value in environment.items() if not name.startswith("GIT_")}
+
+
+def _text_of(stdout: BinaryIO, result: CommandResult) -> str:
+    """The stdout of a command; a last line that was cut is left out, since half a number is one as well."""
+    stdout.seek(0)
+    data = stdout.read()
+    if len(data) < result.stdout_size_bytes:
+        data = data[: data.rfind(b"\n") + 1]
+    return data.decode("utf-8", "replace")
+
+
+def _document(job: Job) -> str | None:
+    if not job.document_path:
+        return None
+    try:
+        descriptor = open_inside(job.worktree_path, job.document_path)
+    except (OSError, WorkspaceFault):
+        return None
+    try:
+        return b"".join(read_chunks(descriptor, DOCUMENT_LIMIT_BYTES)).decode("utf-8", "replace")
+    except (OSError, WorkspaceFault):
+        return None
+    finally:
+        os.close(descriptor)
+
+
+def _remove_document(worktree_path: str, path: str) -> None:
+    """Take away what an earlier run, or the candidate, left in the place of the document."""
+    folder_path, _, name = path.rpartition("/")
+    try:
+        folder = open_folder(worktree_path, folder_path)
+    except (OSError, WorkspaceFault):
+        return
+    try:
+        os.unlink(name, dir_fd=folder)
+    except FileNotFoundError:
+        return
+    except OSError as error:
+        raise storage_failed("remove the old document", os.path.join(worktree_path, path), error) from error
+    finally:
+        os.close(folder)
+
+
+# --- the private folder of a run
+
+
+def _make_scratch(path: str) -> None:
+    _remove_scratch(path)  # of a controller that was killed
+    try:
+        os.makedirs(os.path.join(path, "tmp"), mode=0o700)
+    except OSError as error:
+        raise storage_failed("make the temporary folder", path, error) from error
+
+
+def _remove_scratch(path: str) -> None:
+    import shutil
+
+    if not os.path.lexists(path):
+        return
+    shutil.rmtree(path, ignore_errors=True)
+    if os.path.lexists(path):  # a folder in it that may not be entered
+        for folder, names, _ in os.walk(path):
+            for name in names:
+                if not os.path.islink(os.path.join(folder, name)):
+                    os.chmod(os.path.join(folder, name), 0o700)
+        shutil.rmtree(path, ignore_errors=True)

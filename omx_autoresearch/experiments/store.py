@@ -1,0 +1,438 @@
+"""The experiment store: the one module that writes the log of an experiment and folds it.
+
+    experiments/{experiment_id}/   events.jsonl (the truth)  events.lock  work/  frozen/  held-out/  outputs/  prompts/
+
+The log has the line shape, the chain and the durability of a mission's journal. Only the controller that holds the
+repository appends (:mod:`.holds`); readers take no lock.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import itertools
+import os
+
+from omx_autoresearch.experiments.judge.events import KINDS, fold_events
+from omx_autoresearch.foundation.codec import ShapeError, from_plain, to_plain
+from omx_autoresearch.foundation.digests import sha256
+from omx_autoresearch.foundation.errors import StateUntrusted, StepIllegal, UsageError
+from omx_autoresearch.foundation.json_codec import encode
+from omx_autoresearch.foundation.records import dataclass
+from omx_autoresearch.journal.layout import is_safe_task_id, slugify, task_id
+from omx_autoresearch.journal.log import Journal
+from omx_autoresearch.journal.reader import EVENTS_NAME, broken
+from omx_autoresearch.journal.safe_files import (
+    ensure_folder,
+    is_there,
+    load_json,
+    lock,
+    names_in,
+    storage_failed,
+    sync_folder,
+    write_all,
+)
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+    from datetime import datetime
+    from types import TracebackType
+    from typing import Any
+
+    from omx_autoresearch.experiments.judge.events import ExperimentEvent
+    from omx_autoresearch.experiments.judge.state import ExperimentState
+    from omx_autoresearch.journal.layout import StateHome
+    from omx_autoresearch.journal.reader import Entry
+
+_NEXT = "omx-autoresearch experiment list"
+
+
+@dataclass(frozen=True, slots=True)
+class ExperimentFolder:
+    """One experiment's folder in the state home: ``experiments/{experiment_id}``."""
+
+    root_path: str
+
+    @property
+    def experiment_id(self) -> str:
+        """The experiment's id, which is the folder's name."""
+        return os.path.basename(self.root_path)
+
+    @property
+    def journal_path(self) -> str:
+        """``events.jsonl``, the truth."""
+        return os.path.join(self.root_path, EVENTS_NAME)
+
+    @property
+    def lock_path(self) -> str:
+        """``events.lock``: only ever locked."""
+        return os.path.join(self.root_path, "events.lock")
+
+    @property
+    def torn_path(self) -> str:
+        """``torn/``: torn last lines that were set aside."""
+        return os.path.join(self.root_path, "torn")
+
+    @property
+    def index_path(self) -> str:
+        """``index.sqlite``: disposable."""
+        return os.path.join(self.root_path, "index.sqlite")
+
+    @property
+    def work_path(self) -> str:
+        """``work/``: the two worktrees."""
+        return os.path.join(self.root_path, "work")
+
+    @property
+    def frozen_path(self) -> str:
+        """``frozen/``: copies of the pinned evaluator files."""
+        return os.path.join(self.root_path, "frozen")
+
+    @property
+    def held_out_path(self) -> str:
+        """``held-out/``: the private copy of the held-out check."""
+        return os.path.join(self.root_path, "held-out")
+
+    @property
+    def outputs_path(self) -> str:
+        """``outputs/``: the whole output of each run."""
+        return os.path.join(self.root_path, "outputs")
+
+    @property
+    def prompts_path(self) -> str:
+        """``prompts/``: what the agent was told, a file a trial."""
+        return os.path.join(self.root_path, "prompts")
+
+    @property
+    def scratch_path(self) -> str:
+        """``scratch/``: private temporary folders of the runs."""
+        return os.path.join(self.root_path, "scratch")
+
+    @property
+    def request_path(self) -> str:
+        """``request``: what another process asks of the controller at work, ``stop`` or ``cancel``."""
+        return os.path.join(self.root_path, "request")
+
+
+class ExperimentStore:
+    """The experiments of one state home.
+
+    Args:
+        home: the state home.
+    """
+
+    def __init__(self, home: StateHome) -> None:
+        self.home = home
+
+    def folder(self, experiment_id: str) -> ExperimentFolder:
+        """The folder of an experiment, whether it exists or not.
+
+        Raises:
+            UsageError: the id is no safe name, so it names no experiment.
+        """
+        if not is_safe_task_id(experiment_id):
+            raise UsageError(f"{experiment_id[:80]!r} is not the name of an experiment", next_step=_NEXT)
+        return ExperimentFolder(os.path.join(self.home.experiments_path, experiment_id))
+
+    def exists(self, experiment_id: str) -> bool:
+        """True when there is a log of this id.
+
+        Raises:
+            StorageFailed: the state home cannot be read; absence is not proven.
+        """
+        if not is_safe_task_id(experiment_id):
+            return False
+        return is_there(self.folder(experiment_id).journal_path)
+
+    def list_ids(self) -> tuple[str, ...]:
+        """Ids of all experiments whose log has begun, newest first.
+
+        Raises:
+            StorageFailed: the state home cannot be read.
+        """
+        return tuple(
+            sorted(
+                (name for name in names_in(self.home.experiments_path) if self._has_begun(name)), reverse=True
+            )
+        )
+
+    def find(self, words: str) -> str:
+        """The id that a person means by an id, or by the unique beginning or slug of one.
+
+        Raises:
+            UsageError: there is none, or several; they are named.
+        """
+        if self.exists(words):
+            return words
+        found = [name for name in self.list_ids() if name.startswith(words) or name[16:] == words]
+        if len(found) != 1:
+            what = "no experiment" if not found else f"{len(found)} experiments ({', '.join(found[:5])})"
+            raise UsageError(f"{words[:80]!r} means {what}", next_step=_NEXT)
+        return found[0]
+
+    def is_unbegun(self, experiment_id: str) -> bool:
+        """True for a folder of ours whose log never got an event."""
+        if not is_safe_task_id(experiment_id):
+            return False
+        return os.path.isdir(self.folder(experiment_id).root_path) and not self._has_begun(experiment_id)
+
+    def _has_begun(self, name: str) -> bool:
+        """Not one that was killed before its first event."""
+        return self.exists(name) and os.path.getsize(self.folder(name).journal_path) > 0
+
+    def create(self, name: str, now: datetime) -> ExperimentFolder:
+        """Make the folder of a new experiment (exclusively) with an empty log.
+
+        Raises:
+            StorageFailed: the state home cannot be written.
+        """
+        ensure_folder(self.home.experiments_path)
+        stem = task_id(now, slugify(name))
+        names = itertools.chain((stem,), (f"{stem}-{number}" for number in itertools.count(2)))
+        folder = next(folder for folder in map(self.folder, names) if _is_made(folder.root_path))
+        try:
+            sync_folder(self.home.experiments_path)
+        except OSError as error:
+            raise storage_failed("sync", self.home.experiments_path, error) from error
+        Journal(folder).create()
+        return folder
+
+    def append(
+        self, experiment_id: str, *events: ExperimentEvent, ts: str, is_durable: bool = True
+    ) -> tuple[Entry, ...]:
+        """Record events: one lock, one write, one fsync.
+
+        Args:
+            experiment_id: whose log.
+            events: in order.
+            ts: the time of all of them.
+            is_durable: False where a power cut may take them, though no kill, until the next durable one.
+
+        Raises:
+            StorageFailed: the system refused; nothing of the batch remains.
+            JournalBroken: the log is missing, or its last line is no record.
+        """
+        drafts = [draft_of(event) for event in events]
+        with Journal(self.folder(experiment_id)).locked() as tail:
+            return tail.append(drafts, ts=ts, is_durable=is_durable)
+
+    def read(self, experiment_id: str) -> Iterator[Entry]:
+        """Every line of the log, verified on the way.
+
+        Raises:
+            UsageError: there is no such experiment.
+            JournalBroken: a line is no record or does not continue the one before; named by file and line.
+        """
+        return self._journal(experiment_id).read()
+
+    def events(self, experiment_id: str) -> Iterator[tuple[Entry, ExperimentEvent]]:
+        """Every line with the event that it is.
+
+        Raises:
+            JournalBroken: a line is no event; named by file and line.
+        """
+        journal = self._journal(experiment_id)
+        for entry in journal.read():
+            yield entry, _event_of(entry, journal.path)
+
+    def load(self, experiment_id: str) -> ExperimentState:
+        """The state that the log folds to.
+
+        Raises:
+            UsageError: there is no such experiment, or it never began.
+            JournalBroken: a line cannot be believed; named by file and line.
+        """
+        journal = self._journal(experiment_id)
+        state: ExperimentState | None = None
+        for entry in journal.read():
+            try:
+                state = fold_events(state, ((entry.kind, entry.ts, entry.data),))
+            except ShapeError as error:
+                raise broken(journal.path, entry.seq, str(error)) from None
+        if state is None:
+            raise UsageError(f"the experiment {experiment_id} never began: its log is empty", next_step=_NEXT)
+        return state
+
+    def _journal(self, experiment_id: str) -> Journal:
+        if not self.exists(experiment_id):
+            raise UsageError(f"there is no experiment {experiment_id[:80]!r}", next_step=_NEXT)
+        return Journal(self.folder(experiment_id))
+
+
+def _is_made(path: str) -> bool:
+    """Make a folder that nobody else made; False where the name is taken."""
+    try:
+        os.mkdir(path, mode=0o700)
+    except FileExistsError:
+        return False
+    except OSError as error:
+        raise storage_failed("make the folder", path, error) from error
+    return True
+
+
+def draft_of(event: ExperimentEvent) -> tuple[str, dict[str, Any]]:
+    """What the journal writes of an event."""
+    return event.kind, to_plain(event)
+
+
+def _event_of(entry: Entry, path: str) -> ExperimentEvent:
+    if entry.kind not in KINDS:
+        raise broken(path, entry.seq, f"event kind {entry.kind!r} is unknown: a newer version wrote it")
+    try:
+        event: ExperimentEvent = from_plain(KINDS[entry.kind], entry.data)
+    except ShapeError as error:
+        raise broken(path, entry.seq, str(error)) from None
+    return event
+
+
+# --- Who holds a repository: one controller at a time, whichever experiment it works on.
+#
+# A hold is a lock on a small file that names its holder. The system lets the lock go when the holder dies, however it
+# dies. Where a child of the holder still keeps it (a callback may fork), the name in the file tells: a holder whose pid
+# is gone or belongs to a process that began at another time holds nothing, and its file is replaced.
+
+
+@dataclass(frozen=True, slots=True)
+class Holder:
+    """Who holds a repository.
+
+    Attributes:
+        pid: of the controller's process.
+        process_started: its start time, so that a later process with that pid is not taken for it.
+        experiment_id: what it works on.
+        since: when it took the hold, ISO 8601 UTC.
+        common_dir: the git directory that all worktrees of the repository share.
+    """
+
+    pid: int
+    process_started: str
+    experiment_id: str
+    since: str
+    common_dir: str
+
+
+class Hold:
+    """The hold of one repository, until `release` or the end of the ``with``."""
+
+    __slots__ = ("_descriptor", "holder", "path")
+
+    def __init__(self, path: str, holder: Holder, descriptor: int) -> None:
+        self.path = path
+        self.holder = holder
+        self._descriptor = descriptor
+
+    def __enter__(self) -> Hold:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.release()
+
+    def release(self) -> None:
+        """Let the repository go; a second call does nothing."""
+        descriptor, self._descriptor = self._descriptor, -1
+        if descriptor >= 0:
+            try:
+                os.ftruncate(descriptor, 0)
+            finally:
+                os.close(descriptor)
+
+
+class Holds:
+    """All holds of a state home.
+
+    Args:
+        home: the state home.
+        is_alive: whether exactly the process of this pid and start time still runs.
+    """
+
+    def __init__(self, home: StateHome, is_alive: Callable[[int, str], bool]) -> None:
+        self._folder_path = os.path.join(home.experiments_path, "holds")
+        self._is_alive = is_alive
+
+    def take(self, holder: Holder) -> Hold:
+        """Hold the repository of ``holder.common_dir``.
+
+        Raises:
+            StepIllegal: somebody else does; the message says who, since when, for which experiment.
+            StorageFailed: the system refused.
+        """
+        ensure_folder(self._folder_path)
+        path = self._path(holder.common_dir)
+        with lock(os.path.join(self._folder_path, "lock")):
+            descriptor = self._locked(path)
+            if descriptor < 0:
+                other = self._named(path)
+                if other is None or self._is_alive(other.pid, other.process_started):
+                    raise _held(path, other)
+                self._remove(path)  # its holder is gone; a child that it forked keeps only the removed file
+                descriptor = self._locked(path)
+                if descriptor < 0:
+                    raise _held(path, None)
+            try:
+                os.ftruncate(descriptor, 0)
+                write_all(descriptor, encode(to_plain(holder)))
+            except OSError as error:
+                os.close(descriptor)
+                raise storage_failed("write", path, error) from error
+        return Hold(path, holder, descriptor)
+
+    def holder_of(self, common_dir: str) -> Holder | None:
+        """Who holds a repository now, None where nobody does."""
+        path = self._path(common_dir)
+        if not os.path.exists(path):
+            return None
+        with lock(os.path.join(self._folder_path, "lock")):
+            descriptor = self._locked(path)
+            if descriptor >= 0:
+                os.close(descriptor)
+                return None
+            other = self._named(path)
+        return other if other is not None and self._is_alive(other.pid, other.process_started) else None
+
+    def _path(self, common_dir: str) -> str:
+        digest = sha256(os.fsencode(os.path.realpath(common_dir))).hexdigest()
+        return os.path.join(self._folder_path, digest)
+
+    def _locked(self, path: str) -> int:
+        """A descriptor that has the lock; -1 where another has it."""
+        flags = os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC
+        try:
+            descriptor = os.open(path, flags, 0o600)
+        except OSError as error:
+            raise storage_failed("open", path, error) from error
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            os.close(descriptor)
+            return -1
+        except OSError as error:
+            os.close(descriptor)
+            raise storage_failed("lock", path, error) from error
+        return descriptor
+
+    def _named(self, path: str) -> Holder | None:
+        try:
+            holder: Holder = from_plain(Holder, load_json(path))
+        except (FileNotFoundError, StateUntrusted, ShapeError):
+            return None
+        return holder
+
+    def _remove(self, path: str) -> None:
+        try:
+            os.unlink(path)
+        except OSError as error:
+            raise storage_failed("remove", path, error) from error
+
+
+def _held(path: str, other: Holder | None) -> StepIllegal:
+    if other is None:
+        return StepIllegal(
+            f"another process holds this repository for an experiment ({path})",
+            next_step="omx-autoresearch experiment status",
+        )
+    return StepIllegal(
+        f"process {other.pid} has held this repository since {other.since} for the experiment {other.experiment_id}",
+        next_step=f"wait for it, or: omx-autoresearch experiment stop {other.experiment_id}",
+    )

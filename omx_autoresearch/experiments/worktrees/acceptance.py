@@ -1,0 +1,254 @@
+"""The one act that changes the user's checkout: taking over what an experiment found, when its owner says so.
+
+The checkout must stand where it stood at the start. Then git itself moves index and files from the base commit to the
+checkpoint (a two-way ``read-tree``, so the result is the checkpoint's tree to the byte, whatever the line ends, filters
+or the sparse checkout), and nothing is committed. Nothing that git does not track is written over. Where it fails it is
+taken back; where we are killed in it, the next call takes it back first.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+from typing import TYPE_CHECKING
+
+from omx_autoresearch.experiments.worktrees.checkout import (
+    moved,
+    named,
+    open_repository,
+    under_way,
+    user_stamp,
+)
+from omx_autoresearch.experiments.worktrees.patches import tree_changes
+from omx_autoresearch.foundation.errors import WorkspaceFault
+from omx_autoresearch.foundation.records import dataclass
+from omx_autoresearch.system.git import is_locked
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from omx_autoresearch.experiments.worktrees.checkout import UserRepository, UserStamp
+    from omx_autoresearch.experiments.worktrees.object_store import ObjectStore
+    from omx_autoresearch.experiments.worktrees.patches import TreeChange
+
+_MARK = "accepting"
+_COMPARED_BYTES = 1 << 26
+
+
+@dataclass(frozen=True, slots=True)
+class Acceptance:
+    """What became of taking a checkpoint over.
+
+    Attributes:
+        is_applied: the checkout now holds it, staged and not committed.
+        changed: the paths that changed; empty where it was refused or there was nothing to take over.
+        reason_code: why it was refused: ``user_moved``, ``in_the_way``, ``locked`` or ``git_refused``; else empty.
+        reasons: what exactly, one sentence each.
+    """
+
+    is_applied: bool
+    changed: tuple[str, ...]
+    reason_code: str = ""
+    reasons: tuple[str, ...] = ()
+
+
+def apply_checkpoint(
+    store: ObjectStore, repository_path: str, stamp: UserStamp, base: str, final: str
+) -> Acceptance:
+    """Bring a checkpoint into the checkout that still looks like its stamp.
+
+    Raises:
+        WorkspaceFault: git cannot read the checkout, or a failed attempt could not be taken back.
+    """
+    repository = open_repository(repository_path)
+    changes = tree_changes(store.git, base, final)
+    mark = os.path.join(store.path, _MARK)
+    if os.path.exists(mark):
+        if _has_ended(repository, final):
+            os.unlink(mark)
+            return Acceptance(is_applied=True, changed=tuple(change.path for change in changes))
+        _take_back(store, repository, stamp, _marked_changes(store, mark, base))
+        os.unlink(mark)
+    reasons = moved(stamp, user_stamp(repository)) or under_way(repository)
+    if reasons:
+        return Acceptance(is_applied=False, changed=(), reason_code="user_moved", reasons=reasons)
+    in_the_way = _in_the_way(repository.root_path, changes)
+    if in_the_way:
+        said = f"files that git does not track would be written over: {named(in_the_way)}"
+        return Acceptance(is_applied=False, changed=(), reason_code="in_the_way", reasons=(said,))
+    if not changes:
+        return Acceptance(is_applied=True, changed=())
+    give_objects(store, repository, (final,), base)
+    with open(mark, "w", encoding="ascii") as stream:
+        stream.write(final)
+    result = repository.git.when_unlocked("read-tree", "-m", "-u", base, final)
+    if result.exit_status != 0:
+        _take_back(store, repository, stamp, changes)
+        os.unlink(mark)
+        code = "locked" if is_locked(result) else "git_refused"
+        return Acceptance(is_applied=False, changed=(), reason_code=code, reasons=(result.stderr,))
+    os.unlink(mark)
+    return Acceptance(is_applied=True, changed=tuple(change.path for change in changes))
+
+
+def reasons_against(store: ObjectStore, repository_path: str, stamp: UserStamp) -> tuple[str, ...]:
+    """Why the checkout would not take a checkpoint now, one sentence each; changes nothing and asks nobody.
+
+    An attempt that was interrupted is left to `apply_checkpoint`, which ends it or takes it back.
+
+    Raises:
+        WorkspaceFault: git cannot read the checkout.
+    """
+    if os.path.exists(os.path.join(store.path, _MARK)):
+        return ()
+    repository = open_repository(repository_path)
+    return moved(stamp, user_stamp(repository)) or under_way(repository)
+
+
+def create_branches(
+    store: ObjectStore, repository_path: str, base: str, branches: Iterable[tuple[str, str]]
+) -> tuple[str, ...]:
+    """Create branches at checkpoints in the user's repository, all of them or none; none is checked out.
+
+    Args:
+        store: our repository.
+        repository_path: the user's checkout.
+        base: the commit that all checkpoints stand on.
+        branches: names without ``refs/heads/``, and commits.
+
+    Raises:
+        WorkspaceFault: a name is no branch name or is taken; nothing was created.
+    """
+    repository = open_repository(repository_path)
+    pairs = tuple(branches)
+    for name, _ in pairs:
+        if repository.git.run("check-ref-format", "--branch", name).exit_status != 0 or name.startswith("@"):
+            raise WorkspaceFault(f"{name!r} is no name for a branch", next_step="git help check-ref-format")
+    give_objects(store, repository, tuple(commit for _, commit in pairs), base)
+    lines = ["start\n", *(f"create refs/heads/{name} {commit}\n" for name, commit in pairs), "commit\n"]
+    result = repository.git.when_unlocked("update-ref", "--stdin", stdin=os.fsencode("".join(lines)))
+    repository.git.checked(result, ("update-ref",))
+    return tuple(name for name, _ in pairs)
+
+
+def give_objects(store: ObjectStore, repository: UserRepository, commits: tuple[str, ...], base: str) -> None:
+    """Copy what commits need and their base does not have into the user's repository.
+
+    Raises:
+        WorkspaceFault: git cannot read or write them.
+    """
+    pack = os.path.join(store.path, "given.pack")
+    wanted = "".join(f"{commit}\n" for commit in commits) + f"^{base}\n"
+    store.git.output("pack-objects", "--revs", "--stdout", "-q", stdin=wanted.encode("ascii"), to_path=pack)
+    try:
+        repository.git.output("unpack-objects", "-q", from_path=pack)
+    finally:
+        os.unlink(pack)
+    _give_large_files(os.path.join(store.path, "lfs", "objects"), repository.common_dir)
+
+
+def _give_large_files(source: str, common_dir: str) -> None:
+    """Copy what git-lfs stored beside our repository; files are named by their content."""
+    if not os.path.isdir(source):
+        return
+    for folder, _, names in os.walk(source):
+        target = os.path.join(common_dir, "lfs", "objects", os.path.relpath(folder, source))
+        for name in names:
+            path = os.path.join(target, name)
+            if not os.path.exists(path):
+                os.makedirs(target, exist_ok=True)
+                shutil.copyfile(os.path.join(folder, name), f"{path}.part")
+                os.replace(f"{path}.part", path)
+
+
+def _in_the_way(root: str, changes: Iterable[TreeChange]) -> tuple[str, ...]:
+    """Untracked things, ignored ones too, where a checkpoint has new files."""
+    found = set()
+    gone = {change.path for change in changes if change.status == "D"}
+    for change in changes:
+        if change.status != "A":
+            continue
+        folder = os.path.dirname(change.path)
+        while folder and folder not in gone:
+            path = os.path.join(root, folder)
+            if os.path.lexists(path) and (os.path.islink(path) or not os.path.isdir(path)):
+                found.add(folder)
+            folder = os.path.dirname(folder)
+        if os.path.lexists(os.path.join(root, change.path)) and not _is_emptied(root, change.path, gone):
+            found.add(change.path)
+    return tuple(sorted(found))
+
+
+def _is_emptied(root: str, path: str, gone: set[str]) -> bool:
+    """A folder that the checkpoint turns into a file, and in which nothing but deleted files stands."""
+    below = os.path.join(root, path)
+    if os.path.islink(below) or not os.path.isdir(below):
+        return False
+    inside = {
+        os.path.relpath(os.path.join(folder, name), root)
+        for folder, _, names in os.walk(below)
+        for name in names
+    }
+    return inside <= gone
+
+
+def _has_ended(repository: UserRepository, final: str) -> bool:
+    """The attempt that was interrupted had done everything: index and files are the checkpoint's."""
+    options = ("--quiet", "--ignore-submodules=none")
+    staged = repository.git.run("diff-index", "--cached", *options, final).exit_status == 0
+    return staged and repository.git.run("diff", *options).exit_status == 0
+
+
+def _marked_changes(store: ObjectStore, mark: str, base: str) -> tuple[TreeChange, ...]:
+    with open(mark, encoding="ascii") as stream:
+        final = stream.read().strip()
+    return tree_changes(store.git, base, final) if final else ()
+
+
+def _take_back(
+    store: ObjectStore, repository: UserRepository, stamp: UserStamp, changes: tuple[TreeChange, ...]
+) -> None:
+    """Undo what an attempt wrote before it failed: only files that it meant to change, and only what it wrote there.
+
+    Raises:
+        WorkspaceFault: something else was changed meanwhile; nothing more is touched.
+    """
+    now = user_stamp(repository)
+    written = {change.path: change for change in changes}
+    if now.head_commit != stamp.head_commit or now.index_digest != stamp.index_digest:
+        return  # git writes the index last: the attempt ended, or somebody went on from there
+    foreign = tuple(
+        path
+        for path in now.dirty
+        if path not in stamp.dirty and (path not in written or not _is_ours(store, repository, written[path]))
+    )
+    if foreign:
+        raise WorkspaceFault(
+            f"an acceptance was interrupted, and files were changed since: {named(foreign)}",
+            next_step=f"git -C {repository.root_path} status",
+        )
+    for path in now.dirty:
+        if path in written and written[path].status == "A":
+            os.unlink(os.path.join(repository.root_path, path))
+    tracked = [path for path in now.dirty if path in written and written[path].status != "A"]
+    if tracked:
+        names = b"".join(os.fsencode(path) + b"\0" for path in tracked)
+        repository.git.output("checkout-index", "-f", "-u", "-z", "--stdin", stdin=names)
+
+
+def _is_ours(store: ObjectStore, repository: UserRepository, change: TreeChange) -> bool:
+    """What stands there is gone, or the beginning of the checkpoint's content."""
+    path = os.path.join(repository.root_path, change.path)
+    try:
+        if os.path.islink(path):
+            content = os.fsencode(os.readlink(path))
+        else:
+            with open(path, "rb") as stream:
+                content = stream.read(_COMPARED_BYTES)
+    except (FileNotFoundError, NotADirectoryError):
+        return True
+    except OSError:
+        return False
+    if change.status == "D":
+        return False
+    return store.git.output("cat-file", "blob", change.object_id).startswith(content)

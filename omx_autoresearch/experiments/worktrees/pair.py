@@ -1,0 +1,687 @@
+"""The two work trees of an experiment, their checkpoints, and the way back into the user's checkout.
+
+*incumbent* holds the last accepted checkpoint, *candidate* what is judged against it. Both are independent of the
+user's repository: our own one (`object_store`) keeps checkpoints and borrows the user's objects, and each tree has a
+small ``.git`` of its own that is made anew whenever it is restored. So whatever an agent does with git in its tree
+reaches neither the user's references, index, stash or configuration nor ours, and nothing it plants is run by us.
+
+Theory of operation. A worktree is made equal to a checkpoint, never made anew: an index beside our repository says what
+each file was, so git reads only files that changed, and a scan of the folders finds what no index has (`worktree`).
+Making a checkpoint is the same look the other way: what differs goes into the index, the index into a tree, and what a
+patch could not carry to the user is refused (`checkpoints`). A killed process leaves a worktree whose state names no
+commit (`worktree_state`): it is restored before it is used. Ignored paths that a measurement needs are kept while they
+are exactly what the set-up made of the incumbent. Only `acceptances` writes into the user's checkout.
+
+One process at a time works on an experiment; who holds it is not decided here.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+from typing import TYPE_CHECKING, Self
+
+from omx_autoresearch.experiments.worktrees.acceptance import (
+    apply_checkpoint,
+    create_branches,
+    reasons_against,
+)
+from omx_autoresearch.experiments.worktrees.checkout import (
+    find_submodules,
+    named,
+    open_repository,
+    require_clean,
+)
+from omx_autoresearch.experiments.worktrees.checkpoints import (
+    FILE_LIMIT_BYTES,
+    Snapshot,
+    TreeFault,
+    take_snapshot,
+)
+from omx_autoresearch.experiments.worktrees.object_store import (
+    REFERENCES,
+    create_store,
+    is_unfinished,
+    make_git_folder,
+    make_template,
+    open_store,
+    pinned,
+    read_settings,
+)
+from omx_autoresearch.experiments.worktrees.patches import file_changes, write_patch
+from omx_autoresearch.experiments.worktrees.worktree import WorkTree
+from omx_autoresearch.experiments.worktrees.worktree_state import (
+    ArmState,
+    WorkspaceState,
+    copy_linked,
+    has_state,
+    load_arm,
+    load_state,
+    require_ignored,
+    require_seal,
+    save_arm,
+    save_state,
+    seal_of,
+)
+from omx_autoresearch.foundation.errors import AutoresearchError, StepIllegal, StorageFailed, WorkspaceFault
+from omx_autoresearch.foundation.records import dataclass, replace
+from omx_autoresearch.system.removal import remove
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+    from omx_autoresearch.experiments.worktrees.acceptance import Acceptance
+    from omx_autoresearch.experiments.worktrees.checkout import UserRepository, UserStamp
+    from omx_autoresearch.experiments.worktrees.object_store import ObjectStore
+    from omx_autoresearch.experiments.worktrees.patches import FileChange
+    from omx_autoresearch.system.git import Git
+
+INCUMBENT, CANDIDATE = "incumbent", "candidate"
+"""Names of the two folders, equally long: a path of another length can change what is measured."""
+
+
+@dataclass(frozen=True, slots=True)
+class WorkspaceOptions:
+    """How work trees are made.
+
+    Attributes:
+        experiment_id: names the reference that keeps the base commit in the user's repository.
+        keep: ignored paths that a setup command makes in each tree; they stay while they are as they were sealed.
+        link: ignored paths of the user's checkout, copied into each tree; changed copies are made anew.
+        caches: ignored paths that stay whatever is in them.
+        file_limit_bytes: the largest file that a checkpoint takes.
+        store_path: where checkpoints are kept; empty for a folder ``checkpoints`` beside the trees. Elsewhere they
+            outlive a temporary folder that the system sweeps.
+    """
+
+    experiment_id: str
+    keep: tuple[str, ...] = ()
+    link: tuple[str, ...] = ()
+    caches: tuple[str, ...] = ()
+    file_limit_bytes: int = FILE_LIMIT_BYTES
+    store_path: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Checkpoint:
+    """A candidate's work as a commit, and its tree equal to it.
+
+    Attributes:
+        commit: in our repository; the parent itself where nothing changed.
+        tree: its tree.
+        changed: paths that differ from the parent; empty where nothing did.
+        dropped: kept paths that had changed and were removed: the setup command must run again, then `seal`.
+    """
+
+    commit: str
+    tree: str
+    changed: tuple[str, ...]
+    dropped: tuple[str, ...]
+
+
+class Workspaces:
+    """The work trees of one experiment; made by `create`, found again by `open`."""
+
+    def __init__(self, store: ObjectStore, state: WorkspaceState) -> None:
+        self._store = store
+        self._state = state
+        self._arms = {
+            arm.root_path: arm for arm in (Arm(name, store, state) for name in (INCUMBENT, CANDIDATE))
+        }
+        self._serial = 0
+        self.incumbent_path, self.candidate_path = self._arms
+        self.repository_path = state.repository_path
+        self.store_path = store.path
+        self.stamp: UserStamp = state.stamp
+        self.base_commit = state.stamp.head_commit
+
+    @classmethod
+    def create(cls, repository_path: str, folder_path: str, options: WorkspaceOptions) -> Self:
+        """Make both work trees at the commit that is checked out, from a clean checkout.
+
+        Leftovers of an unfinished attempt in the folder are removed first.
+
+        Args:
+            repository_path: the root of the user's checkout.
+            folder_path: a private folder for the trees, outside the checkout; made if missing.
+            options: see there.
+
+        Raises:
+            WorkspaceFault: the checkout is not clean or not usable, and why; a submodule is missing; the folder lies
+                in the checkout; git or the system fails.
+            StepIllegal: the folder already holds work trees; `open` them.
+        """
+        repository = open_repository(repository_path)
+        stamp = require_clean(repository)
+        folder = _private_folder(folder_path, repository.root_path)
+        store_path = os.path.realpath(options.store_path or os.path.join(folder, "checkpoints"))
+        if has_state(store_path):
+            raise StepIllegal(
+                f"{store_path} already holds an experiment", next_step="resume it, or close it first"
+            )
+        _remove_leftovers(store_path, folder)
+        require_ignored(repository, (*options.keep, *options.link, *options.caches))
+        seals = tuple(require_seal(os.path.join(repository.root_path, path)) for path in options.link)
+        submodules = find_submodules(repository, stamp.head_commit)
+        settings = pinned(read_settings(repository.git), repository.root_path)
+        objects = tuple(dict.fromkeys(sub.objects_path for sub in submodules if sub.objects_path))
+        store = create_store(store_path, repository, settings, objects)
+        make_template(os.path.join(store_path, "template"), repository, settings)
+        _hold_base(repository, options.experiment_id, stamp.head_commit)
+        state = WorkspaceState(
+            experiment_id=options.experiment_id,
+            repository_path=repository.root_path,
+            folder_path=folder,
+            stamp=stamp,
+            submodules=submodules,
+            keep=options.keep,
+            link=options.link,
+            caches=options.caches,
+            link_seals=seals,
+            file_limit_bytes=options.file_limit_bytes,
+        )
+        save_state(store_path, state)
+        made = cls(store, state)
+        try:
+            for path in made._arms:
+                made.set_to(path, made.base_commit)
+        except AutoresearchError:
+            made.close(forget=True)
+            raise
+        return made
+
+    @classmethod
+    def open(cls, folder_path: str, store_path: str = "") -> Self:
+        """Find the work trees of an experiment again, in whatever state they are; `set_to` mends them.
+
+        Raises:
+            StateUntrusted: there is none, or it was never made to its end.
+            WorkspaceFault: the user's repository, from which checkpoints borrow, is gone.
+        """
+        store = store_path or os.path.join(folder_path, "checkpoints")
+        state = load_state(store)
+        if not os.path.isdir(state.repository_path):
+            raise WorkspaceFault(
+                f"the repository {state.repository_path} is gone; checkpoints of the experiment borrow from it",
+                next_step="move it back",
+            )
+        # The folder may have been moved as a whole, with all that stands in it.
+        state = replace(state, folder_path=os.path.realpath(folder_path))
+        return cls(open_store(os.path.realpath(store), state.repository_path), state)
+
+    def commit_at(self, path: str) -> str:
+        """The commit that a work tree was set to; empty in the middle of that."""
+        return self._arm(path).commit
+
+    def is_lost(self, path: str) -> bool:
+        """A work tree is gone, or something else stands in its place. `set_to` makes it anew."""
+        return self._arm(path).is_lost()
+
+    def environment(self) -> dict[str, str]:
+        """Variables for commands in the trees: git finds no repository above a tree whose ``.git`` is gone."""
+        return {"GIT_CEILING_DIRECTORIES": self._state.folder_path}
+
+    def set_to(self, path: str, commit: str) -> Restored:
+        """Make a work tree equal to a commit, whatever was done to it; kept paths stay as `WorkspaceOptions` says.
+
+        Raises:
+            WorkspaceFault: it cannot be done: no such commit, a full disk, a failing filter, files of somebody else.
+        """
+        return self._arm(path).set_to(commit)
+
+    def seal(self, path: str) -> None:
+        """Take the kept paths of a tree, as a setup command has made them, for those that may stay.
+
+        Raises:
+            WorkspaceFault: one cannot be read.
+        """
+        self._arm(path).seal()
+
+    def snapshot(self, path: str) -> Snapshot | TreeFault:
+        """The content of a work tree beside the commit that it was set to, or why no checkpoint can be made of it.
+
+        Commits that an agent made in the tree are nothing special: what counts are the files.
+
+        Raises:
+            StepIllegal: the tree was not restored to its end.
+            WorkspaceFault: git or the file system fails.
+        """
+        return self._arm(path).snapshot()
+
+    def drift(self, path: str) -> tuple[str, ...]:
+        """What was changed, added or only touched in a work tree since it was set to its commit; nothing is read.
+
+        Raises:
+            StepIllegal: nothing is known about the tree; restore it first.
+            WorkspaceFault: the tree is gone; git or the file system fails.
+        """
+        return sum(self.drift_sides(path), ())
+
+    def drift_sides(self, path: str) -> tuple[tuple[str, ...], tuple[str, ...]]:
+        """`drift` in two: tracked files; what was added, the topmost path of each."""
+        return self._arm(path).drift()
+
+    def shed(self, path: str) -> None:
+        """Give back the room that a candidate took; restore the tree right after."""
+        self._arm(path).shed()
+
+    def commit(self, tree: str, parent: str, message: str) -> str:
+        """Make a checkpoint of a tree and hold it by a reference of ours; returns the new commit.
+
+        Args:
+            tree: of a snapshot.
+            parent: the checkpoint that it was made from.
+            message: any text.
+
+        Raises:
+            WorkspaceFault: git cannot make it.
+        """
+        commit = self._store.commit(tree, parent, message)
+        if not self._serial:
+            self._serial = max((int(name) for name, _ in self._store.kept() if name.isdecimal()), default=0)
+        self._serial += 1
+        self._store.keep(str(self._serial), commit)
+        self._store.remember(parent, commit, self._store.changes(parent, tree))
+        self._store.remember(tree, commit, ())
+        self._store.own(commit, parent)
+        return commit
+
+    def checkpoint(self, path: str, message: str) -> Checkpoint | TreeFault:
+        """Snapshot, commit, and the tree made equal to that commit: what is measured is what a patch will carry.
+
+        Ignored files that the agent left are removed, its ``.git`` is made anew at the new commit.
+
+        Raises:
+            StepIllegal: the tree was not restored to its end.
+            WorkspaceFault: git or the file system fails.
+        """
+        arm = self._arm(path)
+        parent = arm.commit
+        taken = arm.snapshot()
+        if isinstance(taken, TreeFault):
+            return taken
+        commit = self.commit(taken.tree, parent, message) if taken.changed else parent
+        restored = arm.settle(commit, taken.changed)
+        return Checkpoint(commit, taken.tree, taken.changed, restored.dropped)
+
+    def changes(self, base: str, final: str) -> tuple[FileChange, ...]:
+        """The changed files between two commits, for people.
+
+        Raises:
+            WorkspaceFault: there is no such commit.
+        """
+        return file_changes(self._store.git, base, final)
+
+    def patch(self, base: str, final: str) -> bytes:
+        """The whole patch from one commit to another; `write_patch` for one that should not be held in memory.
+
+        Raises:
+            WorkspaceFault: there is no such commit.
+        """
+        path = os.path.join(self._store.path, f"patch-{os.getpid()}")
+        write_patch(self._store.git, base, final, path)
+        try:
+            with open(path, "rb") as stream:
+                return stream.read()
+        finally:
+            os.unlink(path)
+
+    def write_patch(self, base: str, final: str, to_path: str) -> int:
+        """Write the whole patch into a new file; returns its size in bytes.
+
+        Raises:
+            WorkspaceFault: there is no such commit, or the file cannot be written.
+        """
+        return write_patch(self._store.git, base, final, to_path)
+
+    def apply_to_user(self, final: str, stamp: UserStamp | None = None) -> Acceptance:
+        """Bring a checkpoint into the user's checkout: index and files, nothing committed.
+
+        Args:
+            final: the checkpoint.
+            stamp: what the checkout must look like; as it was when the experiment began where none is given.
+
+        Raises:
+            WorkspaceFault: git cannot read the checkout, or a failed attempt could not be taken back.
+        """
+        return apply_checkpoint(
+            self._store, self.repository_path, stamp or self.stamp, self.base_commit, final
+        )
+
+    def reasons_against(self) -> tuple[str, ...]:
+        """Why the user's checkout would take no checkpoint now: what `apply_to_user` says, ahead of time."""
+        return reasons_against(self._store, self.repository_path, self.stamp)
+
+    def branches(self, branches: Iterable[tuple[str, str]]) -> tuple[str, ...]:
+        """Create new branches of the user's repository at checkpoints, all or none; none is checked out.
+
+        Args:
+            branches: names without ``refs/heads/``, and checkpoints.
+
+        Raises:
+            WorkspaceFault: a name is no branch name or is taken; nothing was created.
+        """
+        return create_branches(self._store, self.repository_path, self.base_commit, branches)
+
+    def close(self, *, forget: bool = False) -> None:
+        """Remove both work trees. Checkpoints stay for patch, acceptance and branches unless they are forgotten, too.
+
+        Args:
+            forget: remove our repository and the reference in the user's as well.
+
+        Raises:
+            WorkspaceFault: something cannot be removed.
+        """
+        for arm in self._arms.values():
+            arm.remove()
+        if forget:
+            if os.path.isdir(self.repository_path):
+                _let_base_go(open_repository(self.repository_path), self._state.experiment_id)
+            remove(self._store.path)
+
+    def git_in(self, path: str) -> Git:
+        """Git over the files of a work tree with the configuration of our own repository, never with the tree's own."""
+        return self._store.git.at(path, GIT_WORK_TREE=path, GIT_CEILING_DIRECTORIES=os.path.dirname(path))
+
+    def has_same_attributes(self, names: Sequence[str]) -> bool:
+        """True when git writes these files in both trees alike: line ends, filters, encodings (gitattributes(5)).
+
+        Raises:
+            WorkspaceFault: git cannot read the trees.
+        """
+        stdin = b"".join(os.fsencode(name) + b"\0" for name in names)
+        args = ("check-attr", "-z", "--all", "--stdin")
+        first, second = (self.git_in(path).output(*args, stdin=stdin) for path in self._arms)
+        return first == second
+
+    def _arm(self, path: str) -> Arm:
+        arm = self._arms.get(path)
+        if arm is None:
+            raise WorkspaceFault(
+                f"{path} is no work tree of this experiment", next_step="name one of its two"
+            )
+        return arm
+
+
+def _private_folder(folder_path: str, root_path: str) -> str:
+    """The folder for the trees, made if missing, outside the checkout."""
+    folder = os.path.realpath(folder_path)
+    if os.path.join(folder, "").startswith(os.path.join(root_path, "")):
+        raise WorkspaceFault(
+            f"{folder_path} lies in the checkout {root_path}; work trees need a place outside",
+            next_step="name another folder",
+        )
+    try:
+        os.makedirs(folder, mode=0o700, exist_ok=True)
+    except OSError as fault:
+        raise WorkspaceFault(
+            f"{folder} cannot be made: {fault.strerror}", next_step=f"ls -ld {folder}"
+        ) from fault
+    return folder
+
+
+def _remove_leftovers(store_path: str, folder: str) -> None:
+    """Remove what an attempt that was killed left behind, and nothing that may be somebody else's."""
+    paths = [os.path.join(folder, name) for name in (INCUMBENT, CANDIDATE)]
+    if is_unfinished(store_path):
+        paths.append(store_path)
+    else:
+        paths = [path for path in (*paths, store_path) if os.path.lexists(path)]
+        if paths:
+            raise WorkspaceFault(f"{paths[0]} is in the way and not ours", next_step="name another folder")
+    for path in paths:
+        remove(path)
+
+
+def _base_reference(experiment_id: str) -> str:
+    return f"{REFERENCES}/{experiment_id}/base"
+
+
+def _hold_base(repository: UserRepository, experiment_id: str, commit: str) -> None:
+    """Keep the base commit, from which checkpoints borrow, from being pruned in the user's repository."""
+    args = ("update-ref", _base_reference(experiment_id), commit)
+    repository.git.checked(repository.git.when_unlocked(*args), args)
+
+
+def _let_base_go(repository: UserRepository, experiment_id: str) -> None:
+    args = ("update-ref", "-d", _base_reference(experiment_id))
+    repository.git.checked(repository.git.when_unlocked(*args), args)
+    for name in (f"{REFERENCES}/{experiment_id}", REFERENCES):
+        with contextlib.suppress(OSError):  # not empty, or git has removed it
+            os.rmdir(os.path.join(repository.common_dir, name))
+
+
+# --- one arm
+
+# One arm of an experiment: a work tree with its submodules, its kept paths and its ``.git``, restored as one.
+
+
+@dataclass(frozen=True, slots=True)
+class Restored:
+    """What making a work tree equal to a commit took.
+
+    Attributes:
+        touched: paths that were removed or written again.
+        dropped: kept paths that had changed and were removed: the setup command must run again, then `seal`.
+        copied: linked paths that had changed and were copied anew.
+        was_lost: the folder was gone and was made anew.
+    """
+
+    touched: tuple[str, ...]
+    dropped: tuple[str, ...]
+    copied: tuple[str, ...]
+    was_lost: bool
+
+
+class Arm:
+    """A work tree and all that belongs to it.
+
+    Args:
+        name: ``incumbent`` or ``candidate``.
+        store: our repository.
+        state: what the experiment was made from.
+    """
+
+    def __init__(self, name: str, store: ObjectStore, state: WorkspaceState) -> None:
+        self.root_path = os.path.join(state.folder_path, name)
+        self._store = store
+        self._state = state
+        self._state_path = os.path.join(store.path, f"{name}.json")
+        kept = (*state.keep, *state.link, *state.caches)
+        prefix = os.path.join(store.path, f"index-{name}")
+        self._tree = WorkTree(store, self.root_path, prefix, self._opaque("", kept))
+        self._submodules: dict[str, WorkTree] = {
+            sub.path: WorkTree(
+                store,
+                os.path.join(self.root_path, sub.path),
+                f"{prefix}-{number}",
+                self._opaque(f"{sub.path}/", kept) - {b".git"},
+            )
+            for number, sub in enumerate(state.submodules)
+            if sub.objects_path
+        }
+
+    @property
+    def commit(self) -> str:
+        """The commit that the tree was set to; empty in the middle of that."""
+        return load_arm(self._state_path).commit
+
+    def is_lost(self) -> bool:
+        """The folder is gone, or something else stands in its place."""
+        return self._tree.is_lost()
+
+    def set_to(self, commit: str) -> Restored:
+        """Make everything equal to a commit.
+
+        Raises:
+            WorkspaceFault: it cannot be done.
+        """
+        was_lost = self.is_lost()
+        seals = self._begin_anew()
+        touched = self._tree.set_to(commit)
+        for sub in self._state.submodules:
+            touched += self._set_submodule(sub.path, sub.commit)
+        dropped, copied = self._restore_kept(seals)
+        self._end(commit, seals)
+        return Restored(touched, dropped, copied, was_lost)
+
+    def snapshot(self) -> Snapshot | TreeFault:
+        """The content of the tree, compared with the commit that it was set to.
+
+        Raises:
+            StepIllegal: it stands at no commit; `set_to` first.
+            WorkspaceFault: git or the file system fails.
+        """
+        base = self.commit
+        if not base:
+            raise StepIllegal(f"{self.root_path} was not restored to its end", next_step="restore it first")
+        if self.is_lost():
+            return TreeFault("workspace_lost", (self.root_path,), f"the work tree {self.root_path} is gone")
+        return self._changed_submodules() or take_snapshot(self._tree, base, self._state.file_limit_bytes)
+
+    def drift(self) -> tuple[tuple[str, ...], tuple[str, ...]]:
+        """Tracked paths that differ from the commit or were only touched, and what was added: the topmost of each.
+
+        Raises:
+            StepIllegal: nothing is known about the tree; restore it first.
+            WorkspaceFault: the tree is gone; git or the file system fails.
+        """
+        if not self._tree.recall():
+            raise StepIllegal(f"nothing is known about {self.root_path}", next_step="restore it first")
+        look = self._tree.look()
+        return tuple(map(os.fsdecode, look.modified)), tuple(os.fsdecode(extra.path) for extra in look.extras)
+
+    def settle(self, commit: str, changed: tuple[str, ...]) -> Restored:
+        """Make the tree, just taken as a snapshot, equal to the commit of it: no ignored file stays.
+
+        Args:
+            commit: the commit of the snapshot.
+            changed: its changed paths, which are written as the commit has them (line ends, modes).
+
+        Raises:
+            WorkspaceFault: it cannot be done.
+        """
+        seals = self._begin()
+        self._tree.settle(os.fsencode(path) for path in changed)
+        touched = self._tree.remove_extras()
+        for sub in self._state.submodules:
+            touched += self._set_submodule(sub.path, sub.commit)
+        dropped, copied = self._restore_kept(seals)
+        self._end(commit, seals)
+        return Restored(touched, dropped, copied, was_lost=False)
+
+    def seal(self) -> None:
+        """Take the kept paths, as they are now, for those that may stay.
+
+        Raises:
+            WorkspaceFault: one cannot be read.
+        """
+        arm = load_arm(self._state_path)
+        kept = {path: os.path.join(self.root_path, path) for path in self._state.keep}
+        seals = arm.seals | {
+            path: require_seal(place) for path, place in kept.items() if os.path.lexists(place)
+        }
+        save_arm(self._state_path, ArmState(arm.commit, seals))
+
+    def shed(self) -> None:
+        """Give back the room that a candidate took, before a restoration; nothing is written.
+
+        Raises:
+            WorkspaceFault: something cannot be read or removed.
+        """
+        if not self.is_lost() and self._tree.recall():
+            self._tree.shed()
+
+    def remove(self) -> None:
+        """Remove the tree.
+
+        Raises:
+            WorkspaceFault: something in it cannot be removed.
+        """
+        remove(self._state_path)
+        remove(self.root_path)
+
+    def _opaque(self, prefix: str, kept: tuple[str, ...]) -> frozenset[bytes]:
+        """What the tree below a prefix leaves alone: its submodules and kept paths, and ``.git``."""
+        paths = [sub.path for sub in self._state.submodules] + [os.path.normpath(path) for path in kept]
+        inside = {path.removeprefix(prefix) for path in paths if path.startswith(prefix)}
+        return frozenset({b".git", *(os.fsencode(path) for path in inside if path)})
+
+    def _begin(self) -> dict[str, str]:
+        """From here to `_end` the tree stands at no commit."""
+        arm = load_arm(self._state_path)
+        save_arm(self._state_path, ArmState("", arm.seals))
+        return arm.seals
+
+    def _begin_anew(self) -> dict[str, str]:
+        """As `_begin`, for a tree whose content goes: what fills the disk may be that very content."""
+        try:
+            return self._begin()
+        except StorageFailed:
+            self.shed()
+            return self._begin()
+
+    def _end(self, commit: str, seals: dict[str, str]) -> None:
+        template = os.path.join(self._store.path, "template")
+        make_git_folder(self.root_path, template, self._store, commit, self._tree.index_path)
+        save_arm(self._state_path, ArmState(commit, seals))
+
+    def _set_submodule(self, path: str, commit: str) -> tuple[str, ...]:
+        tree = self._submodules.get(path)
+        if tree is not None:
+            return tuple(os.path.join(path, name) for name in tree.set_to(commit))
+        folder = os.path.join(self.root_path, path)
+        if os.path.isdir(folder) and not os.path.islink(folder) and not os.listdir(folder):
+            return ()
+        remove(folder)
+        os.makedirs(folder)
+        return (path,)
+
+    def _changed_submodules(self) -> TreeFault | None:
+        """Submodules that a candidate worked in: no patch of the repository around them can carry that."""
+        changed = []
+        for sub in self._state.submodules:
+            folder = os.path.join(self.root_path, sub.path)
+            if os.path.realpath(folder) != folder or not os.path.isdir(folder):
+                changed.append(sub.path)
+                continue
+            tree = self._submodules.get(sub.path)
+            if tree is None:
+                if os.listdir(folder):
+                    changed.append(sub.path)
+            elif os.path.lexists(os.path.join(folder, ".git")):
+                changed.append(sub.path)  # git is not asked: what it would run there is the agent's
+            else:
+                taken = take_snapshot(tree, sub.commit, self._state.file_limit_bytes)
+                if isinstance(taken, TreeFault) or taken.changed:
+                    changed.append(sub.path)
+        if not changed:
+            return None
+        paths = tuple(changed)
+        return TreeFault("submodule_changed", paths, f"a submodule was changed: {named(paths)}")
+
+    def _restore_kept(self, seals: dict[str, str]) -> tuple[tuple[str, ...], tuple[str, ...]]:
+        """Remove kept paths that changed, copy linked ones that changed; both are returned."""
+        dropped, copied = [], []
+        for path in self._state.keep:
+            place = os.path.join(self.root_path, path)
+            seal, found = seals.get(path, ""), seal_of(place)
+            if found != seal:
+                remove(place)
+                seals.pop(path, None)
+                dropped.append(path)
+        for path, expected in zip(self._state.link, self._state.link_seals, strict=True):
+            place = os.path.join(self.root_path, path)
+            if seals.get(path) and seal_of(place) == seals[path]:
+                continue
+            source = os.path.join(self._state.repository_path, path)
+            if seal_of(source) != expected:
+                raise WorkspaceFault(
+                    f"{source} was changed since the experiment began: its copies would differ",
+                    next_step="start a new experiment",
+                )
+            remove(place)
+            copy_linked(source, place)
+            seals[path] = seal_of(place)
+            copied.append(path)
+        return tuple(dropped), tuple(copied)

@@ -1,0 +1,68 @@
+"""The closed sets of words that stand in records, on the wire and in decisions.
+
+Modules of the hook path import them for type checkers only: ``typing`` costs a process 4 ms. Whoever validates foreign
+data resolves the names here (``foundation/input_validation.py``).
+"""
+
+from __future__ import annotations
+
+from typing import Literal
+
+PinKind = Literal["file", "symlink", "absent-guard"]
+
+TaskType = Literal["standard", "experiment"]
+
+ValidationMode = Literal["mission-validator-script", "prompt-architect-artifact"]
+
+Operation = Literal["network", "write", "publish"]
+
+Reviewer = Literal["command", "person", "session"]
+
+Verdict = Literal["passed", "failed", "error", "tampered"]
+
+PromptVerb = Literal["bind", "pause", "resume", "status", "cancel"]
+
+Phase = Literal["draft", "running", "blocked", "paused", "complete", "cancelled"]
+
+Step = Literal["launch", "complete", "block", "unblock", "pause", "resume", "cancel", "amend"]
+
+Answer = Literal["allow", "refuse", "release"]
+
+StopScope = Literal["ours", "unbound", "other-session", "subagent", "expired"]
+
+EventKind = Literal[
+    "stop",
+    "subagent_stop",
+    "session_start",
+    "prompt",
+    "pre_compact",
+    "tool",
+    "session_end",
+    "stop_failure",
+    "other",
+]
+"""``tool`` is the event *after* a tool ran, success or failure. ``other`` is known to the client and nothing to us."""
+
+HostEnd = Literal["", "user_abort", "context_limit", "rate_limit", "auth_failure", "compaction"]
+"""Why the host itself ended the turn, from typed host signals only, never from prose. Empty: the agent stopped."""
+
+Progress = Literal["strong", "weak", "none"]
+
+Outcome = Literal["exited", "timed_out", "not_started", "cancelled"]
+
+MetricDirection = Literal["lower", "higher"]
+"""Which way a metric gets better."""
+
+MetricSource = Literal["line", "wall", "cpu", "memory", "exit", "json"]
+
+CriterionStatus = Literal["open", "satisfied", "blocked"]
+
+DirectionBy = Literal["agent", "owner", "claim"]
+
+FindingKind = Literal["command", "file", "test", "benchmark", "manual", "review", "verification"]
+
+ScoreDirection = Literal["higher", "lower"]
+
+SessionState = Literal["bound", "pending", "token"]
+
+Backend = Literal["none", "bubblewrap"]

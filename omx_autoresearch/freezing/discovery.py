@@ -1,0 +1,541 @@
+"""Finding what belongs to an evaluator in a workspace, and pinning it.
+
+Runs at launch and at ``amend``, never at a stop. The rules (what a command names, what a runner takes by itself) are
+in :mod:`omx_autoresearch.freezing.evaluator_paths` and :mod:`omx_autoresearch.freezing.manifest`; here they meet
+the file system.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import stat
+
+from omx_autoresearch.foundation.errors import WorkspaceFault
+from omx_autoresearch.foundation.records import replace
+from omx_autoresearch.freezing import evaluator_paths
+from omx_autoresearch.freezing.comparison import manifest_of, with_modules
+from omx_autoresearch.freezing.manifest import (
+    DEFAULTS,
+    Pin,
+    PinManifest,
+    glob_pattern,
+    is_pruned,
+    is_test,
+    loaded_names,
+)
+from omx_autoresearch.journal.safe_files import (
+    Place,
+    first_link,
+    open_inside,
+    read_chunks,
+    resolve,
+    script_text,
+)
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    import re
+    from collections.abc import Callable, Iterable, Iterator, Sequence
+
+
+# --- Modules of a workspace that pinned Python scripts import although nobody pinned them.
+#
+# Whether such a module measures or is what is measured, only the owner knows; so they are told by name and not pinned.
+
+_SHOWN = 8
+
+
+def unpinned_imports(workspace_path: str, pinned: Iterable[str]) -> list[str]:
+    """One note for each pinned script that imports modules of the workspace which are not pinned.
+
+    Args:
+        workspace_path: where the files stand.
+        pinned: paths of all pinned files.
+    """
+    known = set(pinned)
+    notes = []
+    for path in sorted(known):
+        found = [name for name in _imported_paths(workspace_path, path) if name not in known]
+        if found:
+            more = f" and {len(found) - _SHOWN} more" if len(found) > _SHOWN else ""
+            notes.append(
+                f"{path} imports {', '.join(found[:_SHOWN])}{more}, taken for the work itself: not pinned"
+                f" (--protect {found[0]} pins it)"
+            )
+    return notes
+
+
+def _imported_paths(workspace_path: str, path: str) -> list[str]:
+    """Files that the imports of a Python script mean, from its own folder and from the root."""
+    if not path.endswith(".py"):
+        return []
+    folders = dict.fromkeys((os.path.dirname(path), ""))
+    found: dict[str, None] = {}
+    for name in _imported_names(script_text(workspace_path, path, errors="replace")):
+        for folder in folders:
+            place = os.path.join(folder, *name.split("."))
+            hits = (
+                each for each in (f"{place}.py", f"{place}/__init__.py") if _is_file(workspace_path, each)
+            )
+            if hit := next(hits, ""):
+                found[hit] = None
+                break
+    return list(found)
+
+
+def _imported_names(text: str) -> list[str]:
+    """Absolute names that a script imports, parts of packages included; nothing of a text that is no Python."""
+    import ast
+
+    try:
+        tree = ast.parse(text)
+    except (SyntaxError, ValueError, RecursionError, MemoryError):
+        return []
+    found: dict[str, None] = {}
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import):
+            found.update(dict.fromkeys(alias.name for alias in node.names))
+        elif isinstance(node, ast.ImportFrom) and node.module and not node.level:
+            found[node.module] = None
+            found.update(dict.fromkeys(f"{node.module}.{alias.name}" for alias in node.names))
+    return list(found)
+
+
+def _is_file(workspace_path: str, path: str) -> bool:
+    return os.path.isfile(os.path.join(workspace_path, path))
+
+
+# --- What stands around an evaluator and is part of it all the same: folders of cases, programs of the workspace on
+# PATH.
+#
+# A check that walks a folder is emptied by emptying the folder; a program of the workspace's virtual environment is
+# found
+# before the system's. Both are looked for at launch alone.
+
+CASE_LIMIT = 2_000
+"""Files of one folder of cases that are pinned without being asked for; a larger one is told to the owner."""
+CASE_LIMIT_BYTES = 256 * 1024 * 1024
+INTERPRETERS = frozenset({"bash", "env", "node", "python", "python3", "sh"})
+"""Programs that a shebang starts although no command names them."""
+
+
+def real_folder(workspace_path: str, word: str, folders: tuple[str, ...]) -> str:
+    """The real folder of the workspace that a word names from one of these folders; empty for none or for the root."""
+    root = os.path.normpath(workspace_path)
+    for folder in folders:
+        path = os.path.normpath(os.path.join(root, folder, word))
+        relative = os.path.relpath(path, root)
+        if not path.startswith(root + os.sep) or relative.split(os.sep, 1)[0] in (".git", ".omx"):
+            continue
+        try:
+            is_folder = stat.S_ISDIR(os.lstat(path).st_mode)
+        except (OSError, ValueError):
+            continue
+        if is_folder and not first_link(workspace_path, relative):
+            return relative
+    return ""
+
+
+def paths_below(workspace_path: str, start: str, is_skipped: Callable[[str], bool]) -> Iterator[str]:
+    """Every path that is no real folder below ``start``, links among them, sorted within each folder."""
+    waiting = [start]
+    while waiting:
+        folder = waiting.pop()
+        try:
+            entries = sorted(os.scandir(os.path.join(workspace_path, folder)), key=lambda entry: entry.name)
+        except OSError:
+            continue
+        for entry in entries:
+            path = f"{folder}/{entry.name}" if folder else entry.name
+            if not entry.is_dir(follow_symlinks=False):
+                yield path
+            elif not is_skipped(entry.name):
+                waiting.append(path)
+
+
+def are_few(workspace_path: str, paths: list[str]) -> bool:
+    """True when these files may be pinned without being asked for."""
+    if len(paths) > CASE_LIMIT:
+        return False
+    return sum(os.lstat(os.path.join(workspace_path, path)).st_size for path in paths) <= CASE_LIMIT_BYTES
+
+
+def programs_inside(
+    workspace_path: str, search_path: str, words: frozenset[str]
+) -> tuple[list[str], list[str]]:
+    """Of programs that are named: those in a folder of PATH inside the workspace, and places where none may appear.
+
+    Args:
+        workspace_path: of the mission.
+        search_path: the owner's PATH; its relative folders are never searched.
+        words: that may be programs.
+
+    Returns:
+        Paths that exist, and paths at which a new file would be found before a program that stands further back.
+    """
+    root = os.path.join(os.path.realpath(workspace_path), "")
+    folders = [folder for folder in search_path.split(os.pathsep) if os.path.isabs(folder)]
+    present: list[str] = []
+    absent: list[str] = []
+    for number, folder in enumerate(folders):
+        real = os.path.join(os.path.realpath(folder), "")
+        if not real.startswith(root):
+            continue
+        for name in sorted(words | INTERPRETERS):
+            path = os.path.join(real[len(root) :], name)
+            if os.path.lexists(os.path.join(root, path)):
+                present.append(path)
+            elif any(os.access(os.path.join(later, name), os.X_OK) for later in folders[number + 1 :]):
+                absent.append(path)
+    return list(dict.fromkeys(present)), list(dict.fromkeys(absent))
+
+
+PIN_LIMIT = 10_000
+"""More pinned files than this would slow every stop down: a clear error at launch instead."""
+PIN_LIMIT_BYTES = 1024 * 1024 * 1024
+_FOLLOW_DEPTH = 8
+_NEVER = frozenset({".git", ".omx"})
+
+
+def take_pins(  # noqa: PLR0913  # what a contract says of its evaluator
+    workspace_path: str,
+    *,
+    commands: Sequence[str],
+    protect: Sequence[str] = (),
+    runner: str = "",
+    exempt: Sequence[str] = (),
+    search_path: str = "",
+) -> PinManifest:
+    """Pin what the commands name, what their runners take by themselves, and what the owner protects.
+
+    Args:
+        workspace_path: where the files stand.
+        commands: shell commands of validator or reviewer.
+        protect: globs of the owner (see :func:`core.pins.glob_pattern`); ``!glob`` takes paths out again.
+        runner: the known runner of the commands; others that their scripts call are found here.
+        exempt: paths that are never pinned: the artifact under review.
+        search_path: the PATH that the commands will have.
+
+    Raises:
+        WorkspaceFault: more files or bytes than can be pinned, or a file that cannot be read.
+    """
+    search = _Search(workspace_path, protect, exempt, runner)
+    for command in commands:
+        search.follow_command(command)
+    search.add_defaults()
+    search.add_protected()
+    programs = search.add_programs(search_path)
+    pins = [_pin(workspace_path, path, search.paths[path]) for path in sorted(search.paths)]
+    _check_bounds(pins)
+    pins += search.guards()
+    notes = [*search.notes, *unpinned_imports(workspace_path, search.paths)]
+    manifest = manifest_of(pins, search.runners, dict.fromkeys(notes))
+    return with_modules(replace(manifest, programs=programs), search.import_folders(), workspace_path)
+
+
+def named_files(workspace_path: str, command: str) -> list[str]:
+    """Existing files of the workspace that a command names, real paths, in its order."""
+    found = []
+    for named in evaluator_paths.command_paths(command):
+        place = resolve(workspace_path, named.word, named.folder)
+        if place.path and place.path not in found:
+            found.append(place.path)
+    return found
+
+
+class _Search:
+    """What was found so far: paths and why, runners, notes for the owner."""
+
+    def __init__(
+        self, workspace_path: str, protect: Sequence[str], exempt: Sequence[str], runner: str
+    ) -> None:
+        self.workspace_path = workspace_path
+        self.protect = [glob for glob in protect if not glob.startswith("!")]
+        self.released = [glob_pattern(glob[1:]) for glob in protect if glob.startswith("!")]
+        self.exempt = {os.path.normpath(path) for path in exempt if path}
+        self.runners = {runner} & DEFAULTS.keys()
+        self.paths: dict[str, str] = {}
+        self.notes: list[str] = []
+        self.scripts: set[str] = set()
+        self.texts: list[str] = []
+        self.folders: set[str] = set()
+        self.absent: list[str] = []
+
+    # --- what commands name
+
+    def follow_command(self, command: str) -> None:
+        """Pin every file that a command names, and what these name in turn."""
+        self.runners |= set(evaluator_paths.runners_of(command))
+        self._follow_folders(command, "")
+        words = evaluator_paths.command_paths(command)
+        for named in words:
+            self._add_word(named.word, named.folder, command, depth=0)
+        self._follow_runner_files(command, [named.word for named in words], words)
+
+    def _follow_runner_files(
+        self, command: str, words: list[str], named: list[evaluator_paths.NamedPath]
+    ) -> None:
+        """A makefile's recipes and package.json's scripts are commands that stand elsewhere."""
+        for folder in dict.fromkeys(["", *(each.folder for each in named)]):
+            if "make" in words or "gmake" in words:
+                for name in DEFAULTS["make"].configuration:
+                    self._follow_makefile(resolve(self.workspace_path, name, folder).path, words)
+            if "npm" in evaluator_paths.runners_of(command):
+                self._follow_package(resolve(self.workspace_path, "package.json", folder).path)
+
+    def _follow_makefile(self, path: str, targets: list[str]) -> None:
+        if not path or not self._is_new(path):
+            return
+        self._add(path, "makefile")
+        text = script_text(self.workspace_path, path)
+        for word in evaluator_paths.sourced_paths(text):
+            self._add_word(word, os.path.dirname(path), path, depth=1)
+        recipe = evaluator_paths.recipe_of(text, targets)
+        self.runners |= set(evaluator_paths.runners_of(recipe))
+        self._follow_named(recipe, path, depth=1)
+
+    def _follow_package(self, path: str) -> None:
+        if not path or not self._is_new(path):
+            return
+        self._add(path, "package scripts")
+        import json
+
+        try:
+            scripts = json.loads(script_text(self.workspace_path, path).lstrip("\ufeff")).get("scripts", {})
+            lines = [scripts[name] for name in ("pretest", "test", "posttest") if name in scripts]
+        except (ValueError, AttributeError, TypeError):
+            self.notes.append(f"{path} is no readable JSON; what its scripts name is not pinned")
+            return
+        text = "\n".join(str(line) for line in lines)
+        self.runners |= set(evaluator_paths.runners_of(text))
+        self._follow_named(text, path, depth=1)
+
+    # --- what scripts name
+
+    def _is_new(self, path: str) -> bool:
+        is_new = path not in self.scripts
+        self.scripts.add(path)
+        return is_new
+
+    def _add_word(self, word: str, folder: str, where: str, *, depth: int) -> bool:
+        place = resolve(self.workspace_path, word, folder)
+        for link in place.links:
+            self._add(link, "link")
+        if place.leaves:
+            self.notes.append(f"{word} (in {where}) leads outside the workspace: its content is not pinned")
+        if not place.path:
+            return False
+        self._add(place.path, "named")
+        if depth < _FOLLOW_DEPTH and self._is_new(place.path):
+            self._follow_script(place.path, depth)
+        return True
+
+    def _follow_script(self, path: str, depth: int) -> None:
+        text = script_text(self.workspace_path, path)
+        if not text or not evaluator_paths.is_script(path, text[:2].encode("utf-8", "replace")):
+            return
+        self.runners |= set(evaluator_paths.runners_of(text))
+        for word in evaluator_paths.sourced_paths(text):
+            self._add_beside(word, path, depth + 1)
+        self._follow_named(text, path, depth)
+
+    def _follow_folders(self, text: str, script_path: str) -> None:
+        """Pin the files of folders that a check walks."""
+        self.texts.append(text)
+        for word in evaluator_paths.folder_words(text):
+            path = real_folder(self.workspace_path, word, self._folders_beside(script_path))
+            if not path or path in self.folders or not evaluator_paths.is_case_folder(path, script_path):
+                continue
+            self.folders.add(path)
+            files = list(paths_below(self.workspace_path, path, _is_foreign))
+            if are_few(self.workspace_path, files):
+                for each in files:
+                    self._add_existing(each)
+            else:
+                self.notes.append(f"{path} is too large to be pinned unasked (--protect {path} pins it)")
+
+    def _follow_named(self, text: str, script_path: str, depth: int) -> None:
+        self._follow_folders(text, script_path)
+        for word in evaluator_paths.literal_paths(text):
+            place = self._beside(word, script_path)
+            if not place.path or place.path in self.paths:
+                continue
+            if evaluator_paths.looks_like_evaluator(place.path, script_path):
+                self._add_beside(word, script_path, depth + 1)
+            else:
+                self.notes.append(
+                    f"{place.path} is named in {script_path} but taken for the work itself: not pinned"
+                    f" (--protect {place.path} pins it)"
+                )
+
+    def _folders_beside(self, script_path: str) -> tuple[str, ...]:
+        folder = os.path.dirname(script_path)
+        return ("", folder) if folder else ("",)
+
+    def _beside(self, word: str, script_path: str) -> Place:
+        """A script's word is looked for from the root, where commands run, and from the script's own folder."""
+        place = Place("", (), leaves=False)
+        for folder in self._folders_beside(script_path):
+            place = resolve(self.workspace_path, word, folder)
+            if place.path:
+                return place
+        return place
+
+    def _add_beside(self, word: str, script_path: str, depth: int) -> None:
+        for folder in self._folders_beside(script_path):
+            if self._add_word(word, folder, script_path, depth=depth):
+                return
+
+    # --- what runners take, what the owner protects
+
+    def add_defaults(self) -> None:
+        """Pin existing tests, their helpers, and the configuration of every runner found."""
+        for runner in sorted(self.runners):
+            for path in DEFAULTS[runner].configuration:
+                self._add_existing(path)
+        self._warn_of_absent_tests(self._add_tests())
+
+    def _add_tests(self) -> int:
+        loaded = loaded_names(tuple(self.runners))
+        count = 0
+        for path in paths_below(self.workspace_path, "", is_pruned) if self.runners else ():
+            tests = any(is_test(path, runner) for runner in self.runners)
+            if tests or path.rpartition("/")[2] in loaded:
+                count += tests
+                self._add_existing(path)
+            elif os.path.islink(os.path.join(self.workspace_path, path)):
+                self._add_link_that_loads(path, loaded)
+        return count
+
+    def _add_link_that_loads(self, path: str, loaded: frozenset[str]) -> None:
+        """A link to a folder whose files a runner would load is pinned itself."""
+        if any(os.path.lexists(os.path.join(self.workspace_path, path, name)) for name in loaded):
+            self._add(path, "link")
+
+    def _warn_of_absent_tests(self, count: int) -> None:
+        names = sorted(name for name in self.runners if DEFAULTS[name].tests or DEFAULTS[name].test_folders)
+        if names and not count:
+            self.notes.append(f"no test files of {', '.join(names)} were found to pin")
+
+    def _add_existing(self, path: str) -> None:
+        place = resolve(self.workspace_path, path)
+        for link in place.links:
+            self._add(link, "link")
+        if place.leaves:
+            self.notes.append(f"{path} leads outside the workspace: its content is not pinned")
+        if place.path:
+            self._add(place.path, "default")
+
+    def add_protected(self) -> None:
+        """Pin whatever the owner's globs match now."""
+        for glob in self.protect:
+            pattern = glob_pattern(glob)
+            start = _literal_folder(self.workspace_path, glob)
+            found = [
+                path
+                for path in paths_below(self.workspace_path, start, _is_foreign)
+                if pattern.fullmatch(path)
+            ]
+            for path in found:
+                self._add_existing(path)
+            if not found:
+                self.notes.append(f"protect: {glob} matches no file")
+
+    def add_programs(self, search_path: str) -> tuple[str, ...]:
+        """Pin the programs of the workspace that PATH leads to, and guard the places in front of the system's."""
+        words = frozenset[str]().union(*map(evaluator_paths.program_words, self.texts))
+        present, self.absent = programs_inside(self.workspace_path, search_path, words)
+        before = set(self.paths)
+        for path in present:
+            place = resolve(self.workspace_path, path)
+            for link in place.links:
+                self._add(link, "link")
+            if place.path:
+                self._add(place.path, "program")
+        return tuple(sorted(set(self.paths) - before))
+
+    def import_folders(self) -> tuple[str, ...]:
+        """Folders from which the evaluator's own scripts import first."""
+        scripts = {path for path in self.scripts & self.paths.keys() if path.endswith(".py")}
+        root = {""} if any(map(evaluator_paths.imports_from_root, self.texts)) else set()
+        return tuple(sorted(root | {path.rpartition("/")[0] for path in scripts}))
+
+    def guards(self) -> list[Pin]:
+        """Absent configuration of the runners, and programs: whoever adds one changes how they run."""
+        names = {path for runner in self.runners for path in DEFAULTS[runner].configuration} | set(
+            self.absent
+        )
+        absent = [
+            path for path in sorted(names) if not os.path.lexists(os.path.join(self.workspace_path, path))
+        ]
+        return [Pin(path, "absent-guard") for path in absent if not self._is_released(path)]
+
+    def _is_released(self, path: str) -> bool:
+        return path in self.exempt or _matches_any(path, self.released)
+
+    def _add(self, path: str, why: str) -> None:
+        if path in self.paths or path.split("/", 1)[0] in _NEVER or self._is_released(path):
+            return
+        self.paths[path] = why
+        if len(self.paths) > PIN_LIMIT:
+            raise _too_many(f"more than {PIN_LIMIT} files would be pinned", list(self.paths))
+
+
+def _matches_any(path: str, patterns: list[re.Pattern[str]]) -> bool:
+    return any(pattern.fullmatch(path) for pattern in patterns)
+
+
+def _is_foreign(name: str) -> bool:
+    return name in (".git", ".omx", "node_modules", "__pycache__", ".venv")
+
+
+def _literal_folder(workspace_path: str, glob: str) -> str:
+    """The deepest folder that a glob names outright: there its walk begins, so pruned folders can be protected."""
+    parts: list[str] = []
+    if "/" in glob.rstrip("/"):
+        for part in glob.strip("/").split("/"):
+            if any(c in part for c in "*?"):
+                break
+            parts.append(part)
+    folder = "/".join(parts)
+    if folder and not os.path.isdir(os.path.join(workspace_path, folder)):
+        folder = folder.rpartition("/")[0]
+    return "" if first_link(workspace_path, folder) else folder
+
+
+def _pin(workspace_path: str, path: str, why: str) -> Pin:
+    full_path = os.path.join(workspace_path, path)
+    if why == "link":
+        text = os.fsencode(os.readlink(full_path))
+        return Pin(path, "symlink", hashlib.sha256(text).hexdigest(), len(text))
+    try:
+        descriptor = open_inside(workspace_path, path)
+        try:
+            digest = hashlib.sha256()
+            for chunk in read_chunks(descriptor):
+                digest.update(chunk)
+            status = os.fstat(descriptor)
+        finally:
+            os.close(descriptor)
+    except OSError as error:
+        raise WorkspaceFault(
+            f"{path} belongs to the evaluator but cannot be read: {error.strerror}",
+            next_step=f"ls -l {full_path}; or take it out: --protect '!{path}'",
+        ) from error
+    return Pin(path, "file", digest.hexdigest(), status.st_size, stat.S_IMODE(status.st_mode))
+
+
+def _check_bounds(pins: list[Pin]) -> None:
+    total = sum(pin.size_bytes for pin in pins)
+    if total > PIN_LIMIT_BYTES:
+        paths = [pin.path for pin in sorted(pins, key=lambda pin: -pin.size_bytes)]
+        raise _too_many(f"{total} bytes would be pinned, more than {PIN_LIMIT_BYTES}", paths[:1])
+
+
+def _too_many(what: str, paths: list[str]) -> WorkspaceFault:
+    folders = [path.rpartition("/")[0] or path for path in paths]
+    largest = max(set(folders), key=folders.count)
+    return WorkspaceFault(
+        f"{what}; most of it is {largest}", next_step=f"take it out: --protect '!{largest}'"
+    )

@@ -1,0 +1,230 @@
+"""Which paths an evaluator names: the words of a command, and the literal paths inside a script that it runs.
+
+A command is the owner's own word: every file that it names is the evaluator. Inside a script the same is not true,
+since a check runs the very program that the mission works on. There, what the shell *sources* is the evaluator; any
+other path is taken for it where its name says so (``score.py``, ``expected/``) or where it stands in the script's own
+folder below the root. The rest is told to the owner, who decides with ``protect``.
+"""
+
+from __future__ import annotations
+
+import re
+
+from omx_autoresearch.foundation.records import dataclass
+from omx_autoresearch.freezing.runners import RUNNERS
+
+_SCRIPT_SUFFIXES = (
+    ".sh", ".bash", ".zsh", ".py", ".js", ".mjs", ".cjs", ".ts", ".rb", ".pl", ".php", ".lua", ".jl", ".r", ".mk",
+)  # fmt: skip
+_OUTPUT_OPTION = re.compile(
+    r"-o|--(?:out|output|junit|report|log|html|cov|coverage|coverprofile|result|save|dest)[\w-]*",
+    re.IGNORECASE,
+)
+_WRITERS = frozenset({"tee", "rm", "touch", "mkdir", "rmdir", "mktemp", "mv"})
+_FOLDER_OPTIONS = frozenset({"-C", "--prefix", "--directory", "--cwd"})
+_ASSIGNMENT = re.compile(r"[A-Za-z_][A-Za-z0-9_]*=")
+_INTERPRETER = re.compile(r"(?:ba|da|z|k)?sh|python[\d.]*|node|ruby|perl|php|lua|deno|bun")
+_OPERATORS = frozenset(";&|()<>\n")
+_ENDS_COMMAND = frozenset(";&|()\n")
+_EVALUATOR_WORD = re.compile(
+    r"(?:^|[/_.\-])(?:check|test|spec|verif|valid|scor|eval|judg|grad|bench|expect|golden|fixture|oracle|metric|"
+    r"corpus|cases?\b|snapshot|accept|baseline|ci\b)",
+    re.IGNORECASE,
+)
+_OUTPUT_WORD = re.compile(
+    r"(?:^|[/_.\-])(?:out|output|result|report|log|tmp|temp|cache|build|cov)", re.IGNORECASE
+)
+_GLOBBED = re.compile(r"([^\s\"'`;|&()<>,=:{}\\*?!^$\[\]]+)/[^\s/\"'`;|&()<>]*[*?\[$]")
+_MODULE_CALL = re.compile(r"\bpython[\d.]*[ \t]+(?:-[A-Za-z]+[ \t]+)*-[cm]?(?:[ \t]|$)", re.MULTILINE)
+_COMMENT = re.compile(r"^\s*(?:#|//).*$", re.MULTILINE)
+_SOURCED = re.compile(r"(?m)(?:^|[;&|({]|\b(?:then|do|else)\b)\s*(?:\.|source|-?include)[ \t]+([^\n;&|]+)")
+_LITERAL = re.compile(r"[^\s\"'`;|&()<>,=:\[\]{}\\*?!^]+")
+_OUTPUT_REDIRECT = re.compile(r">[>|&]?[ \t]*\S+|\btee[ \t]+(?:-\w+[ \t]+)*\S+")
+_ANCHOR = re.compile(
+    r"\"?\$(?:\([^()]*(?:\([^()]*\)[^()]*)*\)|\{[^{}]*\}|\w+)\"?/|[\"']?@?__dirname[\"']?\s*\+\s*[\"']/"
+)
+_RECIPE_TARGET = re.compile(r"^([^\s:#=][^:#=]*):(?!=)\s*([^\n#]*)")
+_TEST_TARGET = re.compile(r"test|unit|check|verif|valid|spec|lint", re.IGNORECASE)
+
+
+@dataclass(frozen=True, slots=True)
+class NamedPath:
+    """A word that may be a path.
+
+    Attributes:
+        word: as written, unquoted.
+        folder: the folder in which the command would look for it, relative to the workspace; empty for its root.
+    """
+
+    word: str
+    folder: str = ""
+
+
+def runners_of(text: str) -> tuple[str, ...]:
+    """Every known runner that a command or script calls, sorted."""
+    return tuple(sorted(name for name, (command, _) in RUNNERS.items() if re.search(command, text)))
+
+
+def is_script(path: str, start: bytes) -> bool:
+    """True when a file is a text that names further files: by its first bytes, its suffix, or as a makefile."""
+    name = path.rpartition("/")[2]
+    return start.startswith(b"#!") or name.lower().endswith(_SCRIPT_SUFFIXES) or is_makefile(name)
+
+
+def is_makefile(name: str) -> bool:
+    """True for the names that make reads by itself."""
+    return name in ("GNUmakefile", "makefile", "Makefile")
+
+
+def looks_like_evaluator(path: str, script_path: str) -> bool:
+    """True when a path named inside a script belongs to the evaluator rather than to the work that it judges."""
+    folder = script_path.rpartition("/")[0]
+    return bool(_EVALUATOR_WORD.search(path)) or (bool(folder) and path.startswith(f"{folder}/"))
+
+
+def split_command(command: str) -> list[str]:
+    """The words of a shell command, operators as words of their own; by white space where quotes do not close."""
+    import shlex
+
+    lexer = shlex.shlex(command, posix=True, punctuation_chars=";&|()<>\n")
+    lexer.whitespace = " \t\r"
+    lexer.whitespace_split = True
+    lexer.commenters = ""
+    try:
+        return list(lexer)
+    except ValueError:
+        return command.split()
+
+
+def command_paths(command: str, *, folder: str = "", depth: int = 0) -> list[NamedPath]:
+    """Every word of a command that may name a file of the evaluator; what it writes to is left out.
+
+    Words with white space in them (the text after ``bash -c``) are commands themselves.
+    """
+    found: list[NamedPath] = []
+    name, previous = "", ""
+    for word in split_command(command):
+        if word[0:1] in _ENDS_COMMAND and set(word) <= _ENDS_COMMAND:
+            name, previous = "", ""
+            continue
+        if previous.startswith(">") or _OUTPUT_OPTION.fullmatch(previous) or name in _WRITERS:
+            previous = word
+            continue
+        if (name == "cd" or previous in _FOLDER_OPTIONS) and not word.startswith("-"):
+            folder = _joined(folder, word)
+        elif word[:1] not in "<>":
+            found += _paths_of_word(word, previous, folder, depth)
+        if not name and "=" not in word and not word.startswith("-"):
+            name = word.rpartition("/")[2]
+        previous = word
+    return found
+
+
+def _paths_of_word(word: str, previous: str, folder: str, depth: int) -> list[NamedPath]:
+    if previous == "-m" and re.fullmatch(r"[A-Za-z_][\w.]*", word):
+        stem = word.replace(".", "/")
+        return [NamedPath(f"{stem}.py", folder), NamedPath(f"{stem}/__main__.py", folder)]
+    if any(c.isspace() for c in word) and depth < 4:
+        inner = command_paths(word, folder=folder, depth=depth + 1)
+        return inner + [NamedPath(literal, folder) for literal in literal_paths(word)]
+    option, _, value = word.partition("=")
+    if value:
+        return [] if _OUTPUT_OPTION.fullmatch(option) else _paths_of_word(value, "", folder, depth)
+    return [NamedPath(part, folder) for part in word.split("::", maxsplit=1)[0].split(",") if part]
+
+
+def _joined(folder: str, word: str) -> str:
+    return word.strip("/") if not folder or word.startswith("/") else f"{folder}/{word.strip('/')}"
+
+
+def literal_paths(text: str) -> list[str]:
+    """Words in a script that look like a path: with ``/`` or ``.`` in them. Output redirections are left out.
+
+    What stands before a folder that only the shell knows (``$(dirname "$0")/lib.sh``) is taken off.
+    """
+    text = _OUTPUT_REDIRECT.sub(" ", _COMMENT.sub("", text))
+    words = _LITERAL.findall(_ANCHOR.sub(" ", text))
+    return list(dict.fromkeys(word.rstrip(".") for word in words if ("/" in word or "." in word.strip("."))))
+
+
+def folder_words(text: str) -> list[str]:
+    """Words in a command or script that may name a folder of cases: ``corpus``, ``expected/``, ``cases/a-*``.
+
+    A check that walks a folder is emptied by emptying the folder, so such a folder belongs to it.
+    """
+    text = _ANCHOR.sub(" ", _OUTPUT_REDIRECT.sub(" ", _COMMENT.sub("", text)))
+    words = (*_GLOBBED.findall(text), *_LITERAL.findall(text))
+    return [word for word in dict.fromkeys(words) if word.strip("./")]
+
+
+def is_case_folder(path: str, script_path: str) -> bool:
+    """True when a folder belongs to the evaluator: by its name, or beside the script; what is written to does not."""
+    return looks_like_evaluator(path, script_path) and not _OUTPUT_WORD.search(path)
+
+
+def program_words(text: str) -> frozenset[str]:
+    """Words in a command or script that may be programs found on PATH."""
+    return frozenset(word for word in _LITERAL.findall(_COMMENT.sub("", text)) if "/" not in word)
+
+
+def imports_from_root(text: str) -> bool:
+    """True where an interpreter is called so that it imports modules from the folder that it runs in."""
+    return bool(_MODULE_CALL.search(text))
+
+
+def sourced_paths(text: str) -> list[str]:
+    """Words that a shell script or makefile reads into itself: ``. lib.sh``, ``source lib.sh``, ``include x.mk``."""
+    found: list[str] = []
+    for words in _SOURCED.findall(_COMMENT.sub("", text)):
+        plain = _ANCHOR.sub("", words)
+        found += [word.strip("\"'") for word in plain.split()]
+    return [word for word in dict.fromkeys(found) if word]
+
+
+SHELL_WORDS = frozenset((
+    "cd", "test", "[", "exec", "true", "false", "export", "set", "eval", ".", ":", "!", "if", "for", "while", "until",
+    "case", "{", "(", "command", "umask", "ulimit",
+))  # fmt: skip
+"""What may begin a command line and is the shell's own, or as good as that."""
+
+
+def program_of(command: str) -> tuple[str, str]:
+    """The program that a command starts first, and the script that it is handed if it is an interpreter."""
+    words = split_command(command)
+    while words and _ASSIGNMENT.match(words[0]):
+        words.pop(0)
+    if not words or set(words[0]) <= _OPERATORS:
+        return "", ""
+    program, rest = words[0], words[1:]
+    if not _INTERPRETER.fullmatch(program.rpartition("/")[2]) or not rest or rest[0].startswith("-"):
+        return program, ""
+    is_script = "/" in rest[0] or "." in rest[0]
+    return program, rest[0] if is_script and not any(c in rest[0] for c in "$*? ") else ""
+
+
+def recipe_of(makefile: str, targets: list[str]) -> str:
+    """The recipe lines of these targets (the first one of the file where none is named) and of their test targets."""
+    recipes: dict[str, list[str]] = {}
+    needs: dict[str, list[str]] = {}
+    current: list[str] = []
+    for line in makefile.replace("\\\n", " ").splitlines():
+        if line.startswith("\t"):
+            for name in current:
+                recipes[name].append(line.strip().lstrip("@-+"))
+        elif found := _RECIPE_TARGET.match(line):
+            current = found[1].split()
+            for name in current:
+                recipes.setdefault(name, [])
+                needs.setdefault(name, []).extend(found[2].split())
+    first = next((name for name in recipes if not name.startswith(".")), "")
+    waiting = [name for name in targets if name in recipes] or [first]
+    lines: list[str] = []
+    seen: set[str] = set()
+    while waiting:
+        name = waiting.pop(0)
+        if name in seen or name not in recipes:
+            continue
+        seen.add(name)
+        lines += recipes[name]
+        waiting += [need for need in needs[name] if _TEST_TARGET.search(need)]
+    return "\n".join(lines)

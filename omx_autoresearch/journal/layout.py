@@ -1,0 +1,268 @@
+"""Where everything stands: the state home outside the workspace, a mission's folder, a project's ``.omx``.
+
+Pure path arithmetic: nothing here reads or writes a file. Names that come from outside (session ids, task
+ids, goals) become file names only through the functions of this module.
+"""
+
+from __future__ import annotations
+
+import os.path
+
+from omx_autoresearch.foundation.errors import UsageError
+from omx_autoresearch.foundation.records import dataclass
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from datetime import datetime
+
+HOME_VARIABLE = "OMX_AUTORESEARCH_HOME"
+HASH_PREFIX = "h-"
+"""Starts the file name of every session id that is not its own file name."""
+SLUG_LIMIT = 48
+NAME_LIMIT = 128
+
+_ALPHANUMERIC = frozenset("abcdefghijklmnopqrstuvwxyz0123456789")
+_NAME_CHARACTERS = _ALPHANUMERIC | frozenset("._-")
+# Names that Windows keeps for devices, with or without an extension.
+_DEVICES = frozenset(
+    ["con", "prn", "aux", "nul", *(f"{port}{number}" for port in ("com", "lpt") for number in range(10))]
+)
+
+
+def state_home(environ: Mapping[str, str]) -> str:
+    """Return the folder that holds the truth of all missions of this user.
+
+    ``OMX_AUTORESEARCH_HOME``, else ``$XDG_STATE_HOME/omx-autoresearch``, else
+    ``~/.local/state/omx-autoresearch``.
+
+    Raises:
+        UsageError: the variable that decides holds a relative path, which would mean another folder in every
+        cwd.
+    """
+    named = _absolute(environ, HOME_VARIABLE)
+    if named:
+        return named
+    state = _absolute(environ, "XDG_STATE_HOME")
+    if state:
+        return os.path.join(state, "omx-autoresearch")
+    home = _absolute(environ, "HOME") or os.path.expanduser("~")
+    if not os.path.isabs(home):
+        raise UsageError(
+            "This user has no home folder.", next_step=f"export {HOME_VARIABLE}=/absolute/folder"
+        )
+    return os.path.join(home, ".local", "state", "omx-autoresearch")
+
+
+def _absolute(environ: Mapping[str, str], variable: str) -> str:
+    value = environ.get(variable, "")
+    if value and not os.path.isabs(value):
+        raise UsageError(
+            f"{variable} is {value!r}, a relative path.", next_step=f"export {variable}=/absolute/folder"
+        )
+    return os.path.normpath(value) if value else ""
+
+
+@dataclass(frozen=True, slots=True)
+class MissionFolder:
+    """One mission's folder in the state home: ``missions/{task_id}``."""
+
+    root_path: str
+
+    @property
+    def task_id(self) -> str:
+        """The mission's id, which is the folder's name."""
+        return os.path.basename(self.root_path)
+
+    @property
+    def journal_path(self) -> str:
+        """``journal.jsonl``, the truth."""
+        return os.path.join(self.root_path, "journal.jsonl")
+
+    @property
+    def lock_path(self) -> str:
+        """``journal.lock``: only ever locked; a file of its own, so that the journal may be replaced."""
+        return os.path.join(self.root_path, "journal.lock")
+
+    @property
+    def frozen_path(self) -> str:
+        """``frozen/``: copies of the pinned evaluator files."""
+        return os.path.join(self.root_path, "frozen")
+
+    @property
+    def outputs_path(self) -> str:
+        """``outputs/``: whole outputs of the commands that the runtime ran."""
+        return os.path.join(self.root_path, "outputs")
+
+    @property
+    def heartbeat_path(self) -> str:
+        """``heartbeat.jsonl``."""
+        return os.path.join(self.root_path, "heartbeat.jsonl")
+
+    @property
+    def index_path(self) -> str:
+        """``index.sqlite``: disposable."""
+        return os.path.join(self.root_path, "index.sqlite")
+
+    @property
+    def notice_path(self) -> str:
+        """``NOTICE``: what a person must read."""
+        return os.path.join(self.root_path, "NOTICE")
+
+    @property
+    def torn_path(self) -> str:
+        """``torn/``: torn last lines that were set aside."""
+        return os.path.join(self.root_path, "torn")
+
+
+@dataclass(frozen=True, slots=True)
+class StateHome:
+    """The user's state home, see :func:`state_home`."""
+
+    root_path: str
+
+    @property
+    def missions_path(self) -> str:
+        """``missions/``: one folder a mission."""
+        return os.path.join(self.root_path, "missions")
+
+    @property
+    def active_path(self) -> str:
+        """``active/``: one small file a bound session."""
+        return os.path.join(self.root_path, "active")
+
+    @property
+    def approved_path(self) -> str:
+        """``approved/``: digests of commands that the owner allows."""
+        return os.path.join(self.root_path, "approved")
+
+    def mission(self, task_id: str) -> MissionFolder:
+        """Return the folder of a mission, whether it exists or not.
+
+        Raises:
+            UsageError: ``task_id`` is not a safe name, so it names no mission.
+        """
+        return MissionFolder(os.path.join(self.missions_path, _checked(task_id)))
+
+    @property
+    def experiments_path(self) -> str:
+        """``experiments/``: one folder an experiment, and ``holds/``."""
+        return os.path.join(self.root_path, "experiments")
+
+    def session_path(self, session_id: str) -> str:
+        """Return the file in ``active/`` that binds this session."""
+        return os.path.join(self.active_path, session_file_name(session_id))
+
+    def told_path(self, session_id: str) -> str:
+        """Return the file in ``told/`` that remembers which faults this session has heard of."""
+        return os.path.join(self.root_path, "told", session_file_name(session_id))
+
+
+@dataclass(frozen=True, slots=True)
+class ProjectFolder:
+    """A project's root; everything of ours in it stands under ``.omx``, for people and agents to read."""
+
+    root_path: str
+
+    @property
+    def omx_path(self) -> str:
+        """``.omx/``."""
+        return os.path.join(self.root_path, ".omx")
+
+    @property
+    def ignore_path(self) -> str:
+        """``.omx/.gitignore``."""
+        return os.path.join(self.omx_path, ".gitignore")
+
+    def specs_path(self, slug: str) -> str:
+        """``.omx/specs/autoresearch-{slug}``: mission.md, sandbox.md, result.json, completion.json."""
+        return os.path.join(self.omx_path, "specs", f"autoresearch-{_checked(slug)}")
+
+    def task_path(self, task_id: str) -> str:
+        """``.omx/autoresearch/{task_id}``: the mission's projections."""
+        return os.path.join(self.omx_path, "autoresearch", _checked(task_id))
+
+    def state_path(self, task_id: str) -> str:
+        """``state/`` of the task: task_spec.json, progress.json, findings.jsonl and so on."""
+        return os.path.join(self.task_path(task_id), "state")
+
+    def inbox_path(self, task_id: str) -> str:
+        """``inbox/`` of the task: claims waiting to be taken in."""
+        return os.path.join(self.task_path(task_id), "inbox")
+
+    def session_state_path(self, session_id: str) -> str:
+        """``.omx/state/sessions/{session}/autoresearch-state.json``: the mode state of a session."""
+        name = session_file_name(session_id)
+        return os.path.join(self.omx_path, "state", "sessions", name, "autoresearch-state.json")
+
+
+def _checked(name: str) -> str:
+    if not is_safe_task_id(name):
+        raise UsageError(f"{name[:80]!r} is not the name of a mission.", next_step="omx-autoresearch list")
+    return name
+
+
+def is_safe_task_id(text: str) -> bool:
+    """True when ``text`` is one path component on every file system, and no other text means the same one.
+
+    Lower-case ASCII letters, digits, ``.``, ``_`` and ``-``, at most 128, beginning with a letter or digit,
+    not ending in a dot, no device name of Windows. (A case-insensitive file system would take ``Fix`` and
+    ``fix`` for one.)
+    """
+    if not 0 < len(text) <= NAME_LIMIT or text[0] not in _ALPHANUMERIC or text[-1] == ".":
+        return False
+    return _NAME_CHARACTERS.issuperset(text) and text.split(".", 1)[0] not in _DEVICES
+
+
+def session_file_name(session_id: str) -> str:
+    """Return the file name that stands for a session id; no two ids share one, on any file system.
+
+    A safe id (see :func:`is_safe_task_id`) that does not begin with ``h-`` is its own name; any other, one
+    with capitals too, is ``h-`` and the sha256 of the id. Total: lone surrogates, NUL, any length and the
+    empty id (which no caller should bind: every payload without a session has it) get a name.
+    """
+    if is_safe_task_id(session_id) and not session_id.startswith(HASH_PREFIX):
+        return session_id
+    return HASH_PREFIX + _sha256(session_id)
+
+
+def _sha256(text: str) -> str:
+    from omx_autoresearch.foundation.digests import sha256
+
+    return sha256(text.encode("utf-8", "surrogatepass")).hexdigest()
+
+
+def task_id(now: datetime, slug: str) -> str:
+    """Return ``YYYYMMDD-HHMMSS-slug`` in UTC. ``now`` is aware.
+
+    Raises:
+        ValueError: ``now`` is naive, or ``slug`` is not what :func:`slugify` returns.
+    """
+    offset = now.utcoffset()
+    if offset is None:
+        raise ValueError("now must be an aware time")
+    if not is_safe_task_id(slug):
+        raise ValueError(f"not a slug: {slug!r}")
+    return f"{now - offset:%Y%m%d-%H%M%S}-{slug}"
+
+
+def slugify(text: str) -> str:
+    """Return a short ASCII name for a goal, safe on every file system.
+
+    Letters ``a-z``, digits and single ``-``, 1 to 48 characters. Accents are taken off. A text of which nothing is
+    left (CJK, emoji, punctuation) becomes ``goal-`` and eight hexadecimal digits of its sha256, so the same goal
+    always has the same slug.
+    """
+    import unicodedata
+
+    plain = unicodedata.normalize("NFKD", text).encode("ascii", "ignore").decode("ascii").lower()
+    words = "".join(c if c in _ALPHANUMERIC else " " for c in plain).split()
+    if not words:
+        return f"goal-{_sha256(text)[:8]}"
+    slug = "-".join(words)
+    if slug in _DEVICES:
+        return f"goal-{slug}"
+    if len(slug) > SLUG_LIMIT:
+        cut = slug[: SLUG_LIMIT + 1].rpartition("-")[0]
+        slug = cut or slug[:SLUG_LIMIT]
+    return slug

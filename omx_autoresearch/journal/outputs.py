@@ -1,0 +1,184 @@
+"""Whole outputs of commands, kept in files; and what of them may be shown to a person or an agent.
+
+**What is masked.** Output that goes into refusals, reports and pages may be read by others, so what looks like a
+secret is replaced by ``[masked]``; the file keeps it. Masked are, and only these:
+
+- the value after a name that ends in ``secret``, ``token``, ``password``, ``passwd``, ``passphrase``, ``api_key``,
+  ``apikey``, ``access_key``, ``secret_key``, ``private_key`` or ``credentials`` (any case, ``-`` for ``_``), with
+  ``=`` or ``:``, quoted or not, if it has six characters or more and is no plain number (``max_token=4096`` stays);
+  after ``:`` it must also hold a digit, so that ``unexpected token: identifier`` stays readable;
+- what follows ``Bearer`` or ``Authorization: Basic`` (twelve characters or more);
+- the password in ``scheme://user:password@host``;
+- tokens with a known beginning: ``sk-``, ``ghp_ gho_ ghu_ ghs_ ghr_``, ``github_pat_``, ``glpat-``, ``xoxa- xoxb-
+  xoxp- xoxr- xoxs-``, ``AKIA``/``ASIA``, ``AIza``, ``hf_``, ``npm_``, ``pypi-``, and JSON web tokens (``eyJ...``);
+- PEM blocks of private keys, also where the beginning or the end was cut off.
+
+A secret of any other shape is not recognised: this narrows a leak, it does not prove that there is none.
+"""
+
+from __future__ import annotations
+
+import os
+
+from omx_autoresearch.foundation.errors import UsageError
+from omx_autoresearch.journal.layout import is_safe_task_id
+from omx_autoresearch.journal.safe_files import read_bounded
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    import re
+
+    from omx_autoresearch.journal.layout import MissionFolder
+
+OUTPUT_LIMIT_BYTES = 64 * 1024 * 1024
+MASK = "[masked]"
+# How many bytes are looked at for one character shown: escape sequences and long characters need room.
+_WINDOW_FACTOR = 8
+_WINDOW_LEAST_BYTES = 4096
+
+_ESCAPES = (
+    r"\x1b[\]PX^_][^\x07\x1b\x9c\n]*(?:\x07|\x1b\\|\x9c)?"  # OSC, DCS, SOS, PM, APC, unterminated ones too
+    r"|(?:\x1b\[|\x9b)[0-?]*[ -/]*[@-~]?"  # CSI: colours, cursor
+    r"|\x1b[ -/]*[0-~]?"  # the rest
+)
+# C0 and C1 without tab and newline, DEL, soft hyphen, bidirectional and zero-width marks, line separators, byte order
+# mark, surrogates, and the tag characters that hide text from people but not from models.
+_HARMFUL = (
+    "[\x00-\x08\x0b-\x1f\x7f-\x9f\xad\u061c\u200b-\u200f\u2028-\u202e\u2060-\u206f\ufeff\ud800-\udfff"
+    "\ufff9-\ufffb\U000e0000-\U000e007f]"
+)
+_NAMED = (
+    r"""(?i)((?:secret|token|password|passwd|passphrase|api[_-]?key|(?:access|secret|private)[_-]key|credentials)"""
+    r"""["']?[ \t]{0,8}[=:][ \t]{0,8})(?:"([^"\n]{6,})"|'([^'\n]{6,})'|([^\s"',;]{6,}))"""
+)
+_KNOWN = (
+    r"\b(?:sk-[\w-]{16,}|gh[pousr]_\w{20,}|github_pat_\w{20,}|glpat-[\w-]{16,}|xox[abprs]-[\w-]{10,}"
+    r"|A[KS]IA[0-9A-Z]{16}\b|AIza[\w-]{30,}|hf_[A-Za-z0-9]{20,}|npm_[A-Za-z0-9]{30,}|pypi-[\w-]{30,}"
+    r"|eyJ[\w-]{8,800}\.eyJ[\w-]{8,}(?:\.[\w-]*)?)"
+)
+_HEADER = r"""(?i)\b(bearer[ \t]+|authorization["']?[ \t]*[=:][ \t]*["']?basic[ \t]+)[\w.~+/=-]{12,}"""
+_ADDRESS = r"(\b[a-zA-Z][\w+.-]{0,20}://[^\s/:@]{0,200}:)[^\s/@]{1,400}(?=@)"
+# Every repetition is bounded or cannot fail after it: output is foreign, and must not make the masking slow.
+_KEY_BLOCK = (
+    r"-----BEGIN [A-Z ]*PRIVATE KEY-----(?:(?!-----END)[\s\S])*(?:-----END [A-Z ]*PRIVATE KEY-----)?"
+    r"|\A(?:[A-Za-z0-9+/=\r]*\n)+-----END [A-Z ]*PRIVATE KEY-----"
+)
+_BEGINNINGS = (
+    "sk-", "ghp_", "gho_", "ghu_", "ghs_", "ghr_", "github_pat_", "glpat-", "xox", "akia", "asia", "aiza", "hf_",
+    "npm_", "pypi-", "eyj",
+)  # fmt: skip
+_NAMES = ("secret", "token", "passw", "passphrase", "key", "credentials")
+
+
+def output_path(folder: MissionFolder, run_id: str) -> str:
+    """Return where the whole output of a run stands: ``outputs/{run_id}.txt``.
+
+    Raises:
+        UsageError: ``run_id`` is no safe file name.
+    """
+    if not is_safe_task_id(run_id):
+        raise UsageError(f"{run_id[:80]!r} is not the id of a run.", next_step="omx-autoresearch status")
+    return os.path.join(folder.outputs_path, f"{run_id}.txt")
+
+
+def read_output(folder: MissionFolder, run_id: str, *, limit_bytes: int = OUTPUT_LIMIT_BYTES) -> bytes:
+    """Return the whole output of a run.
+
+    Raises:
+        FileNotFoundError: there is none.
+        StateUntrusted: it is larger than ``limit_bytes``.
+        StorageFailed: the system refused.
+    """
+    return read_bounded(output_path(folder, run_id), limit_bytes)
+
+
+def trim_for_person(data: bytes, limit: int) -> str:
+    """Return output as harmless text of at most ``limit`` characters (100 or more): its head and its tail.
+
+    Terminal sequences are taken out, broken UTF-8 becomes U+FFFD, control and invisible characters are shown by their
+    code, secrets are masked (see the module), and what was left out in the middle is said in bytes. The cost depends
+    on ``limit``, not on the size of the output.
+    """
+    limit = max(limit, 100)
+    window = max(limit * _WINDOW_FACTOR, _WINDOW_LEAST_BYTES)
+    if len(data) <= 2 * window:
+        text = masked(harmless(data.decode("utf-8", "replace"))).strip("\n")
+        return text if len(text) <= limit else _joined(text, text, len(data), limit)
+    # A secret that the window cuts in two would not be known: begin and end at a line, or at least at a word.
+    head = data[: _last_break(data[:window])]
+    tail = data[len(data) - window + _first_break(data[-window:]) :]
+    shown = [masked(harmless(part.decode("utf-8", "replace"))) for part in (head, tail)]
+    return _joined(shown[0].lstrip("\n"), shown[1].rstrip("\n"), len(data), limit)
+
+
+def _last_break(window: bytes) -> int:
+    line = window.rfind(b"\n", len(window) // 2)
+    return max(line, window.rfind(b" ") if line < 0 else line) + 1 or len(window)
+
+
+def _first_break(window: bytes) -> int:
+    line = window.find(b"\n", 0, len(window) // 2)
+    return (line if line >= 0 else window.find(b" ")) + 1
+
+
+def _joined(head: str, tail: str, size_bytes: int, limit: int) -> str:
+    note = f"\n[... cut: {size_bytes} bytes in all ...]\n"
+    room = limit - len(note)
+    begin = room // 3
+    return head[:begin] + note + tail[len(tail) - min(room - begin, len(tail)) :]
+
+
+def harmless(text: str) -> str:
+    r"""Return text that no terminal, parser or reader is harmed by: one line ending, no control characters.
+
+    Terminal sequences (colours, titles, links) are taken out; a carriage return becomes a newline; other control,
+    invisible and direction characters and lone surrogates are shown by their code (``\x00``, ``\u202e``).
+    """
+    if text.isascii() and text.isprintable():
+        return text
+    import re
+
+    if "\x1b" in text or "\x9b" in text:
+        text = re.sub(_ESCAPES, "", text)
+    if "\r" in text:
+        text = text.replace("\r\n", "\n").replace("\r", "\n")
+    return re.sub(_HARMFUL, lambda match: _code(match.group()), text)
+
+
+def _code(character: str) -> str:
+    number = ord(character)
+    if number < 0x100:
+        return f"\\x{number:02x}"
+    return f"\\u{number:04x}" if number < 0x10000 else f"\\U{number:08x}"
+
+
+def masked(text: str) -> str:
+    """Return text with what looks like a secret replaced by ``[masked]``; the module says exactly what does."""
+    low = text.lower()
+    rules: list[tuple[str, str]] = []
+    # Compiling a pattern costs a hook more than looking for the words that it needs.
+    if "private key-----" in low:
+        rules.append((_KEY_BLOCK, MASK))
+    if "bearer" in low or "authorization" in low:
+        rules.append((_HEADER, rf"\1{MASK}"))
+    if "://" in low and "@" in low:
+        rules.append((_ADDRESS, rf"\1{MASK}"))
+    if any(beginning in low for beginning in _BEGINNINGS):
+        rules.append((_KNOWN, MASK))
+    has_name = any(name in low for name in _NAMES)
+    if not rules and not has_name:
+        return text
+    import re
+
+    for pattern, replacement in rules:
+        text = re.sub(pattern, replacement, text)
+    return re.sub(_NAMED, _mask_value, text) if has_name else text
+
+
+def _mask_value(match: re.Match[str]) -> str:
+    name, value = match.group(1), next(filter(None, match.groups()[1:]))
+    is_prose = ":" in name and not any(character.isdigit() for character in value)
+    if is_prose or value == MASK or value.replace(".", "", 1).isdigit():
+        return match.group()
+    quote = match.group()[len(name)]
+    return f"{name}{quote}{MASK}{quote}" if quote in "\"'" else f"{name}{MASK}"

@@ -1,0 +1,68 @@
+"""The checkout that a folder belongs to, and whether a mission or an experiment may begin in it."""
+
+from __future__ import annotations
+
+import os
+
+from omx_autoresearch.foundation.errors import UsageError
+from omx_autoresearch.journal.layout import is_safe_task_id
+from omx_autoresearch.journal.reader import EVENTS_NAME
+from omx_autoresearch.journal.safe_files import is_there
+from omx_autoresearch.system.git import common_dir, find_root, main_checkout
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from omx_autoresearch.journal.context import Runtime
+
+
+def workspace_root(cwd: str) -> str:
+    """Where a mission that is begun in a folder works: the work tree that holds it, linked or not, else its project."""
+    return find_root(os.path.realpath(cwd)) or project_root(cwd)
+
+
+def new_workspace(runtime: Runtime, cwd: str) -> str:
+    """The work tree in which a mission or an experiment that is begun in a folder works.
+
+    Raises:
+        UsageError: it is a worktree that an experiment made for its trials, or anything else within the state home.
+    """
+    root = workspace_root(cwd)
+    shared = common_dir(root) or root
+    home_path = os.path.join(os.path.realpath(runtime.home.root_path), "")
+    inside = next((path for path in (root, shared) if os.path.join(path, "").startswith(home_path)), "")
+    if around := experiment_around(runtime, inside):
+        raise UsageError(
+            f"{root} belongs to experiment {around}; nothing else can begin in its worktrees",
+            next_step=f"omx-autoresearch experiment status {around}, or cd into a checkout of your own",
+        )
+    if inside:
+        raise UsageError(
+            f"{root} is within the state home {runtime.home.root_path}; nothing can begin there",
+            next_step="cd into a checkout of your own",
+        )
+    return root
+
+
+def experiment_around(runtime: Runtime, path: str) -> str:
+    """The experiment whose folder, with its worktrees, holds a path; empty for none."""
+    inside = os.path.join(os.path.realpath(runtime.home.experiments_path), "")
+    real = os.path.realpath(path) if path else ""
+    name = real[len(inside) :].split(os.sep, 1)[0] if real.startswith(inside) else ""
+    is_named = is_safe_task_id(name) and is_there(os.path.join(inside, name, EVENTS_NAME))
+    return name if is_named else ""
+
+
+def project_root(cwd: str) -> str:
+    """The project that a folder belongs to: the nearest ``.omx`` or repository above it, a worktree's main checkout."""
+    path = os.path.realpath(cwd)
+    root = find_root(path)
+    if root is not None:
+        return main_checkout(root) or root
+    folder = path
+    while True:
+        if os.path.isdir(os.path.join(folder, ".omx")):
+            return folder
+        parent = os.path.dirname(folder)
+        if parent == folder:
+            return path
+        folder = parent

@@ -1,0 +1,274 @@
+"""A mission's journal and its files under ``.omx``, brought into step: the one place where either follows the other.
+
+note            journal; where that cannot be written, the inbox; where neither can, the hook (``missions/relay.py``)
+take_in         what waits in the inbox and what others wrote into projections becomes records; then the projections
+                say what the journal says. At a stop, an owner's verb, a look
+write_changed   the same for every mission that this process recorded something in: when it ends, after its answer
+
+Nothing that is taken in is proof. What goes wrong here fails no verb and no stop: what waits goes on waiting, and
+projections that could not be written are brought up by the next look.
+"""
+
+from __future__ import annotations
+
+import os
+
+from omx_autoresearch.foundation.digests import sha256
+from omx_autoresearch.foundation.errors import AutoresearchError, StorageFailed, UsageError
+from omx_autoresearch.foundation.records import dataclass, replace
+from omx_autoresearch.journal.layout import ProjectFolder, StateHome
+from omx_autoresearch.journal.safe_files import storage_failed
+from omx_autoresearch.missions import inbox, projection_texts
+from omx_autoresearch.missions import store as missions
+from omx_autoresearch.missions.projections import Projections
+from omx_autoresearch.missions.records.findings import ClaimRecorded, ProjectionEdited
+from omx_autoresearch.missions.store import MissionStore
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from omx_autoresearch.journal.context import Runtime
+    from omx_autoresearch.missions.inbox import Claim
+    from omx_autoresearch.missions.projections import Edit
+    from omx_autoresearch.missions.records import Record
+    from omx_autoresearch.missions.records.directions import DirectionDeclared
+    from omx_autoresearch.missions.records.findings import FindingRecorded
+    from omx_autoresearch.missions.rules.findings import Finding
+    from omx_autoresearch.missions.rules.mission import Mission
+
+RELAY_MARK = "omx-autoresearch: not recorded here; the hook takes it in:"
+"""Begins the one line by which a command inside a sandbox asks the hook to carry its verb out; the verb follows."""
+
+
+@dataclass(frozen=True, slots=True)
+class Noted:
+    """Where a note went.
+
+    Attributes:
+        mission: the newest state that could be read.
+        inbox_file_path: of the claim that waits in the inbox; empty when the note is in the journal.
+    """
+
+    mission: Mission
+    inbox_file_path: str = ""
+
+
+def relay_line(verb: str) -> str:
+    """The line that the command prints when it could record its verb nowhere."""
+    return f"{RELAY_MARK} {verb}"
+
+
+def claim_id(text: str) -> str:
+    """The id of a claim: a digest of its text, so that the same line counts once whichever way it comes."""
+    return f"c-{sha256(text.encode('utf-8', 'surrogatepass')).hexdigest()[:16]}"
+
+
+def note(runtime: Runtime, task_id: str, text: str, *, origin: str) -> Noted:
+    """Record a claim, or leave it in the inbox where the journal cannot be written. The same text counts once.
+
+    Raises:
+        UsageError: the text is empty, or there is no such mission.
+        StorageFailed: neither can be written; the error says what to do.
+    """
+    text = inbox.bounded(text).strip()
+    if not text:
+        raise UsageError("a note needs a text", next_step=f'omx-autoresearch note {task_id} "..."')
+    store = MissionStore(runtime.home)
+    mission = store.load(task_id)
+    try:
+        with store.transaction(task_id, runtime.now()) as transaction:
+            claimed = ClaimRecorded(text, origin, claim_id(text))
+            fresh = _unknown(store, task_id, [claimed])
+            return Noted(transaction.record(*fresh) if fresh else transaction.mission)
+    except StorageFailed as error:
+        return Noted(mission, _dropped(runtime, mission, text, error))
+
+
+def _dropped(runtime: Runtime, mission: Mission, text: str, cause: StorageFailed) -> str:
+    inbox_path = ProjectFolder(mission.project_path).inbox_path(mission.task_id)
+    try:
+        return inbox.drop(inbox_path, text, verb="note", at=runtime.now())
+    except StorageFailed as error:
+        raise StorageFailed(
+            f"the note is recorded nowhere: {cause.message} {error.message}",
+            next_step="run the same command again as a command of its own in the held session, where the hook "
+            "takes it in; or outside the sandbox",
+        ) from error
+
+
+def take_in(
+    runtime: Runtime,
+    task_id: str,
+    mission: Mission | None = None,
+    *,
+    is_changed: bool = False,
+    is_thorough: bool = False,
+) -> int:
+    """Take in what waits in the inbox and what others wrote into projections, then write the projections.
+
+    Costs a few system calls when nothing waits and the projections are current.
+
+    Args:
+        runtime: the world.
+        task_id: of the mission.
+        mission: its state, where the caller has just loaded it.
+        is_changed: something was recorded since the projections were written; they are not asked whether.
+        is_thorough: compare every byte of every projection, whatever inode, size and time say.
+
+    Returns:
+        how many claims were recorded.
+
+    Raises:
+        StateUntrusted: the journal cannot be believed or written; what waits goes on waiting.
+        StorageFailed: the project or the state home cannot be written. Claims are taken in all the same.
+        WorkspaceFault: a symbolic link stands in the project's ``.omx``. Claims are taken in all the same.
+    """
+    store, folder = MissionStore(runtime.home), runtime.home.mission(task_id)
+    mission = mission or store.load(task_id)
+    inbox_path = ProjectFolder(mission.project_path).inbox_path(task_id)
+    projections = Projections(folder, mission)
+    if not (is_changed or is_thorough) and projections.are_current() and not inbox.waiting(inbox_path):
+        return 0
+    with store.transaction(task_id, runtime.now()) as transaction:
+        projections = Projections(folder, transaction.mission)
+        claims = inbox.waiting(inbox_path)
+        edits = projections.find_edits(transaction.tail, transaction.ts, is_thorough=is_thorough)
+        fresh = _fresh(store, transaction.mission, claims, edits)
+        if fresh:
+            transaction.record(*fresh)
+        inbox.remove(claims)
+        missions.changed.pop(folder.root_path, None)
+        try:
+            projections.write(transaction.mission, transaction.tail)
+        except OSError as error:
+            task_path = os.path.dirname(inbox_path)
+            raise storage_failed("write", error.filename or task_path, error) from error
+    return sum(record.kind in ("claim_recorded", "finding_recorded") for record in fresh)
+
+
+def take_in_quietly(runtime: Runtime, task_id: str, mission: Mission | None = None) -> None:
+    """As :func:`take_in`, for a stop or a look: whatever goes wrong here neither holds nor releases anybody."""
+    try:
+        take_in(runtime, task_id, mission)
+    except (AutoresearchError, OSError, ValueError):
+        return
+
+
+def write_changed(runtime: Runtime) -> tuple[str, ...]:
+    """Bring every mission that this process recorded something in into step; returns a warning for each that is not.
+
+    Called once what the process had to say is said: by the hook, a verb, a tool call, a method, a forked child.
+    """
+    warnings = []
+    while missions.changed:
+        root_path, folder = missions.changed.popitem()
+        if not os.path.exists(folder.journal_path):
+            continue  # a mission of a demonstration, and gone by now
+        home = StateHome(os.path.dirname(os.path.dirname(root_path)))
+        try:
+            take_in(replace(runtime, home=home), folder.task_id, is_changed=True)
+        except (AutoresearchError, OSError, ValueError) as error:
+            said = error.message if isinstance(error, AutoresearchError) else str(error)
+            warnings.append(
+                f"the files of mission {folder.task_id} under .omx are behind its journal: {said}"
+            )
+        missions.changed.pop(root_path, None)
+    return tuple(warnings)
+
+
+def _fresh(
+    store: MissionStore, mission: Mission, claims: tuple[Claim, ...], edits: tuple[Edit, ...]
+) -> list[Record]:
+    """What claims and edits become, as far as the journal has it not. No verb of a file in the inbox is obeyed."""
+    if not claims and not edits:
+        return []
+    findings = _findings(store, mission.task_id, claims)
+    said = [
+        (claim.text.strip(), "inbox" if claim.verb else "unknown", claim.verb == inbox.DIRECTION)
+        for claim in claims
+        if claim.file_path not in findings
+    ]
+    said += [
+        (inbox.bounded(text), "unknown", edit.name == projection_texts.DIRECTIONS)
+        for edit in edits
+        for text in edit.added
+    ]
+    texts = {text for text, _, is_direction in said if is_direction}
+    fresh = _unknown(
+        store,
+        mission.task_id,
+        [ClaimRecorded(text, origin, claim_id(text)) for text, origin, _ in said if text],
+    )
+    return [
+        *fresh,
+        *(record for record in findings.values() if record is not None),
+        *_directions(mission, [claim.text for claim in fresh if claim.text in texts]),
+        *(ProjectionEdited(edit.name, edit.moved_to) for edit in edits if edit.moved_to),
+    ]
+
+
+def _directions(mission: Mission, texts: list[str]) -> list[DirectionDeclared]:
+    """What claims that say a direction are remembered as, besides: tried, and nothing more."""
+    if not texts:
+        return []
+    from omx_autoresearch.foundation.json_codec import decode
+    from omx_autoresearch.missions.records.directions import claimed
+    from omx_autoresearch.missions.rules.directions import claimed_direction, entry_words
+
+    said = []
+    for text in texts:
+        try:
+            words = entry_words(decode(text.encode()))  # an object that somebody added to the list
+        except ValueError:
+            words = ""
+        said.append(claimed(mission, claimed_direction(words or text)))
+    return [record for record in said if record is not None]
+
+
+def _findings(
+    store: MissionStore, task_id: str, claims: tuple[Claim, ...]
+) -> dict[str, FindingRecorded | None]:
+    """The files that hold a finding, each with its record as a claim: None for one that the journal has already."""
+    said = [claim for claim in claims if claim.verb == inbox.FINDING]
+    if not said:
+        return {}
+    from omx_autoresearch.missions.records.findings import FindingRecorded
+
+    read = {claim.file_path: finding for claim in said if (finding := _finding_in(claim.text)) is not None}
+    journal = store.journal(task_id)
+    try:
+        known = set(journal.by_ids([f"finding:{finding.id}" for finding in read.values()]))
+    finally:
+        journal.close()
+    records: dict[str, FindingRecorded | None] = {}
+    for path, finding in read.items():
+        name = f"finding:{finding.id}"
+        records[path] = None if name in known else FindingRecorded(finding)
+        known.add(name)
+    return records
+
+
+def _finding_in(text: str) -> Finding | None:
+    """What an inbox file says: the finding as a claim, whatever it says of itself; None for one that cannot stand."""
+    from omx_autoresearch.foundation.codec import from_plain
+    from omx_autoresearch.foundation.json_codec import decode
+    from omx_autoresearch.missions.rules.findings import Finding, finding_faults
+
+    try:
+        value = decode(text.encode("utf-8", "replace"))["finding"]
+        finding: Finding = from_plain(Finding, {**value, "evidence": None, "source": "inbox"})
+        is_sound = not finding_faults(finding)
+    except (ValueError, KeyError, TypeError, AttributeError):
+        return None
+    return finding if is_sound else None
+
+
+def _unknown(store: MissionStore, task_id: str, claims: list[ClaimRecorded]) -> list[ClaimRecorded]:
+    """The claims that the journal does not hold yet, each once."""
+    waiting = {claim.claim_id: claim for claim in reversed(claims)}
+    journal = store.journal(task_id)
+    try:
+        for known in journal.by_ids([f"claim:{one}" for one in waiting]):
+            del waiting[known.removeprefix("claim:")]
+    finally:
+        journal.close()
+    return list(reversed(waiting.values()))

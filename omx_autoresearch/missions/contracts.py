@@ -1,0 +1,362 @@
+"""Compiling a draft into the contract that a mission is held to: what runs, in which environment, with what pinned.
+
+Done once, by ``start`` or ``amend``. From then on the contract in the journal counts; :func:`intake_drift` only tells
+that somebody edited the files it came from.
+"""
+
+from __future__ import annotations
+
+import os
+import shlex
+import shutil
+from typing import TYPE_CHECKING, cast
+
+from omx_autoresearch.foundation import json_codec
+from omx_autoresearch.foundation.codec import to_plain
+from omx_autoresearch.foundation.digests import sha256
+from omx_autoresearch.foundation.errors import AutoresearchError, MissionInvalid
+from omx_autoresearch.foundation.records import dataclass, replace
+from omx_autoresearch.freezing.evaluator_paths import SHELL_WORDS
+from omx_autoresearch.freezing.pins import check_pins
+from omx_autoresearch.freezing.runners import runner_of
+from omx_autoresearch.journal.safe_files import read_bounded
+from omx_autoresearch.missions.rules.intake import SCRIPT, limits_of, settled
+from omx_autoresearch.missions.rules.mission import OPERATIONS, Contract
+from omx_autoresearch.missions.validation.baseline_run import Tryout, try_validator
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from omx_autoresearch.foundation.types import ValidationMode
+    from omx_autoresearch.freezing.manifest import PinManifest
+    from omx_autoresearch.journal.context import Runtime
+    from omx_autoresearch.missions.rules.intake import MissionDraft
+    from omx_autoresearch.missions.rules.mission import Mission
+
+KEPT_NAMES = (
+    "PATH", "HOME", "USER", "LOGNAME", "LANG", "TZ",
+    "VIRTUAL_ENV", "PYTHONPATH", "LD_LIBRARY_PATH", "DYLD_LIBRARY_PATH",
+    "CARGO_HOME", "RUSTUP_HOME", "GOPATH", "GOROOT", "JAVA_HOME",
+)  # fmt: skip
+"""Variables by which programs find themselves, their libraries and their user; taken without being declared."""
+KEPT_PREFIXES = ("CONDA_", "CUDA_")
+_SECRETS = ("_API_KEY", "_TOKEN", "_SECRET", "_PASSWORD", "_ACCESS_KEY", "_CREDENTIALS")
+_SCRIPT_BYTES = 256 * 1024
+_INTAKE_BYTES = 1024 * 1024
+
+
+def compile_contract(
+    runtime: Runtime, *, workspace_path: str, draft: MissionDraft
+) -> tuple[Contract, PinManifest]:
+    """Return the contract of a draft and the manifest of what it pins; nothing is written.
+
+    The baseline (tests, score) is not in it: it comes from a run, which belongs to ``start``.
+
+    Raises:
+        MissionInvalid: the draft cannot stand, or a validator would have no pinned file and no reason is given.
+        WorkspaceFault: too much to pin, or an evaluator file cannot be read.
+    """
+    from omx_autoresearch.freezing.discovery import take_pins
+
+    draft = settled(draft)
+    _refuse_faults(draft)
+    commands = [command for command in (draft.validator_command, draft.reviewer_command) if command]
+    rules = [criterion.rule for criterion in draft.criteria]
+    runner = _runner(workspace_path, draft.validator_command)
+    manifest = take_pins(
+        workspace_path,
+        commands=[*commands, *(shlex.join(rule.argv) for rule in rules if rule.argv)],
+        protect=draft.protect,
+        runner=runner,
+        exempt=(draft.output_artifact_path, *(rule.path for rule in rules)),
+        search_path=captured_environment(runtime, draft.environment_names).get("PATH", ""),
+    )
+    _refuse_unfrozen(workspace_path, draft, manifest)
+    manifest = replace(manifest, notes=(*manifest.notes, *_unfrozen_criteria(workspace_path, draft)))
+    contract = Contract(
+        validation_mode=cast("ValidationMode", draft.validation_mode),
+        validator_command=draft.validator_command,
+        validator_prompt=draft.validator_prompt,
+        output_artifact_path=draft.output_artifact_path,
+        reviewer_command=draft.reviewer_command,
+        reviewed_by=draft.reviewed_by,
+        timeout_seconds=float(draft.timeout_seconds),
+        score_direction=draft.score_direction,
+        environment=captured_environment(runtime, draft.environment_names),
+        isolate_home=draft.isolate_home,
+        accept_unattested=draft.accept_unattested,
+        pin_digest=manifest.digest,
+        pinned_count=manifest.frozen_count,
+        unfrozen_reason=draft.unfrozen_reason,
+        runner=runner,
+        criteria=draft.criteria,
+        forbidden=tuple(name for name in OPERATIONS if name in draft.forbid),
+        limits=limits_of(draft),
+        intake_digests=dict(draft.intake_digests),
+    )
+    return contract, manifest
+
+
+def _refuse_faults(draft: MissionDraft) -> None:
+    from omx_autoresearch.missions.intake import check_draft
+
+    if faults := check_draft(draft):
+        raise MissionInvalid("\n".join(faults), next_step="mend sandbox.md or mission.md, or run init again")
+
+
+def _refuse_unfrozen(workspace_path: str, draft: MissionDraft, manifest: PinManifest) -> None:
+    """A reviewer reads an artifact; a validator without a single pinned file judges what the agent may rewrite.
+
+    What only a criterion's command names freezes nothing of the validator.
+    """
+    if draft.validation_mode != SCRIPT or draft.unfrozen_reason:
+        return
+    is_shared = any(criterion.rule.argv for criterion in draft.criteria)
+    own = _pins_of(workspace_path, draft, draft.validator_command) if is_shared else manifest
+    if own.judging_count:
+        return
+    told = "".join(f"\n  - {note}" for note in manifest.notes)
+    if absent := _absent_file(workspace_path, draft.validator_command):
+        raise MissionInvalid(
+            f"{absent}, which the validator `{draft.validator_command}` names, is not in {workspace_path}, so nothing"
+            f" could be frozen{told}",
+            next_step=f"write {absent}, or name the check as it is called from {workspace_path}",
+        )
+    raise MissionInvalid(
+        f"nothing of the validator `{draft.validator_command}` is a file of the workspace that could be frozen,"
+        f" so an agent could change what judges it{told}",
+        next_step="name the check's files with --protect GLOB, or accept that: --unfrozen --reason 'WHY'",
+    )
+
+
+def _absent_file(workspace_path: str, command: str) -> str:
+    """The program or script of the workspace that a command starts with and that is not there; empty otherwise."""
+    from omx_autoresearch.freezing.evaluator_paths import program_of
+
+    program, script = program_of(command)
+    path = script or program
+    is_absent = "/" in path or bool(script)
+    return path if is_absent and not os.path.lexists(os.path.join(workspace_path, path)) else ""
+
+
+def _unfrozen_criteria(workspace_path: str, draft: MissionDraft) -> list[str]:
+    """What the owner should know: commands of criteria that nothing frozen judges."""
+    return [
+        f"criterion {criterion.id}: nothing of `{criterion.rule}` could be frozen, so an agent could change what"
+        " judges it (--protect GLOB)"
+        for criterion in draft.criteria
+        if criterion.rule.argv
+        and not _pins_of(workspace_path, draft, shlex.join(criterion.rule.argv)).judging_count
+    ]
+
+
+def _pins_of(workspace_path: str, draft: MissionDraft, command: str) -> PinManifest:
+    from omx_autoresearch.freezing.discovery import take_pins
+
+    runner = _runner(workspace_path, command)
+    return take_pins(workspace_path, commands=[command], protect=draft.protect, runner=runner)
+
+
+def _runner(workspace_path: str, command: str) -> str:
+    """The known runner that a command calls itself, or that a short script which it names calls."""
+    from omx_autoresearch.freezing.discovery import named_files
+
+    if not command or (found := runner_of(command)):
+        return found if command else ""
+    for path in named_files(workspace_path, command):
+        try:
+            text = read_bounded(os.path.join(workspace_path, path), _SCRIPT_BYTES).decode("utf-8")
+        except (OSError, UnicodeDecodeError, AutoresearchError):
+            continue
+        lines = [line for line in text.splitlines() if not line.lstrip().startswith("#")]
+        if found := runner_of("\n".join(lines)):
+            return found
+    return ""
+
+
+# --- the owner's environment
+
+
+def captured_environment(runtime: Runtime, declared: Sequence[str]) -> dict[str, str]:
+    """The environment that validators get: the owner's at this moment, as far as it is needed or declared.
+
+    Marks of agents and secrets are left out unless they are declared; values that are not UTF-8 cannot be kept.
+    """
+    environ = runtime.environ
+    kept = {name for name in environ if name in KEPT_NAMES or name.startswith(KEPT_PREFIXES)}
+    kept = {name for name in kept if name not in runtime.shell_marks and not name.endswith(_SECRETS)}
+    return _clean(environ, kept | {name for name in declared if name in environ})
+
+
+def _clean(environ: Mapping[str, str], names: set[str]) -> dict[str, str]:
+    found = {name: json_codec.without_surrogates(environ[name]) for name in sorted(names)}
+    if (
+        "PATH" in found
+    ):  # a relative folder, or an empty one, is the workspace: whoever writes there names programs
+        found["PATH"] = ":".join(folder for folder in found["PATH"].split(":") if os.path.isabs(folder))
+    return {name: value for name, value in found.items() if "\ufffd" not in value or name == "PATH"}
+
+
+def undeclared_names(runtime: Runtime, declared: Sequence[str]) -> tuple[str, ...]:
+    """Declared variables that the owner's environment does not have, for a warning."""
+    return tuple(name for name in declared if name not in runtime.environ)
+
+
+# --- digests
+
+
+def contract_digest(contract: Contract) -> str:
+    """The sha256 of a contract's canonical JSON without its limits, which change nothing of what is run."""
+    import json
+
+    plain = to_plain(contract)
+    del plain["limits"]
+    text = json.dumps(plain, sort_keys=True, separators=(",", ":"), ensure_ascii=True, allow_nan=False)
+    return sha256(text.encode("ascii")).hexdigest()
+
+
+def intake_drift(mission: Mission) -> tuple[str, ...]:
+    """Names of intake files that are no longer what the contract was compiled from (edited, removed, unreadable)."""
+    if mission.contract is None:
+        return ()
+    folder_path = os.path.join(mission.project_path, mission.specs_path)
+    return tuple(
+        name
+        for name, digest in sorted(mission.contract.intake_digests.items())
+        if _digest_of(os.path.join(folder_path, os.path.basename(name))) != digest
+    )
+
+
+def _digest_of(path: str) -> str:
+    try:
+        return sha256(read_bounded(path, _INTAKE_BYTES)).hexdigest()
+    except (OSError, AutoresearchError):
+        return ""
+
+
+# --- ``init --dry-run``: what a mission would pin, and what its validator says today; nothing of ours is written there.
+
+
+@dataclass(frozen=True, slots=True)
+class DryRun:
+    """What a start would do.
+
+    Attributes:
+        contract: as it would be compiled.
+        pinned_paths: files that would be frozen.
+        guarded_paths: paths at which nothing may appear.
+        notes: what was named but is not pinned, and why.
+        warnings: what will hardly work: a script that is missing or cannot be executed, an undeclared variable.
+        tryout: of the validator; None in review mode.
+        changed_by_run: pinned paths that the validator itself changes, so that it could never pass.
+    """
+
+    contract: Contract
+    pinned_paths: tuple[str, ...]
+    guarded_paths: tuple[str, ...]
+    notes: tuple[str, ...]
+    warnings: tuple[str, ...]
+    tryout: Tryout | None
+    changed_by_run: tuple[str, ...] = ()
+
+
+def dry_run(runtime: Runtime, workspace_path: str, draft: MissionDraft) -> DryRun:
+    """Compile a draft and run its validator once, in the environment of every later validation.
+
+    Raises:
+        MissionInvalid: the draft cannot stand, or nothing would be pinned.
+        WorkspaceFault: the evaluator cannot be pinned.
+    """
+    draft = settled(draft)
+    contract, manifest = compile_contract(runtime, workspace_path=workspace_path, draft=draft)
+    tryout = None
+    changed: tuple[str, ...] = ()
+    if contract.validation_mode == SCRIPT:
+        tryout = try_validator(contract, workspace_path)
+        check = check_pins(manifest, workspace_path)
+        changed = (*check.changed, *check.added)
+    return DryRun(
+        contract=contract,
+        pinned_paths=tuple(pin.path for pin in manifest.pins if pin.kind != "absent-guard"),
+        guarded_paths=tuple(pin.path for pin in manifest.pins if pin.kind == "absent-guard"),
+        notes=manifest.notes,
+        warnings=draft_warnings(runtime, workspace_path, draft),
+        tryout=tryout,
+        changed_by_run=changed,
+    )
+
+
+# --- warnings
+
+
+def draft_warnings(runtime: Runtime, workspace_path: str, draft: MissionDraft) -> tuple[str, ...]:
+    """What of a draft will hardly work as it stands; nothing here refuses it."""
+    found = [
+        f"env: {name} is not set in your environment, so the validator will not have it"
+        for name in undeclared_names(runtime, draft.environment_names)
+    ]
+    for command in (draft.validator_command, draft.reviewer_command):
+        found += command_warnings(runtime, workspace_path, command) if command.strip() else []
+    return (*found, *_reviewer_warnings(draft))
+
+
+def _reviewer_warnings(draft: MissionDraft) -> list[str]:
+    """A review that no command can give: who is waited for, and what decides without anybody."""
+    is_review = draft.validation_mode != SCRIPT and bool(draft.validator_prompt.strip())
+    if not is_review or draft.reviewer_command.strip():
+        return []
+    others = " or ".join(f"a {who}" for who in draft.reviewed_by if who != "command")
+    said = f"no command reviews, so only {others} can decide, and a stop is let go as blocked until then"
+    return [f"{said}; --reviewer 'COMMAND' reviews by itself"]
+
+
+def command_warnings(runtime: Runtime, workspace_path: str, command: str) -> list[str]:
+    """Why the program that a command starts, or the script that it hands to one, will not run."""
+    from omx_autoresearch.freezing.evaluator_paths import program_of
+
+    program, script = program_of(command)
+    if not program:
+        return []
+    if "/" not in program:
+        return [*_lookup_warnings(runtime, program), *_script_warnings(workspace_path, program, script)]
+    path = os.path.join(workspace_path, program)
+    if not os.path.exists(path):
+        return [f"{program} does not exist in {workspace_path} yet"]
+    if os.path.isdir(path):
+        return [f"{program} is a folder"]
+    if not os.access(path, os.X_OK):
+        mode = os.stat(path).st_mode & 0o777
+        return [f"{program} may not be executed (mode {mode:04o}): chmod +x {program}"]
+    return _shebang_warnings(path, program)
+
+
+def _lookup_warnings(runtime: Runtime, program: str) -> list[str]:
+    if program in SHELL_WORDS or shutil.which(program, path=runtime.environ.get("PATH", os.defpath)):
+        return []
+    return [f"{program} is not found on your PATH"]
+
+
+def _script_warnings(workspace_path: str, program: str, script: str) -> list[str]:
+    if not script or os.path.exists(os.path.join(workspace_path, script)):
+        return []
+    return [f"{script}, which {program} shall run, does not exist in {workspace_path} yet"]
+
+
+def _shebang_warnings(path: str, program: str) -> list[str]:
+    try:
+        with open(path, "rb") as stream:
+            first = stream.readline(256)
+    except OSError as error:
+        return [f"{program} cannot be read: {error.strerror}"]
+    if first.startswith(b"#!"):
+        words = first[2:].split()
+        interpreter = os.fsdecode(words[0]) if words else ""
+        if first.rstrip(b"\n").endswith(b"\r"):
+            return [f"{program} has Windows line ends: its first line names no interpreter"]
+        if not os.path.exists(interpreter):
+            return [f"{program} names the interpreter {interpreter!r}, which does not exist"]
+        return []
+    is_binary = first[:4] in (b"\x7fELF", b"\xcf\xfa\xed\xfe", b"\xca\xfe\xba\xbe")
+    return (
+        [] if is_binary else [f"{program} has no `#!` line, so /bin/sh will run it: begin it with #!/bin/sh"]
+    )

@@ -1,0 +1,407 @@
+"""Launching a mission: the contract is compiled, the evaluators are frozen, a baseline is run, the owner approves.
+
+``start`` is the owner's; run by an agent it launches only a draft, approves nothing, and binds the session only when
+the client itself confirms it. ``amend`` compiles anew for a live mission.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+from typing import TYPE_CHECKING
+
+from omx_autoresearch.foundation.codec import to_plain
+from omx_autoresearch.foundation.errors import StepIllegal, WorkspaceFault
+from omx_autoresearch.foundation.records import dataclass, replace
+from omx_autoresearch.freezing.comparison import pin_stamps, touched
+from omx_autoresearch.freezing.pins import freeze, load_manifest
+from omx_autoresearch.freezing.tree import tree_state
+from omx_autoresearch.journal.layout import task_id as make_task_id
+from omx_autoresearch.journal.safe_files import ensure_folder, replace_file
+from omx_autoresearch.missions import sessions
+from omx_autoresearch.missions.approvals import approval_key, approve, is_approved
+from omx_autoresearch.missions.contracts import (
+    KEPT_NAMES,
+    KEPT_PREFIXES,
+    compile_contract,
+    contract_digest,
+    intake_drift,
+)
+from omx_autoresearch.missions.intake import (
+    FILE_MODE,
+    MISSION_NAME,
+    SANDBOX_NAME,
+    MissionDraft,
+    amended_sandbox,
+    read_intake,
+)
+from omx_autoresearch.missions.lifecycle_commands import missions_around
+from omx_autoresearch.missions.looks import keep_launch_tree
+from omx_autoresearch.missions.records.lifecycle import MissionAmended, MissionCreated, MissionLaunched
+from omx_autoresearch.missions.records.validations import CommandsApproved
+from omx_autoresearch.missions.rules.budget import Limits
+from omx_autoresearch.missions.rules.criteria import has_measured
+from omx_autoresearch.missions.rules.lifecycle import next_phase
+from omx_autoresearch.missions.store import MissionStore
+from omx_autoresearch.missions.validation.baseline_run import try_validator
+from omx_autoresearch.missions.validation.runs import is_narrowed
+from omx_autoresearch.system.sandbox import can_isolate
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from omx_autoresearch.journal.context import Runtime
+    from omx_autoresearch.missions.intake import IntakeRecord
+    from omx_autoresearch.missions.rules.evidence import RunReport
+    from omx_autoresearch.missions.rules.mission import Contract, Mission
+
+
+@dataclass(frozen=True, slots=True)
+class StartOptions:
+    """How a mission is started.
+
+    Attributes:
+        reason: for the journal.
+        session_id: the session to bind at once (``--session``), or the caller's own when an agent runs ``start``.
+        client: that session's agent CLI, where known.
+        has_baseline: run the validator once first.
+        baseline_seconds: give the baseline up after this long; 0 for the validator's own limit.
+        is_agent: the caller is inside an agent.
+        is_unsandboxed: the owner approves unsandboxed runs for a sandboxed client too.
+        is_sandboxed: a prompt started it in a client whose tools run in a sandbox, so the baseline runs in one too.
+        workspace_path: where the agent works; the project itself by default.
+    """
+
+    reason: str = ""
+    session_id: str = ""
+    client: str = ""
+    has_baseline: bool = True
+    baseline_seconds: float = 0.0
+    is_agent: bool = False
+    is_unsandboxed: bool = False
+    is_sandboxed: bool = False
+    workspace_path: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Started:
+    """What ``start`` did.
+
+    Attributes:
+        mission: running.
+        nonce: for ``OMX_AUTORESEARCH_TASK=TASK:NONCE``; empty when an agent started it.
+        token: to print last, when an agent's shell knows no session id.
+        baseline: what the validator said before any work; None without one.
+        notes: what the owner should know, a line each.
+    """
+
+    mission: Mission
+    nonce: str = ""
+    token: str = ""
+    baseline: RunReport | None = None
+    notes: tuple[str, ...] = ()
+
+
+def create_draft(runtime: Runtime, project_path: str, record: IntakeRecord, draft: MissionDraft) -> Mission:
+    """Make the mission of an intake: a journal with its first record, phase ``draft``."""
+    store = MissionStore(runtime.home)
+    moment = runtime.clock.now()
+    task_id = make_task_id(moment, record.slug)
+    serial = 1
+    while store.exists(task_id):
+        serial += 1
+        task_id = make_task_id(moment, f"{record.slug}-{serial}")
+    return store.create(task_id, runtime.now(), creation_of(task_id, project_path, record, draft))
+
+
+def creation_of(task_id: str, project_path: str, record: IntakeRecord, draft: MissionDraft) -> MissionCreated:
+    """The first record of a mission that was taken in."""
+    return MissionCreated(
+        task_id=task_id,
+        slug=record.slug,
+        goal=draft.goal,
+        task_type=draft.task_type,
+        project_path=project_path,
+        workspace_path=project_path,
+        specs_path=record.specs_path,
+        scope=tuple(draft.scope),
+        non_goals=tuple(draft.non_goals),
+        milestones=tuple(draft.milestones),
+    )
+
+
+def start(runtime: Runtime, task_id: str, options: StartOptions) -> Started:
+    """Launch a draft, and bind a session where one is named.
+
+    A mission that runs already is only bound.
+
+    Raises:
+        StepIllegal: the phase does not allow it, or the validator passes already.
+        MissionInvalid: the intake cannot be compiled.
+    """
+    mission = MissionStore(runtime.home).load(task_id)
+    if options.is_agent:
+        sessions.check_free(runtime, task_id, options.session_id)
+        for held in missions_around(runtime):
+            sessions.check_not_held(runtime, task_id, held)
+    launched = Started(mission) if mission.phase == "running" else _launch(runtime, mission, options)
+    if options.is_agent:
+        token = sessions.pend(
+            runtime,
+            task_id,
+            session_id=options.session_id,
+            client=options.client,
+            workspace_path=launched.mission.workspace_path,
+        )
+        return replace(launched, token=token)
+    if options.session_id:
+        act = sessions.Act(options.session_id, options.client, "session-option")
+        return replace(launched, mission=sessions.bind(runtime, task_id, act))
+    return launched
+
+
+def _launch(runtime: Runtime, mission: Mission, options: StartOptions) -> Started:
+    phase = next_phase(mission.phase, "launch", task_id=mission.task_id)
+    draft = read_intake(os.path.join(mission.project_path, mission.specs_path))
+    workspace_path = options.workspace_path or mission.workspace_path
+    contract, manifest = compile_contract(runtime, workspace_path=workspace_path, draft=draft)
+    stamps = pin_stamps(manifest, workspace_path)
+    baseline = _baseline(mission, contract, options) if options.has_baseline else None
+    _refuse_written(touched(stamps, pin_stamps(manifest, workspace_path)))
+    if baseline is not None:
+        # the score alone: where there is none, progress is measured by the tests that pass
+        contract = replace(contract, baseline_tests=baseline.tests, baseline_score=baseline.score)
+    freeze(runtime.home.mission(mission.task_id).frozen_path, manifest, workspace_path)
+    nonce = "" if options.is_agent else runtime.new_id()
+    digest = contract_digest(contract)
+    record = MissionLaunched(
+        phase,
+        contract,
+        digest,
+        sessions.nonce_digest(nonce) if nonce else "",
+        options.reason,
+        options.workspace_path,
+        *_tree_at_launch(runtime, mission, contract, workspace_path),
+    )
+    mission = _record(runtime, mission.task_id, record, is_owner=not options.is_agent, options=options)
+    notes = manifest.notes
+    if baseline is not None and baseline.cause == "timed-out":
+        notes += (f"no baseline: the validator {baseline.summary}; tests are not counted against one",)
+    return Started(mission, nonce=nonce, baseline=baseline, notes=notes)
+
+
+def _tree_at_launch(
+    runtime: Runtime, mission: Mission, contract: Contract, workspace_path: str
+) -> tuple[str, str]:
+    """HEAD and content digest at launch; the list of the files, too, where code could change that no verdict runs."""
+    state = tree_state(workspace_path)
+    if contract.validation_mode == "mission-validator-script":
+        return state.head, state.digest
+    return state.head, keep_launch_tree(runtime.home.mission(mission.task_id), workspace_path)
+
+
+def _record(
+    runtime: Runtime,
+    task_id: str,
+    record: MissionLaunched | MissionAmended,
+    *,
+    is_owner: bool,
+    options: StartOptions,
+) -> Mission:
+    """Write the new contract, and the approval where the owner made it."""
+    now = runtime.now()
+    with MissionStore(runtime.home).transaction(task_id, now) as transaction:
+        next_phase(transaction.mission.phase, record.step, task_id=task_id)  # it may have changed meanwhile
+        if not is_owner:
+            return transaction.record(record)
+        pin_digest = record.contract.pin_digest
+        key = approval_key(transaction.mission.project_path, task_id, record.contract_digest, pin_digest)
+        approve(runtime.home, key, is_unsandboxed=options.is_unsandboxed, ts=now)
+        return transaction.record(record, CommandsApproved(key, options.is_unsandboxed))
+
+
+def amend(
+    runtime: Runtime, task_id: str, draft: MissionDraft, *, reason: str = "", workspace_path: str = ""
+) -> Started:
+    """Compile a changed intake for a live mission; pins are taken anew and old verdicts no longer count.
+
+    ``draft`` is what ``read_intake`` gives, with the owner's changes; ``workspace_path`` where the workspace is now,
+    when it moved.
+    """
+    mission = MissionStore(runtime.home).load(task_id)
+    next_phase(mission.phase, "amend", task_id=task_id)
+    if mission.phase == "draft":
+        return Started(mission)
+    path = workspace_path or mission.workspace_path
+    contract, manifest = compile_contract(runtime, workspace_path=path, draft=draft)
+    if mission.contract and contract.validator_command == mission.contract.validator_command:
+        contract = replace(
+            contract,
+            baseline_tests=mission.contract.baseline_tests,
+            baseline_score=mission.contract.baseline_score,
+        )
+    freeze(runtime.home.mission(task_id).frozen_path, manifest, path)
+    record = MissionAmended(contract, contract_digest(contract), reason, path)
+    options = StartOptions(is_unsandboxed=_is_unsandboxed(runtime, mission))
+    mission = _record(runtime, task_id, record, is_owner=True, options=options)
+    return Started(mission, notes=manifest.notes)
+
+
+def _is_unsandboxed(runtime: Runtime, mission: Mission) -> bool:
+    """The owner's word on runs beside a sandboxed client, which a changed contract does not take back."""
+    if mission.contract is None:
+        return False
+    key = approval_key(
+        mission.project_path, mission.task_id, mission.contract_digest, mission.contract.pin_digest
+    )
+    approval = is_approved(runtime.home, key)
+    return approval is not None and approval.is_unsandboxed
+
+
+# --- the baseline
+
+
+def _refuse_written(paths: tuple[str, ...]) -> None:
+    """What the check itself writes cannot be frozen: every run would be taken for tampering."""
+    if paths:
+        raise WorkspaceFault(
+            f"{paths[0]} would be frozen, but was written or moved while the check ran",
+            next_step=f"if the check itself writes it, take it out: --protect '!{paths[0].rstrip('/')}'",
+        )
+
+
+def _baseline(mission: Mission, contract: Contract, options: StartOptions) -> RunReport | None:
+    """Run the validator once before any work; a reviewer has nothing to review yet.
+
+    Raises:
+        StepIllegal: it passes already, so it could not tell whether anything was done.
+    """
+    if contract.validation_mode != "mission-validator-script":
+        return None
+    isolation = "bubblewrap" if options.is_agent or options.is_sandboxed else "none"
+    if (isolation == "bubblewrap" or is_narrowed(contract)) and not can_isolate():
+        return None
+    seconds = min(options.baseline_seconds or contract.timeout_seconds, contract.timeout_seconds)
+    limited = replace(contract, timeout_seconds=seconds)
+    path = options.workspace_path or mission.workspace_path
+    report = try_validator(limited, path, isolation=isolation).report
+    if report.verdict == "passed" and not has_measured(contract.criteria):
+        raise StepIllegal(
+            f"the validator passes already: {report.summary}",
+            next_step="make it check what is missing, or start with --no-baseline",
+        )
+    return report
+
+
+# --- What the owner changes of a mission: sandbox.md and the contract stay one, whichever was changed first.
+#
+# The files are the base, since an edit of them counts from the next ``amend`` on; allowances that grew meanwhile
+# (``unblock --add-hours``) are kept, and options win over both. sandbox.md is then written as the contract has it, so
+# that the next ``amend`` begins where this one ended.
+
+
+def amend_mission(
+    runtime: Runtime,
+    task_id: str,
+    change: Callable[[MissionDraft], MissionDraft],
+    *,
+    reason: str = "",
+    workspace_path: str = "",
+) -> Started:
+    """Change what a mission is held to: a live one's contract and sandbox.md, of a draft sandbox.md alone.
+
+    Raises:
+        MissionInvalid: the result cannot stand; nothing was changed.
+        StepIllegal: the mission has ended.
+    """
+    mission = MissionStore(runtime.home).load(task_id)
+    draft, text = _changed(runtime, mission, change)
+    started = amend(runtime, task_id, draft, reason=reason, workspace_path=workspace_path)
+    _write(mission, text)
+    return started
+
+
+def amend_draft(runtime: Runtime, task_id: str, change: Callable[[MissionDraft], MissionDraft]) -> None:
+    """Change the sandbox.md of a mission that was not launched yet.
+
+    Raises:
+        MissionInvalid: the result cannot stand; nothing was changed.
+        StepIllegal: the mission was launched; only its owner's ``amend`` changes it.
+    """
+    mission = MissionStore(runtime.home).load(task_id)
+    if mission.phase != "draft":
+        raise StepIllegal(
+            f"mission {task_id} was launched already; its contract stands",
+            next_step=f"the owner changes it: omx-autoresearch amend {task_id}",
+        )
+    _write(mission, _changed(runtime, mission, change)[1])
+
+
+def _changed(
+    runtime: Runtime, mission: Mission, change: Callable[[MissionDraft], MissionDraft]
+) -> tuple[MissionDraft, bytes]:
+    """The changed draft, with the digest of the sandbox.md that it will have, and that file's bytes."""
+    draft = change(draft_in_force(runtime, mission))
+    text = amended_sandbox(os.path.join(mission.project_path, mission.specs_path), draft)
+    digests = {**draft.intake_digests, SANDBOX_NAME: hashlib.sha256(text).hexdigest()}
+    return replace(draft, intake_digests=digests), text
+
+
+def _write(mission: Mission, text: bytes) -> None:
+    specs_path = os.path.join(mission.project_path, mission.specs_path)
+    ensure_folder(specs_path, mode=0o755)
+    replace_file(os.path.join(specs_path, SANDBOX_NAME), text, mode=FILE_MODE)
+
+
+def draft_in_force(runtime: Runtime, mission: Mission) -> MissionDraft:
+    """The draft that an ``amend`` begins with: the files, or the contract where they are gone."""
+    specs_path = os.path.join(mission.project_path, mission.specs_path)
+    contract = mission.contract
+    if contract is not None and not _has_files(specs_path):
+        return _draft_of_contract(runtime, mission)
+    draft = read_intake(specs_path)
+    if contract is not None and SANDBOX_NAME not in intake_drift(mission):
+        draft = replace(draft, limits={**draft.limits, **_own_limits(contract.limits)})
+    return draft
+
+
+def _has_files(specs_path: str) -> bool:
+    return all(os.path.exists(os.path.join(specs_path, name)) for name in (MISSION_NAME, SANDBOX_NAME))
+
+
+def _own_limits(limits: Limits) -> dict[str, int | float]:
+    """The allowances that differ from the defaults."""
+    usual = to_plain(Limits())
+    return {name: value for name, value in to_plain(limits).items() if value != usual[name]}
+
+
+def _draft_of_contract(runtime: Runtime, mission: Mission) -> MissionDraft:
+    """The contract as a draft: every pinned file is protected by name, every variable beyond the usual is declared."""
+    contract = mission.contract
+    assert contract is not None
+    manifest = load_manifest(runtime.home.mission(mission.task_id).frozen_path, contract.pin_digest)
+    return MissionDraft(
+        goal=mission.goal,
+        slug=mission.slug,
+        validation_mode=contract.validation_mode,
+        validator_command=contract.validator_command,
+        validator_prompt=contract.validator_prompt,
+        output_artifact_path=contract.output_artifact_path,
+        reviewer_command=contract.reviewer_command,
+        reviewed_by=contract.reviewed_by,
+        protect=tuple(pin.path for pin in manifest.pins if pin.kind != "absent-guard"),
+        environment_names=tuple(
+            name
+            for name in contract.environment
+            if name not in KEPT_NAMES and not name.startswith(KEPT_PREFIXES)
+        ),
+        scope=mission.scope,
+        non_goals=mission.non_goals,
+        limits=_own_limits(contract.limits),
+        timeout_seconds=contract.timeout_seconds,
+        isolate_home=contract.isolate_home,
+        accept_unattested=contract.accept_unattested,
+        unfrozen_reason=contract.unfrozen_reason,
+        score_direction=contract.score_direction,
+        criteria=contract.criteria,
+    )

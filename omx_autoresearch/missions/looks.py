@@ -1,0 +1,264 @@
+"""One look at the workspace: HEAD, content, pinned files, the artifact under review; freshness is judged by it."""
+
+from __future__ import annotations
+
+import os
+
+from omx_autoresearch.foundation import json_codec
+from omx_autoresearch.foundation.digests import sha256
+from omx_autoresearch.foundation.errors import AutoresearchError, StateUntrusted, WorkspaceFault
+from omx_autoresearch.foundation.records import dataclass
+from omx_autoresearch.freezing.comparison import pin_stamps, touched
+from omx_autoresearch.freezing.pins import check_pins, load_manifest
+from omx_autoresearch.freezing.tree import tree_files, tree_state
+from omx_autoresearch.journal.safe_files import (
+    FILE_LIMIT_BYTES,
+    digest_inside,
+    open_inside,
+    read_at,
+    read_bounded,
+    replace_file,
+)
+from omx_autoresearch.missions.rules.briefing import completion_path
+from omx_autoresearch.missions.rules.evidence import read_artifact
+from omx_autoresearch.missions.rules.findings import Look
+from omx_autoresearch.missions.rules.readiness import is_code
+from omx_autoresearch.system.git import find_root
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from omx_autoresearch.journal.layout import MissionFolder
+    from omx_autoresearch.missions.rules.mission import Contract, Mission
+
+_ARTIFACT_BYTES = 1024 * 1024 * 1024
+_COMPLETION_BYTES = 4 * 1024 * 1024
+CRITERIA_FILES_BYTES = 512 * 1024 * 1024
+"""What is read at one look of all files that criteria name; a look costs a second then."""
+
+
+@dataclass(frozen=True, slots=True)
+class Artifact:
+    """The output artifact as it stands.
+
+    Attributes:
+        digest: sha256 of its bytes; empty when there is a fault.
+        fault: path and rule, when it cannot be taken.
+    """
+
+    digest: str = ""
+    fault: str = ""
+
+
+def take_look(folder: MissionFolder, mission: Mission) -> Look:
+    """See the workspace of a mission as it is now.
+
+    Raises:
+        WorkspaceFault: the workspace is gone, or git cannot tell its state.
+    """
+    if not os.path.isdir(mission.workspace_path):
+        raise WorkspaceFault(
+            f"the workspace {mission.workspace_path} is gone",
+            next_step=f"omx-autoresearch amend {mission.task_id} --workspace PATH",
+        )
+    tree = tree_state(mission.workspace_path)
+    contract = mission.contract
+    if contract is None:
+        raise StateUntrusted(f"mission {mission.task_id} was never launched")
+    manifest = load_manifest(folder.frozen_path, contract.pin_digest)
+    pins = check_pins(manifest, mission.workspace_path, cache_path=_cache_path(folder))
+    artifact = Artifact()
+    if contract.output_artifact_path:
+        artifact = look_at_artifact(mission.workspace_path, contract.output_artifact_path)
+    files = _look_at_files(mission.workspace_path, contract)
+    return Look(
+        head=tree.head,
+        tree_digest=tree.digest,
+        pin_digest=pins.digest,
+        changed_pins=(*pins.changed, *pins.added),
+        output_artifact_digest=artifact.digest,
+        artifact_fault=artifact.fault,
+        file_digests={path: file.digest for path, file in files.items() if file.digest},
+        file_faults={path: file.fault for path, file in files.items() if file.fault},
+        changed_code=_changed_code(folder, mission, contract, tree.digest),
+        **_hand_written(mission),
+    )
+
+
+def _changed_code(
+    folder: MissionFolder, mission: Mission, contract: Contract, tree_digest: str
+) -> tuple[str, ...]:
+    """Code that differs from the launch, where the contract's own verdict does not come from running it."""
+    if contract.validation_mode == "mission-validator-script" or tree_digest == mission.launch_tree_digest:
+        return ()
+
+    exempt = (contract.output_artifact_path, *(item.rule.path for item in contract.criteria))
+    return changed_code(folder, mission, exempt)
+
+
+def _cache_path(folder: MissionFolder) -> str:
+    return os.path.join(folder.root_path, "pins.cache")
+
+
+class PinnedRun:
+    """The pinned files around one run: read before it, held against their times after it, read again after a pass."""
+
+    def __init__(self, folder: MissionFolder, mission: Mission, contract: Contract) -> None:
+        self._workspace_path = mission.workspace_path
+        self._manifest = load_manifest(folder.frozen_path, contract.pin_digest)
+        self._stamps = pin_stamps(self._manifest, self._workspace_path)
+        self._cache_path = _cache_path(folder)
+        self._before = check_pins(
+            self._manifest, self._workspace_path, cache_path=self._cache_path, reads_files=True
+        )
+
+    @property
+    def changed(self) -> tuple[str, ...]:
+        """Pinned paths that were changed or added before the run; it must not begin then."""
+        return (*self._before.changed, *self._before.added)
+
+    def changes(self, *, has_passed: bool) -> tuple[str, ...]:
+        """Why the run is not believed: pinned paths that were changed while it ran, also where they were put back.
+
+        A pass is believed only where every pinned file reads the same again, and could not be written unseen.
+        """
+        pins = check_pins(
+            self._manifest, self._workspace_path, cache_path="" if has_passed else self._cache_path
+        )
+        if not pins.is_intact:
+            return (*pins.changed, *pins.added)
+        moved = touched(self._stamps, pin_stamps(self._manifest, self._workspace_path))
+        if moved:
+            return _explained(
+                moved, "written or moved while it ran (what a check writes itself: --protect '!PATH')"
+            )
+        if has_passed and self._before.writable:
+            why = "open for writing in another process while it ran (end that process, or --protect '!PATH')"
+            return _explained(self._before.writable, why)
+        return ()
+
+
+def _explained(paths: tuple[str, ...], why: str) -> tuple[str, ...]:
+    *others, last = paths[:5]
+    return (*others, f"{last}: {why}")
+
+
+def _look_at_files(workspace_path: str, contract: Contract) -> dict[str, Artifact]:
+    """The files that criteria name, by path; together they are read up to a limit, since a hook waits for it."""
+    found: dict[str, Artifact] = {}
+    left = CRITERIA_FILES_BYTES
+    for path in dict.fromkeys(item.rule.path for item in contract.criteria):
+        if not path:
+            continue
+        try:
+            size = os.lstat(os.path.join(workspace_path, path)).st_size
+        except (OSError, ValueError):
+            size = 0
+        size = 0 if size > FILE_LIMIT_BYTES else size  # refused unread
+        if size > left:
+            limit = f"{CRITERIA_FILES_BYTES // 1024**2} MiB"
+            found[path] = Artifact(fault=f"the files that criteria name have more than {limit} together")
+            continue
+        found[path] = look_at_artifact(workspace_path, path, limit_bytes=FILE_LIMIT_BYTES)
+        left -= size
+    return found
+
+
+def look_at_artifact(
+    workspace_path: str, relative_path: str, *, limit_bytes: int = _ARTIFACT_BYTES
+) -> Artifact:
+    """The digest of an artifact inside the workspace; anything that is not a non-empty regular file is a fault."""
+    try:
+        return Artifact(digest=digest_inside(workspace_path, relative_path, limit_bytes=limit_bytes))
+    except FileNotFoundError:
+        return Artifact(fault="no such file")
+    except WorkspaceFault as error:
+        return Artifact(fault=error.message)
+    except OSError as error:
+        return Artifact(fault=error.strerror or type(error).__name__)
+
+
+def _hand_written(mission: Mission) -> dict[str, str]:
+    """What a completion artifact says that somebody else than the runtime wrote."""
+    path = completion_path(mission)
+    if not os.path.lexists(os.path.join(mission.project_path, path)):
+        return {}
+    try:
+        descriptor = open_inside(mission.project_path, path)
+        try:
+            data = read_at(descriptor, 0, _COMPLETION_BYTES + 1)
+        finally:
+            os.close(descriptor)
+        if len(data) > _COMPLETION_BYTES:
+            raise ValueError(f"it is larger than {_COMPLETION_BYTES} bytes")  # noqa: TRY301
+        artifact = json_codec.decode_document(data)
+    except (WorkspaceFault, OSError, ValueError) as error:
+        said = error.message if isinstance(error, WorkspaceFault) else str(error)
+        return {"artifact_report": f"a hand-written completion artifact cannot be read ({said})"}
+    is_passing, report = read_artifact(artifact, mission)
+    return {"artifact_report": report, "artifact_claim": "passed" if is_passing else ""}
+
+
+# --- The files of a workspace as they were at launch, to tell later which code changed.
+#
+# The list stands in the mission's folder of the state home; the journal holds its digest (``launch_tree_digest``), so
+# that a list that was lost or changed is known as such. Git's own ``diff`` would run what a repository's settings name,
+# and would count what was dirty at launch.
+
+UNKNOWN = "(the list of the files at launch is lost, so any of them may have changed)"
+_LIST_BYTES = 256 * 1024 * 1024
+
+
+def keep_launch_tree(folder: MissionFolder, workspace_path: str) -> str:
+    """Write the list of a workspace's files and return its digest, which is that of ``system.tree.tree_state``.
+
+    Raises:
+        WorkspaceFault: the workspace cannot be read.
+        StorageFailed: the state home cannot be written.
+    """
+    data = _listed(tree_files(workspace_path))
+    replace_file(_path(folder), data)
+    return sha256(data).hexdigest()
+
+
+def changed_code(folder: MissionFolder, mission: Mission, exempt: tuple[str, ...]) -> tuple[str, ...]:
+    """Paths of code that differ from the launch, relative to the repository (without one, to the workspace).
+
+    Args:
+        folder: of the mission.
+        mission: with the digest at launch; without one (a mission of an older version) nothing is known to differ.
+        exempt: paths, relative to the workspace, that the mission asks for: the artifact, the files of criteria.
+
+    Raises:
+        WorkspaceFault: the workspace cannot be read.
+    """
+    if not mission.launch_tree_digest:
+        return ()
+    try:
+        data = read_bounded(_path(folder), _LIST_BYTES)
+    except (OSError, AutoresearchError):
+        data = b""
+    if sha256(data).hexdigest() != mission.launch_tree_digest:
+        return (UNKNOWN,)
+    before = {
+        name: described for described, _, name in (line.partition(b"\t") for line in data.split(b"\0")[:-1])
+    }
+    now = tree_files(mission.workspace_path)
+    asked_for = {os.fsencode(path) for path in _from_root(mission.workspace_path, exempt)}
+    changed = sorted(name for name in before.keys() | now.keys() if before.get(name) != now.get(name))
+    paths = (name.decode("utf-8", "replace") for name in changed if name not in asked_for)
+    return tuple(path for path in paths if is_code(path))
+
+
+def _listed(files: dict[bytes, bytes]) -> bytes:
+    return b"".join(b"%b\t%b\0" % (described, name) for name, described in sorted(files.items()))
+
+
+def _path(folder: MissionFolder) -> str:
+    return os.path.join(folder.root_path, "launch-tree")
+
+
+def _from_root(workspace_path: str, paths: tuple[str, ...]) -> list[str]:
+    """Paths of the workspace as the list names them: from the root of the repository."""
+    workspace = os.path.realpath(workspace_path)
+    below = os.path.relpath(workspace, find_root(workspace) or workspace)
+    return [os.path.normpath(os.path.join(below, path)) for path in paths if path]

@@ -1,0 +1,339 @@
+"""Criteria: conditions of the completion contract, each with the rule that says what is accepted for it.
+
+A rule is declared at launch and nothing else accepts evidence. People write a criterion as ``id: description :: rule``,
+with ``optional`` before the id where it may stay open. Each kind of rule is one class and one line of :data:`KINDS`;
+nothing else knows which kinds there are. Pure.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+
+from omx_autoresearch.foundation.codec import NewerShape, ShapeError, from_plain, nested
+from omx_autoresearch.foundation.records import dataclass
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any, ClassVar, Protocol, Self
+
+    from omx_autoresearch.foundation.types import FindingKind
+    from omx_autoresearch.missions.rules.findings import Check, Evidence, Look
+
+    class Examiner(Protocol):
+        """The world, as a rule may look at it; ``criterion`` is the one that is examined."""
+
+        def run(self, argv: tuple[str, ...]) -> Examination:
+            """Run exactly this argv in the workspace, as a validator runs."""
+
+        def read(self, path: str) -> bytes | str:
+            """The content of a file of the workspace, or why it cannot be taken."""
+
+        def is_found(self, pattern: str, data: bytes) -> bool | str:
+            """True when the pattern matches somewhere, or why nobody knows."""
+
+        def attestation(self) -> Examination:
+            """The verdict of the contract's own validator or reviewer."""
+
+        def ask(self, rule: Rule) -> Examination:
+            """What the ``source`` of the rule answers, another part of the runtime that the door handed in."""
+
+        def met(self, *parts: str, content_digest: str = "", **evidence: Any) -> Examination:
+            """The rule accepts what was seen; ``parts`` make it this evidence and no other."""
+
+        def missed(self, received: str, content_digest: str = "") -> Examination:
+            """The rule does not; ``received`` says what was there instead, one line."""
+
+
+KINDS: dict[str, str] = {
+    "command": "rule_kinds.Command",
+    "file": "rule_kinds.File",
+    "validator": "rule_kinds.Validator",
+    "review": "rule_kinds.Review",
+    "person": "rule_kinds.Person",
+    "trial": "rule_kinds.Trial",
+}
+"""Kind to ``module.Class`` beside this module; it is imported when a rule of the kind is met."""
+CRITERIA_LIMIT = 100
+TEXT_LIMIT = 2000
+_ID = r"[a-z0-9][a-z0-9_-]{0,63}\Z"
+_EARLIER_FIELDS = ("argv", "path", "pattern", "metric", "gain", "is_percent")
+"""Earlier versions wrote these for every kind, empty where a kind has none."""
+
+
+class CriterionFault(ValueError):
+    """A criterion cannot stand; the message says which part, what was received and what would count."""
+
+
+class Rule:
+    """What is accepted for one criterion; a kind is a frozen dataclass with a field ``kind`` and its own fields.
+
+    ``form`` is how people write it (empty: the kind alone), ``example`` a whole criterion, ``counts`` what alone is
+    accepted (``{rule}`` is its text), ``finding_kind`` what its evidence is recorded as, ``needed_mode`` the
+    only validation mode that has it. ``is_owners``: the owner's word, which no look can give. ``is_measured``: a gain
+    that must still be measured, so that a validator which passes from the start decides nothing yet. ``source``: the
+    other part of the runtime that it asks, a key of ``Runtime.sources``.
+    """
+
+    __slots__ = ()
+    form: ClassVar[str] = ""
+    example: ClassVar[str]
+    counts: ClassVar[str]
+    finding_kind: ClassVar[FindingKind]
+    needed_mode: ClassVar[str] = ""
+    is_owners: ClassVar[bool] = False
+    is_measured: ClassVar[bool] = False
+    source: ClassVar[str] = ""
+
+    if TYPE_CHECKING:
+
+        @property
+        def kind(self) -> str:
+            """Its key in :data:`KINDS`."""
+            ...
+
+    @property
+    def argv(self) -> tuple[str, ...]:
+        """The command that it runs: its files are pinned, and it runs only where commands may. Empty for none."""
+        return ()
+
+    @property
+    def path(self) -> str:
+        """The file that it is about: digested at every look, and free to be written. Empty for none."""
+        return ""
+
+    @classmethod
+    def parse(cls, text: str) -> Self:
+        """The rule whose text behind its kind (and a colon) is ``text``. Here of a kind that is one word.
+
+        Raises:
+            CriterionFault: a part of it is missing or wrong.
+        """
+        rule = cls()
+        if text:
+            raise unknown_rule(f"{rule.kind}: {text}")
+        return rule
+
+    def __str__(self) -> str:
+        """The rule as people write it; :meth:`parse` reads it back."""
+        return self.kind
+
+    def examine(self, examiner: Examiner) -> Examination:
+        """Look whether the rule accepts what is there now."""
+        raise NotImplementedError
+
+    def is_current(self, check: Check, facts: Facts) -> bool:
+        """True when ``check`` saw what stands there now. Here: the same commit, content and pinned files."""
+        look = facts.look
+        seen = (check.head, check.tree_digest, check.pin_digest)
+        is_same = seen == (look.head, look.tree_digest, look.pin_digest)
+        return bool(look.tree_digest) and is_same and not look.changed_pins
+
+    def is_ready(self, facts: Facts) -> bool:  # noqa: ARG002 - a kind may ask
+        """True when a look of the runtime could settle it now."""
+        return not self.is_owners
+
+    def missing(self, facts: Facts) -> str:  # noqa: ARG002 - a kind may ask
+        """What is known to be wrong without examining it, one line; empty for nothing."""
+        return ""
+
+    def next_command(self, task_id: str, criterion_id: str) -> str:
+        """The one command that helps while it is not met."""
+        return f"omx-autoresearch criterion check {task_id} {criterion_id}"
+
+    @classmethod
+    def __get_pydantic_core_schema__(cls, source: Any, handler: Any) -> Any:
+        """Where data enters, and in the schemas: any of the kinds, by their ``kind``."""
+        if cls is not Rule:
+            return handler(source)
+        from pydantic_core import core_schema
+
+        choices = {kind: handler.generate_schema(rule_class(kind)) for kind in KINDS}
+        return core_schema.tagged_union_schema(choices, discriminator="kind")
+
+
+def rule_class(kind: str) -> type[Rule]:
+    """The class of a kind.
+
+    Raises:
+        KeyError: there is no such kind.
+    """
+    module, _, name = KINDS[kind].partition(".")
+    found: type[Rule] = getattr(import_module(f"{__package__}.{module}"), name)
+    return found
+
+
+def rule_from_plain(plain: Any) -> Rule:
+    """A rule as a journal has it.
+
+    Raises:
+        ShapeError: it is none, or of a kind or with a field that only a newer version knows.
+    """
+    if not isinstance(plain, dict) or "kind" not in plain:
+        raise ShapeError("Rule: an object with a kind is needed")
+    if plain["kind"] not in KINDS:
+        raise NewerShape(f"rule kind {plain['kind']!r} is unknown")
+    made = rule_class(plain["kind"])
+    names = made.__slots__
+    kept = {key: value for key, value in plain.items() if key in names or value or key not in _EARLIER_FIELDS}
+    rule: Rule = from_plain(made, kept)
+    return rule
+
+
+@dataclass(frozen=True, slots=True)
+class Criterion:
+    """One condition of the contract.
+
+    Attributes:
+        id: short name, unique in the mission.
+        description: what must be true.
+        rule: what is accepted for it.
+        is_required: an optional one may stay open.
+    """
+
+    id: str
+    description: str
+    rule: Rule = nested(rule_from_plain)
+    is_required: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class Facts:
+    """What a rule is held against: the workspace as it is now, and what the mission knows.
+
+    Attributes:
+        look: the workspace.
+        is_passing: the contract's own verdict is attested and fresh.
+        claim_digests: newest verified claim by metric.
+    """
+
+    look: Look
+    is_passing: bool
+    claim_digests: dict[str, str]
+
+
+@dataclass(frozen=True, slots=True)
+class Examination:
+    """What one look at one criterion saw.
+
+    Attributes:
+        criterion: whose rule was applied.
+        look: the workspace at that moment.
+        received: why it is not met, one line; empty when it is.
+        evidence: of a met one, as far as it can be told without the journal.
+        content_digest: of what the rule is about, where that is not the workspace: a file, a claim.
+        run_id: of the command's run.
+        is_reusable: an unmet one need not be looked at again while nothing moved.
+    """
+
+    criterion: Criterion
+    look: Look
+    received: str = ""
+    evidence: Evidence | None = None
+    content_digest: str = ""
+    run_id: str = ""
+    is_reusable: bool = False
+
+
+def criterion_of(text: str) -> Criterion:
+    """Read ``[optional] id: description :: rule``.
+
+    Raises:
+        CriterionFault: a part is missing or wrong.
+    """
+    import re  # read at launch only, while every hook loads these classes
+
+    head, found, rule = text.partition("::")
+    name, colon, description = head.partition(":")
+    words = name.split()
+    is_required = not (len(words) == 2 and words[0] == "optional")
+    name = words[-1] if words and len(words) <= 2 else name.strip()
+    if not found or not colon or not description.strip():
+        raise CriterionFault(
+            f"a criterion is written `id: description :: rule`, received {text[:200]!r}; "
+            f"a rule is one of {rule_forms()}"
+        )
+    if not re.match(_ID, name) or (len(words) == 2 and is_required):
+        raise CriterionFault(f"the id of a criterion is a-z, 0-9, - and _, received {name[:80]!r}")
+    return Criterion(name, description.strip(), rule_of(rule.strip()), is_required)
+
+
+def rule_of(text: str) -> Rule:
+    """Read a rule.
+
+    Raises:
+        CriterionFault: no such kind, or a part of it is missing.
+    """
+    kind = _kind_in(text)
+    if kind not in KINDS:
+        raise unknown_rule(text)
+    return rule_class(kind).parse(text.strip()[len(kind) :].lstrip().removeprefix(":").strip())
+
+
+def _kind_in(text: str) -> str:
+    return " ".join(text.partition(":")[0].split()[:1])
+
+
+def unknown_rule(text: str) -> CriterionFault:
+    """The fault of a text that is a rule of no kind."""
+    return CriterionFault(f"a rule is one of {rule_forms()}, received {text[:200]!r}")
+
+
+def rule_forms() -> str:
+    """How the rule of each kind is written."""
+    return ", ".join(f"`{rule_class(kind).form or kind}`" for kind in KINDS)
+
+
+def example_for(text: str) -> str:
+    """A criterion with a rule of the kind that ``text`` tries to write; with the first kind where it tries none."""
+    kind = _kind_in(text.partition("::")[2])
+    return rule_class(kind if kind in KINDS else next(iter(KINDS))).example
+
+
+def has_measured(criteria: tuple[Criterion, ...]) -> bool:
+    """True where a measured gain is required, so that a validator which passes from the start decides nothing yet."""
+    return any(item.is_required and item.rule.is_measured for item in criteria)
+
+
+def criterion_text(criterion: Criterion) -> str:
+    """A criterion as people write it; :func:`criterion_of` reads it back."""
+    optional = "" if criterion.is_required else "optional "
+    return f"{optional}{criterion.id}: {criterion.description} :: {criterion.rule}"
+
+
+def criteria_faults(criteria: tuple[Criterion, ...], validation_mode: str) -> list[str]:
+    """Why these criteria cannot stand together, a sentence a fault."""
+    faults = []
+    seen: set[str] = set()
+    if len(criteria) > CRITERIA_LIMIT:
+        faults.append(f"a mission has at most {CRITERIA_LIMIT} criteria, received {len(criteria)}")
+    for criterion in criteria:
+        if criterion.id in seen:
+            faults.append(f"two criteria are called {criterion.id!r}")
+        seen.add(criterion.id)
+        faults += _own_faults(criterion)
+        if criterion.rule.needed_mode not in ("", validation_mode):
+            faults.append(
+                f"criterion {criterion.id} accepts a {criterion.rule.kind}, "
+                f"which only a {criterion.rule.needed_mode} mission has; this one is a {validation_mode} mission"
+            )
+    return faults
+
+
+def _own_faults(criterion: Criterion) -> list[str]:
+    faults = []
+    text = criterion_text(criterion)
+    if len(text) > TEXT_LIMIT:
+        faults.append(f"criterion {criterion.id} has {len(text)} characters, {TEXT_LIMIT} at most")
+    if any(char == "\0" or "\ud800" <= char <= "\udfff" for char in text):
+        faults.append(f"criterion {criterion.id} holds NUL or half of a surrogate pair")
+        return faults
+    try:
+        is_same = criterion_of(text) == criterion
+    except CriterionFault as error:
+        return [*faults, str(error)]
+    if not is_same:
+        faults.append(
+            f"criterion {criterion.id} cannot be written down so that it is read back: no `::` in the description,"
+            " no ` ~ ` in the path"
+        )
+    return faults

@@ -1,0 +1,349 @@
+"""When a completion contract is met: what a run proves, and every item that is still missing.
+
+All checks have one shape: a tuple of :class:`Missing`, empty when there is nothing left to prove. What a model wrote
+about itself is a claim and appears nowhere here.
+"""
+
+from __future__ import annotations
+
+from omx_autoresearch.foundation.records import dataclass
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
+
+    from omx_autoresearch.foundation.types import Verdict
+    from omx_autoresearch.freezing.runners import RunnerCount
+    from omx_autoresearch.missions.rules.findings import Look
+    from omx_autoresearch.missions.rules.mission import Attestation, Contract, Mission
+
+
+REJECTED_BY_PERSON = "rejected-by-person"
+"""The cause of a person's rejection, as an attestation has it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Missing:
+    """One thing that the contract still lacks.
+
+    Attributes:
+        code: stable word, for machines.
+        what: what is missing, one sentence.
+        received: what was there instead.
+        next_command: the one command or act that helps, legal in the mission's phase.
+        is_owners: only the owner can bring it.
+    """
+
+    code: str
+    what: str
+    received: str
+    next_command: str
+    is_owners: bool = False
+
+
+def is_fresh(run: Attestation | None, mission: Mission, look: Look) -> bool:
+    """True when ``run`` belongs to this contract and nothing that it depended on has moved since it began.
+
+    A validator depends on HEAD, the whole tree and the pinned files; a review on the artifact and the pinned files.
+    What has no digest was not seen, and is never the same as something else that was not seen.
+    """
+    if run is None or not run.is_fresh or run.contract_digest != mission.contract_digest:
+        return False
+    if run.pin_digest != look.pin_digest:
+        return False
+    if mission.contract is not None and mission.contract.validation_mode == "prompt-architect-artifact":
+        return bool(look.output_artifact_digest) and is_same_artifact(run, look)
+    return run.head == look.head and bool(look.tree_digest) and run.tree_digest == look.tree_digest
+
+
+def has_moved(before: Look, after: Look, mission: Mission) -> bool:
+    """True when what a run depends on changed while it ran."""
+    if before.pin_digest != after.pin_digest:
+        return True
+    if mission.contract is not None and mission.contract.validation_mode == "prompt-architect-artifact":
+        return before.output_artifact_digest != after.output_artifact_digest
+    return (before.head, before.tree_digest) != (after.head, after.tree_digest)
+
+
+def is_same_artifact(run: Attestation, look: Look) -> bool:
+    """True when the artifact under review is the one that ``run`` saw; trivially so without an artifact."""
+    return run.output_artifact_digest == look.output_artifact_digest
+
+
+def is_reusable_failure(mission: Mission, look: Look) -> bool:
+    """True when the newest run failed on exactly this workspace and no person spoke since: it need not run again."""
+    run = mission.attestation
+    return (
+        run is not None
+        and run.verdict == "failed"
+        and not mission.is_recheck_due
+        and is_fresh(run, mission, look)
+    )
+
+
+def is_rejected_by_person(mission: Mission, look: Look) -> bool:
+    """True when a person rejected the very artifact that stands there now; no command overrules that."""
+    run = mission.attestation
+    return (
+        run is not None
+        and run.cause == REJECTED_BY_PERSON
+        and run.contract_digest == mission.contract_digest
+        and is_same_artifact(run, look)
+    )
+
+
+def is_passing(mission: Mission, look: Look) -> bool:
+    """True when the newest run passed, under this contract, on exactly what stands there now."""
+    run = mission.attestation
+    return (
+        run is not None
+        and run.verdict == "passed"
+        and is_fresh(run, mission, look)
+        and is_same_artifact(run, look)
+    )
+
+
+def missing_items(mission: Mission, look: Look) -> tuple[Missing, ...]:
+    """Everything that the completion contract still lacks at this look; empty means that it is met."""
+    contract = mission.contract
+    if contract is None:
+        return (
+            Missing(
+                "launch",
+                "the mission was not launched",
+                "a draft",
+                f"omx-autoresearch start {mission.task_id}",
+            ),
+        )
+    if contract.accept_unattested and look.artifact_claim == "passed":
+        return ()
+    if contract.validation_mode == "prompt-architect-artifact" and not look.output_artifact_digest:
+        return (
+            Missing(
+                "output-artifact",
+                f"a non-empty output artifact at {contract.output_artifact_path}",
+                look.artifact_fault or "no such file",
+                f"omx-autoresearch review {mission.task_id}",
+            ),
+        )
+    if is_passing(mission, look):
+        return ()
+    return (_lacking_run(mission, contract, look),)
+
+
+def _lacking_run(mission: Mission, contract: Contract, look: Look) -> Missing:
+    is_script = contract.validation_mode == "mission-validator-script"
+    what = (
+        f"a passing run of the validator `{contract.validator_command}`, by the runtime, on the workspace as it is now"
+        if is_script
+        else f"an approving review of {contract.output_artifact_path} as it is now"
+    )
+    run = mission.attestation
+    if run is None or run.contract_digest != mission.contract_digest:
+        received = "no run under this contract yet"
+    elif run.verdict == "passed":  # and yet it is missing
+        moved = "the workspace, HEAD or a pinned file" if is_script else "the artifact or a pinned file"
+        since = (
+            "since it began" if run.is_fresh else "while it ran; what a run writes belongs in an ignored path"
+        )
+        received = f"run {run.run_id} passed, but {moved} changed {since}"
+    else:
+        received = f"run {run.run_id}: {run.verdict} ({run.cause}): {run.summary}"
+    if look.artifact_report:  # first, since a long summary is cut
+        received = f"{look.artifact_report}; {received}"
+    verb = "validate" if is_script else "review"
+    return Missing(
+        "validation" if is_script else "review", what, received, f"omx-autoresearch {verb} {mission.task_id}"
+    )
+
+
+def run_score(run: Attestation, contract: Contract | None = None) -> float | None:
+    """What progress is measured by: the validator's score, else the number of tests that passed.
+
+    One mission is measured in one unit: tests are no substitute where the validator had a score at intake, nor where a
+    lower one is better. A run that could not tell, or that met changed pins, has no score.
+    """
+    if run.verdict not in ("passed", "failed"):
+        return None
+    if run.score is not None:
+        return run.score
+    is_by_tests = contract is None or (
+        contract.baseline_score is None and contract.score_direction == "higher"
+    )
+    return float(run.tests_passed) if is_by_tests and run.tests_passed is not None else None
+
+
+def better_of(best: float | None, score: float | None, direction: str) -> float | None:
+    """The better of two scores; None counts as no score, never as zero."""
+    if score is None or best is None:
+        return best if score is None else score
+    return max(best, score) if direction == "higher" else min(best, score)
+
+
+def is_better(best: float | None, score: float | None, direction: str) -> bool:
+    """True when ``score`` beats ``best`` strictly; the first score of a mission without a baseline does not."""
+    if score is None or best is None:
+        return False
+    return score > best if direction == "higher" else score < best
+
+
+# --- what a finished command proves
+
+
+@dataclass(frozen=True, slots=True)
+class RunReport:
+    """The validator's own words, read strictly.
+
+    Attributes:
+        verdict: after holding exit status and JSON line against each other.
+        cause: one word.
+        summary: one line.
+        score: finite number or None.
+        tests: tests that ran, as a known runner printed; None when it said nothing.
+        tests_passed: of these.
+    """
+
+    verdict: Verdict
+    cause: str
+    summary: str
+    score: float | None = None
+    tests: int | None = None
+    tests_passed: int | None = None
+
+
+_STATUS = {"passed": True, "failed": False}
+_REPORT_KEYS = ("passed", "status", "score", "summary")
+_SHOWN_CHARACTERS = 80
+
+
+def report_of_run(
+    exit_status: int | None,
+    output: str,
+    *,
+    last_object: dict[str, Any] | None,
+    fault: str,
+    contract: Contract,
+) -> RunReport:
+    """What an ended validator run proves.
+
+    Args:
+        exit_status: of the command; None or negative when a signal ended it.
+        output: the kept output, decoded; its end matters.
+        last_object: the JSON object on the output's last line, if there is one.
+        fault: why that last line, although it begins like an object, cannot be read (duplicate keys, ...).
+        contract: for the baseline's number of tests.
+    """
+    count = None
+    if contract.runner:
+        from omx_autoresearch.freezing.runners import count_tests
+
+        count = count_tests(output, contract.runner)
+    tests, passed = (count.ran, count.passed) if count else (None, None)
+
+    def report(verdict: Verdict, cause: str, summary: str, score: float | None = None) -> RunReport:
+        return RunReport(verdict, cause, summary, score, tests, passed)
+
+    if exit_status is None or exit_status < 0:
+        signal = str(-exit_status) if exit_status else "unknown"
+        return report("error", "ended-by-signal", f"the validator was ended by signal {signal}")
+    if exit_status in (126, 127):
+        return report("error", "not-started", f"the shell could not run it (exit status {exit_status})")
+    claimed, score, summary, wrong = _read_report(last_object or {})
+    if fault or wrong:
+        said = f"its last line is no valid report: {fault or wrong}"
+        if exit_status != 0:  # it failed, whatever the report meant
+            return report("failed", "exit-nonzero", f"exit status {exit_status}; {said}")
+        return report("error", "bad-report", said)
+    if claimed is not None and claimed != (exit_status == 0):
+        said = f"exit status {exit_status}, but its report says passed={claimed}"
+        return report("failed", "contradiction", said, score)
+    if exit_status != 0:
+        return report("failed", "exit-nonzero", summary or f"exit status {exit_status}", score)
+    lost = _lost_tests(count, contract)
+    if lost:
+        return report("failed", "fewer-tests", lost, score)
+    return report("passed", "exit-0", summary or "exit status 0", score)
+
+
+def _lost_tests(count: RunnerCount | None, contract: Contract) -> str:
+    """How many tests are missing against intake; empty when none is."""
+    wanted = contract.baseline_tests
+    if wanted is None or (count is not None and count.passed >= wanted):
+        return ""
+    said = "it named no number of tests" if count is None else f"{count.passed} tests passed"
+    return f"{said}; {wanted} ran at intake, and skipped ones do not count"
+
+
+def _read_report(report: dict[str, Any]) -> tuple[bool | None, float | None, str, str]:
+    """(claimed verdict, score, summary, what is wrong) of a report object; other keys are the validator's own."""
+    claims = set()
+    for key in report:
+        meant = key.strip().casefold()
+        if meant in _REPORT_KEYS and meant != key:
+            return None, None, "", f"the key {_shown(key)} must be spelled {meant}"
+    if "passed" in report:
+        if not isinstance(report["passed"], bool):
+            return None, None, "", f"passed must be true or false, received {_shown(report['passed'])}"
+        claims.add(report["passed"])
+    if "status" in report:
+        if not isinstance(report["status"], str) or report["status"] not in _STATUS:
+            return None, None, "", f"status must be passed or failed, received {_shown(report['status'])}"
+        claims.add(_STATUS[report["status"]])
+    if len(claims) == 2:
+        return None, None, "", "passed and status contradict each other"
+    score = report.get("score")
+    if score is not None and not _is_finite_number(score):
+        return None, None, "", f"score must be a finite number, received {_shown(score)}"
+    summary = report.get("summary", "")
+    if not isinstance(summary, str):
+        return None, None, "", f"summary must be text, received {_shown(summary)}"
+    return (claims.pop() if claims else None), (None if score is None else float(score)), summary[:500], ""
+
+
+def _is_finite_number(value: object) -> bool:
+    if isinstance(value, bool) or not isinstance(value, (int, float)):
+        return False
+    try:
+        return float(value) - float(value) == 0.0  # neither infinite nor NaN, without loading math
+    except OverflowError:  # an integer that no float can hold
+        return False
+
+
+def _shown(value: object) -> str:
+    """A foreign value as a bounded word of a message."""
+    text = repr(value[:_SHOWN_CHARACTERS] if isinstance(value, str) else value)
+    return text if len(text) <= _SHOWN_CHARACTERS else f"{text[:_SHOWN_CHARACTERS]}…"
+
+
+def read_artifact(artifact: Any, mission: Mission) -> tuple[bool, str]:
+    """A hand-written completion artifact in the agreed shape: (it says passed, what to report of it).
+
+    Only exact values count: ``status == "passed"`` with ``passed`` JSON true, or a review verdict from the closed set.
+    The document is a claim all the same; it completes a mission only where the owner set ``accept_unattested``.
+    """
+    contract = mission.contract
+    if contract is None:
+        return False, ""
+    said = "a hand-written completion artifact"
+    if not isinstance(artifact, dict):
+        return False, f"{said} is no object but {type(artifact).__name__}"
+    status, passed = artifact.get("status"), artifact.get("passed")
+    if contract.validation_mode == "mission-validator-script":
+        if status == "passed" and passed is True:
+            return True, f"{said} says passed; it is unattested and does not count"
+        return False, f"{said} has status={_shown(status)}, passed={_shown(passed)}; it does not count"
+    review = artifact.get("architect_review")
+    verdict = review.get("verdict") if isinstance(review, dict) else None
+    path = artifact.get("output_artifact_path")
+    is_contradictory = (
+        ("passed" in artifact and passed is not True)
+        or ("status" in artifact and status != "passed")
+        or "verdict" in artifact
+    )
+    if verdict != "approved" or path != contract.output_artifact_path or is_contradictory:
+        claims = f"verdict={_shown(verdict)}, output_artifact_path={_shown(path)}"
+        return (
+            False,
+            f"{said} has {claims}, status={_shown(status)}, passed={_shown(passed)}; it does not count",
+        )
+    return True, f"{said} says approved; it is unattested and does not count"

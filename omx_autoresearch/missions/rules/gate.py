@@ -1,0 +1,273 @@
+"""The stop gate: the one place that can build a refusal.
+
+An agent wants to stop. :func:`decide` takes everything that was seen and says ``allow`` (done, or not ours), ``refuse``
+(keep working) or ``release`` (not done, but let go; a person or the watchdog must look). missions/stop.py hands over
+what it saw of every stop but those that the hook proves foreign by their bytes alone. The order is fixed:
+
+1. not the bound session, a sub-agent, an expired binding      allow, silent
+2. payload, journal or ourselves cannot be trusted             release, nothing changes
+3. the mission is not running                                  allow
+4. the host ended the turn                                     allow, not counted
+5. the completion contract is met                              allow, mission complete
+6. only the owner can mend it; pinned files changed            release and block (tampered: one refusal first)
+7. background work, our own validation still running           allow / refuse, on allowances of their own
+8. stalled                                                     release and block
+9. otherwise                                                   refuse
+
+**Termination.** Between strong progress and without owner verbs, counted refusals are at most
+``min(refusals_total, stale_stalled - 1 + weak_holds + h)``, h being the turns that a person began and that used no
+tool: each counted refusal either adds one to the stale count, or spends a weak hold, or ended such a turn. Wait
+refusals are at most ``wait_refusals``. tests/missions/rules/test_gate_terminates.py walks all of it.
+
+Pure: no I/O, no clock.
+"""
+
+from __future__ import annotations
+
+from omx_autoresearch.agents.events import StopCap
+from omx_autoresearch.foundation.records import dataclass, field, replace
+from omx_autoresearch.missions.rules.budget import Usage, after_tool
+from omx_autoresearch.missions.rules.evidence import Missing
+from omx_autoresearch.missions.rules.mission import Blocker
+from omx_autoresearch.missions.rules.stall import Observation, after_iteration, is_stalled, progress_of
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Literal
+
+    from omx_autoresearch.foundation.types import Answer, HostEnd, Phase, Progress, StopScope
+    from omx_autoresearch.missions.rules.budget import Limits
+
+
+NOT_LOOKED = (Missing("look", "a look at the workspace", "nobody looked yet", "omx-autoresearch status"),)
+"""What is missing as long as nobody looked: a mission is complete by a look that found nothing, not by omission."""
+
+_BLOCKED_FOR_WANT_OF = ("stalled", "refusals-spent", "wall-clock-spent")
+
+
+@dataclass(frozen=True, slots=True)
+class OwnerNeed:
+    """Something only the owner can mend.
+
+    Attributes:
+        code: ``approval-missing``, ``validator-gone``, ``contract-broken``, ``wall-clock-spent``, ...
+        what: one sentence.
+        needs: the smallest input.
+        command: what the owner types.
+    """
+
+    code: str
+    what: str
+    needs: str
+    command: str
+
+
+@dataclass(frozen=True, slots=True)
+class Situation:
+    """Everything seen of one stop.
+
+    Attributes:
+        scope: whose stop it is.
+        fault: file, line and cure, when nothing can be trusted.
+        phase: of the mission.
+        host_end: why the host ended the turn.
+        missing: what the contract lacks; empty means that it is met, so the default is not empty.
+        owner_need: what only the owner can mend.
+        tampered: pinned paths that changed.
+        is_validation_running: a validation or review of ours did not end within the hook's deadline.
+        has_background_work: the client's own work goes on, or a question to the person is open.
+        observation: of the iteration that this stop ends.
+        used_tools: a tool ran since the last answer, or the tree changed where tool events are not installed.
+        repeats_answer: the agent's text is the same as at the last stop and no tool ran.
+        lets_go_on_repeat: the client spins on repeated answers; let it go.
+        cap: of the client.
+        task_id: for commands in texts.
+    """
+
+    scope: StopScope = "ours"
+    fault: str = ""
+    phase: Phase = "running"
+    host_end: HostEnd = ""
+    missing: tuple[Missing, ...] = NOT_LOOKED
+    owner_need: OwnerNeed | None = None
+    tampered: tuple[str, ...] = ()
+    is_validation_running: bool = False
+    has_background_work: bool = False
+    observation: Observation = field(default_factory=Observation)
+    used_tools: bool = False
+    repeats_answer: bool = False
+    lets_go_on_repeat: bool = False
+    cap: StopCap | None = None
+    task_id: str = "TASK"
+
+
+@dataclass(frozen=True, slots=True)
+class Decision:
+    """The gate's answer to one stop.
+
+    Attributes:
+        answer: ``allow``, ``refuse`` or ``release``.
+        reason_code: stable word, for machines and records.
+        usage: the counters after this stop.
+        is_recorded: False for silence about what is not ours.
+        is_iteration: this stop ended an iteration.
+        progress: of that iteration; empty when it was none.
+        completes: the mission is complete.
+        blocker: the mission becomes blocked, for this.
+        override_expected: the client's cap is near (its limit less one); it may let the next stop through whatever we
+            say, so that somebody else must look.
+    """
+
+    answer: Answer
+    reason_code: str
+    usage: Usage
+    is_recorded: bool = True
+    is_iteration: bool = False
+    progress: Progress | Literal[""] = ""
+    completes: bool = False
+    blocker: Blocker | None = None
+    override_expected: bool = False
+
+    @property
+    def would_block(self) -> bool:
+        """True when the mission is about to be blocked for want of progress or time.
+
+        The caller validates anew before such a decision holds: the world may have moved since the last run.
+        """
+        return self.blocker is not None and self.blocker.reason_code in _BLOCKED_FOR_WANT_OF
+
+
+def decide(seen: Situation, usage: Usage, limits: Limits) -> Decision:
+    """The answer to one stop; see the module's text for the order."""
+    if seen.scope != "ours":
+        return Decision("allow", seen.scope, usage, is_recorded=False)
+    if seen.fault:
+        return Decision("release", "fault", usage, is_recorded=False)
+    if seen.phase != "running":
+        return Decision("allow", f"phase-{seen.phase}", usage, is_recorded=False)
+    if seen.host_end:
+        return Decision("allow", f"host-{seen.host_end.replace('_', '-')}", replace(usage, refusals_in_row=0))
+    if not seen.missing and not seen.tampered:
+        return Decision("allow", "complete", _moved(seen, usage, limits), is_iteration=True, completes=True)
+    if seen.owner_need is not None:
+        return _blocked(seen, usage, limits, _owner_blocker(seen.owner_need))
+    waiting = None if seen.tampered else _waiting(seen, usage, limits)
+    return waiting or _ordinary(seen, usage, limits)
+
+
+def _after_tools(seen: Situation, usage: Usage) -> Usage:
+    """The counters after the tools of this turn, whatever the answer will be."""
+    if not seen.used_tools:
+        return usage
+    return after_tool(usage, resets_row=seen.cap is not None and seen.cap.reset_by_tools)
+
+
+def _judged(seen: Situation) -> Observation:
+    """The observation as far as it counts: what was measured beside changed pins is no strong progress."""
+    if not seen.tampered:
+        return seen.observation
+    return replace(
+        seen.observation,
+        has_new_evidence=False,
+        has_better_score=False,
+        has_accepted_trial=False,
+        has_publication=False,
+    )
+
+
+def _moved(seen: Situation, usage: Usage, limits: Limits) -> Usage:
+    """The counters after the iteration that this stop ends, before the answer."""
+    usage = _after_tools(seen, usage)
+    usage = replace(usage, repeats=usage.repeats + 1 if seen.repeats_answer else 0)
+    return after_iteration(usage, _judged(seen), limits)
+
+
+def _ordinary(seen: Situation, usage: Usage, limits: Limits) -> Decision:
+    """Steps 6 (tampered), 8 and 9: a counted refusal, or the release that ends the allowance."""
+    moved = _moved(seen, usage, limits)
+    if seen.tampered and usage.tamper_refusals > 0:
+        return _blocked(seen, usage, limits, _tamper_blocker(seen))
+    if is_stalled(moved, limits) or (seen.lets_go_on_repeat and moved.repeats > 0):
+        return _blocked(seen, usage, limits, _stall_blocker(seen))
+    if moved.refusals >= limits.refusals_total:
+        return _blocked(seen, usage, limits, _spent_blocker(seen, limits))
+    reason = "tampered" if seen.tampered else seen.missing[0].code
+    return _refused(seen, reason, moved, is_counted=True)
+
+
+def _waiting(seen: Situation, usage: Usage, limits: Limits) -> Decision | None:
+    """Step 7: what may be waited for, on finite allowances of its own; None when they are spent."""
+    usage = _after_tools(seen, usage)
+    if seen.has_background_work and usage.background_allows < limits.background_allows:
+        spent = replace(usage, background_allows=usage.background_allows + 1, refusals_in_row=0)
+        return Decision("allow", "background-work", spent)
+    if seen.is_validation_running and usage.wait_refusals < limits.wait_refusals:
+        spent = replace(usage, wait_refusals=usage.wait_refusals + 1)
+        return _refused(seen, "validation-running", spent, is_counted=False)
+    return None
+
+
+def _refused(seen: Situation, reason_code: str, usage: Usage, *, is_counted: bool) -> Decision:
+    usage = replace(usage, refusals_in_row=usage.refusals_in_row + 1)
+    if is_counted:
+        usage = replace(
+            usage,
+            refusals=usage.refusals + 1,
+            idle_refusals=usage.idle_refusals + 1,
+            tamper_refusals=usage.tamper_refusals + (1 if seen.tampered else 0),
+        )
+    limit = seen.cap.limit if seen.cap else None
+    return Decision(
+        "refuse",
+        reason_code,
+        usage,
+        is_iteration=is_counted and not seen.observation.is_person_turn_without_tools,
+        progress=progress_of(_judged(seen)) if is_counted else "",
+        override_expected=limit is not None and usage.refusals_in_row >= limit - 1,
+    )
+
+
+def _blocked(seen: Situation, usage: Usage, limits: Limits, blocker: Blocker) -> Decision:
+    return Decision(
+        "release",
+        blocker.reason_code,
+        _moved(seen, usage, limits),
+        is_iteration=not seen.observation.is_person_turn_without_tools,
+        progress=progress_of(_judged(seen)),
+        blocker=blocker,
+    )
+
+
+def _owner_blocker(need: OwnerNeed) -> Blocker:
+    return Blocker(need.code, need.what, need.needs, need.command, by="gate")
+
+
+def _tamper_blocker(seen: Situation) -> Blocker:
+    return Blocker(
+        "tampered",
+        f"pinned files changed and were not restored: {', '.join(seen.tampered[:5])}",
+        "restore the pinned files, or accept the change with amend",
+        f"omx-autoresearch restore {seen.task_id} && omx-autoresearch unblock {seen.task_id}",
+        by="gate",
+    )
+
+
+def _stall_blocker(seen: Situation) -> Blocker:
+    return Blocker(
+        "stalled",
+        f"no progress; still missing: {'; '.join(item.what for item in seen.missing) or 'the pinned files'}",
+        "the smallest external input that lets the agent go on: a direction "
+        f'(`omx-autoresearch direct {seen.task_id} "..."`), a decision, an amended contract',
+        f"omx-autoresearch unblock {seen.task_id}",
+        by="gate",
+    )
+
+
+def _spent_blocker(seen: Situation, limits: Limits) -> Blocker:
+    return Blocker(
+        "refusals-spent",
+        f"all {limits.refusals_total} refusals of this mission are spent",
+        "more refusals, or an end",
+        f"omx-autoresearch unblock {seen.task_id} --add-refusals 100",
+        by="gate",
+    )

@@ -1,0 +1,508 @@
+"""The world as the rules of criteria look at it; nobody's word is taken for any of it.
+
+A command runs as a validator does: exactly its argv, in the workspace, in the owner's environment, pinned files
+compared before and after, its whole output kept. One that passed while the workspace changed is no evidence. A file is
+reached through real folders only and searched within a limit of time. What only experiments know the door hands in.
+"""
+
+from __future__ import annotations
+
+import os
+import shlex
+import shutil
+
+from omx_autoresearch.foundation.digests import sha256
+from omx_autoresearch.foundation.errors import CommandFault, StepIllegal, UsageError, WorkspaceFault
+from omx_autoresearch.foundation.records import dataclass, field, replace
+from omx_autoresearch.journal.outputs import output_path, trim_for_person
+from omx_autoresearch.journal.safe_files import FILE_LIMIT_BYTES, open_inside, read_chunks
+from omx_autoresearch.missions.looks import PinnedRun, take_look
+from omx_autoresearch.missions.records.findings import CriteriaChecked, FindingRecorded, VerificationExcused
+from omx_autoresearch.missions.rules.criteria import Examination
+from omx_autoresearch.missions.rules.evidence import has_moved, is_passing
+from omx_autoresearch.missions.rules.findings import Check, Evidence, Finding, evidence_digest
+from omx_autoresearch.missions.rules.lifecycle import FINAL_PHASES
+from omx_autoresearch.missions.rules.readiness import unsettled_criteria
+from omx_autoresearch.missions.rules.stall import masked
+from omx_autoresearch.missions.store import MissionStore
+from omx_autoresearch.missions.validation import runs
+from omx_autoresearch.system.sandbox import bubblewrap_fault, isolation_of
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from typing import Any
+
+    from omx_autoresearch.journal.context import Runtime
+    from omx_autoresearch.missions.rules.criteria import Criterion, Rule
+    from omx_autoresearch.missions.rules.findings import Look
+    from omx_autoresearch.missions.rules.mission import Contract, Mission
+    from omx_autoresearch.missions.store import Transaction
+    from omx_autoresearch.system.commands import CommandResult
+
+_TAIL_CHARACTERS = 300
+
+
+def look_at(
+    runtime: Runtime, mission: Mission, criteria: tuple[Criterion, ...], *, isolation: str, look: Look
+) -> tuple[Examination, ...]:
+    """Apply the rule of each criterion to the workspace as it is now.
+
+    Raises:
+        WorkspaceFault: the workspace cannot be looked at.
+        StorageFailed: an output cannot be kept.
+    """
+    found = []
+    for criterion in criteria:
+        world = _Workspace(runtime, mission, criterion, isolation, look)
+        if look.changed_pins:
+            found.append(
+                world.missed(f"pinned files changed, so nothing counts: {', '.join(look.changed_pins[:5])}")
+            )
+            continue
+        found.append(criterion.rule.examine(world))
+        look = world.after
+    return tuple(found)
+
+
+def evidence_of(
+    mission: Mission, criterion: Criterion, look: Look, parts: tuple[str, ...], **more: Any
+) -> Evidence:
+    """What is to be recorded of a met criterion; ``parts`` make it this evidence and no other."""
+    return Evidence(
+        criterion_id=criterion.id,
+        digest=evidence_digest(criterion.rule.kind, criterion.id, *parts),
+        contract_digest=mission.contract_digest,
+        head=look.head,
+        tree_digest=look.tree_digest,
+        **more,
+    )
+
+
+class _Workspace:
+    """The world as a rule may look at it (``core.criteria.Examiner``)."""
+
+    def __init__(
+        self, runtime: Runtime, mission: Mission, criterion: Criterion, isolation: str, look: Look
+    ) -> None:
+        self._runtime = runtime
+        self._mission = mission
+        self._criterion = criterion
+        self._isolation = isolation
+        self._look = look
+        self.after = look
+        """The workspace after what was run; the next criterion begins with it."""
+
+    def met(self, *parts: str, content_digest: str = "", **evidence: Any) -> Examination:
+        """The rule accepts what was seen."""
+        made = evidence_of(self._mission, self._criterion, self._look, parts, **evidence)
+        return Examination(
+            self._criterion,
+            self._look,
+            evidence=made,
+            content_digest=content_digest,
+            run_id=made.run_id,
+        )
+
+    def missed(self, received: str, content_digest: str = "") -> Examination:
+        """The rule does not accept what was seen."""
+        return Examination(self._criterion, self._look, received, content_digest=content_digest)
+
+    def run(self, argv: tuple[str, ...]) -> Examination:
+        """Run exactly this argv; one that passed while the workspace changed is no evidence."""
+        mission, contract = self._mission, self._mission.contract
+        assert contract is not None
+        folder = self._runtime.home.mission(mission.task_id)
+        run_id = f"r-{self._runtime.new_id()}"
+        pins = PinnedRun(folder, mission, contract)
+        if pins.changed:
+            return self.missed(f"pinned files changed: {', '.join(pins.changed[:5])}")
+        scratch_path = os.path.join(folder.root_path, "scratch", run_id)
+        os.makedirs(os.path.join(scratch_path, "tmp"), mode=0o700, exist_ok=True)
+        try:
+            result = runs.run_validator(
+                argv,
+                contract,
+                mission.workspace_path,
+                output_path(folder, run_id),
+                scratch_path,
+                isolation=self._isolation,
+            )
+        finally:
+            shutil.rmtree(scratch_path, ignore_errors=True)
+        self.after = take_look(folder, mission)
+        output = runs.read_output(result)
+        received = _why_not(contract, result, output) or _why_not_fresh(mission, self._look, self.after)
+        if not received and (changed := pins.changes(has_passed=True)):
+            received = f"pinned files changed while it ran: {', '.join(changed[:5])}"
+        if received:
+            is_long = result.duration_seconds >= runs.REUSED_FROM_SECONDS
+            return Examination(self._criterion, self._look, received, run_id=run_id, is_reusable=is_long)
+        mark = sha256(masked(output.decode("utf-8", "replace")).encode()).hexdigest()
+        return self.met(
+            *argv,
+            mark,
+            exit_status=0,
+            output_digest=sha256(output).hexdigest(),
+            size_bytes=result.output_size_bytes,
+            run_id=run_id,
+            isolation=isolation_of(result).backend,
+        )
+
+    def read(self, path: str) -> bytes | str:
+        """A file of the workspace, through real folders only; or why it cannot be taken."""
+        try:
+            descriptor = open_inside(self._mission.workspace_path, path)
+            try:
+                return b"".join(read_chunks(descriptor, FILE_LIMIT_BYTES))
+            finally:
+                os.close(descriptor)
+        except FileNotFoundError:
+            return f"{path}: no such file"
+        except WorkspaceFault as error:
+            return error.message
+        except OSError as error:
+            return f"{path}: {error.strerror or type(error).__name__}"
+
+    def is_found(self, pattern: str, data: bytes) -> bool | str:
+        """Search within a limit of time; the reason where that is not enough."""
+        from omx_autoresearch.system.patterns import SEARCH_SECONDS, is_found
+
+        found = is_found(pattern, data)
+        return f"searching for {pattern!r} takes longer than {SEARCH_SECONDS:g} s" if found is None else found
+
+    def attestation(self) -> Examination:
+        """An attested pass of this contract, on the workspace as it is now."""
+        run = self._mission.attestation
+        if run is None or not is_passing(self._mission, self._look):
+            if run is not None and run.verdict != "passed":
+                return self.missed(f"run {run.run_id}: {run.verdict} ({run.cause})")
+            return self.missed("no attested pass on the workspace as it is now")
+        return self.met(
+            self._mission.contract_digest,
+            run.head,
+            run.tree_digest,
+            run.pin_digest,
+            run.output_artifact_digest,
+            exit_status=run.exit_status,
+            output_digest=run.output_digest,
+            run_id=run.run_id,
+            isolation=run.isolation,
+        )
+
+    def ask(self, rule: Rule) -> Examination:
+        """What another part of the runtime knows, by the mapping that the door handed in."""
+        answered: Examination = self._runtime.sources[rule.source](self._runtime, self._mission, rule, self)
+        return answered
+
+
+def _why_not(contract: Contract, result: CommandResult, output: bytes) -> str:
+    """Why an ended command is no evidence by itself, one line; empty when it is."""
+    if result.outcome == "not_started":
+        return f"it could not be started: {result.error}"
+    if result.outcome == "timed_out":
+        return f"ended after its limit of {contract.timeout_seconds:g} s"
+    if fault := bubblewrap_fault(result):
+        return f"the sandbox failed: {fault}"
+    if result.exit_status == 0:
+        return ""
+    tail = trim_for_person(output, _TAIL_CHARACTERS).strip().rsplit("\n", 1)[-1][-_TAIL_CHARACTERS:]
+    return f"exit status {result.exit_status}" + (f", its last line: {tail}" if tail else "")
+
+
+def _why_not_fresh(mission: Mission, before: Look, after: Look) -> str:
+    if after.changed_pins:
+        return f"pinned files changed while it ran: {', '.join(after.changed_pins[:5])}"
+    if has_moved(before, after, mission) or (before.head, before.tree_digest) != (
+        after.head,
+        after.tree_digest,
+    ):
+        return (
+            "it passed, but the workspace changed while it ran; what a run writes belongs in an ignored path"
+        )
+    return ""
+
+
+# --- Checks: the runtime looks whether criteria are met, and records what it saw.
+#
+# checking      what follows a passing validator at a stop
+# check         the same at once, for ``criterion check`` and ``finding add``
+# accept        the owner's word
+# Settlement    what one pass saw, recorded under the mission's lock: new evidence, and a check of each criterion
+
+_ATTEMPTS = 5
+
+
+@dataclass(frozen=True, slots=True)
+class Settlement:
+    """What one pass over some criteria saw.
+
+    Attributes:
+        runtime: the world.
+        outcomes: one a criterion.
+        contract_digest: that they were looked at under; what was seen under another contract is not recorded.
+        run_id: of the run that made them; empty where none was needed.
+        submission: the finding that somebody offers for the (only) criterion; empty id for none.
+    """
+
+    runtime: Runtime
+    outcomes: tuple[Examination, ...]
+    contract_digest: str
+    run_id: str = ""
+    submission: Finding | None = field(default=None)
+
+    def record(self, transaction: Transaction) -> None:
+        """Record new evidence, the submission as evidence or claim, and a check of every criterion, in one write."""
+        mission = transaction.mission
+        if (
+            mission.contract_digest != self.contract_digest
+        ):  # amended while we looked: the rule may be another one
+            if self.run_id:
+                transaction.record(CriteriaChecked((), self.run_id))
+            return
+        journal = MissionStore(self.runtime.home).journal(mission.task_id)
+        findings, checks = [], []
+        try:
+            for outcome in self.outcomes:
+                finding, check = self._settled(mission, outcome, journal, transaction.ts)
+                findings += [FindingRecorded(finding)] if finding is not None else []
+                checks.append(check)
+        finally:
+            journal.close()
+        transaction.record(*findings, CriteriaChecked(tuple(checks), self.run_id))
+
+    def _settled(
+        self, mission: Mission, outcome: Examination, journal: Any, ts: str
+    ) -> tuple[Finding | None, Check]:
+        criterion, look = outcome.criterion, outcome.look
+        check = Check(
+            criterion_id=criterion.id,
+            is_met=outcome.evidence is not None,
+            received=outcome.received,
+            at=ts,
+            contract_digest=mission.contract_digest,
+            pin_digest=look.pin_digest,
+            head=look.head,
+            tree_digest=look.tree_digest,
+            content_digest=outcome.content_digest,
+            run_id=outcome.run_id,
+            is_reusable=outcome.is_reusable,
+        )
+        if outcome.evidence is None:
+            return self._claim(mission, outcome), check
+        known = journal.by_id(f"evidence:{outcome.evidence.digest}")
+        known_id = known.data["finding"]["id"] if known is not None else ""
+        if self.submission is None and known_id in mission.evidence_ids.get(criterion.id, ()):
+            return None, replace(check, finding_id=known_id)
+        finding = self.submission or self._own_finding(mission, criterion)
+        evidence = replace(outcome.evidence, is_new=known is None)
+        return replace(finding, evidence=evidence, claim_reason=""), replace(check, finding_id=finding.id)
+
+    def _claim(self, mission: Mission, outcome: Examination) -> Finding | None:
+        if self.submission is None:
+            return None
+        reason = claim_reason(mission, outcome.criterion, outcome.received)
+        return replace(self.submission, claim_reason=reason)
+
+    def _own_finding(self, mission: Mission, criterion: Criterion) -> Finding:
+        rule = criterion.rule
+        return Finding(
+            id=f"f-{self.runtime.new_id()}",
+            kind=rule.finding_kind,
+            summary=f"{criterion.description}: seen by the runtime",
+            source="runtime",
+            command=shlex.join(rule.argv) if rule.argv else "",
+            paths=(rule.path,) if rule.path else (),
+            criterion_id=criterion.id,
+            iteration=mission.iteration + 1,
+            direction=mission.recent_directions[-1].fingerprint if mission.recent_directions else "",
+        )
+
+
+def claim_reason(mission: Mission, criterion: Criterion, received: str) -> str:
+    """Why a finding is kept as a claim: the field, what was received, what would count, how to send it."""
+    rule = criterion.rule
+    who = "the owner types" if rule.is_owners else "then"
+    return (
+        f"criterion: {criterion.id} accepts only {rule.counts.format(rule=rule)}; received: {received}; "
+        f"{who}: {rule.next_command(mission.task_id, criterion.id)}"
+    )
+
+
+# --- use
+
+
+def checking(
+    runtime: Runtime, isolation: str, *, names: tuple[str, ...] = (), submission: Finding | None = None
+) -> Callable[[Mission, str], Callable[[Transaction], None]]:
+    """What :class:`validation.Ask` calls: look at these criteria (all that a look can settle, without names)."""
+
+    def then(mission: Mission, run_id: str) -> Callable[[Transaction], None]:
+        if mission.experiments and "news" in runtime.sources:
+            mission = runtime.sources["news"](runtime, mission.task_id)
+        look = take_look(runtime.home.mission(mission.task_id), mission)
+        criteria = named(mission, names) if names else unsettled_criteria(mission, look)
+        outcomes = look_at(runtime, mission, criteria, isolation=isolation, look=look)
+        return Settlement(runtime, outcomes, mission.contract_digest, run_id, submission).record
+
+    return then
+
+
+def check(
+    runtime: Runtime,
+    task_id: str,
+    names: tuple[str, ...],
+    *,
+    wait_seconds: float,
+    submission: Finding | None = None,
+) -> bool:
+    """Look at criteria now, whatever the validator says; their commands run as the owner approved them.
+
+    Returns:
+        True when every one was looked at within ``wait_seconds``; False: it goes on by itself.
+
+    Raises:
+        UsageError: the contract has no such criterion.
+        StepIllegal: the mission is a draft or has ended.
+        CommandFault: a command may not run without the owner's approval, or no result came.
+    """
+    store = MissionStore(runtime.home)
+    mission = store.load(task_id)
+    criteria = named(mission, names)
+    permit = runs.permission(runtime, mission)
+    if not permit.may_run and any(item.rule.argv for item in criteria):
+        raise CommandFault(permit.why, next_step=f"the owner types: {permit.command}")
+    deadline = runtime.clock.monotonic() + wait_seconds
+    began_at = runtime.now()
+    then = checking(
+        runtime, permit.isolation, names=tuple(item.id for item in criteria), submission=submission
+    )
+    ask = runs.Ask(isolation=permit.isolation, runs_command=False, then=then)
+    for _ in range(_ATTEMPTS):  # another run may have been under way, and was waited for
+        ended = runs.validate(
+            runtime, task_id, ask, wait_seconds=max(0.0, deadline - runtime.clock.monotonic())
+        )
+        newest = {item.criterion_id: item.at for item in store.load(task_id).checks}
+        if all(newest.get(item.id, "") >= began_at for item in criteria):
+            return True
+        if not ended or runtime.clock.monotonic() >= deadline:
+            return False
+    raise CommandFault(
+        "the check left no result", next_step=f"omx-autoresearch criterion check {task_id} {' '.join(names)}"
+    )
+
+
+def refuse_amended(newest: Mission, seen: Mission) -> None:
+    """Refuse what was looked at under a contract that is not the newest any more.
+
+    Raises:
+        StepIllegal: the contract was amended since.
+    """
+    if newest.contract_digest != seen.contract_digest:
+        raise StepIllegal(
+            f"the contract of {seen.task_id} was amended a moment ago; its criteria may ask for another thing now",
+            next_step=f"omx-autoresearch criterion list {seen.task_id}",
+        )
+
+
+def criterion_named(mission: Mission, name: str) -> Criterion:
+    """The criterion of this id.
+
+    Raises:
+        StepIllegal: the mission has no contract, or has ended.
+        UsageError: there is none.
+    """
+    contract = mission.contract
+    if contract is None or mission.phase in FINAL_PHASES:
+        raise StepIllegal(
+            f"mission {mission.task_id} is {mission.phase}; no criterion is judged",
+            next_step=f"omx-autoresearch status {mission.task_id}",
+        )
+    for criterion in contract.criteria:
+        if criterion.id == name:
+            return criterion
+    known = ", ".join(criterion.id for criterion in contract.criteria)
+    raise UsageError(
+        f"criterion: {name[:80]!r} is none of this contract; "
+        + (f"it has {known}" if known else "it has none"),
+        next_step=f"omx-autoresearch criterion list {mission.task_id}",
+    )
+
+
+def named(mission: Mission, names: tuple[str, ...]) -> tuple[Criterion, ...]:
+    """The criteria of these ids; without a name all that a look can settle.
+
+    Raises:
+        StepIllegal: the mission has no contract, or has ended; or a named one accepts a person's word alone.
+        UsageError: one of the names is no criterion of the contract.
+    """
+    if not names:
+        criteria = mission.contract.criteria if mission.contract else ()
+        return tuple(item for item in criteria if not item.rule.is_owners)
+    found = tuple(criterion_named(mission, name) for name in dict.fromkeys(names))
+    for criterion in found:
+        if criterion.rule.is_owners:
+            raise StepIllegal(
+                f"criterion {criterion.id} accepts only the owner's word, which no look can give",
+                next_step=f"the owner types: {criterion.rule.next_command(mission.task_id, criterion.id)}",
+            )
+    return found
+
+
+def accept(runtime: Runtime, task_id: str, name: str, reason: str) -> Mission:
+    """The owner's word for a criterion that accepts a person's.
+
+    Raises:
+        StepIllegal: the criterion accepts something else, or the mission is over.
+        UsageError: no such criterion, or no reason.
+    """
+    store = MissionStore(runtime.home)
+    mission = store.load(task_id)
+    criterion = criterion_named(mission, name)
+    if not criterion.rule.is_owners:
+        raise StepIllegal(
+            f"criterion {name} accepts only `{criterion.rule}`, not a person's word",
+            next_step=f"omx-autoresearch criterion check {task_id} {name}",
+        )
+    if not reason.strip():
+        raise UsageError(
+            "an acceptance says what was seen",
+            next_step=f'omx-autoresearch criterion accept {task_id} {name} --reason "..."',
+        )
+    look = take_look(runtime.home.mission(task_id), mission)
+    evidence = evidence_of(mission, criterion, look, (mission.contract_digest, reason))
+    finding = Finding(
+        id=f"f-{runtime.new_id()}",
+        kind="manual",
+        summary=reason,
+        source="owner",
+        criterion_id=name,
+        iteration=mission.iteration,
+    )
+    with store.transaction(task_id, runtime.now()) as transaction:
+        refuse_amended(transaction.mission, mission)
+        outcome = Examination(criterion, look, evidence=evidence)
+        Settlement(runtime, (outcome,), mission.contract_digest, submission=finding).record(transaction)
+        return transaction.mission
+
+
+def excuse(runtime: Runtime, task_id: str, reason: str) -> Mission:
+    """The owner accepts a reason why changed code could not be verified; it stands until the contract is amended.
+
+    Raises:
+        UsageError: no reason.
+        StepIllegal: the mission is a draft or has ended.
+    """
+    if not reason.strip():
+        raise UsageError(
+            "an excuse says why nothing could verify the code",
+            next_step=f'omx-autoresearch excuse {task_id} --reason "..."',
+        )
+    with MissionStore(runtime.home).transaction(task_id, runtime.now()) as transaction:
+        mission = transaction.mission
+        if mission.contract is None or mission.phase in FINAL_PHASES:
+            raise StepIllegal(
+                f"mission {task_id} is {mission.phase}; nothing is verified",
+                next_step=f"omx-autoresearch status {task_id}",
+            )
+        return transaction.record(VerificationExcused(reason))

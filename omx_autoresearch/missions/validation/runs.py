@@ -1,0 +1,495 @@
+"""Running the validator or the reviewer: by the runtime, in the workspace, attested, never twice at once.
+
+A run is conducted by a forked child of its own session (no second interpreter has to start), which looks, runs, looks
+again and records what it saw. Whoever asked waits as long as it may; a slower run goes on by itself and the mission
+knows of it (``running_validation``). No lock is held while a command runs.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+
+from omx_autoresearch.foundation import json_codec
+from omx_autoresearch.foundation.digests import sha256
+from omx_autoresearch.foundation.errors import AutoresearchError, CommandFault, StateUntrusted
+from omx_autoresearch.foundation.records import dataclass, replace
+from omx_autoresearch.journal.outputs import output_path, trim_for_person
+from omx_autoresearch.missions.approvals import approval_key, is_approved
+from omx_autoresearch.missions.claims import write_changed
+from omx_autoresearch.missions.looks import PinnedRun, take_look
+from omx_autoresearch.missions.records.validations import (
+    ValidationFinished,
+    ValidationLost,
+    ValidationStarted,
+)
+from omx_autoresearch.missions.rules.evidence import RunReport, has_moved, report_of_run
+from omx_autoresearch.missions.rules.lifecycle import FINAL_PHASES
+from omx_autoresearch.missions.rules.mission import Attestation, Contract, RunningValidation
+from omx_autoresearch.missions.rules.stall import masked
+from omx_autoresearch.missions.store import MissionStore
+from omx_autoresearch.system.commands import (
+    CommandResult,
+    explain_shell_status,
+    fork_detached,
+    run_command,
+    shell_argv,
+)
+from omx_autoresearch.system.processes import ProcessIdentity, identify, is_alive, wait_for
+from omx_autoresearch.system.sandbox import bubblewrap_argv, bubblewrap_fault, can_isolate, isolation_of
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from omx_autoresearch.journal.context import Runtime
+    from omx_autoresearch.missions.rules.findings import Look
+    from omx_autoresearch.missions.rules.mission import Contract, Mission
+    from omx_autoresearch.missions.store import Transaction
+    from omx_autoresearch.system.commands import CommandResult
+
+
+# --- What an ended run of the contract's command proves: exit status, last line, and why it could not even be started.
+
+
+def report_of(
+    contract: Contract, workspace_path: str, result: CommandResult, output: bytes, nonce: str
+) -> RunReport:
+    """What an ended run of the contract's command proves; ``nonce`` is the reviewer's, empty for a validator."""
+    if result.outcome == "not_started":
+        return RunReport("error", "not-started", result.error)
+    if result.outcome == "timed_out":
+        return RunReport("error", "timed-out", f"ended after its limit of {contract.timeout_seconds:g} s")
+    unsandboxed = bubblewrap_fault(result)
+    if unsandboxed:
+        return RunReport("error", "sandbox-failed", unsandboxed)
+    if result.exit_status in (126, 127):
+        return _unstartable(contract, workspace_path, result.exit_status)
+    last, fault = last_object(output)
+    if contract.validation_mode == "prompt-architect-artifact":
+        from omx_autoresearch.missions.validation.reviews import report_of_review
+
+        return report_of_review(result.exit_status, last, fault, nonce)
+    return report_of_run(
+        result.exit_status,
+        output.decode("utf-8", "replace"),
+        last_object=last,
+        fault=fault,
+        contract=contract,
+    )
+
+
+def _unstartable(contract: Contract, workspace_path: str, exit_status: int) -> RunReport:
+    """The shell could not run a program of the command: ``not-started`` where only the owner can mend it.
+
+    What the agent may still build (a program inside the workspace, one that a running script asked for) is
+    ``program-missing``.
+    """
+    command = contract.validator_command or contract.reviewer_command
+    is_owners = _is_for_the_owner(command, workspace_path, contract.environment.get("PATH", os.defpath))
+    why = explain_shell_status(command, exit_status, workspace_path)
+    return RunReport("error", "not-started" if is_owners else "program-missing", why)
+
+
+def _is_for_the_owner(command: str, workspace_path: str, search_path: str) -> bool:
+    from omx_autoresearch.freezing.evaluator_paths import SHELL_WORDS, program_of
+
+    program = program_of(command)[0]
+    if not program or program in SHELL_WORDS:
+        return False
+    if "/" not in program:
+        import shutil
+
+        return shutil.which(program, path=search_path) is None
+    path = os.path.join(workspace_path, program)
+    if os.path.lexists(path):
+        from omx_autoresearch.system.supervisor import shebang
+
+        return not os.access(path, os.X_OK) or not os.access(shebang(path) or path, os.X_OK)
+    inside = os.path.realpath(workspace_path) + os.sep
+    return not os.path.realpath(path).startswith(inside)
+
+
+def last_object(output: bytes) -> tuple[dict[str, object] | None, str]:
+    """The JSON object on the last non-empty line, and why a line that begins like one cannot be read."""
+    lines = output.rstrip().rsplit(b"\n", 1)
+    line = lines[-1].strip()
+    if not line.startswith(b"{"):
+        return None, ""
+    try:
+        value = json_codec.decode(line)
+    except ValueError as error:
+        return None, str(error)
+    return (value, "") if isinstance(value, dict) else (None, "it is no object")
+
+
+REUSED_FROM_SECONDS = 1.0
+"""A failure of a run that took at least this long is reused while nothing moved; a shorter one is run anew."""
+_REPORT_BYTES = 256 * 1024
+
+
+@dataclass(frozen=True, slots=True)
+class Permission:
+    """Whether and how a mission's commands may run now.
+
+    Attributes:
+        may_run: False when only the owner can let them.
+        isolation: ``none`` or ``bubblewrap``.
+        why: for people, when they may not.
+        command: what the owner types then.
+    """
+
+    may_run: bool
+    isolation: str
+    why: str = ""
+    command: str = ""
+
+
+def permission(runtime: Runtime, mission: Mission, *, is_sandboxed: bool = False) -> Permission:
+    """How the commands of the contract may run.
+
+    Approved ones run as the owner. Without an approval of exactly this contract and these pins, and always for a
+    client in a sandbox unless the owner approved that too, they run with no wider rights than the agent has. (Beside
+    changed pins nothing runs at all, whoever approved it.)
+    """
+    pin_digest = mission.contract.pin_digest if mission.contract else ""
+    key = approval_key(mission.project_path, mission.task_id, mission.contract_digest, pin_digest)
+    approval = is_approved(runtime.home, key)
+    is_free = approval is not None and (approval.is_unsandboxed or not is_sandboxed)
+    narrowed = mission.contract is not None and is_narrowed(mission.contract)
+    if is_free and not narrowed:
+        return Permission(may_run=True, isolation="none")
+    if can_isolate():
+        return Permission(may_run=True, isolation="none" if is_free else "bubblewrap")
+    if is_free:
+        return _needs_sandbox(mission)
+    why = (
+        "the owner has not approved the contract's commands"
+        if approval is None
+        else "the client is sandboxed"
+    )
+    return Permission(
+        False,
+        "none",
+        f"{why}, and bubblewrap is not available to run them with the agent's rights",
+        f"omx-autoresearch approve {mission.task_id}{' --unsandboxed' if is_sandboxed else ''}",
+    )
+
+
+def is_narrowed(contract: Contract) -> bool:
+    """The contract takes rights away that only a sandbox can take, whoever approved the commands."""
+    return "network" in contract.forbidden or "write" in contract.forbidden
+
+
+def _needs_sandbox(mission: Mission) -> Permission:
+    forbidden = mission.contract.forbidden if mission.contract else ()
+    words = [name for name in forbidden if name != "publish"]
+    return Permission(
+        False,
+        "none",
+        f"the mission forbids {' and '.join(words)}, and bubblewrap is not available to run its commands without",
+        f"omx-autoresearch amend {mission.task_id} {' '.join(f'--allow {name}' for name in words)}"
+        " --reason '...', or install bubblewrap",
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class Ask:
+    """What a run is asked for.
+
+    Attributes:
+        isolation: of the run.
+        look: taken a moment ago by the caller; None: the run looks itself.
+        since: when the caller began, ISO 8601 UTC; a run of that workspace that began later is taken instead of
+            a new one. Empty: always run.
+        runs_command: run the contract's command; False where only what follows is wanted.
+        then: what follows a pass, without a lock (the criteria's own checks); what it returns records the outcome.
+    """
+
+    isolation: str
+    look: Look | None = None
+    since: str = ""
+    runs_command: bool = True
+    then: Callable[[Mission, str], Callable[[Transaction], None]] | None = None
+
+
+def validate(runtime: Runtime, task_id: str, ask: Ask, *, wait_seconds: float) -> bool:
+    """Run the validator (or reviewer) of a mission, or join the run that is under way.
+
+    Returns:
+        True when the run has ended within ``wait_seconds``; its attestation is in the mission. False: it goes on.
+
+    Raises:
+        CommandFault: no process could be started.
+    """
+    deadline = time.monotonic() + wait_seconds
+    running = running_validation(runtime, MissionStore(runtime.home).load(task_id))
+    if running is None:
+        child = fork_detached(lambda: _conduct_apart(runtime, task_id, ask))
+        if child.wait(wait_seconds):
+            running = running_validation(runtime, MissionStore(runtime.home).load(task_id))
+            return running is None or wait_for(running, deadline - time.monotonic())
+        child.leave()
+        return False
+    return wait_for(running, deadline - time.monotonic())
+
+
+def running_validation(runtime: Runtime, mission: Mission) -> ProcessIdentity | None:
+    """The supervisor of the run under way; a run whose supervisor is gone is recorded as lost."""
+    run = mission.running_validation
+    if run is None:
+        return None
+    identity = ProcessIdentity(run.pid, run.pid_started)
+    if is_alive(identity):
+        return identity
+    with MissionStore(runtime.home).transaction(mission.task_id, runtime.now()) as transaction:
+        newest = transaction.mission.running_validation
+        if newest is not None and newest.run_id == run.run_id:
+            transaction.record(ValidationLost(run.run_id))
+    return None
+
+
+def _conduct_apart(runtime: Runtime, task_id: str, ask: Ask) -> None:
+    """In a child, which may outlive whoever asked."""
+    conduct(runtime, task_id, ask)
+    write_changed(runtime)
+
+
+def conduct(runtime: Runtime, task_id: str, ask: Ask) -> None:
+    """Conduct one run from start to record; a fault on our side becomes an ``error`` verdict."""
+    store = MissionStore(runtime.home)
+    run_id = f"r-{runtime.new_id()}"
+    started_at = runtime.now()
+    me = identify(os.getpid())
+    with store.transaction(task_id, started_at) as transaction:
+        mission = transaction.mission
+        if mission.phase in FINAL_PHASES:
+            return
+        if _is_answered(mission, ask):
+            return
+        other = mission.running_validation
+        if other is not None and is_alive(ProcessIdentity(other.pid, other.pid_started)):
+            return
+        tree_digest = ask.look.tree_digest if ask.look else ""
+        started = me.started if me else ""
+        transaction.announce(
+            ValidationStarted(RunningValidation(run_id, os.getpid(), started, started_at, tree_digest))
+        )
+    run = None
+    if ask.runs_command:
+        try:
+            run = _attested(runtime, mission, run_id, ask, started_at)
+        except (AutoresearchError, OSError) as error:
+            report = RunReport("error", "runtime-fault", str(error))
+            run = _without_run(mission, run_id, (started_at, runtime.now()), report)
+    record_rest = None
+    if ask.then is not None and (run is None or run.verdict == "passed"):
+        try:
+            record_rest = ask.then(replace(mission, attestation=run or mission.attestation), run_id)
+        except (AutoresearchError, OSError):
+            record_rest = None  # what was asked for stays open
+    with store.transaction(task_id, runtime.now()) as transaction:
+        if run is not None or record_rest is None:
+            transaction.record(ValidationFinished(run) if run else ValidationLost(run_id))
+        if record_rest is not None:
+            record_rest(transaction)
+
+
+def _is_answered(mission: Mission, ask: Ask) -> bool:
+    """True when another process ran meanwhile what is asked for: one stop, seen twice, runs the validator once."""
+    run, look = mission.attestation, ask.look
+    return (
+        run is not None
+        and look is not None
+        and bool(ask.since)
+        and run.started_at > ask.since
+        and run.contract_digest == mission.contract_digest
+        and (run.head, run.tree_digest, run.pin_digest) == (look.head, look.tree_digest, look.pin_digest)
+        and run.output_artifact_digest == look.output_artifact_digest
+    )
+
+
+def _attested(runtime: Runtime, mission: Mission, run_id: str, ask: Ask, started_at: str) -> Attestation:
+    contract = mission.contract
+    if contract is None:
+        raise StateUntrusted(f"mission {mission.task_id} has no contract")
+    folder = runtime.home.mission(mission.task_id)
+    before = ask.look or take_look(folder, mission)
+    if before.changed_pins:
+        return _tampered(mission, run_id, (started_at, runtime.now()), before.changed_pins)
+    nonce, pins = runtime.new_id(), PinnedRun(folder, mission, contract)
+    if pins.changed:
+        return _tampered(mission, run_id, (started_at, runtime.now()), pins.changed)
+    result = run_contract(runtime, mission, run_id, isolation=ask.isolation, nonce=nonce)
+    output = read_output(result)
+    report = report_of(contract, mission.workspace_path, result, output, nonce)
+    if changed := pins.changes(has_passed=report.verdict == "passed"):
+        return _tampered(mission, run_id, (started_at, runtime.now()), changed)
+    # A quick failure is run anew at the next stop, which costs less than the look that would let it be reused.
+    is_worth_knowing = report.verdict == "passed" or result.duration_seconds >= REUSED_FROM_SECONDS
+    return Attestation(
+        run_id=run_id,
+        verdict=report.verdict,
+        cause=report.cause,
+        summary=trim_for_person(report.summary.encode("utf-8", "replace"), 500).replace("\n", " "),
+        contract_digest=mission.contract_digest,
+        pin_digest=before.pin_digest,
+        head=before.head,
+        tree_digest=before.tree_digest,
+        is_fresh=is_worth_knowing and not has_moved(before, take_look(folder, mission), mission),
+        started_at=started_at,
+        finished_at=runtime.now(),
+        exit_status=result.exit_status if result.outcome == "exited" else None,
+        score=report.score,
+        tests=report.tests,
+        tests_passed=report.tests_passed,
+        output_digest=sha256(output).hexdigest(),
+        output_mark=sha256(masked(output.decode("utf-8", "replace")).encode()).hexdigest()[:16],
+        output_artifact_digest=before.output_artifact_digest,
+        isolation=isolation_of(result).backend,
+        duration_seconds=round(result.duration_seconds, 3),
+        leaked=result.leaked,
+    )
+
+
+def run_contract(
+    runtime: Runtime, mission: Mission, run_id: str, *, isolation: str, nonce: str = ""
+) -> CommandResult:
+    """Run the contract's command in the workspace, in the owner's environment; the output goes to ``outputs/``."""
+    contract = mission.contract
+    if contract is None:
+        raise StateUntrusted(f"mission {mission.task_id} has no contract")
+    folder = runtime.home.mission(mission.task_id)
+    scratch_path = os.path.join(folder.root_path, "scratch", run_id)
+    os.makedirs(os.path.join(scratch_path, "tmp"), mode=0o700, exist_ok=True)
+    argv = shell_argv(contract.validator_command)
+    if contract.validation_mode == "prompt-architect-artifact":
+        argv = _reviewer_argv(mission, contract, scratch_path, nonce)
+    try:
+        return run_validator(
+            argv,
+            contract,
+            mission.workspace_path,
+            output_path(folder, run_id),
+            scratch_path,
+            isolation=isolation,
+        )
+    finally:
+        _remove_scratch(scratch_path)
+
+
+def _remove_scratch(scratch_path: str) -> None:
+    try:
+        os.rmdir(os.path.join(scratch_path, "tmp"))
+        os.rmdir(scratch_path)
+    except OSError:
+        import shutil  # only where the run left something behind: the import costs more than the rest of this
+
+        shutil.rmtree(scratch_path, ignore_errors=True)
+
+
+def run_validator(  # noqa: PLR0913  # what a run depends on, and nothing else
+    argv: tuple[str, ...],
+    contract: Contract,
+    workspace_path: str,
+    output_file_path: str,
+    scratch_path: str,
+    *,
+    isolation: str = "none",
+) -> CommandResult:
+    """Run one command with the hygiene of every validation; also what ``init --dry-run`` runs."""
+    os.makedirs(os.path.dirname(output_file_path), mode=0o700, exist_ok=True)
+    if isolation == "bubblewrap" or is_narrowed(contract):
+        argv = bubblewrap_argv(
+            argv,
+            workspace_path=workspace_path,
+            writable_paths=(scratch_path,),
+            network=isolation == "none" and "network" not in contract.forbidden,
+            is_read_only="write" in contract.forbidden,
+        )
+    return run_command(
+        argv,
+        cwd=workspace_path,
+        env=validator_environment(contract, scratch_path),
+        timeout_seconds=contract.timeout_seconds,
+        output_path=output_file_path,
+        output_limit_bytes=contract.output_limit_bytes,
+    )
+
+
+def validator_environment(contract: Contract, scratch_path: str) -> dict[str, str]:
+    """The owner's environment at launch, with private scratch folders and one locale; never the agent's."""
+    environment = dict(contract.environment)
+    environment.setdefault("PATH", os.defpath)
+    environment["LC_ALL"] = "C.UTF-8"
+    environment["TMPDIR"] = os.path.join(scratch_path, "tmp")
+    environment["PYTHONPYCACHEPREFIX"] = os.path.join(scratch_path, "pycache")
+    environment["PYTHONDONTWRITEBYTECODE"] = "1"
+    environment["PYTEST_ADDOPTS"] = f"{environment.get('PYTEST_ADDOPTS', '')} -p no:cacheprovider".strip()
+    if contract.isolate_home:
+        environment["HOME"] = scratch_path
+    return environment
+
+
+def read_output(result: CommandResult) -> bytes:
+    """What is kept of an output: the end of it decides, the beginning explains."""
+    with open(result.output_path, "rb") as stream:
+        size = os.fstat(stream.fileno()).st_size
+        if size <= 2 * _REPORT_BYTES:
+            return stream.read()
+        head = stream.read(_REPORT_BYTES)
+        stream.seek(size - _REPORT_BYTES)
+        return head + b"\n[...]\n" + stream.read()
+
+
+def output_tail(runtime: Runtime, mission: Mission, limit: int = 1500) -> str:
+    """The end of the newest run's output, harmless, for a refusal."""
+    if mission.attestation is None:
+        return ""
+    path = output_path(runtime.home.mission(mission.task_id), mission.attestation.run_id)
+    try:
+        with open(path, "rb") as stream:
+            stream.seek(max(0, os.fstat(stream.fileno()).st_size - 4 * limit))
+            return trim_for_person(stream.read(), limit)
+    except OSError:
+        return ""
+
+
+# --- attestations of runs that never came to a verdict
+
+
+def _tampered(mission: Mission, run_id: str, times: tuple[str, str], paths: tuple[str, ...]) -> Attestation:
+    report = RunReport("tampered", "pins-changed", ", ".join(paths[:5]))
+    return _without_run(mission, run_id, times, report)
+
+
+def _without_run(mission: Mission, run_id: str, times: tuple[str, str], report: RunReport) -> Attestation:
+    """The attestation of a run that never got as far as a verdict of its own; it is never fresh."""
+    return Attestation(
+        run_id=run_id,
+        verdict=report.verdict,
+        cause=report.cause,
+        summary=report.summary,
+        contract_digest=mission.contract_digest,
+        pin_digest="",
+        head="",
+        tree_digest="",
+        is_fresh=False,
+        started_at=times[0],
+        finished_at=times[1],
+    )
+
+
+def _reviewer_argv(mission: Mission, contract: Contract, scratch_path: str, nonce: str) -> tuple[str, ...]:
+    from omx_autoresearch.missions.validation.reviews import review_prompt
+
+    if not contract.reviewer_command:
+        raise CommandFault(
+            "the mission names no reviewer command",
+            next_step=f"omx-autoresearch review {mission.task_id} --approve  (a person, at a terminal)",
+        )
+    prompt_path = os.path.join(scratch_path, "prompt.txt")
+    with open(prompt_path, "w", encoding="utf-8") as stream:
+        stream.write(review_prompt(mission, contract, nonce))
+    # The prompt is the reviewer's stdin; everything else of the run is as for a validator.
+    return ("/bin/sh", "-c", 'exec <"$1" && eval "$2"', "sh", prompt_path, contract.reviewer_command)

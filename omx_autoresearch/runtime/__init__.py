@@ -1,1 +1,0 @@
-"""The use cases: load, look, decide, record, answer."""

@@ -1,1 +1,0 @@
-"""The journal on disk and what is derived from it."""

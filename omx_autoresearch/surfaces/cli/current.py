@@ -1,0 +1,120 @@
+"""What a host (an editor, a desktop client) asks beside ``status``, ``list`` and ``findings``: current, open."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import sys
+from typing import TYPE_CHECKING
+
+import click
+
+from omx_autoresearch.foundation.errors import AutoresearchError, CommandFault, WorkspaceFault
+from omx_autoresearch.surfaces.cli.caller import json_option, task_argument, this_caller
+from omx_autoresearch.surfaces.cli.display import print_json, say
+
+if TYPE_CHECKING:
+    from omx_autoresearch.missions.rules.mission import Mission
+    from omx_autoresearch.surfaces.cli.caller import Caller
+
+OPENERS = {"darwin": "open"}
+"""The command that shows a folder in the system's file browser, by platform; elsewhere ``xdg-open``."""
+
+
+@click.command("current")
+@click.option("--session", default="", metavar="ID", help="Of this session of an agent CLI.")
+@json_option
+def current_verb(session: str, as_json: bool) -> None:
+    """Show the mission of a session, or of this project; nothing is no error.
+
+    Without --session: the mission of the session that calls, else the one under way in this project.
+    """
+    from omx_autoresearch.missions import views
+    from omx_autoresearch.surfaces.cli.documents import CurrentDocument
+    from omx_autoresearch.surfaces.cli.status import print_status
+
+    caller = this_caller()
+    found = _current(caller, session)
+    view = views.view(caller.runtime, found[0], looks=True) if len(found) == 1 else None
+    if as_json:
+        print_json(CurrentDocument(view, found if view is None else ()))
+    elif view is not None:
+        print_status(view)
+    else:
+        say(f"Several missions are under way here: {', '.join(found)}" if found else "No mission here.")
+
+
+def _current(caller: Caller, session: str) -> tuple[str, ...]:
+    """The task ids that can be meant; one is the answer."""
+    from omx_autoresearch.missions.registry import Registry
+
+    for session_id in (session, caller.session_id):
+        entry = Registry(caller.runtime.home).find(session_id)
+        if entry is not None and entry.state == "bound":
+            return (entry.task_id,)
+        if session:
+            return ()
+    root_path = caller.project_path() if caller.cwd else ""
+    here = [mission for mission in _under_way(caller) if mission.project_path == root_path]
+    held = [mission for mission in here if mission.binding is not None]
+    return tuple(mission.task_id for mission in (held if len(held) == 1 else here))
+
+
+def _under_way(caller: Caller) -> list[Mission]:
+    from omx_autoresearch.missions.rules.lifecycle import FINAL_PHASES
+    from omx_autoresearch.missions.store import MissionStore
+
+    store, found = MissionStore(caller.runtime.home), []
+    for task_id in store.task_ids():
+        try:
+            mission = store.load(task_id)
+        except AutoresearchError:
+            continue  # `list` shows it
+        if mission.phase not in (*FINAL_PHASES, "draft"):
+            found.append(mission)
+    return found
+
+
+@click.command("open")
+@task_argument
+@click.option("--reveal", is_flag=True, help="Show it in the system's file browser.")
+@json_option
+def open_verb(task: str, reveal: bool, as_json: bool) -> None:
+    """Print the folder of a mission, as people read it; with --reveal, show it."""
+    from omx_autoresearch.journal.layout import ProjectFolder
+    from omx_autoresearch.missions.store import MissionStore
+    from omx_autoresearch.surfaces.cli.documents import FolderDocument
+
+    caller = this_caller()
+    task_id = caller.owned_task("open --reveal", task) if reveal else caller.task(task)
+    mission = MissionStore(caller.runtime.home).load(task_id)
+    path = ProjectFolder(mission.project_path).task_path(task_id)
+    if not os.path.isdir(path):
+        raise WorkspaceFault(f"{path} is not there", next_step=f"omx-autoresearch repair {task_id}")
+    if reveal:
+        _reveal(path)
+    if as_json:
+        print_json(FolderDocument(task_id, path, reveal))
+    else:
+        say(path)
+
+
+def _reveal(path: str) -> None:
+    """Start the system's own opener and leave it.
+
+    Raises:
+        CommandFault: there is none, as on a machine without a desktop.
+    """
+    import subprocess
+
+    name = OPENERS.get(sys.platform, "xdg-open")
+    opener = shutil.which(name)
+    if opener is None:
+        raise CommandFault(f"{name} is not there, so no file browser can show {path}", next_step=f"cd {path}")
+    subprocess.Popen(
+        [opener, path],
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+        start_new_session=True,
+    )

@@ -1,0 +1,261 @@
+"""Directions: what the agent declares and looks up, and what the owner injects."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import click
+
+from omx_autoresearch.foundation.errors import StorageFailed, UsageError
+from omx_autoresearch.surfaces.cli.caller import json_option, task_argument, this_caller
+from omx_autoresearch.surfaces.cli.display import harmless, print_json, print_table, say, tell
+from omx_autoresearch.surfaces.cli.error_handler import CHECK_SAID_NO
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from typing import Any
+
+    from omx_autoresearch.foundation.types import DirectionBy
+    from omx_autoresearch.missions.directions import Declared
+    from omx_autoresearch.missions.rules.directions import Tried
+    from omx_autoresearch.missions.rules.mission import Mission
+    from omx_autoresearch.surfaces.cli.caller import Caller
+
+
+def _axis_option(function: Callable[..., Any]) -> Callable[..., Any]:
+    return click.option(
+        "--axis",
+        "axes",
+        multiple=True,
+        metavar="NAME=VALUE",
+        help="What the direction says of a structural axis; may be given for several.",
+    )(function)
+
+
+def _text_argument(function: Callable[..., Any]) -> Callable[..., Any]:
+    return click.argument("words", nargs=-1, required=True, metavar="[TASK] TEXT")(function)
+
+
+@click.group("direction")
+def direction_verb() -> None:
+    """Declare what is tried, or show what was.
+
+    A direction says in a sentence what is tried, and by --axis what the approach is built on. Structural axes:
+    source_class, decomposition, evidence_standard, evaluation_method, search_space, representation, environment,
+    objective.
+    """
+
+
+@direction_verb.command("add")
+@_text_argument
+@_axis_option
+@click.option("--pivot", "is_pivot", is_flag=True, help="It changes the structure: an axis, not a parameter.")
+@json_option
+def direction_add(words: tuple[str, ...], axes: tuple[str, ...], is_pivot: bool, as_json: bool) -> int:
+    """Declare what is tried now; the fingerprint of an open direction takes that one up.
+
+    Ends with 9 where it may not be declared: tried before, after a stall; a pivot that changes no axis; no words.
+    """
+    from omx_autoresearch.missions import directions
+    from omx_autoresearch.missions.rules.directions import direction_of
+
+    caller = this_caller()
+    task_id, text = _task_and_text(caller, words)
+    by: DirectionBy = "agent" if caller.is_agent() else "owner"
+    direction = direction_of(text, _axes_of(axes), is_pivot=is_pivot, by=by)
+    try:
+        declared = directions.declare(caller.runtime, task_id, direction)
+    except StorageFailed:
+        if caller.can_write(task_id) or not caller.is_agent():
+            raise
+        _ask_hook(as_json=as_json)
+        if as_json:
+            from omx_autoresearch.surfaces.cli.documents import RelayDocument
+
+            print_json(RelayDocument(task_id, "direction"))
+        return 0
+    if declared.inbox_file_path and caller.is_agent():
+        _ask_hook(as_json=as_json)
+    return _print_declared(task_id, declared, as_json=as_json)
+
+
+@direction_verb.command("list")
+@task_argument
+@json_option
+def direction_list(task: str, as_json: bool) -> None:
+    """Show every direction that was tried, the open ones, and the axis to change next."""
+    from omx_autoresearch.missions.directions import offered_axis
+    from omx_autoresearch.missions.store import MissionStore
+    from omx_autoresearch.missions.task_files import TriedDirection
+    from omx_autoresearch.surfaces.cli.documents import DirectionListDocument, OpenDirection
+
+    caller = this_caller()
+    mission = MissionStore(caller.runtime.home).load(caller.task(task))
+    if not as_json:
+        _print_list(mission)
+        return
+    print_json(
+        DirectionListDocument(
+            mission.task_id,
+            mission.current_direction,
+            mission.usage.stale,
+            mission.pivot_count,
+            mission.is_pivot_required,
+            offered_axis(mission),
+            tuple(OpenDirection(item.fingerprint, item.summary, item.axes) for item in _open(mission)),
+            tuple(
+                TriedDirection(
+                    item.fingerprint,
+                    item.summary,
+                    item.first_seen_iteration,
+                    item.last_seen_iteration,
+                    item.count,
+                )
+                for item in mission.directions
+            ),
+        )
+    )
+
+
+@click.command("direct")
+@_text_argument
+@_axis_option
+@json_option
+def direct_verb(words: tuple[str, ...], axes: tuple[str, ...], as_json: bool) -> int:
+    """Inject a direction: the agent is told of it, at the next occasion, until it takes it up."""
+    from omx_autoresearch.missions import directions
+    from omx_autoresearch.missions.rules.directions import direction_of
+
+    caller = this_caller()
+    named, text = _named_and_text(caller, words)
+    task_id = caller.owned_task("direct", named)
+    declared = directions.inject(caller.runtime, task_id, direction_of(text, _axes_of(axes), by="owner"))
+    if as_json or declared.faults:
+        return _print_declared(task_id, declared, as_json=as_json)
+    say(f"Open in {task_id}: {harmless(declared.direction.summary)}")
+    say("The agent is told at its next prompt, start or refused stop.", "dim")
+    _print_likeness(declared)
+    if declared.mission.phase == "blocked":
+        say(f"  next: omx-autoresearch unblock {task_id}", "dim")
+    return 0
+
+
+def _task_and_text(caller: Caller, words: tuple[str, ...]) -> tuple[str, str]:
+    named, text = _named_and_text(caller, words)
+    return caller.task(named), text
+
+
+def _named_and_text(caller: Caller, words: tuple[str, ...]) -> tuple[str, str]:
+    """The task id, where the first of several words is one, and the rest."""
+    from omx_autoresearch.missions.store import MissionStore
+
+    if len(words) > 1 and MissionStore(caller.runtime.home).exists(words[0]):
+        return words[0], " ".join(words[1:])
+    return "", " ".join(words)
+
+
+def _axes_of(given: tuple[str, ...]) -> dict[str, str]:
+    """``NAME=VALUE``, each name once.
+
+    Raises:
+        UsageError: no ``=``, or a name twice.
+    """
+    axes: dict[str, str] = {}
+    for item in given:
+        name, is_given, value = item.partition("=")
+        name = name.strip().replace("-", "_")
+        if not is_given or not value.strip() or name in axes:
+            why = f"stands twice: {name}" if name in axes else f"is NAME=VALUE, received {item[:80]!r}"
+            raise UsageError(f"an axis {why}", next_step="omx-autoresearch direction add --help")
+        axes[name] = value
+    return axes
+
+
+def _open(mission: Mission) -> tuple[Any, ...]:
+    from omx_autoresearch.missions.rules.directions import by_diversity
+
+    return by_diversity(mission.open_directions, mission.recent_directions)
+
+
+def _ask_hook(*, as_json: bool) -> None:
+    """Ask the hook, which stands outside the sandbox, to declare it from this very command."""
+    from omx_autoresearch.missions.claims import relay_line
+
+    (tell if as_json else say)(relay_line("direction"))
+
+
+def _print_declared(task_id: str, declared: Declared, *, as_json: bool) -> int:
+    from omx_autoresearch.surfaces.cli.documents import DirectionDocument
+
+    direction = declared.direction
+    if as_json:
+        print_json(
+            DirectionDocument(
+                task_id,
+                direction.fingerprint,
+                direction.summary,
+                direction.axes,
+                declared.is_recorded,
+                declared.is_pivot_accepted,
+                _summary_of(declared.repeats),
+                _summary_of(declared.near),
+                declared.faults,
+                declared.offered_axis,
+                f"omx-autoresearch direction list {task_id}",
+            )
+        )
+    elif declared.faults:
+        for fault in declared.faults:
+            tell(f"not declared: {harmless(fault)}")
+        tell(f"  offered axis: {declared.offered_axis}")
+        tell(f"  next: omx-autoresearch direction list {task_id}")
+    else:
+        where = "" if declared.is_recorded else ", as a claim in the inbox; it moves no counter"
+        what = "Pivot" if direction.is_pivot else "Direction"
+        say(f"{what} of {task_id}{where}: {harmless(direction.summary[:300])}")
+        _print_likeness(declared)
+    return CHECK_SAID_NO if declared.faults else 0
+
+
+def _print_likeness(declared: Declared) -> None:
+    """What it repeats, and how."""
+    if declared.repeats is not None and declared.repeats.first_seen_iteration < declared.mission.iteration:
+        known = declared.repeats
+        say(
+            f"It was declared before, {known.count} times, first in iteration {known.first_seen_iteration}.",
+            "yellow",
+        )
+    elif declared.near is not None:
+        known = declared.near
+        say(
+            f"It nearly repeats what was tried in iteration {known.first_seen_iteration}: "
+            f"{harmless(known.summary)}",
+            "yellow",
+        )
+
+
+def _summary_of(known: Tried | None) -> str:
+    return known.summary if known is not None else ""
+
+
+def _print_list(mission: Mission) -> None:
+    from omx_autoresearch.missions.directions import offered_axis
+
+    rows = [
+        (
+            item.fingerprint,
+            str(item.count),
+            f"{item.first_seen_iteration}-{item.last_seen_iteration}",
+            harmless(item.summary),
+        )
+        for item in mission.directions
+    ]
+    if rows:
+        print_table(("FINGERPRINT", "COUNT", "ITERATIONS", "DIRECTION"), rows, ["" for _ in rows])
+    else:
+        say("No direction was declared yet.")
+    for item in _open(mission):
+        say(f"open: {item.fingerprint}: {harmless(item.summary)}", "yellow")
+    say(
+        f"stale {mission.usage.stale}, pivots {mission.pivot_count}; axis to change next: {offered_axis(mission)}"
+    )

@@ -1,0 +1,255 @@
+"""The owner's steps in an experiment's life: stop, cancel, resume, verify, close, remove."""
+
+from __future__ import annotations
+
+import shutil
+import sys
+from typing import TYPE_CHECKING
+
+import click
+
+from omx_autoresearch.experiments.judge.summary import ending_words
+from omx_autoresearch.experiments.views import NEXT_START, is_at_work, more_of
+from omx_autoresearch.foundation.errors import StepIllegal, UsageError
+from omx_autoresearch.surfaces.cli.caller import json_option
+from omx_autoresearch.surfaces.cli.display import harmless, print_json, say, tell
+from omx_autoresearch.surfaces.cli.experiment import experiment_argument, meant
+from omx_autoresearch.surfaces.cli.experiment_run import working
+
+if TYPE_CHECKING:
+    from typing import Any
+
+    from omx_autoresearch.experiments.judge.state import ExperimentLimits, ExperimentState
+    from omx_autoresearch.surfaces.cli.experiment import Meant
+
+_SECONDS_PER_HOUR = 3600.0
+
+
+def _print(found: Meant, what: str, *, as_json: bool) -> None:
+    document = found.document(found.load())
+    if as_json:
+        print_json(document)
+    else:
+        say(harmless(what))
+        say(f"  next: {document.next}", "dim")
+
+
+@click.command("stop")
+@experiment_argument
+@json_option
+def experiment_stop(named: str, as_json: bool) -> None:
+    """End an experiment after the trial under way; nothing is applied, the log and the patch stay."""
+    found = meant(named, is_open=True)
+    found.require_owner("stop")
+    _end(found, "stop", as_json=as_json)
+
+
+@click.command("cancel")
+@experiment_argument
+@json_option
+def experiment_cancel(named: str, as_json: bool) -> None:
+    """End an experiment now: its agent is stopped and the trial under way rolled back."""
+    found = meant(named, is_open=True)
+    found.require_owner("cancel")
+    _end(found, "cancel", as_json=as_json)
+
+
+def _end(found: Meant, request: str, *, as_json: bool) -> None:
+    """Ask the controller at work, or end the experiment here where there is none."""
+    from omx_autoresearch.experiments.remote_control import request_cancel, request_stop
+
+    state = found.load()
+    if state.phase == "completed":
+        raise StepIllegal(
+            f"{found.experiment_id} has ended: {ending_words(state.completed_reason)}",
+            next_step=f"omx-autoresearch experiment status {found.experiment_id}",
+        )
+    ask = request_stop if request == "stop" else request_cancel
+    asked = ask(found.caller.runtime, found.experiment_id)
+    if asked.is_done:
+        rolled = "; the trial under way was rolled back" if asked.holder is not None else ""
+        said = f"{found.experiment_id} has ended{rolled}; the checkout was not touched."
+    elif request == "stop" and asked.state.running_row is not None:
+        said = f"{found.experiment_id} ends after trial {asked.state.running_row.iteration}."
+    else:
+        pid = asked.holder.pid if asked.holder is not None else 0
+        said = f"{found.experiment_id} was asked to end; process {pid} still works on it."
+    _print(found, said, as_json=as_json)
+
+
+@click.command("resume")
+@experiment_argument
+@click.option("--add-hours", type=click.FloatRange(0), default=0.0, metavar="H", help="Add to the hours.")
+@click.option("--add-trials", type=click.IntRange(0), default=0, metavar="N", help="Add to the trials.")
+@click.option("--add-cost", type=click.FloatRange(0), default=0.0, metavar="USD", help="Add to the cost.")
+@click.option("--add-runs", type=click.IntRange(0), default=0, metavar="N", help="Add to the measured runs.")
+@click.option("--add-disk", default="", metavar="SIZE", help="Add to the disk, such as 2GiB.")
+@click.option("--target", type=float, metavar="VALUE", help="Another target.")
+@json_option
+def experiment_resume(named: str, as_json: bool, target: float | None, **added: Any) -> None:
+    """Go on after anything: the unfinished trial is failed and restored, what was spent stays spent.
+
+    One that a budget had ended needs more of it. `experiment run` goes on by itself where nothing has to be added.
+    """
+    found = meant(named)
+    state = found.load()
+    limits = _extended(state, added)
+    if limits is not None or target is not None:
+        found.require_owner("resume")
+    if state.phase == "completed" and not _reopens(state, limits, target):
+        raise _ended(state)
+    with working(found, as_json=as_json, limits=limits, target=target) as (controller, _):
+        if controller.state.phase == "started":
+            controller.establish_baseline()
+    _print(found, f"{found.experiment_id} is {found.load().phase} again.", as_json=as_json)
+
+
+def _extended(state: ExperimentState, added: dict[str, Any]) -> ExperimentLimits | None:
+    """The limits with what was added; None where nothing was.
+
+    Raises:
+        UsageError: something is added to a limit that does not exist.
+    """
+    from omx_autoresearch.experiments.configuration import size_of
+    from omx_autoresearch.foundation.records import replace
+
+    try:
+        disk_bytes = size_of(added["add_disk"]) if added["add_disk"] else 0
+    except ValueError as error:
+        raise UsageError(f"--add-disk: {error}", next_step="--add-disk 2GiB") from None
+    more = {
+        "wall_seconds": added["add_hours"] * _SECONDS_PER_HOUR,
+        "trials": added["add_trials"],
+        "cost_usd": added["add_cost"],
+        "runs": added["add_runs"],
+        "disk_bytes": disk_bytes,
+    }
+    limits = state.config.limits
+    endless = [name for name, value in more.items() if value and not getattr(limits, name)]
+    if endless:
+        raise UsageError(
+            f"{found_name(endless[0])} have no limit, so nothing can be added",
+            next_step="leave that option out",
+        )
+    changed = {name: getattr(limits, name) + value for name, value in more.items() if value}
+    return replace(limits, **changed) if changed else None
+
+
+def found_name(field: str) -> str:
+    """A limit in a person's word."""
+    return {
+        "wall_seconds": "the hours",
+        "trials": "the trials",
+        "cost_usd": "the costs",
+        "runs": "the runs",
+        "disk_bytes": "the bytes on disk",
+    }[field]
+
+
+def _ended(state: ExperimentState) -> StepIllegal:
+    """Why it does not go on, and what does."""
+    said = f"{state.experiment_id} has ended ({ending_words(state.completed_reason)})"
+    if more := more_of(state.completed_reason):
+        return StepIllegal(
+            f"{said}; only more of a spent budget lets it go on",
+            next_step=f"omx-autoresearch experiment resume {state.experiment_id} {more}",
+        )
+    if state.completed_reason == "target_reached":
+        return StepIllegal(f"{said}; another target lets it go on", next_step="--target VALUE")
+    return StepIllegal(
+        f"{said} for good; what it accepted stays: `experiment patch`, `accept`, `finalize`",
+        next_step=NEXT_START,
+    )
+
+
+def _reopens(state: ExperimentState, limits: ExperimentLimits | None, target: float | None) -> bool:
+    """Whether the extension is what ended it."""
+    if state.completed_reason == "target_reached":
+        return target is not None or limits is not None
+    return state.completed_reason.startswith("budget_") and limits is not None
+
+
+@click.command("verify")
+@experiment_argument
+@json_option
+def experiment_verify(named: str, as_json: bool) -> None:
+    """Measure base against final freshly, interleaved: the one number that may be quoted.
+
+    It is kept until something more is accepted; asking again measures nothing then.
+    """
+    found = meant(named)
+    with working(found, as_json=as_json) as (controller, _):
+        controller.verify_claim()
+    from omx_autoresearch.experiments.judge.summary import quoted_claim
+
+    _print(found, quoted_claim(found.load()).sentence, as_json=as_json)
+
+
+@click.command("close")
+@experiment_argument
+@json_option
+def experiment_close(named: str, as_json: bool) -> None:
+    """Remove the worktrees of an experiment that has ended; its log, outputs and patch stay."""
+    from omx_autoresearch.experiments.controller import AutoresearchController
+    from omx_autoresearch.surfaces.cli.experiment_documents import ExperimentRemovalDocument
+
+    found = meant(named)
+    found.require_owner("close")
+    if found.load().phase != "completed":
+        raise StepIllegal(
+            f"{found.experiment_id} has not ended",
+            next_step=f"omx-autoresearch experiment stop {found.experiment_id}",
+        )
+    AutoresearchController.resume(found.experiment_id, runtime=found.caller.runtime).close()
+    if as_json:
+        print_json(ExperimentRemovalDocument(found.experiment_id, "worktrees"))
+    else:
+        say(f"The worktrees of {found.experiment_id} are gone; {found.folder.root_path} stays.")
+
+
+@click.command("remove")
+@experiment_argument
+@click.option("--yes", is_flag=True, help="Do not ask.")
+@json_option
+def experiment_remove(named: str, yes: bool, as_json: bool) -> None:
+    """Remove everything of an experiment: worktrees, log, outputs. Nothing brings it back."""
+    from omx_autoresearch.experiments.controller import AutoresearchController
+    from omx_autoresearch.experiments.worktrees.pair import Workspaces
+    from omx_autoresearch.surfaces.cli.experiment_documents import ExperimentRemovalDocument
+
+    found = meant(named)
+    found.require_owner("remove")
+    state = found.load()
+    if is_at_work(state):
+        raise StepIllegal(
+            f"process {state.controller_pid} works on {found.experiment_id}",
+            next_step=f"omx-autoresearch experiment cancel {found.experiment_id}",
+        )
+    if not yes:
+        confirm(
+            f"Remove {found.experiment_id} with its log and its {len(state.rows)} trials?",
+            "--yes",
+            f"Not removed; {found.experiment_id} stays as it was.",
+        )
+    with AutoresearchController.resume(found.experiment_id, runtime=found.caller.runtime) as controller:
+        controller.complete("explicit", "removed")
+    Workspaces.open(found.folder.work_path).close(forget=True)
+    shutil.rmtree(found.folder.root_path)
+    if as_json:
+        print_json(ExperimentRemovalDocument(found.experiment_id, "everything"))
+    else:
+        say(f"{found.experiment_id} is gone.")
+
+
+def confirm(question: str, option: str, refusal: str) -> None:
+    """Ask a person at a terminal; says ``refusal`` where the answer is no.
+
+    Raises:
+        UsageError: there is no terminal to ask at.
+        click.Abort: the answer was no.
+    """
+    if not (sys.stdin.isatty() and sys.stderr.isatty()):
+        raise UsageError(f"nobody can be asked here: {question}", next_step=f"the same with {option}")
+    if not click.confirm(question, err=True):
+        tell(refusal)
+        raise click.Abort

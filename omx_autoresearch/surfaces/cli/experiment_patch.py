@@ -1,0 +1,226 @@
+"""The final patch: shown whole, taken into the checkout, or made into branches. The owner's, but for looking."""
+
+from __future__ import annotations
+
+import shlex
+import shutil
+import sys
+from typing import TYPE_CHECKING
+
+import click
+
+from omx_autoresearch.experiments.views import is_at_work
+from omx_autoresearch.foundation.errors import StepIllegal, UsageError
+from omx_autoresearch.surfaces.cli.caller import json_option
+from omx_autoresearch.surfaces.cli.display import count_of, harmless, print_json, say, tell
+from omx_autoresearch.surfaces.cli.error_handler import CHECK_SAID_NO
+from omx_autoresearch.surfaces.cli.experiment import experiment_argument, meant
+from omx_autoresearch.surfaces.cli.experiment_lifecycle import confirm
+from omx_autoresearch.surfaces.cli.experiment_run import verify_if_needed, working
+
+if TYPE_CHECKING:
+    from omx_autoresearch.experiments.final_patch import FinalPatch, PatchAcceptance
+    from omx_autoresearch.experiments.judge.state import ExperimentState
+    from omx_autoresearch.surfaces.cli.experiment import Meant
+    from omx_autoresearch.surfaces.cli.experiment_documents import ExperimentPatchDocument
+
+
+@click.command("patch")
+@experiment_argument
+@click.option("--output", default="", metavar="FILE", help="Write the whole patch there.")
+@click.option("--stat", is_flag=True, help="Only the changed files, with their lines.")
+@json_option
+def experiment_patch(named: str, output: str, stat: bool, as_json: bool) -> None:
+    """Show what all accepted trials changed together, whole at any size; for `git apply --index`.
+
+    Nothing is changed by looking, and it may be looked at while another process works.
+    """
+    found = meant(named)
+    state = found.load()
+    patch = _written(found, state)
+    document = _document(state, patch, None)
+    if output:
+        _copy(patch.path, output)
+    if as_json:
+        print_json(document)
+    elif stat or output:
+        _print_stat(document)
+        if output:
+            say(f"{count_of(patch.size_bytes, 'byte')} in {output}")
+    else:
+        _pour(patch)
+
+
+def _written(found: Meant, state: ExperimentState) -> FinalPatch:
+    """The final patch as a file; no controller is needed for it."""
+    from omx_autoresearch.experiments.final_patch import final_patch_of
+    from omx_autoresearch.experiments.worktrees.pair import Workspaces
+
+    return final_patch_of(state, Workspaces.open(found.folder.work_path), found.folder.root_path)
+
+
+def _copy(source: str, target: str) -> None:
+    try:
+        shutil.copyfile(source, target)
+    except (OSError, shutil.SameFileError) as error:
+        raise UsageError(f"{target} cannot be written: {error}", next_step="--output FILE") from None
+
+
+def _pour(patch: FinalPatch) -> None:
+    """The patch itself on stdout, byte for byte."""
+    sys.stdout.flush()
+    with open(patch.path, "rb") as source:
+        shutil.copyfileobj(source, sys.stdout.buffer)
+    sys.stdout.buffer.flush()
+
+
+def _document(
+    state: ExperimentState, patch: FinalPatch, done: PatchAcceptance | None
+) -> ExperimentPatchDocument:
+    from omx_autoresearch.experiments.judge.summary import quoted_claim
+    from omx_autoresearch.surfaces.cli.experiment_documents import ExperimentPatchDocument, PatchFile
+
+    files = tuple(
+        PatchFile(item.path, item.status, item.old_path, item.added_lines, item.deleted_lines)
+        for item in patch.changed
+    )
+    is_applied = done.is_applied if done is not None else bool(state.applied_commit)
+    next_step = f"git -C {shlex.quote(state.project_path)} status" if is_applied else _next(state)
+    return ExperimentPatchDocument(
+        experiment_id=state.experiment_id,
+        path=patch.path,
+        size_bytes=patch.size_bytes,
+        base_commit=patch.base_commit,
+        final_commit=patch.final_commit,
+        files=files,
+        is_applied=is_applied,
+        reason_code=done.reason_code if done is not None else "",
+        reasons=done.reasons if done is not None else (),
+        result=quoted_claim(state).sentence,
+        warnings=(patch.warning,) if patch.warning else (),
+        next=next_step,
+    )
+
+
+def _next(state: ExperimentState) -> str:
+    verb = "accept" if state.incumbent_commit != state.base_commit else "status"
+    return f"omx-autoresearch experiment {verb} {state.experiment_id}"
+
+
+def _print_stat(document: ExperimentPatchDocument) -> None:
+    for file in document.files:
+        lines = "binary" if file.added_lines is None else f"+{file.added_lines} -{file.deleted_lines}"
+        name = f"{file.old_path} -> {file.path}" if file.old_path else file.path
+        say(harmless(f"{file.status}\t{lines}\t{name}"))
+    if not document.files:
+        say("Nothing was accepted, so the patch is empty.")
+
+
+@click.command("accept")
+@experiment_argument
+@click.option("--yes", is_flag=True, help="Do not ask.")
+@click.option(
+    "--no-verify", is_flag=True, help="Do not measure base against final first, where that is missing."
+)
+@json_option
+def experiment_accept(named: str, yes: bool, no_verify: bool, as_json: bool) -> int:
+    """Take the final state into your checkout: index and files, nothing committed. It ends the experiment.
+
+    Shows what changes and the verified number, and asks. Refused, with 9, where HEAD, index or files moved since the
+    start; then nothing was changed.
+    """
+    found = meant(named)
+    found.require_owner("accept")
+    state = found.load()
+    if state.applied_commit:
+        raise StepIllegal(
+            f"the final state of {found.experiment_id} was taken over already",
+            next_step=f"git -C {shlex.quote(state.project_path)} status",
+        )
+    if is_at_work(state):
+        raise StepIllegal(
+            f"process {state.controller_pid} works on {found.experiment_id}",
+            next_step=f"omx-autoresearch experiment stop {found.experiment_id}",
+        )
+    if not no_verify and (refused := _refused(found, state)) is not None:
+        return _told(_document(state, _written(found, state), refused), as_json=as_json)
+    with working(found, as_json=as_json) as (controller, progress):
+        if not no_verify:
+            verify_if_needed(controller, progress)
+        patch = controller.final_patch()
+        state = controller.state
+    document = _document(state, patch, None)
+    if not as_json:
+        _show(document)
+    if not yes:
+        refusal = "Not taken; nothing was changed."
+        confirm("Take this into your checkout?", "--yes", refusal)
+    with working(found, as_json=as_json) as (controller, _):
+        done = controller.accept_final_patch()
+        state = controller.state
+    return _told(_document(state, patch, done), as_json=as_json)
+
+
+def _refused(found: Meant, state: ExperimentState) -> PatchAcceptance | None:
+    """That the checkout moved, before base and final are measured for nothing; None where it stands as it was."""
+    from omx_autoresearch.experiments.final_patch import PatchAcceptance
+    from omx_autoresearch.experiments.worktrees.pair import Workspaces
+
+    if state.incumbent_commit in (state.base_commit, state.claim_commit):
+        return None  # nothing is measured
+    reasons = Workspaces.open(found.folder.work_path).reasons_against()
+    return PatchAcceptance(False, (), "", "user_moved", reasons) if reasons else None
+
+
+def _show(document: ExperimentPatchDocument) -> None:
+    """What is about to be taken, before anybody is asked."""
+    _print_stat(document)
+    say(harmless(document.result))
+    for warning in document.warnings:
+        tell(f"warning: {harmless(warning)}", "yellow")
+
+
+def _told(document: ExperimentPatchDocument, *, as_json: bool) -> int:
+    if as_json:
+        print_json(document)
+    elif document.is_applied:
+        say(f"{count_of(len(document.files), 'file')} in your checkout; nothing was committed.", "green")
+        say(f"  next: {document.next}", "dim")
+    else:
+        for reason in document.reasons:
+            tell(f"not taken: {harmless(reason)}")
+        tell(f"  next: put the checkout back as it was at {document.base_commit[:12]}, then the same again")
+        tell(f"    or: omx-autoresearch experiment finalize {document.experiment_id}, and merge that branch")
+    return 0 if document.is_applied else CHECK_SAID_NO
+
+
+@click.command("finalize")
+@experiment_argument
+@click.option("--prefix", default="", metavar="NAME", help="Of the branches.  [default: autoresearch/ID]")
+@json_option
+def experiment_finalize(named: str, prefix: str, as_json: bool) -> None:
+    """Make one branch a checkpoint in your repository, for review; no branch of yours moves, none is checked out."""
+    from omx_autoresearch.experiments.branches import finalize
+    from omx_autoresearch.experiments.judge.summary import steps_of
+    from omx_autoresearch.experiments.worktrees.pair import Workspaces
+    from omx_autoresearch.surfaces.cli.experiment_documents import (
+        ExperimentBranch,
+        ExperimentBranchesDocument,
+    )
+
+    found = meant(named)
+    found.require_owner("finalize")
+    state = found.load()
+    made = finalize(state, Workspaces.open(found.folder.work_path), prefix)
+    rows = steps_of(state)
+    branches = tuple(
+        ExperimentBranch(branch.name, branch.commit, row.iteration)
+        for branch, row in zip(made, rows, strict=True)
+    )
+    next_step = f"git -C {shlex.quote(state.project_path)} log --oneline {branches[-1].name}"
+    if as_json:
+        print_json(ExperimentBranchesDocument(found.experiment_id, branches, next_step))
+        return
+    for branch in branches:
+        say(f"{branch.commit[:12]}\t{branch.name}")
+    say(f"  next: {next_step}", "dim")

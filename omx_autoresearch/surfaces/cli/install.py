@@ -1,0 +1,232 @@
+"""Into an agent CLI's settings and out again, and the proof that it works: install, uninstall, doctor."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import sys
+from typing import TYPE_CHECKING
+
+import click
+
+from omx_autoresearch.agents.registry import CLIENT_NAMES, dialect
+from omx_autoresearch.foundation.errors import UsageError
+from omx_autoresearch.foundation.records import replace
+from omx_autoresearch.surfaces.cli.caller import json_option, this_caller
+from omx_autoresearch.surfaces.cli.display import harmless, print_json, say
+from omx_autoresearch.surfaces.cli.error_handler import CHECK_SAID_NO
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from typing import Any
+
+    from omx_autoresearch.agents.hold_proof import Check
+    from omx_autoresearch.agents.install import InstallReport, Part
+    from omx_autoresearch.agents.installations import HookProgram, Installation, Scope
+    from omx_autoresearch.surfaces.cli.caller import Caller
+    from omx_autoresearch.surfaces.cli.documents import ClientDocument
+
+
+def _client_options(function: Callable[..., Any]) -> Callable[..., Any]:
+    function = click.option("--dry-run", is_flag=True, help="Show the change and write nothing.")(function)
+    function = _scope_option(function)
+    return click.argument("client", type=click.Choice(CLIENT_NAMES))(function)
+
+
+def _scope_option(function: Callable[..., Any]) -> Callable[..., Any]:
+    return click.option(
+        "--scope",
+        type=click.Choice(("user", "project")),
+        default="user",
+        show_default=True,
+        help="Whose settings: all of your sessions, or those in this project.",
+    )(function)
+
+
+@click.command("install")
+@_client_options
+@click.option("--no-mcp", is_flag=True, help="Leave the tools for agents (the MCP server) out.")
+@click.option(
+    "--no-skill", is_flag=True, help="Leave the skill out that tells an agent how to work on a mission."
+)
+@click.option(
+    "--session-tools",
+    is_flag=True,
+    help="Serve init_experiment, run_experiment and log_experiment, too; without it they go.",
+)
+@json_option
+def install_verb(client: str, scope: Scope, dry_run: bool, as_json: bool, **chosen: bool) -> None:
+    """Put hooks, status line, tools and skill into an agent CLI's settings; everything else there stays as it is.
+
+    A status line or a skill of your own is never replaced.
+    """
+    from omx_autoresearch.agents.install import install
+    from omx_autoresearch.missions.lifecycle_commands import require_owner
+
+    caller = this_caller()
+    require_owner(caller.runtime, "install")
+    program = hook_program(caller.runtime.home.root_path)
+    if chosen.pop("session_tools"):
+        if chosen["no_mcp"]:
+            raise UsageError(
+                "the session tools are tools, and --no-mcp leaves those out",
+                next_step="leave one of the two out",
+            )
+        program = replace(program, tool_options=("--session-tools",))
+    report = install(
+        _installation(caller, client, scope),
+        program,
+        environ=caller.runtime.environ,
+        without=_without(**chosen),
+        dry_run=dry_run,
+    )
+    if not chosen["no_mcp"] and not has_mcp():
+        report = replace(report, notes=(*report.notes, _NO_MCP))
+    _print_report(report, "installed", as_json=as_json)
+    if not as_json and not dry_run:
+        say(f"  next: omx-autoresearch doctor {client}{'' if scope == 'user' else f' --scope {scope}'}")
+
+
+@click.command("uninstall")
+@_client_options
+@json_option
+def uninstall_verb(client: str, scope: Scope, dry_run: bool, as_json: bool) -> None:
+    """Take hooks, status line, tools and skill out of an agent CLI's settings again, and nothing else."""
+    from omx_autoresearch.agents.install import uninstall
+    from omx_autoresearch.missions.lifecycle_commands import require_owner
+
+    caller = this_caller()
+    require_owner(caller.runtime, "uninstall")
+    report = uninstall(_installation(caller, client, scope), caller.runtime.home.root_path, dry_run=dry_run)
+    _print_report(report, "uninstalled", as_json=as_json)
+
+
+def _without(*, no_mcp: bool, no_skill: bool) -> tuple[Part, ...]:
+    tools: tuple[Part, ...] = ("tools",) if no_mcp or not has_mcp() else ()
+    return (*tools, "skill") if no_skill else tools
+
+
+_NO_MCP = (
+    "the tools for agents were left out, since the package mcp is missing: install omx-autoresearch[mcp], then run "
+    "this again"
+)
+
+
+def has_mcp() -> bool:
+    """Say whether the MCP server can start here."""
+    from importlib.util import find_spec
+
+    return find_spec("mcp") is not None
+
+
+def _installation(caller: Caller, client: str, scope: Scope) -> Installation:
+    project_path = caller.project_path() if scope == "project" or caller.cwd else ""
+    return dialect(client).installation(scope, caller.runtime.environ, project_path)
+
+
+def hook_program(state_home_path: str) -> HookProgram:
+    """What the hooks run: this interpreter, and the hook process's file beside this package."""
+    from omx_autoresearch import surfaces
+    from omx_autoresearch.agents.installations import HookProgram
+
+    entry_path = os.path.join(os.path.dirname(os.path.abspath(surfaces.__file__)), "hook_start.py")
+    return HookProgram(state_home_path, sys.executable, entry_path)
+
+
+def _print_report(report: InstallReport, done: str, *, as_json: bool) -> None:
+    from omx_autoresearch.surfaces.cli.documents import InstallDocument
+
+    if as_json:
+        paths = tuple(change.path for change in report.changes)
+        print_json(
+            InstallDocument(
+                report.client, report.settings_path, paths, report.diff, report.notes, report.dry_run
+            )
+        )
+        return
+    if not report.changes:
+        say(f"Nothing to change in {report.client}: {done} already.")
+    elif report.dry_run:
+        say(harmless(report.diff).rstrip("\n"))
+        say("Nothing was written.")
+    else:
+        say(f"{done.capitalize()} for {report.client}:")
+        for change in report.changes:
+            say(f"  {'removed' if change.after is None else 'wrote'} {change.path}")
+    for note in report.notes:
+        say(f"  note: {note}", "yellow")
+
+
+@click.command("doctor")
+@click.argument("client", type=click.Choice(CLIENT_NAMES), required=False)
+@_scope_option
+@json_option
+def doctor_verb(client: str | None, scope: Scope, as_json: bool) -> int:
+    """Prove that a stop would be held: run the installed hook with a synthetic stop, and look for what would break it.
+
+    Without CLIENT, every agent CLI whose settings hold our hooks, or that is on PATH. Ends with 9 unless all is well.
+    """
+    from concurrent.futures import ThreadPoolExecutor
+
+    caller = this_caller()
+    names = (client,) if client else _clients_here(caller, scope)
+    with ThreadPoolExecutor() as pool:
+        documents = tuple(pool.map(lambda name: _examined(caller, name, scope), names))
+    if as_json:
+        print_json(documents)
+    elif not documents:
+        say(
+            f"No hooks of ours stand in {scope} settings, and none of {', '.join(CLIENT_NAMES)} is on PATH.\n"
+            f"  next: omx-autoresearch install CLIENT{'' if scope == 'user' else f' --scope {scope}'}"
+        )
+    for document in () if as_json else documents:
+        _print_client(document)
+    is_well = documents and all(check.ok for document in documents for check in document.checks)
+    return 0 if is_well else CHECK_SAID_NO
+
+
+def _clients_here(caller: Caller, scope: Scope) -> tuple[str, ...]:
+    """The agent CLIs with hooks of ours; where there are none, those on PATH."""
+    from omx_autoresearch.agents.settings_files import record_path
+
+    home_path = caller.runtime.home.root_path
+    ours = tuple(
+        name
+        for name in CLIENT_NAMES
+        if os.path.exists(record_path(home_path, _installation(caller, name, scope)))
+    )
+    return ours or tuple(name for name in CLIENT_NAMES if shutil.which(dialect(name).CLIENT.binary))
+
+
+def _examined(caller: Caller, name: str, scope: Scope) -> ClientDocument:
+    from omx_autoresearch.agents.doctor import examine
+    from omx_autoresearch.surfaces.cli.documents import ClientDocument
+    from omx_autoresearch.surfaces.cli.scratch import make_held_session
+
+    checks = examine(
+        _installation(caller, name, scope),
+        caller.runtime.home.root_path,
+        environ=caller.runtime.environ,
+        make_held_session=make_held_session,
+    )
+    is_held = all(check.ok for check in checks if check.is_about_hold)
+    return ClientDocument(name, scope, is_held, tuple(checks))
+
+
+def _print_client(document: ClientDocument) -> None:
+    say(f"{document.client} ({document.scope} settings)", "bold")
+    for check in document.checks:
+        _print_check(check)
+    if document.is_held:
+        say("  hold: PROVEN; a stop would be held", "green")
+    else:
+        say("  hold: UNPROVEN; see above", "red")
+
+
+def _print_check(check: Check) -> None:
+    say(
+        f"  {'ok  ' if check.ok else 'BAD '} {check.name:<12} {harmless(check.what)}",
+        "" if check.ok else "red",
+    )
+    if check.cure and not check.ok:
+        say(f"       {'':<12} next: {harmless(check.cure)}")

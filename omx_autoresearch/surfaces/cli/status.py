@@ -1,0 +1,347 @@
+"""Looking without changing anything: status, list, wait."""
+
+from __future__ import annotations
+
+import os
+from typing import TYPE_CHECKING
+
+import click
+
+from omx_autoresearch.foundation.errors import UsageError
+from omx_autoresearch.missions.rules.lifecycle import FINAL_PHASES
+from omx_autoresearch.missions.rules.readiness import open_criteria
+from omx_autoresearch.surfaces.cli.caller import json_option, task_argument, this_caller
+from omx_autoresearch.surfaces.cli.display import harmless, print_json, print_rows, print_table, say
+
+if TYPE_CHECKING:
+    from omx_autoresearch.journal.context import Runtime
+    from omx_autoresearch.missions.rules.mission import Mission
+    from omx_autoresearch.missions.views import StatusView
+    from omx_autoresearch.surfaces.cli.caller import Caller
+    from omx_autoresearch.surfaces.cli.display import Row
+    from omx_autoresearch.surfaces.cli.documents import RunDocument
+
+WAIT_SECONDS = 90.0
+"""Below the limit that every known agent CLI puts on a command of its agent (Claude Code: 120 s)."""
+
+
+@click.command("status")
+@task_argument
+@json_option
+def status_verb(task: str, as_json: bool) -> None:
+    """Show how a mission stands, what is in its way and what to type next."""
+    view = _view(this_caller(), task, looks=True)
+    if as_json:
+        print_json(view)
+    else:
+        print_status(view)
+
+
+def _view(caller: Caller, task: str, *, looks: bool = False) -> StatusView:
+    """The mission that is meant; where none is under way, the one that cannot be read, else the last one here."""
+    from omx_autoresearch.missions import views as status
+
+    if task in status.known_ids(caller.runtime):
+        return status.view(caller.runtime, task, looks=looks)  # the trace of a lost one, too
+    try:
+        return status.view(caller.runtime, caller.task(task), looks=looks)
+    except UsageError:
+        if task:
+            raise
+        views = status.list_views(caller.runtime)
+        if any(view.phase not in ("", *FINAL_PHASES) for view in views):
+            raise
+        broken = [view for view in views if not view.phase]
+        ended = [view for view in views if view.phase and _is_of_project(caller, view)]
+        found = broken if len(broken) == 1 else ended[:1]
+        if not found:
+            raise
+        return found[0]
+
+
+def shown_task(caller: Caller, task: str) -> str:
+    """The mission that a verb looks back on: where none is under way, the last one that ended here.
+
+    Raises:
+        UsageError: none or several can be meant.
+    """
+    return _view(caller, task).task_id
+
+
+def _is_of_project(caller: Caller, view: StatusView) -> bool:
+    return bool(caller.cwd) and view.task_path.startswith(os.path.join(caller.project_path(), ".omx", ""))
+
+
+@click.command("list")
+@json_option
+def list_verb(as_json: bool) -> None:
+    """Show every mission, newest first."""
+    from omx_autoresearch.missions import views as status
+
+    views = status.list_views(this_caller().runtime)
+    if as_json:
+        print_json(views)
+    elif not views:
+        say("No mission yet.\n  next: omx-autoresearch init")
+    else:
+        _print_list(views)
+
+
+def _print_list(views: tuple[StatusView, ...]) -> None:
+
+    rows = [
+        (
+            view.task_id,
+            word_of(view),
+            str(view.iteration),
+            f"{view.refusals}/{view.max_refusals}",
+            view.hold.split(" ")[0] if view.phase == "running" else "",
+            " ".join(harmless(view.goal or view.blocker).split()),
+        )
+        for view in views
+    ]
+    styles = [STYLES.get(word_of(view), "") for view in views]
+    print_table(("MISSION", "PHASE", "ITERATION", "REFUSALS", "HOLD", "GOAL"), rows, styles)
+
+
+@click.command("wait")
+@task_argument
+@click.option(
+    "--seconds",
+    type=click.FloatRange(0, 3600),
+    default=WAIT_SECONDS,
+    show_default=True,
+    help="Wait at most this long.",
+)
+@json_option
+def wait_verb(task: str, seconds: float, as_json: bool) -> None:
+    """Wait for a running validation or review and show its verdict.
+
+    Ends with 0 whatever the verdict; a run that outlasts the wait is said to be still running: call again.
+    """
+    from omx_autoresearch.missions.store import MissionStore
+    from omx_autoresearch.missions.validation import runs
+    from omx_autoresearch.system.processes import wait_for
+
+    caller = this_caller()
+    task_id = caller.task(task)
+    running = runs.running_validation(caller.runtime, MissionStore(caller.runtime.home).load(task_id))
+    is_running = running is not None and not wait_for(running, seconds)
+    print_run(caller.runtime, task_id, is_running=is_running, as_json=as_json)
+
+
+# --- How a mission stands, printed: the page of ``status``, and the line after a step.
+
+STYLES = {
+    "running": "cyan",
+    "blocked": "red",
+    "paused": "yellow",
+    "complete": "green",
+    "cancelled": "dim",
+    "invalid": "red",
+    "missing": "red",
+    "draft": "yellow",
+}
+"""Colour of each phase, or of a status that has none."""
+
+
+_MISSING = {
+    "validation": "a passing run of what judges it",
+    "review": "an approving review",
+    "output-artifact": "the output artifact",
+    "verification": "verification of the code that changed since the launch",
+    "state-files": "state files as the journal has them",
+    "final-iteration": "evidence of the last iteration, since the mission was stale",
+}
+"""What an open criterion asks for, in words."""
+
+
+def word_of(view: StatusView) -> str:
+    """The one word that says how a mission stands: its phase, or ``invalid``, ``missing``."""
+    return view.phase or view.status
+
+
+def print_step(caller: Caller, task_id: str, what: str, *, as_json: bool) -> None:
+    """Say what a step did; with ``--json`` the status after it."""
+    from omx_autoresearch.missions import views
+
+    view = views.view(caller.runtime, task_id)
+    if as_json:
+        print_json(view)
+        return
+    say(f"Mission {task_id} is {what}.")
+    if _next(view) and view.phase not in ("complete", "cancelled"):
+        say(f"  next: {_next(view)}", "dim")
+
+
+def say_unblock(caller: Caller, task_id: str) -> None:
+    """After a step that mends what blocked a mission, and leaves it blocked: what lets it go on."""
+    from omx_autoresearch.missions.store import MissionStore
+
+    if MissionStore(caller.runtime.home).load(task_id).phase == "blocked":
+        say(f"  next: omx-autoresearch unblock {task_id}", "dim")
+
+
+def print_status(view: StatusView) -> None:
+    """The page of one mission, for people."""
+    word = word_of(view)
+    rows: list[Row] = [
+        ("mission", view.task_id, "bold"),
+        ("goal", harmless(view.goal), ""),
+        ("phase", word, STYLES.get(word, "")),
+        ("problem" if view.status in ("invalid", "missing") else "blocked", harmless(view.blocker), "red"),
+        ("next", _next(view), "bold" if view.blocker else ""),
+    ]
+    if view.phase:
+        rows += _progress(view)
+    if view.phase == "running" and view.session_id:
+        rows.append(("to leave", f"omx-autoresearch pause {view.task_id}  or  cancel {view.task_id}", ""))
+    rows += [("notice", harmless(notice), "yellow") for notice in view.notices]
+    print_rows(rows)
+
+
+def _next(view: StatusView) -> str:
+    """What to type next; nothing that leads back to this page."""
+    if view.next_command.startswith("omx-autoresearch status"):
+        return ""
+    where = "type in the agent: " if view.next_command.startswith("$") else ""
+    return where + view.next_command
+
+
+def _progress(view: StatusView) -> list[Row]:
+    pressure = "; a change of structure is due" if view.pivot_required else ""
+    none = "none yet" if view.phase == "draft" else "none since the start"
+    run = f"{view.last_run_id}: {view.last_verdict}" if view.last_run_id else none
+    session = f"{view.session_id} ({view.client or 'client unknown'})" if view.session_id else "unbound"
+    return [
+        ("iteration", f"{view.iteration}, {view.stale_count} without progress{pressure}", ""),
+        ("direction", harmless(view.current_direction), ""),
+        ("refusals", f"{view.refusals} of {view.max_refusals}", ""),
+        ("hours", f"{view.hours_used:.2f} of {view.max_hours:g}", ""),
+        ("judged by", harmless(view.judged_by), ""),
+        ("newest run", run, ""),
+        ("missing", _lacking(view), ""),
+        ("findings", f"{view.finding_count}, in state/findings.jsonl" if view.finding_count else "", ""),
+        ("session", session, ""),
+        ("hold", view.hold, "green" if view.hold.startswith("proven") else "yellow"),
+        ("heard of", view.last_heartbeat_at or "never", ""),
+        ("files", view.task_path, "dim"),
+    ]
+
+
+def _lacking(view: StatusView) -> str:
+    """What is still missing, a line each."""
+    if not view.open_criteria and view.phase == "running":
+        return "nothing; the agent's next stop completes it"
+    return "\n".join(map(_missing, view.open_criteria))
+
+
+def _missing(criterion: str) -> str:
+    """One open criterion, for people."""
+    if criterion.startswith("criterion:"):
+        return f"evidence for {harmless(criterion.removeprefix('criterion:'))}"
+    return _MISSING.get(criterion, harmless(criterion))
+
+
+# --- The newest run of a mission's validator or reviewer, printed.
+
+TAIL_CHARACTERS = 4000
+_STYLES = {"passed": "green", "failed": "red", "error": "red", "tampered": "red"}
+
+
+def print_run(runtime: Runtime, task_id: str, *, is_running: bool, as_json: bool) -> Mission:
+    """Print the newest run, or that one still goes on; returns the mission as it is now."""
+    from omx_autoresearch.missions.store import MissionStore
+
+    mission = MissionStore(runtime.home).load(task_id)
+    document = _document(runtime, mission, is_running=is_running)
+    if as_json:
+        print_json(document)
+    else:
+        _print(document, runtime, mission)
+    return mission
+
+
+def _document(runtime: Runtime, mission: Mission, *, is_running: bool) -> RunDocument:
+    from omx_autoresearch.journal.outputs import output_path
+    from omx_autoresearch.missions.validation.runs import output_tail
+    from omx_autoresearch.surfaces.cli.documents import RunDocument
+
+    run = mission.attestation
+    return RunDocument(
+        task_id=mission.task_id,
+        is_running=is_running,
+        run_id=run.run_id if run else "",
+        verdict=run.verdict if run else None,
+        cause=run.cause if run else "",
+        summary=run.summary if run else "",
+        is_fresh=run.is_fresh if run else False,
+        exit_status=run.exit_status if run else None,
+        score=run.score if run else None,
+        tests=run.tests if run else None,
+        isolation=run.isolation if run else "none",
+        duration_seconds=run.duration_seconds if run else 0.0,
+        leaked=run.leaked if run else (),
+        output_path=output_path(runtime.home.mission(mission.task_id), run.run_id) if run else "",
+        output_tail=output_tail(runtime, mission, TAIL_CHARACTERS),
+        next=_next_after_run(mission, is_running=is_running),
+    )
+
+
+def _next_after_run(mission: Mission, *, is_running: bool) -> str:
+    from omx_autoresearch.missions.rules.lifecycle import COMMAND_FOR
+
+    run = mission.attestation
+    if is_running:
+        return f"omx-autoresearch wait {mission.task_id}"
+    if mission.phase != "running":
+        return COMMAND_FOR[mission.phase].format(task=mission.task_id)
+    if run is not None and run.verdict == "tampered":
+        return f"omx-autoresearch restore {mission.task_id}"
+    return f"omx-autoresearch status {mission.task_id}"
+
+
+def _print(document: RunDocument, runtime: Runtime, mission: Mission) -> None:
+    if document.is_running:
+        say(f"Still running; call again: {document.next}", "yellow")
+        return
+    if document.verdict is None:
+        say(f"No run yet.\n  next: {document.next}")
+        return
+    if document.output_tail:
+        say("\n".join(f"| {line}" for line in harmless(document.output_tail).splitlines()))
+    numbers = [f"score {document.score:g}"] if document.score is not None else []
+    numbers += [f"{document.tests} tests"] if document.tests is not None else []
+    print_rows(
+        [
+            ("verdict", f"{document.verdict} ({document.cause})", _STYLES[document.verdict]),
+            ("summary", harmless(document.summary), ""),
+            ("measured", ", ".join(numbers), ""),
+            ("note", *_note(document, runtime, mission)),
+            ("leaked", "\n".join(map(harmless, document.leaked)), "yellow"),
+            (
+                "run",
+                f"{document.run_id}, {document.duration_seconds:.1f} s, "
+                + ("not sandboxed" if document.isolation == "none" else f"sandboxed in {document.isolation}"),
+                "",
+            ),
+            ("output", document.output_path, "dim"),
+            ("next", "" if document.next.startswith("omx-autoresearch status") else document.next, ""),
+        ]
+    )
+
+
+def _note(document: RunDocument, runtime: Runtime, mission: Mission) -> tuple[str, str]:
+    """What follows from a run that passed, and the colour of that."""
+    if document.verdict != "passed":
+        return "", ""
+    from omx_autoresearch.missions.looks import take_look
+
+    if not document.is_fresh:
+        return "the workspace moved while it ran, so it completes nothing", "yellow"
+    if mission.phase != "running":
+        return "", ""
+    if lacking := open_criteria(mission, take_look(runtime.home.mission(mission.task_id), mission)):
+        named = harmless(", ".join(lacking))
+        return f"criteria are open: {named}; see omx-autoresearch readiness {mission.task_id}", "yellow"
+    return "the mission is complete at the agent's next stop, unless something changes before", ""

@@ -1,0 +1,276 @@
+"""What an agent may do for itself: validate, review, restore, block, note.
+
+Where its sandbox lets it write nothing, ``validate``, ``block`` and ``note`` only say what is asked: the client's hook,
+which stands outside, sees that very command and does it (``runtime.relay``).
+"""
+
+from __future__ import annotations
+
+import sys
+from typing import TYPE_CHECKING
+
+import click
+
+from omx_autoresearch.foundation.errors import (
+    CommandFault,
+    OwnerOnly,
+    StepIllegal,
+    StorageFailed,
+    UsageError,
+    WorkspaceFault,
+)
+from omx_autoresearch.surfaces.cli.caller import json_option, reason_option, task_argument, this_caller
+from omx_autoresearch.surfaces.cli.display import count_of, print_json, say, tell
+from omx_autoresearch.surfaces.cli.error_handler import CHECK_SAID_NO
+from omx_autoresearch.surfaces.cli.status import WAIT_SECONDS, say_unblock
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from typing import Any
+
+    from omx_autoresearch.missions.rules.mission import Mission
+    from omx_autoresearch.surfaces.cli.caller import Caller
+
+SCRIPT_MODE = "mission-validator-script"
+
+
+def _seconds_option(function: Callable[..., Any]) -> Callable[..., Any]:
+    return click.option(
+        "--seconds",
+        type=click.FloatRange(0, 7 * 24 * 3600),
+        default=None,
+        help=f"Wait at most this long; the run goes on by itself.  [default: {WAIT_SECONDS:g}; at a person's "
+        "terminal until it ends]",
+    )(function)
+
+
+# --- validate and review
+
+
+@click.command("validate")
+@task_argument
+@_seconds_option
+@json_option
+def validate_verb(task: str, seconds: float | None, as_json: bool) -> int:
+    """Run the validator now, as a stop would, and show its verdict.
+
+    Ends with 0 only when it passed, else with 9. What passed completes the mission at the agent's next stop.
+    """
+    caller = this_caller()
+    task_id = caller.task(task)
+    mission = _live(caller, task_id)
+    if mission.contract is not None and mission.contract.validation_mode != SCRIPT_MODE:
+        raise StepIllegal(
+            f"mission {task_id} is judged by a review", next_step=f"omx-autoresearch review {task_id}"
+        )
+    if is_relayed(caller, task_id, "validate", as_json=as_json):
+        return 0
+    return _run(caller, mission, seconds, as_json=as_json)
+
+
+@click.command("review")
+@task_argument
+@click.option(
+    "--approve", "verdict", flag_value="approved", help="The verdict of a person, or another session."
+)
+@click.option("--reject", "verdict", flag_value="rejected", help="Likewise.")
+@click.option("--summary", default="", help="One sentence about the verdict.")
+@_seconds_option
+@json_option
+def review_verb(task: str, verdict: str | None, summary: str, seconds: float | None, as_json: bool) -> int:
+    """Have the reviewer command judge the artifact now; or give your own verdict with --approve or --reject.
+
+    A person's verdict is given at a terminal outside any agent; another session's counts where the mission says so.
+    Ends with 0 only when the artifact was approved, else with 9.
+    """
+    caller = this_caller()
+    task_id = caller.task(task)
+    if verdict:
+        return _give_verdict(caller, task_id, verdict == "approved", summary, as_json=as_json)
+    mission = _live(caller, task_id)
+    contract = mission.contract
+    if contract is not None and contract.validation_mode == SCRIPT_MODE:
+        raise StepIllegal(
+            f"mission {task_id} is judged by its validator", next_step=f"omx-autoresearch validate {task_id}"
+        )
+    if contract is not None and not contract.reviewer_command:
+        raise CommandFault(
+            f"mission {task_id} names no reviewer command; admitted: {', '.join(contract.reviewed_by)}",
+            next_step=f"a person types at a terminal: omx-autoresearch review {task_id} --approve (or --reject)",
+        )
+    return _run(caller, mission, seconds, as_json=as_json)
+
+
+def _live(caller: Caller, task_id: str) -> Mission:
+    """The mission, with a contract to run.
+
+    Raises:
+        StepIllegal: it is a draft, or it has ended.
+    """
+    from omx_autoresearch.missions.rules.lifecycle import COMMAND_FOR, FINAL_PHASES
+    from omx_autoresearch.missions.store import MissionStore
+
+    mission = MissionStore(caller.runtime.home).load(task_id)
+    if mission.contract is None or mission.phase in FINAL_PHASES:
+        raise StepIllegal(
+            f"mission {task_id} is {mission.phase}; there is nothing to run",
+            next_step=COMMAND_FOR[mission.phase].format(task=task_id),
+        )
+    return mission
+
+
+def _run(caller: Caller, mission: Mission, seconds: float | None, *, as_json: bool) -> int:
+    from omx_autoresearch.missions.looks import take_look
+    from omx_autoresearch.missions.validation import runs
+    from omx_autoresearch.surfaces.cli.status import print_run
+
+    task_id = mission.task_id
+    look = take_look(caller.runtime.home.mission(task_id), mission)
+    permit = runs.permission(caller.runtime, mission)
+    if not permit.may_run and not look.changed_pins:
+        raise CommandFault(permit.why, next_step=f"the owner types: {permit.command}")
+    if look.artifact_fault:
+        path = mission.contract.output_artifact_path if mission.contract else ""
+        raise WorkspaceFault(f"there is nothing to review: {look.artifact_fault}", next_step=f"write {path}")
+    before = mission.attestation.run_id if mission.attestation else ""
+    ask = runs.Ask(isolation=permit.isolation, look=look)
+    ended = runs.validate(caller.runtime, task_id, ask, wait_seconds=_patience(caller, mission, seconds))
+    mission = print_run(caller.runtime, task_id, is_running=not ended, as_json=as_json)
+    run = mission.attestation
+    if ended and (run is None or run.run_id == before):
+        raise CommandFault("the run left no verdict", next_step=f"omx-autoresearch validate {task_id}")
+    return 0 if ended and run is not None and run.verdict == "passed" else CHECK_SAID_NO
+
+
+def _patience(caller: Caller, mission: Mission, seconds: float | None) -> float:
+    """How long to wait: a person at a terminal until the end, an agent less than its client's limit."""
+    if seconds is not None:
+        return seconds
+    if sys.stdout.isatty() and mission.contract is not None and not caller.is_agent():
+        return mission.contract.timeout_seconds + 60
+    return WAIT_SECONDS
+
+
+def _give_verdict(caller: Caller, task_id: str, is_approved: bool, summary: str, *, as_json: bool) -> int:
+    from omx_autoresearch.missions.validation.reviews import Review, record_review
+    from omx_autoresearch.surfaces.cli.status import print_run
+
+    by_session = caller.session_id if _is_admitted_session(caller, task_id) else ""
+    if not by_session:
+        _require_person(caller, task_id)
+    review = Review("session" if by_session else "person", is_approved, summary, by_session)
+    record_review(caller.runtime, task_id, review)
+    print_run(caller.runtime, task_id, is_running=False, as_json=as_json)
+    return 0 if is_approved else CHECK_SAID_NO
+
+
+def _is_admitted_session(caller: Caller, task_id: str) -> bool:
+    from omx_autoresearch.missions.store import MissionStore
+
+    contract = MissionStore(caller.runtime.home).load(task_id).contract
+    return bool(caller.session_id) and contract is not None and "session" in contract.reviewed_by
+
+
+def _require_person(caller: Caller, task_id: str) -> None:
+    from omx_autoresearch.missions.lifecycle_commands import require_owner
+
+    require_owner(caller.runtime, "review", task_id)
+    if not sys.stdin.isatty():
+        raise OwnerOnly(
+            "a person's verdict is given at a terminal, and the input here is none",
+            next_step=f"type it yourself: omx-autoresearch review {task_id} --approve (or --reject)",
+        )
+
+
+# --- restore, block, note
+
+
+@click.command("restore")
+@task_argument
+@reason_option
+@json_option
+def restore_verb(task: str, reason: str, as_json: bool) -> None:
+    """Put the pinned files back as they were frozen."""
+    from omx_autoresearch.missions import lifecycle_commands
+    from omx_autoresearch.surfaces.cli.documents import RestoreDocument
+
+    caller = this_caller()
+    task_id = caller.task(task)
+    paths = lifecycle_commands.restore(caller.runtime, task_id, reason=reason)
+    if as_json:
+        print_json(RestoreDocument(task_id, paths))
+    elif not paths:
+        say("Every pinned file is as it was frozen.")
+    else:
+        say(f"Put back {count_of(len(paths), 'pinned file')}:")
+        for path in paths:
+            say(f"  {path}")
+    if not as_json:
+        say_unblock(caller, task_id)
+
+
+@click.command("block")
+@task_argument
+@reason_option
+@click.option("--needs", default="", help="The smallest input of a person that would help.")
+@json_option
+def block_verb(task: str, reason: str, needs: str, as_json: bool) -> None:
+    """Say that a person must act first: the mission is blocked, loudly, and the agent is let go.
+
+    An agent may always use it; it never completes a mission.
+    """
+    from omx_autoresearch.missions import lifecycle_commands
+    from omx_autoresearch.surfaces.cli.status import print_step
+
+    caller = this_caller()
+    task_id = caller.task(task)
+    if reason.strip() and needs.strip() and is_relayed(caller, task_id, "block", as_json=as_json):
+        return
+    by = "agent" if caller.is_agent() else "owner"
+    lifecycle_commands.block(caller.runtime, task_id, reason=reason, needs=needs, by=by)
+    print_step(caller, task_id, "blocked until a person acts", as_json=as_json)
+
+
+@click.command("note")
+@click.argument("words", nargs=-1, required=True, metavar="[TASK] TEXT")
+@json_option
+def note_verb(words: tuple[str, ...], as_json: bool) -> None:
+    """Leave a note in the mission: a claim, kept and shown, never proof."""
+    from omx_autoresearch.missions import claims
+    from omx_autoresearch.missions.store import MissionStore
+    from omx_autoresearch.surfaces.cli.documents import NoteDocument
+
+    caller = this_caller()
+    is_named = len(words) > 1 and MissionStore(caller.runtime.home).exists(words[0])
+    task_id = caller.task(words[0] if is_named else "")
+    text = " ".join(words[1:] if is_named else words).strip()
+    if not text:
+        raise UsageError("the note is empty", next_step=f'omx-autoresearch note {task_id} "..."')
+    try:
+        noted = claims.note(caller.runtime, task_id, text, origin="cli")
+    except StorageFailed:
+        if not is_relayed(caller, task_id, "note", as_json=as_json):
+            raise
+        return
+    is_recorded = not noted.inbox_file_path
+    if as_json:
+        print_json(NoteDocument(task_id, text, is_recorded))
+    else:
+        say(f"Noted {'in' if is_recorded else 'in the inbox of'} {task_id}, as a claim.")
+
+
+def is_relayed(caller: Caller, task_id: str, verb: str, *, as_json: bool) -> bool:
+    """Say what the hook will do for a caller inside an agent whose sandbox lets it write no state."""
+    if caller.can_write(task_id) or not caller.is_agent():
+        return False
+    from omx_autoresearch.missions.claims import relay_line
+
+    if as_json:
+        from omx_autoresearch.surfaces.cli.documents import RelayDocument
+
+        tell(relay_line(verb))
+        print_json(RelayDocument(task_id, verb))
+    else:
+        say(relay_line(verb))
+        say("Nothing can be written from inside this sandbox; the hook of your agent CLI does it now.")
+    return True

@@ -1,0 +1,85 @@
+"""A client whose tools run in a sandbox: its hook gives a validation no wider rights, unless the owner said so."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+from omx_autoresearch.foundation.records import replace
+from omx_autoresearch.missions import lifecycle_commands
+from omx_autoresearch.missions.launch import amend_mission
+from tests.support.needs import needs_bubblewrap
+
+if TYPE_CHECKING:
+    from omx_autoresearch.missions.rules.mission import Mission
+    from tests.support.scratch import Scratch
+
+pytestmark = needs_bubblewrap
+
+
+def sandboxed(world: Scratch) -> None:
+    settings = Path(world.environ["HOME"], ".claude", "settings.json")
+    settings.parent.mkdir()
+    settings.write_text(json.dumps({"sandbox": {"enabled": True}}))
+
+
+def isolation_after_a_stop(world: Scratch, mission: Mission) -> str:
+    assert world.hook(world.payload()).reason
+    attestation = world.load(mission).attestation
+    assert attestation is not None
+    return attestation.isolation
+
+
+@pytest.mark.requirement("DONE-17")
+def test_a_stop_of_a_client_with_its_sandbox_on_is_judged_in_bubblewrap_whoever_approved(
+    world: Scratch,
+) -> None:
+    mission = world.mission()
+    assert isolation_after_a_stop(world, mission) == "none"
+    sandboxed(world)
+    assert isolation_after_a_stop(world, mission) == "bubblewrap"
+
+
+@pytest.mark.requirement("DONE-17")
+def test_the_owners_word_on_sandboxed_clients_outlives_an_amended_contract(world: Scratch) -> None:
+    sandboxed(world)
+    mission = world.mission()
+    lifecycle_commands.approve(world.runtime(), mission.task_id, is_unsandboxed=True)
+    amend_mission(
+        world.runtime(), mission.task_id, lambda draft: replace(draft, validator_command="sh check.sh")
+    )
+    assert isolation_after_a_stop(world, mission) == "none"
+
+
+@pytest.mark.requirement("DONE-17")
+def test_an_amended_contract_widens_no_approval(world: Scratch) -> None:
+    sandboxed(world)
+    mission = world.mission()
+    amend_mission(
+        world.runtime(), mission.task_id, lambda draft: replace(draft, validator_command="sh check.sh")
+    )
+    assert isolation_after_a_stop(world, mission) == "bubblewrap"
+
+
+@pytest.mark.requirement("DONE-17")
+def test_a_codex_session_without_a_word_of_its_policy_is_judged_in_bubblewrap(world: Scratch) -> None:
+    mission = world.mission(client="codex")
+    assert world.hook(world.payload(), "codex").reason
+    attestation = world.load(mission).attestation
+    assert attestation is not None
+    assert attestation.isolation == "bubblewrap"
+
+
+@pytest.mark.requirement("DONE-17", "DONE-09")
+@pytest.mark.parametrize("is_sandboxed", [True, False])
+def test_a_mission_that_a_sandboxed_run_completed_says_so(world: Scratch, is_sandboxed: bool) -> None:
+    if is_sandboxed:
+        sandboxed(world)
+    mission = world.mission()
+    world.write("answer.txt", "42\n")
+    world.hook(world.payload())
+    assert world.load(mission).phase == "complete"
+    assert world.completion(mission)["sandboxed"] is is_sandboxed

@@ -1,0 +1,313 @@
+"""validate, review, wait, note and doctor as an agent, a person and a script type them."""
+
+from __future__ import annotations
+
+import json
+import os
+from typing import TYPE_CHECKING
+
+import pytest
+
+from omx_autoresearch.missions.claims import relay_line
+from tests.support.needs import needs_bubblewrap
+from tests.surfaces.support.command_line import AGENT, SESSION, Person, at_terminal
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+OTHER = "99999999-2222-4333-8444-555555555555"
+
+
+# --- validate, wait
+
+
+@pytest.mark.requirement("CLI-03")
+def test_validate_ends_with_0_only_when_it_passed(person: Person) -> None:
+    task_id = person.start()
+    failing = person.run("validate", task_id)
+    assert failing.returncode == 9
+    assert "| answer.txt must hold 42" in failing.stdout
+    assert "failed (exit-nonzero)" in failing.stdout
+    person.write("answer.txt", "42\n")
+    passing = person.json("validate", task_id)
+    assert (passing["verdict"], passing["is_fresh"], passing["isolation"]) == ("passed", True, "none")
+    assert os.path.exists(passing["output_path"])
+    # It is the stop that completes, by a look at the workspace as it then is.
+    assert person.json("status", task_id)["phase"] == "running"
+
+
+@pytest.mark.requirement("DONE-19")
+def test_a_validation_that_outlasts_the_wait_is_said_to_run_still_and_waited_for(person: Person) -> None:
+    person.write("check.sh", "#!/bin/sh\nwhile [ ! -e done ]; do sleep 0.05; done\nexit 1\n", mode=0o755)
+    task_id = person.init()
+    person.ok("start", task_id, "--no-baseline")
+    done = person.run("validate", task_id, "--seconds", "0")
+    assert done.returncode == 9
+    assert f"call again: omx-autoresearch wait {task_id}" in done.stdout
+    assert person.json("wait", task_id, "--seconds", "0")["is_running"] is True
+    person.write("done", "")
+    ended = person.json("wait", task_id)
+    assert (ended["is_running"], ended["verdict"]) == (False, "failed")
+
+
+def test_wait_with_nothing_to_wait_for_says_so_at_once(person: Person) -> None:
+    task_id = person.start()
+    document = person.json("wait", task_id)
+    assert (document["is_running"], document["verdict"]) == (False, None)
+    assert "No run yet" in person.ok("wait", task_id)
+
+
+@pytest.mark.requirement("LIFE-01")
+def test_an_ended_mission_has_nothing_to_validate(person: Person) -> None:
+    task_id = person.start()
+    person.ok("cancel", task_id)
+    assert person.run("validate", task_id).returncode == 5
+
+
+# --- review
+
+
+def _report(person: Person, *more: str) -> str:
+    person.write("report.md", "It is.\n")
+    return person.start("report", "--prompt", "Is it true?", "--output", "report.md", *more)
+
+
+@pytest.mark.requirement("DONE-13")
+def test_a_person_reviews_at_a_terminal_only(person: Person) -> None:
+    task_id = _report(person)
+    piped = person.run("review", task_id, "--approve")
+    assert piped.returncode == 5
+    assert "terminal" in piped.stderr
+    shown = at_terminal(person, "review", task_id, "--approve", "--summary", "read and believed")
+    assert shown.status == 0, shown.text
+    person.bind(task_id)
+    person.stop()
+    assert person.json("status", task_id)["phase"] == "complete"
+
+
+@pytest.mark.requirement("DONE-13")
+def test_a_rejection_ends_with_9(person: Person) -> None:
+    task_id = _report(person)
+    assert at_terminal(person, "review", task_id, "--reject", "--summary", "no source").status == 9
+    assert person.json("status", task_id)["last_verdict"] == "failed"
+
+
+@pytest.mark.requirement("DONE-13")
+def test_another_session_reviews_only_where_the_mission_says_so(person: Person) -> None:
+    reviewer = {**AGENT, "CLAUDE_CODE_SESSION_ID": OTHER}
+    strict = _report(person)
+    assert person.run("review", strict, "--approve", env=reviewer).returncode == 5
+    person.ok("cancel", strict)
+    open_to_sessions = _report(person, "--reviewed-by", "session")
+    person.bind(open_to_sessions)
+    own = person.run("review", open_to_sessions, "--approve", env=AGENT)
+    assert own.returncode == 5
+    assert "cannot review itself" in own.stderr
+    assert person.run("review", open_to_sessions, "--approve", env=reviewer).returncode == 0
+
+
+def test_a_review_that_no_command_gives_says_who_may_give_it(person: Person) -> None:
+    task_id = _report(person)
+    done = person.run("review", task_id)
+    assert done.returncode == 7
+    assert f"omx-autoresearch review {task_id} --approve" in done.stderr
+
+
+def test_each_way_of_judging_points_to_the_other_verb(person: Person) -> None:
+    script = person.start()
+    assert f"omx-autoresearch validate {script}" in person.run("review", script).stderr
+    report = _report(person)
+    assert f"omx-autoresearch review {report}" in person.run("validate", report).stderr
+
+
+# --- note, and a sandbox that lets nothing be written
+
+
+@pytest.mark.requirement("STATE-08")
+def test_a_note_is_kept_as_a_claim(person: Person) -> None:
+    task_id = person.start()
+    person.ok("note", task_id, "the parser", "is slow")
+    person.ok("note", "no task named")
+    texts = [record["text"] for record in person.records(task_id, "claim_recorded")]
+    assert texts == ["the parser is slow", "no task named"]
+    assert person.json("status", task_id)["finding_count"] == 2
+
+
+@needs_bubblewrap
+@pytest.mark.requirement("SESS-16")
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ("block", "--reason", "no device", "--needs", "a device"),
+        ("validate",),
+        ("note", "slow"),
+        ("finding", "add", "--summary", "slow"),
+    ],
+)
+def test_where_nothing_can_be_written_the_command_leaves_the_rest_to_the_hook(
+    person: Person, arguments: tuple[str, ...]
+) -> None:
+    task_id = person.start()
+    person.bind(task_id)
+    command = (*SEALED, *_sealed(person))
+    done = person.run(*arguments, under=command, env=AGENT)
+    assert done.returncode == 0, done.stderr
+    assert relay_line(arguments[0]) in done.stdout.splitlines()
+    words = " ".join(f"'{word}'" for word in arguments)
+    asked = {"command": f"omx-autoresearch {words}"}
+    person.hook("PostToolUse", tool_name="Bash", tool_input=asked, tool_response={"stdout": done.stdout})
+    kind = {
+        "block": "mission_blocked",
+        "validate": "validation_started",
+        "note": "claim_recorded",
+        "finding": "finding_recorded",
+    }[arguments[0]]
+    assert len(person.records(task_id, kind)) == 1
+    person.run("wait", task_id)
+
+
+@needs_bubblewrap
+@pytest.mark.requirement("GATE-25")
+def test_where_nothing_can_be_written_the_status_looks_all_the_same(person: Person) -> None:
+    task_id = person.start()
+    person.bind(task_id)
+    person.write("answer.txt", "42\n")
+    for verb in ("status", "current", "readiness"):
+        done = person.run(verb, "--json", under=(*SEALED, *_sealed(person)), env=AGENT)
+        assert done.returncode in (0, 9), done.stderr
+        assert task_id in done.stdout
+    shown = json.loads(person.run("status", "--json", under=(*SEALED, *_sealed(person)), env=AGENT).stdout)
+    assert shown["open_criteria"] == ["validation"]
+    assert shown["checked_at"] > person.json("list")[0]["checked_at"]
+
+
+@needs_bubblewrap
+@pytest.mark.requirement("SESS-04")
+def test_where_nothing_can_be_written_a_start_asks_for_the_person(person: Person) -> None:
+    task_id = person.init()
+    done = person.run("start", task_id, under=(*SEALED, *_sealed(person)), env=AGENT)
+    assert done.returncode == 4
+    assert f"$autoresearch {task_id}" in done.stderr
+
+
+SEALED = ("/bin/sh", "-c", 'exec bwrap "$@"', "sh")
+
+
+def _sealed(person: Person) -> tuple[str, ...]:
+    return ("--ro-bind", "/", "/", "--dev", "/dev", "--proc", "/proc", "--chdir", str(person.project))
+
+
+# --- who is held
+
+
+@pytest.mark.case("SES-02")
+def test_a_mission_without_a_session_holds_nobody_and_is_shown_as_unbound(person: Person) -> None:
+    task_id = person.start()
+    for session_id in (SESSION, OTHER, ""):
+        assert person.stop(session_id) is None
+    assert person.hook("Stop", session_id="", stop_hook_active=False) is None
+    status = person.json("status", task_id)
+    assert (status["session_id"], status["hold"], status["refusals"]) == ("", "unbound", 0)
+    assert "unbound" in person.ok("status", task_id)
+
+
+@pytest.mark.requirement("GATE-20")
+def test_status_says_who_is_held_and_how_to_leave(person: Person) -> None:
+    task_id = person.start()
+    person.bind(task_id)
+    page = person.ok("status", task_id)
+    for words in (SESSION, f"omx-autoresearch pause {task_id}", f"cancel {task_id}"):
+        assert words in page
+
+
+@pytest.mark.case("LOOP-04")
+def test_what_holds_a_stop_is_listed_and_what_is_not_listed_holds_nothing(person: Person) -> None:
+    for folder in (".omx/state", f".omx/state/sessions/{SESSION}"):
+        (person.project / folder).mkdir(parents=True, exist_ok=True)
+        state = f'{{"active": true, "phase": "running", "session_id": "{SESSION}", "iteration": 3}}'
+        person.write(f"{folder}/autoresearch-state.json", state)
+    assert person.json("list") == []
+    assert person.stop() is None
+    task_id = person.start()
+    person.bind(task_id)
+    assert task_id in person.stop()["reason"]
+    held = [view for view in person.json("list") if view["session_id"] == SESSION]
+    assert [(view["task_id"], view["phase"]) for view in held] == [(task_id, "running")]
+
+
+# --- install, doctor, demo
+
+
+@pytest.mark.requirement("INST-07", "SESS-13")
+def test_doctor_proves_an_installed_hook_and_shouts_when_there_is_none(person: Person) -> None:
+    nothing = person.run("doctor", "claude")
+    assert nothing.returncode == 9
+    assert "UNPROVEN" in nothing.stdout
+    assert "omx-autoresearch install claude" in nothing.stdout
+    person.ok("install", "claude")
+    proven = person.run("doctor")
+    assert proven.returncode == 0, proven.stdout
+    assert "PROVEN" in proven.stdout
+    (document,) = person.json("doctor")
+    assert {"hold", "others"} <= {check["name"] for check in document["checks"]}
+
+
+@pytest.mark.requirement("INST-08")
+def test_doctor_finds_a_hook_that_looks_elsewhere_than_the_command_line(person: Person) -> None:
+    person.ok("install", "claude")
+    elsewhere = {"OMX_AUTORESEARCH_HOME": str(person.root / "elsewhere")}
+    (document,) = person.json("doctor", "claude", env=elsewhere, status=9)
+    assert [check["name"] for check in document["checks"] if not check["ok"]] == ["registry"]
+
+
+@pytest.mark.requirement("INST-08")
+def test_each_scope_names_its_own_commands_and_a_second_registration_is_taken_out_by_one(
+    person: Person,
+) -> None:
+    assert "next: omx-autoresearch doctor claude\n" in person.ok("install", "claude")
+    assert "next: omx-autoresearch doctor claude --scope project\n" in person.ok(
+        "install", "claude", "--scope", "project"
+    )
+    doubled = person.run("doctor", "claude")
+    assert doubled.returncode == 9
+    assert "omx-autoresearch uninstall claude --scope project" in doubled.stdout
+    person.ok("uninstall", "claude", "--scope", "project")
+    person.ok("doctor", "claude")
+
+
+@pytest.mark.requirement("INST-05")
+def test_a_dry_installation_shows_the_difference_and_writes_nothing(person: Person) -> None:
+    text = person.ok("install", "claude", "--scope", "project", "--dry-run")
+    assert f"+++ {person.project}/.claude/settings.json" in text
+    assert not (person.project / ".claude").exists()
+    assert not person.home.exists()
+
+
+@pytest.mark.requirement("INST-02")
+def test_uninstall_gives_the_settings_back(person: Person) -> None:
+    settings = person.root / ".claude" / "settings.json"
+    settings.parent.mkdir()
+    settings.write_text('{\n  "model": "opus"\n}\n')
+    person.ok("install", "claude")
+    assert "omx" not in settings.read_text() or "hooks" in settings.read_text()
+    person.ok("uninstall", "claude")
+    assert settings.read_text() == '{\n  "model": "opus"\n}\n'
+
+
+@pytest.mark.requirement("CLI-07")
+def test_the_demo_shows_a_refusal_and_a_release_and_leaves_nothing_behind(
+    person: Person, tmp_path: Path
+) -> None:
+    scratch = tmp_path / "scratch"
+    scratch.mkdir()
+    inside_an_agent = {**AGENT, "TMPDIR": str(scratch), "AI_AGENT": "claude-code_1_agent"}
+    done = person.run("demo", env=inside_an_agent)
+    assert done.returncode == 0, done.stderr
+    refused, released = done.stdout.index("REFUSED"), done.stdout.index("LET GO")
+    assert refused < done.stdout.index("answer.txt must hold exactly one line: 42") < released
+    assert len(done.stdout.splitlines()) <= 24
+    document = person.json("demo", env=inside_an_agent)
+    assert document["is_released"] is True
+    assert document["completion"]["attestation"]["run_id"] == document["run_id"]
+    assert list(scratch.iterdir()) == []
+    assert not person.home.exists()

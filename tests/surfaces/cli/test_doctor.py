@@ -1,0 +1,126 @@
+"""doctor over the real hook of every agent CLI: proven when it is installed, and each of its faults found."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from omx_autoresearch.agents.registry import CLIENT_NAMES, dialect
+from omx_autoresearch.surfaces.cli.install import hook_program
+from tests.support.needs import HELD_CLIENTS
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from omx_autoresearch.agents.installations import HookProgram
+    from tests.surfaces.support.command_line import Person
+
+
+def settings_path(person: Person, client: str, scope: str = "user") -> Path:
+    spoken = dialect(client)
+    path = spoken.installation(scope, {"HOME": str(person.root)}, str(person.project)).settings_path  # type: ignore[arg-type]
+    return person.root / path
+
+
+def checks(person: Person, client: str, *options: str, **environ: str) -> dict[str, dict[str, Any]]:
+    """Every check by name; Codex's trust can only be told by Codex itself, which is not here."""
+    done = person.run("doctor", client, *options, "--json", env={"SHELL": "/bin/sh", **environ})
+    (document,) = json.loads(done.stdout)
+    found = {check["name"]: check for check in document["checks"]}
+    assert done.returncode == (0 if all(check["ok"] for check in found.values()) else 9)
+    trust = found.pop("trust", None)
+    assert trust is None or (client == "codex" and "could not be asked" in trust["what"])
+    return found
+
+
+def install_without_tools(person: Person, client: str, *options: str) -> None:
+    """All but the MCP server, which takes longer to start than everything else that doctor tries."""
+    person.ok("install", client, "--no-mcp", *options)
+
+
+def wrong(found: dict[str, dict[str, Any]]) -> list[str]:
+    assert all(check["cure"] for check in found.values() if not check["ok"])
+    return [name for name, check in found.items() if not check["ok"]]
+
+
+@pytest.mark.requirement("INST-07")
+@pytest.mark.parametrize("scope", ["user", "project"])
+@pytest.mark.parametrize("client", HELD_CLIENTS)
+def test_the_hold_of_every_client_is_proven_by_its_real_hook(person: Person, client: str, scope: str) -> None:
+    before = sorted(person.project.rglob("*"))
+    person.ok("install", client, "--scope", scope)
+    found = checks(person, client, "--scope", scope)
+    assert wrong(found) == []
+    assert {"hold", "others", "script", "registry", "once", "time-outs"} <= found.keys()
+    assert not (person.home / "missions").exists(), "the mission that it was tried with stands elsewhere"
+    person.ok("uninstall", client, "--scope", scope)
+    assert sorted(path for path in person.project.rglob("*") if path.is_file()) == [
+        path for path in before if path.is_file()
+    ]
+    assert wrong(checks(person, client, "--scope", scope)) == ["settings"]
+
+
+@pytest.mark.requirement("INST-08")
+@pytest.mark.parametrize("client", HELD_CLIENTS)
+def test_a_client_that_is_asked_twice_is_found(person: Person, client: str) -> None:
+    install_without_tools(person, client)
+    install_without_tools(person, client, "--scope", "project")
+    assert wrong(checks(person, client)) == ["once"]
+
+
+@pytest.mark.requirement("INST-08")
+@pytest.mark.parametrize("client", HELD_CLIENTS)
+def test_time_outs_of_another_unit_are_found(person: Person, client: str) -> None:
+    install_without_tools(person, client)
+    path = settings_path(person, client)
+    settings = json.loads(path.read_text())
+    for groups in settings["hooks"].values():
+        for hook in groups[0]["hooks"]:
+            hook["timeout"] = 1
+    path.write_text(json.dumps(settings))
+    assert wrong(checks(person, client)) == ["time-outs"]
+
+
+@pytest.mark.requirement("INST-08")
+@pytest.mark.parametrize("client", HELD_CLIENTS)
+def test_a_command_line_with_another_registry_is_found(person: Person, client: str) -> None:
+    install_without_tools(person, client)
+    elsewhere = str(person.root / "elsewhere")
+    assert wrong(checks(person, client, OMX_AUTORESEARCH_HOME=elsewhere)) == ["registry"]
+
+
+@pytest.mark.requirement("INST-08", "HOOK-06")
+@pytest.mark.parametrize("client", CLIENT_NAMES)
+@pytest.mark.parametrize("gone", ["python_path", "entry_path"])
+def test_an_interpreter_or_program_that_is_gone_is_found(person: Person, client: str, gone: str) -> None:
+    install_without_tools(person, client)
+    program: HookProgram = hook_program(str(person.home))
+    script = person.home / "hook"
+    text = script.read_text()
+    assert getattr(program, gone) in text
+    script.write_text(text.replace(getattr(program, gone), "/gone/for/good"))
+    found = checks(person, client)
+    assert wrong(found) == ["script"]
+    assert "/gone/for/good is gone" in found["script"]["what"]
+
+
+@pytest.mark.requirement("INST-08")
+def test_settings_that_switch_claudes_hooks_off_are_found(person: Person) -> None:
+    install_without_tools(person, "claude")
+    local = person.project / ".claude" / "settings.local.json"
+    local.parent.mkdir()
+    local.write_text('{"disableAllHooks": true}')
+    found = checks(person, "claude")
+    assert wrong(found) == ["switched on"]
+    assert str(local) in found["switched on"]["what"]
+
+
+@pytest.mark.requirement("INST-08")
+def test_a_shell_that_prints_at_its_start_is_found(person: Person) -> None:
+    install_without_tools(person, "codex")
+    (person.root / ".profile").write_text("echo welcome\n")
+    found = checks(person, "codex")
+    assert wrong(found) == ["hold", "others"]
+    assert "start-up files" in found["hold"]["cure"]
