@@ -118,4 +118,4 @@ def test_every_form_of_a_guard_of_a_trial_and_of_no_limit_stands_in_the_help(per
     said = " ".join(person.ok("experiment", "start", "--help").split())
     assert "`name:+5`" in said
     assert said.count("0 for no limit") == 4
-    assert "GAIN without %" in " ".join(person.ok("init", "--help").split())
+    assert "`trial METRIC GAIN[%]`" in " ".join(person.ok("init", "--help").split())

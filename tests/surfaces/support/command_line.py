@@ -101,7 +101,8 @@ class Person:
         under: tuple[str, ...] = (),
     ) -> subprocess.CompletedProcess[str]:
         environment = self.environment(**(env or {}))
-        if isinstance(stdin, bytes) and not under and not any(map(_is_of_the_interpreter, env or {})):
+        own = {**self.extra, **(env or {})}
+        if isinstance(stdin, bytes) and not under and not any(map(_is_of_the_interpreter, own)):
             done = run_warm(arguments, cwd or self.project, environment, stdin, SECONDS)
         else:
             done = subprocess.run(
