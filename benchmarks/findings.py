@@ -23,8 +23,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from omx_autoresearch.journal.context import Runtime
-from omx_autoresearch.journal.layout import StateHome
+from omx_autoresearch.journal.layout import Runtime, StateHome
 from omx_autoresearch.missions import findings, launch, readiness, views
 from omx_autoresearch.missions.intake import write_intake
 from omx_autoresearch.missions.records.findings import FindingRecorded

@@ -31,8 +31,7 @@ from typing import TYPE_CHECKING
 
 from omx_autoresearch.agents import claude
 from omx_autoresearch.agents.installations import HookProgram, hook_line, hook_script, status_line
-from omx_autoresearch.journal.context import Runtime
-from omx_autoresearch.journal.layout import StateHome
+from omx_autoresearch.journal.layout import Runtime, StateHome
 from omx_autoresearch.missions import sessions
 from omx_autoresearch.missions.approvals import approval_key, approve
 from omx_autoresearch.missions.records.lifecycle import MissionCreated, MissionLaunched

@@ -21,8 +21,7 @@ import tempfile
 import time
 from typing import TYPE_CHECKING
 
-from omx_autoresearch.journal.context import Runtime
-from omx_autoresearch.journal.layout import MissionFolder, StateHome
+from omx_autoresearch.journal.layout import MissionFolder, Runtime, StateHome
 from omx_autoresearch.journal.log import Journal
 from omx_autoresearch.journal.reader import GENESIS
 from omx_autoresearch.missions.claims import write_changed

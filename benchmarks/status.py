@@ -18,8 +18,7 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from omx_autoresearch.journal.context import Runtime
-from omx_autoresearch.journal.layout import StateHome
+from omx_autoresearch.journal.layout import Runtime, StateHome
 from omx_autoresearch.missions import store as states
 from omx_autoresearch.missions.records.findings import ClaimRecorded
 from omx_autoresearch.missions.records.lifecycle import MissionCreated

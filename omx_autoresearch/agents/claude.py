@@ -13,7 +13,7 @@
 from __future__ import annotations
 
 from omx_autoresearch.agents import marks, payloads, tool_events
-from omx_autoresearch.agents.events import Client, HookEntry, HookEvent, StopCap
+from omx_autoresearch.agents.events import Client, HookEntry, HookEvent, Reply, StopCap
 from omx_autoresearch.agents.payloads import render_reply
 
 TYPE_CHECKING = False
@@ -21,7 +21,6 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
     from typing import Any
 
-    from omx_autoresearch.agents.events import Reply
     from omx_autoresearch.agents.installations import Installation, Scope
     from omx_autoresearch.foundation.types import EventKind
 

@@ -16,7 +16,14 @@ from typing import TYPE_CHECKING
 
 from omx_autoresearch.agents import hook_settings, hook_trust, json_text, skill_files, tool_servers
 from omx_autoresearch.agents.hold_proof import Check, prove_hold
-from omx_autoresearch.agents.installations import hook_line, is_status_line, program_of_script, status_line
+from omx_autoresearch.agents.installations import (
+    HookProgram,
+    Installation,
+    hook_line,
+    is_status_line,
+    program_of_script,
+    status_line,
+)
 from omx_autoresearch.agents.json_text import JsonTextFault
 from omx_autoresearch.agents.settings_files import load_record, read_bytes, record_path
 from omx_autoresearch.agents.settings_parts import STATUS_PATH, TextFault
@@ -26,7 +33,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
 
     from omx_autoresearch.agents.hook_settings import Registered
-    from omx_autoresearch.agents.installations import HookProgram, Installation
 
 
 # --- Do status line, tools and skill work as they are installed? None holds an agent; each is tried, not believed.

@@ -17,14 +17,13 @@ import time
 import tomllib
 from typing import TYPE_CHECKING, Any
 
-from omx_autoresearch.agents.installations import state_home_of_line
+from omx_autoresearch.agents.installations import Installation, state_home_of_line
 from omx_autoresearch.foundation.records import dataclass
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from omx_autoresearch.agents.hook_settings import Registered
-    from omx_autoresearch.agents.installations import Installation
 
 ANSWER_SECONDS = 30.0
 

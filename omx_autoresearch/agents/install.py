@@ -12,7 +12,13 @@ import os
 from typing import TYPE_CHECKING, Literal
 
 from omx_autoresearch.agents import hook_settings, hook_trust, settings_parts, skill_files
-from omx_autoresearch.agents.installations import hook_script, path_fault, program_of_script
+from omx_autoresearch.agents.installations import (
+    HookProgram,
+    Installation,
+    hook_script,
+    path_fault,
+    program_of_script,
+)
 from omx_autoresearch.agents.json_text import JsonTextFault
 from omx_autoresearch.agents.settings_files import (
     BOM,
@@ -36,7 +42,6 @@ from omx_autoresearch.journal.safe_files import ensure_folder
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from omx_autoresearch.agents.installations import HookProgram, Installation
     from omx_autoresearch.agents.tool_servers import TomlFault
 
 Part = Literal["tools", "skill"]

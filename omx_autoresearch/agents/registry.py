@@ -32,7 +32,7 @@ Tests: a sample of every event of the client under tests/agents/samples, the com
 from __future__ import annotations
 
 from omx_autoresearch.agents import marks, tool_events
-from omx_autoresearch.agents.events import HookEvent
+from omx_autoresearch.agents.events import Client, HookEvent, Reply
 from omx_autoresearch.agents.payloads import PayloadFault, read_object
 from omx_autoresearch.foundation.errors import UsageError
 
@@ -41,7 +41,6 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
     from typing import Any, Protocol
 
-    from omx_autoresearch.agents.events import Client, Reply
     from omx_autoresearch.agents.installations import Installation, Scope
 
     class Dialect(Protocol):

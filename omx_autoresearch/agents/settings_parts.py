@@ -6,16 +6,11 @@ anything that is not ours.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from omx_autoresearch.agents import hook_settings, json_text, tool_servers
-from omx_autoresearch.agents.installations import is_status_line, status_line
+from omx_autoresearch.agents.installations import HookProgram, Installation, is_status_line, status_line
 from omx_autoresearch.agents.json_text import JsonTextFault
 from omx_autoresearch.agents.settings_files import BOM
 from omx_autoresearch.agents.tool_servers import TomlFault
-
-if TYPE_CHECKING:
-    from omx_autoresearch.agents.installations import HookProgram, Installation
 
 STATUS_PATH = ("statusLine",)
 STATUS_SECONDS = 10

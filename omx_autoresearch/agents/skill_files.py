@@ -10,12 +10,17 @@ from functools import cache
 from importlib import resources
 from typing import TYPE_CHECKING
 
-from omx_autoresearch.agents.settings_files import FileChange, InstalledFile, read_bytes, sha256_of
+from omx_autoresearch.agents.settings_files import (
+    FileChange,
+    InstalledFile,
+    InstallRecord,
+    read_bytes,
+    sha256_of,
+)
 from omx_autoresearch.foundation.records import dataclass
 
 if TYPE_CHECKING:
     from omx_autoresearch.agents.installations import Installation
-    from omx_autoresearch.agents.settings_files import InstallRecord
 
 
 @dataclass(frozen=True, slots=True)

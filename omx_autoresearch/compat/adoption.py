@@ -24,7 +24,7 @@ from omx_autoresearch.foundation import json_codec
 from omx_autoresearch.foundation.digests import sha256
 from omx_autoresearch.foundation.errors import AutoresearchError, MissionInvalid, StepIllegal, WorkspaceFault
 from omx_autoresearch.foundation.records import dataclass, replace
-from omx_autoresearch.journal.layout import ProjectFolder, is_safe_task_id, slugify
+from omx_autoresearch.journal.layout import ProjectFolder, Runtime, is_safe_task_id, slugify
 from omx_autoresearch.journal.layout import task_id as make_task_id
 from omx_autoresearch.journal.safe_files import open_inside, read_chunks
 from omx_autoresearch.missions.intake import read_intake, write_intake
@@ -38,7 +38,6 @@ from omx_autoresearch.missions.rules.lifecycle import FINAL_PHASES
 from omx_autoresearch.missions.store import MissionStore
 
 if TYPE_CHECKING:
-    from omx_autoresearch.journal.context import Runtime
     from omx_autoresearch.missions.rules.mission import Mission
 
 LIMIT_BYTES = 256 * 1024 * 1024

@@ -12,7 +12,7 @@ import stat
 from datetime import UTC, datetime
 from itertools import pairwise
 
-from omx_autoresearch.compat.auto_rules import SessionConfig, SessionRun, read_log
+from omx_autoresearch.compat.auto_rules import SessionConfig, SessionLog, SessionRun, read_log
 from omx_autoresearch.experiments.judge.metrics import MetricSpec
 from omx_autoresearch.experiments.judge.rule import AcceptanceRule
 from omx_autoresearch.experiments.judge.state import (
@@ -21,6 +21,7 @@ from omx_autoresearch.experiments.judge.state import (
     ExperimentState,
     ExperimentUsage,
     TrialRow,
+    TrialStatus,
 )
 from omx_autoresearch.experiments.judge.summary import KEPT_WITHOUT_GAIN, LOGGED_BASELINE
 from omx_autoresearch.foundation import json_codec
@@ -44,8 +45,6 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from typing import Any
 
-    from omx_autoresearch.compat.auto_rules import SessionLog
-    from omx_autoresearch.experiments.judge.state import TrialStatus
     from omx_autoresearch.journal.layout import StateHome
 
 AUTO = ".auto"

@@ -16,6 +16,7 @@ from omx_autoresearch.compat.auto_log import CHECKS, MEASURE, SessionFolder, app
 from omx_autoresearch.compat.auto_rules import (
     REPORTED,
     SessionConfig,
+    SessionLog,
     SessionRun,
     checked_config,
     checked_description,
@@ -26,7 +27,6 @@ from omx_autoresearch.compat.auto_rules import (
     spec_of,
 )
 from omx_autoresearch.experiments.judge.metrics import Measured, read_metrics
-from omx_autoresearch.foundation.codec import ShapeError, from_plain, to_plain
 from omx_autoresearch.foundation.errors import (
     AutoresearchError,
     CommandFault,
@@ -35,19 +35,17 @@ from omx_autoresearch.foundation.errors import (
     WorkspaceFault,
 )
 from omx_autoresearch.foundation.json_codec import encode
-from omx_autoresearch.foundation.records import dataclass, field, replace
+from omx_autoresearch.foundation.records import ShapeError, dataclass, field, from_plain, replace, to_plain
 from omx_autoresearch.journal.safe_files import load_json, replace_file
 from omx_autoresearch.missions.sessions import TASK_VARIABLE
-from omx_autoresearch.system.commands import fork_detached, run_command
+from omx_autoresearch.system.commands import CommandResult, fork_detached, run_command
 from omx_autoresearch.system.git import head_commit
 from omx_autoresearch.system.processes import ProcessIdentity, identify, is_alive, wait_for
 from omx_autoresearch.system.sandbox import bubblewrap_argv, bubblewrap_fault, isolation_of
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from omx_autoresearch.compat.auto_rules import SessionLog
-    from omx_autoresearch.journal.context import Runtime
-    from omx_autoresearch.system.commands import CommandResult
+    from omx_autoresearch.journal.layout import Runtime
 
 
 # --- One run of a session's benchmark, conducted by a process of its own that outlives its starter.

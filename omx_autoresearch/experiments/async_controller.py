@@ -13,7 +13,15 @@ import threading
 from typing import TYPE_CHECKING
 
 from omx_autoresearch.experiments.controller import AutoresearchController
-from omx_autoresearch.experiments.judge.state import HypothesisOutcome
+from omx_autoresearch.experiments.judge.state import (
+    CompletedReason,
+    ExperimentConfig,
+    ExperimentHypothesis,
+    ExperimentState,
+    HypothesisOutcome,
+    Isolation,
+    TrialRow,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Iterator, Mapping
@@ -24,16 +32,8 @@ if TYPE_CHECKING:
     from omx_autoresearch.experiments.context import Subscriber
     from omx_autoresearch.experiments.final_patch import FinalPatch, PatchAcceptance
     from omx_autoresearch.experiments.judge.claim import Claim
-    from omx_autoresearch.experiments.judge.state import (
-        CompletedReason,
-        ExperimentConfig,
-        ExperimentHypothesis,
-        ExperimentState,
-        Isolation,
-        TrialRow,
-    )
     from omx_autoresearch.experiments.trial import ExperimentWorkspace
-    from omx_autoresearch.journal.context import Runtime
+    from omx_autoresearch.journal.layout import Runtime
 
     Given = ParamSpec("Given")
     Answer = TypeVar("Answer")

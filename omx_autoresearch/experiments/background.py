@@ -17,12 +17,11 @@ from omx_autoresearch.experiments.judge.state import (
     TrialRow,
     checked_hypothesis,
 )
-from omx_autoresearch.experiments.store import ExperimentStore
+from omx_autoresearch.experiments.store import ExperimentFolder, ExperimentStore
 from omx_autoresearch.experiments.views import is_at_work
-from omx_autoresearch.foundation.codec import ShapeError, from_plain, to_plain
 from omx_autoresearch.foundation.errors import AutoresearchError, CommandFault, StepIllegal
 from omx_autoresearch.foundation.json_codec import encode
-from omx_autoresearch.foundation.records import dataclass, replace
+from omx_autoresearch.foundation.records import ShapeError, dataclass, from_plain, replace, to_plain
 from omx_autoresearch.journal.safe_files import load_json, lock, replace_file
 from omx_autoresearch.system.commands import fork_detached
 from omx_autoresearch.system.processes import ProcessIdentity, identify, is_alive, wait_for
@@ -30,8 +29,7 @@ from omx_autoresearch.system.processes import ProcessIdentity, identify, is_aliv
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from omx_autoresearch.experiments.store import ExperimentFolder
-    from omx_autoresearch.journal.context import Runtime
+    from omx_autoresearch.journal.layout import Runtime
 
     Tell = Callable[["TrialView"], object]
 

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from typing import Any
 
     from omx_autoresearch.experiments.trial import ExperimentWorkspace
-    from omx_autoresearch.journal.context import Runtime
+    from omx_autoresearch.journal.layout import Runtime
 
 PATCH_LIMIT_BYTES = 64 * 1024 * 1024
 _REASON_LENGTH = 1000

@@ -19,11 +19,10 @@ from omx_autoresearch.experiments.judge.state import (
     Isolation,
     Reverification,
 )
-from omx_autoresearch.foundation.codec import to_plain
 from omx_autoresearch.foundation.errors import MissionInvalid, UsageError
 from omx_autoresearch.foundation.input_validation import Fault, refusal, validated
 from omx_autoresearch.foundation.metric_names import name_faults
-from omx_autoresearch.foundation.records import dataclass, field
+from omx_autoresearch.foundation.records import dataclass, field, to_plain
 from omx_autoresearch.foundation.types import MetricDirection, MetricSource
 from omx_autoresearch.journal.safe_files import read_bounded
 from omx_autoresearch.missions import intake

@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from omx_autoresearch.experiments.judge.state import ExperimentConfig, ExperimentState, ExperimentUsage
     from omx_autoresearch.experiments.store import ExperimentFolder, ExperimentStore
     from omx_autoresearch.experiments.worktrees.pair import Workspaces
-    from omx_autoresearch.journal.context import Runtime
+    from omx_autoresearch.journal.layout import Runtime
 
     Subscriber = Callable[[dict[str, Any]], object]
 

@@ -31,8 +31,13 @@ from omx_autoresearch.experiments.cancellation import (
     TrialAborted,
     clear_request,
 )
-from omx_autoresearch.experiments.context import SPENT, Operation
-from omx_autoresearch.experiments.final_patch import apply_final_patch, final_patch_of
+from omx_autoresearch.experiments.context import SPENT, ExperimentContext, Operation
+from omx_autoresearch.experiments.final_patch import (
+    FinalPatch,
+    PatchAcceptance,
+    apply_final_patch,
+    final_patch_of,
+)
 from omx_autoresearch.experiments.judge.budget import spent_budget
 from omx_autoresearch.experiments.judge.events import (
     ControllerDetached,
@@ -42,7 +47,12 @@ from omx_autoresearch.experiments.judge.events import (
     step_taken,
 )
 from omx_autoresearch.experiments.judge.state import (
+    CompletedReason,
     ExperimentConfig,
+    ExperimentHypothesis,
+    ExperimentLimits,
+    ExperimentState,
+    Isolation,
     TrialRow,
     checked_hypothesis,
     next_experiment_phase,
@@ -54,24 +64,15 @@ from omx_autoresearch.experiments.trial import Trial
 from omx_autoresearch.experiments.worktrees.checkout import ignored_folders
 from omx_autoresearch.foundation.errors import CommandFault, StepIllegal, UsageError, WorkspaceFault
 from omx_autoresearch.foundation.records import replace
-from omx_autoresearch.journal.context import Runtime
-from omx_autoresearch.journal.layout import StateHome, state_home
+from omx_autoresearch.journal.layout import Runtime, StateHome, state_home
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
     from types import TracebackType
     from typing import Any, Self
 
-    from omx_autoresearch.experiments.context import ExperimentContext, Subscriber
-    from omx_autoresearch.experiments.final_patch import FinalPatch, PatchAcceptance
+    from omx_autoresearch.experiments.context import Subscriber
     from omx_autoresearch.experiments.judge.claim import Claim
-    from omx_autoresearch.experiments.judge.state import (
-        CompletedReason,
-        ExperimentHypothesis,
-        ExperimentLimits,
-        ExperimentState,
-        Isolation,
-    )
     from omx_autoresearch.experiments.store import Hold
     from omx_autoresearch.experiments.trial import Callback
 

@@ -20,22 +20,31 @@ import time
 from typing import TYPE_CHECKING
 
 from omx_autoresearch.agents.headless import AgentReport, harmless_line, last_words, stated
-from omx_autoresearch.experiments.judge.state import ExperimentHypothesis, HypothesisOutcome
+from omx_autoresearch.experiments.judge.state import (
+    ExperimentHypothesis,
+    ExperimentState,
+    HypothesisOutcome,
+    TrialRow,
+)
 from omx_autoresearch.experiments.judge.summary import ending_words
 from omx_autoresearch.experiments.prompts import render_prompt
 from omx_autoresearch.foundation.errors import AutoresearchError, StepIllegal, UsageError
 from omx_autoresearch.journal.safe_files import ensure_folder, read_bounded, replace_file
-from omx_autoresearch.system.commands import OUTPUT_LIMIT_BYTES, explain_shell_status, run_command, shell_argv
+from omx_autoresearch.system.commands import (
+    OUTPUT_LIMIT_BYTES,
+    CommandResult,
+    explain_shell_status,
+    run_command,
+    shell_argv,
+)
 from omx_autoresearch.system.supervisor import explain_start
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping
 
     from omx_autoresearch.experiments.controller import AutoresearchController
-    from omx_autoresearch.experiments.judge.state import ExperimentState, TrialRow
     from omx_autoresearch.experiments.store import ExperimentFolder
     from omx_autoresearch.experiments.trial import ExperimentWorkspace
-    from omx_autoresearch.system.commands import CommandResult
 
 FAILURES_IN_A_ROW = 3
 """Sessions in a row without a candidate after which a person should look."""

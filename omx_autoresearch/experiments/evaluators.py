@@ -28,6 +28,7 @@ from omx_autoresearch.foundation.errors import StateUntrusted, WorkspaceFault
 from omx_autoresearch.foundation.records import dataclass, replace
 from omx_autoresearch.freezing.comparison import (
     RACY_NS,
+    Stamps,
     check_pins,
     manifest_of,
     pin_stamps,
@@ -35,7 +36,7 @@ from omx_autoresearch.freezing.comparison import (
     with_modules,
 )
 from omx_autoresearch.freezing.discovery import take_pins
-from omx_autoresearch.freezing.manifest import Pin
+from omx_autoresearch.freezing.manifest import Pin, PinManifest
 from omx_autoresearch.freezing.pins import freeze, load_manifest, restore_pins
 from omx_autoresearch.journal.safe_files import load_json, open_folder, replace_file, storage_failed
 
@@ -44,8 +45,6 @@ if TYPE_CHECKING:
 
     from omx_autoresearch.experiments.judge.state import ExperimentConfig
     from omx_autoresearch.experiments.store import ExperimentFolder
-    from omx_autoresearch.freezing.comparison import Stamps
-    from omx_autoresearch.freezing.manifest import PinManifest
 
 _KEPT_NAME = "bench.json"
 _PATH_LISTS = ("PATH", "PYTHONPATH", "LD_LIBRARY_PATH", "DYLD_LIBRARY_PATH", "VIRTUAL_ENV")

@@ -23,9 +23,9 @@ from typing import TYPE_CHECKING, Literal, NamedTuple
 
 from omx_autoresearch.experiments.cancellation import TrialAborted, failed, rejected
 from omx_autoresearch.experiments.judge.budget import budget_left
-from omx_autoresearch.experiments.judge.calibration import calibrate
+from omx_autoresearch.experiments.judge.calibration import Calibration, calibrate
 from omx_autoresearch.experiments.judge.claim import claim
-from omx_autoresearch.experiments.judge.decision import Judge, guard_failures
+from omx_autoresearch.experiments.judge.decision import Judge, Verdict, guard_failures
 from omx_autoresearch.experiments.judge.events import (
     BaselineEstablished,
     ClaimVerified,
@@ -35,7 +35,7 @@ from omx_autoresearch.experiments.judge.events import (
 from omx_autoresearch.experiments.judge.metrics import samples_of
 from omx_autoresearch.experiments.judge.plans import DETERMINISTIC_PAIRS
 from omx_autoresearch.experiments.judge.statistics import orders
-from omx_autoresearch.experiments.runs import run_once
+from omx_autoresearch.experiments.runs import Run, RunKind, run_once
 from omx_autoresearch.experiments.worktrees.checkout import named
 from omx_autoresearch.system.contents import entries_below
 from omx_autoresearch.system.removal import remove
@@ -44,11 +44,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from omx_autoresearch.experiments.context import ExperimentContext
-    from omx_autoresearch.experiments.judge.calibration import Calibration
-    from omx_autoresearch.experiments.judge.decision import Verdict
     from omx_autoresearch.experiments.judge.rule import AcceptanceRule
     from omx_autoresearch.experiments.judge.state import ExperimentConfig
-    from omx_autoresearch.experiments.runs import Run, RunKind
     from omx_autoresearch.experiments.worktrees.pair import Workspaces
 
     Marks = dict[str, tuple[int, ...]]

@@ -9,15 +9,15 @@ an experiment says whose commands an agent chose.
 from __future__ import annotations
 
 from omx_autoresearch.experiments.store import ExperimentStore
-from omx_autoresearch.foundation.codec import to_plain
 from omx_autoresearch.foundation.digests import sha256
 from omx_autoresearch.foundation.errors import AutoresearchError, StepIllegal
 from omx_autoresearch.foundation.json_codec import encode
+from omx_autoresearch.foundation.records import to_plain
 from omx_autoresearch.missions.claims import write_changed
 from omx_autoresearch.missions.records.findings import ExperimentLinked, GainVerified, TrialsAccepted
 from omx_autoresearch.missions.records.lifecycle import MissionBlocked, step_taken
 from omx_autoresearch.missions.rules.lifecycle import FINAL_PHASES, is_legal
-from omx_autoresearch.missions.rules.mission import Blocker
+from omx_autoresearch.missions.rules.mission import Blocker, Mission
 from omx_autoresearch.missions.store import MissionStore
 
 TYPE_CHECKING = False
@@ -27,10 +27,9 @@ if TYPE_CHECKING:
 
     from omx_autoresearch.experiments.judge.claim import Claim
     from omx_autoresearch.experiments.judge.state import ExperimentState
-    from omx_autoresearch.journal.context import Runtime
+    from omx_autoresearch.journal.layout import Runtime
     from omx_autoresearch.missions.records import Record
     from omx_autoresearch.missions.rules.criteria import Examination, Examiner
-    from omx_autoresearch.missions.rules.mission import Mission
     from omx_autoresearch.missions.rules.rule_kinds import Trial
 
 CLAIM_STAGE = "claim"

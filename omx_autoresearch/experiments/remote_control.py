@@ -9,14 +9,13 @@ from typing import TYPE_CHECKING
 from omx_autoresearch.experiments.cancellation import put_request
 from omx_autoresearch.experiments.controller import AutoresearchController
 from omx_autoresearch.experiments.startup import holds_of
-from omx_autoresearch.experiments.store import ExperimentStore
+from omx_autoresearch.experiments.store import ExperimentStore, Holder
 from omx_autoresearch.foundation.errors import StepIllegal
 from omx_autoresearch.system.git import common_dir
 
 if TYPE_CHECKING:
     from omx_autoresearch.experiments.judge.state import CompletedReason, ExperimentState
-    from omx_autoresearch.experiments.store import Holder
-    from omx_autoresearch.journal.context import Runtime
+    from omx_autoresearch.journal.layout import Runtime
 
 CANCEL_WAIT_SECONDS = 60.0
 """How long a cancel waits for the controller's rollback."""

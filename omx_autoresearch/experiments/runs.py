@@ -16,7 +16,7 @@ import re
 import tempfile
 from typing import TYPE_CHECKING, Literal
 
-from omx_autoresearch.experiments.evaluators import CHECK_NAME
+from omx_autoresearch.experiments.evaluators import CHECK_NAME, FrozenEvaluators
 from omx_autoresearch.experiments.judge.metrics import (
     PEAK_BYTES,
     Measured,
@@ -37,7 +37,7 @@ from omx_autoresearch.journal.safe_files import (
     read_chunks,
     storage_failed,
 )
-from omx_autoresearch.system.commands import explain_shell_status, run_command, shell_argv
+from omx_autoresearch.system.commands import CommandResult, explain_shell_status, run_command, shell_argv
 from omx_autoresearch.system.sandbox import (
     bubblewrap_argv,
     bubblewrap_fault,
@@ -51,9 +51,7 @@ if TYPE_CHECKING:
     from typing import BinaryIO
 
     from omx_autoresearch.experiments.cancellation import AutoresearchCancellation
-    from omx_autoresearch.experiments.evaluators import FrozenEvaluators
     from omx_autoresearch.foundation.types import Outcome
-    from omx_autoresearch.system.commands import CommandResult
 
 SHOWN_LENGTH = 1500
 _REOPENED = re.compile(rb"/(?:dev/stdout|fd/1)\b.*No such device or address")

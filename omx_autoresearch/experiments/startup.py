@@ -20,13 +20,12 @@ from omx_autoresearch.experiments.context import ExperimentContext, ExperimentLo
 from omx_autoresearch.experiments.evaluators import freeze_evaluators, open_evaluators
 from omx_autoresearch.experiments.judge.budget import checked_config, limit_faults
 from omx_autoresearch.experiments.judge.events import ControllerAttached, ExperimentStarted, LimitsExtended
-from omx_autoresearch.experiments.store import ExperimentStore, Holder, Holds
+from omx_autoresearch.experiments.store import ExperimentStore, Hold, Holder, Holds
 from omx_autoresearch.experiments.worktrees.checkout import open_repository
 from omx_autoresearch.experiments.worktrees.object_store import REFERENCES
 from omx_autoresearch.experiments.worktrees.pair import WorkspaceOptions, Workspaces
-from omx_autoresearch.foundation.codec import to_plain
 from omx_autoresearch.foundation.errors import StorageFailed, UsageError, WorkspaceFault
-from omx_autoresearch.foundation.records import replace
+from omx_autoresearch.foundation.records import replace, to_plain
 from omx_autoresearch.missions.checkouts import new_workspace
 from omx_autoresearch.missions.contracts import captured_environment
 from omx_autoresearch.missions.lifecycle_commands import marks_of_agent
@@ -42,8 +41,7 @@ from omx_autoresearch.system.processes import (
 
 if TYPE_CHECKING:
     from omx_autoresearch.experiments.judge.state import ExperimentConfig, ExperimentLimits, ExperimentState
-    from omx_autoresearch.experiments.store import Hold
-    from omx_autoresearch.journal.context import Runtime
+    from omx_autoresearch.journal.layout import Runtime
 
 
 def holds_of(runtime: Runtime) -> Holds:

@@ -13,14 +13,13 @@ import itertools
 import os
 
 from omx_autoresearch.experiments.judge.events import KINDS, fold_events
-from omx_autoresearch.foundation.codec import ShapeError, from_plain, to_plain
 from omx_autoresearch.foundation.digests import sha256
 from omx_autoresearch.foundation.errors import StateUntrusted, StepIllegal, UsageError
 from omx_autoresearch.foundation.json_codec import encode
-from omx_autoresearch.foundation.records import dataclass
-from omx_autoresearch.journal.layout import is_safe_task_id, slugify, task_id
+from omx_autoresearch.foundation.records import ShapeError, dataclass, from_plain, to_plain
+from omx_autoresearch.journal.layout import StateHome, is_safe_task_id, slugify, task_id
 from omx_autoresearch.journal.log import Journal
-from omx_autoresearch.journal.reader import EVENTS_NAME, broken
+from omx_autoresearch.journal.reader import EVENTS_NAME, Entry, broken
 from omx_autoresearch.journal.safe_files import (
     ensure_folder,
     is_there,
@@ -41,8 +40,6 @@ if TYPE_CHECKING:
 
     from omx_autoresearch.experiments.judge.events import ExperimentEvent
     from omx_autoresearch.experiments.judge.state import ExperimentState
-    from omx_autoresearch.journal.layout import StateHome
-    from omx_autoresearch.journal.reader import Entry
 
 _NEXT = "omx-autoresearch experiment list"
 

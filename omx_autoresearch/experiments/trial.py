@@ -32,9 +32,14 @@ from omx_autoresearch.experiments.judge.events import (
     step_taken,
 )
 from omx_autoresearch.experiments.judge.rule import verify_rule
-from omx_autoresearch.experiments.judge.state import METADATA_LIMIT, HypothesisOutcome
+from omx_autoresearch.experiments.judge.state import (
+    METADATA_LIMIT,
+    ExperimentHypothesis,
+    HypothesisOutcome,
+    TrialRow,
+)
 from omx_autoresearch.experiments.judge.summary import effect_text
-from omx_autoresearch.experiments.measurement import ARMS, Measurement, is_reverified, seed_of
+from omx_autoresearch.experiments.measurement import ARMS, Judgement, Measurement, is_reverified, seed_of
 from omx_autoresearch.experiments.worktrees.checkout import named, shown_path
 from omx_autoresearch.experiments.worktrees.checkpoints import TreeFault
 from omx_autoresearch.foundation.errors import AutoresearchError, StateUntrusted, UsageError, WorkspaceFault
@@ -47,8 +52,6 @@ if TYPE_CHECKING:
 
     from omx_autoresearch.experiments.context import ExperimentContext
     from omx_autoresearch.experiments.judge.calibration import Calibration
-    from omx_autoresearch.experiments.judge.state import ExperimentHypothesis, TrialRow
-    from omx_autoresearch.experiments.measurement import Judgement
 
     Callback = Callable[["ExperimentWorkspace"], HypothesisOutcome]
 

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
     from omx_autoresearch.experiments.judge.state import ExperimentState
     from omx_autoresearch.experiments.worktrees.patches import FileChange
-    from omx_autoresearch.journal.context import Runtime
+    from omx_autoresearch.journal.layout import Runtime
 
 NEXT_START = "omx-autoresearch experiment start --metric NAME --measure ./measure.sh --check ./check.sh"
 

@@ -15,8 +15,8 @@ from functools import cache
 from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 from omx_autoresearch.foundation import types as words
-from omx_autoresearch.foundation.codec import to_plain
 from omx_autoresearch.foundation.errors import AutoresearchError, MissionInvalid
+from omx_autoresearch.foundation.records import to_plain
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Hashable, Mapping

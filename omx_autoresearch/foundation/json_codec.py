@@ -8,7 +8,7 @@ own: a text that the scanner does not take is given to ``json``, which says what
 
 from __future__ import annotations
 
-from omx_autoresearch.foundation.codec import as_fields
+from omx_autoresearch.foundation.records import as_fields
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

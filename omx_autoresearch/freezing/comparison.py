@@ -18,10 +18,9 @@ import sys
 import time
 
 from omx_autoresearch.foundation import json_codec
-from omx_autoresearch.foundation.codec import to_plain
 from omx_autoresearch.foundation.digests import sha256
 from omx_autoresearch.foundation.errors import AutoresearchError, WorkspaceFault
-from omx_autoresearch.foundation.records import replace
+from omx_autoresearch.foundation.records import replace, to_plain
 from omx_autoresearch.freezing.manifest import (
     Pin,
     PinCheck,

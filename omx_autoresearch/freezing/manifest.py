@@ -7,8 +7,7 @@ added them. New test files are welcome everywhere; only an addition of the last 
 
 from __future__ import annotations
 
-from omx_autoresearch.foundation.codec import nested
-from omx_autoresearch.foundation.records import dataclass
+from omx_autoresearch.foundation.records import dataclass, nested
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

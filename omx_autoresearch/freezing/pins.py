@@ -10,11 +10,11 @@ import os
 import stat
 
 from omx_autoresearch.foundation import json_codec
-from omx_autoresearch.foundation.codec import ShapeError, from_plain, to_plain
 from omx_autoresearch.foundation.digests import sha256
 from omx_autoresearch.foundation.errors import StateUntrusted, WorkspaceFault
+from omx_autoresearch.foundation.records import ShapeError, from_plain, to_plain
 from omx_autoresearch.freezing.comparison import check_pins, manifest_digest
-from omx_autoresearch.freezing.manifest import PinManifest
+from omx_autoresearch.freezing.manifest import Pin, PinManifest
 from omx_autoresearch.journal.safe_files import (
     FILE_LIMIT_BYTES,
     ensure_folder,
@@ -29,10 +29,6 @@ from omx_autoresearch.journal.safe_files import (
     sync_folder,
     write_all,
 )
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from omx_autoresearch.freezing.manifest import Pin
 
 __all__ = ["ASIDE_PATH", "CURRENT", "check_pins", "freeze", "load_manifest", "read_pinned", "restore_pins"]
 

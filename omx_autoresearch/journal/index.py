@@ -10,13 +10,12 @@ from __future__ import annotations
 
 import os
 
-from omx_autoresearch.journal.reader import GENESIS, Entry, Fault, Head, broken, scan, stands
+from omx_autoresearch.journal.reader import GENESIS, Entry, Fault, Head, JournalReader, broken, scan, stands
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     import sqlite3
 
-    from omx_autoresearch.journal.reader import JournalReader
 
 FORMAT = 2
 BATCH_ENTRIES = 20_000

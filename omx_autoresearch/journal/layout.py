@@ -1,20 +1,24 @@
 """Where everything stands: the state home outside the workspace, a mission's folder, a project's ``.omx``.
 
-Pure path arithmetic: nothing here reads or writes a file. Names that come from outside (session ids, task
-ids, goals) become file names only through the functions of this module.
+:class:`Runtime` hands that, the clock and the environment to every use case.
+Nothing here reads or writes a file. Names that come from outside (session ids, task ids, goals) become file names only
+through the functions of this module.
 """
 
 from __future__ import annotations
 
-import os.path
+import os
 
+from omx_autoresearch.foundation.digests import sha256
 from omx_autoresearch.foundation.errors import UsageError
-from omx_autoresearch.foundation.records import dataclass
+from omx_autoresearch.foundation.records import dataclass, field
+from omx_autoresearch.system.clock import Clock, SystemClock, format_time
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Callable, Mapping
     from datetime import datetime
+    from typing import Any
 
 HOME_VARIABLE = "OMX_AUTORESEARCH_HOME"
 HASH_PREFIX = "h-"
@@ -227,8 +231,6 @@ def session_file_name(session_id: str) -> str:
 
 
 def _sha256(text: str) -> str:
-    from omx_autoresearch.foundation.digests import sha256
-
     return sha256(text.encode("utf-8", "surrogatepass")).hexdigest()
 
 
@@ -266,3 +268,43 @@ def slugify(text: str) -> str:
         cut = slug[: SLUG_LIMIT + 1].rpartition("-")[0]
         slug = cut or slug[:SLUG_LIMIT]
     return slug
+
+
+def random_id() -> str:
+    """Twelve hex digits from the operating system."""
+    return os.urandom(6).hex()
+
+
+@dataclass(frozen=True, slots=True)
+class Runtime:
+    """The world as a use case sees it.
+
+    Attributes:
+        home: where journals, registry and approvals stand.
+        clock: the only source of time.
+        environ: the environment of the caller.
+        new_id: the only source of randomness.
+        shell_marks: environment variables that agents' shells carry (facts of the agent CLIs).
+        sources: what missions ask of other parts of the runtime, by question; the door hands it in, since missions
+            import none of them (``surfaces/sources.py``).
+    """
+
+    home: StateHome
+    clock: Clock = field(default_factory=SystemClock)
+    environ: Mapping[str, str] = field(default_factory=dict)
+    new_id: Callable[[], str] = random_id
+    shell_marks: tuple[str, ...] = ()
+    sources: Mapping[str, Callable[..., Any]] = field(default_factory=dict)
+
+    @classmethod
+    def of_process(cls, *, home_path: str = "", shell_marks: tuple[str, ...] = ()) -> Runtime:
+        """The runtime of this process; ``home_path`` where the installer baked one in."""
+        return cls(
+            home=StateHome(home_path or state_home(os.environ)),
+            environ=dict(os.environ),
+            shell_marks=shell_marks,
+        )
+
+    def now(self) -> str:
+        """The time as it stands in records."""
+        return format_time(self.clock.now())

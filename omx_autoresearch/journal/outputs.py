@@ -21,14 +21,13 @@ from __future__ import annotations
 import os
 
 from omx_autoresearch.foundation.errors import UsageError
-from omx_autoresearch.journal.layout import is_safe_task_id
+from omx_autoresearch.journal.layout import MissionFolder, is_safe_task_id
 from omx_autoresearch.journal.safe_files import read_bounded
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     import re
 
-    from omx_autoresearch.journal.layout import MissionFolder
 
 OUTPUT_LIMIT_BYTES = 64 * 1024 * 1024
 MASK = "[masked]"

@@ -25,8 +25,7 @@ from omx_autoresearch.foundation.errors import (
     UsageError,
 )
 from omx_autoresearch.foundation.records import dataclass, field, replace
-from omx_autoresearch.journal.context import Runtime
-from omx_autoresearch.journal.layout import ProjectFolder
+from omx_autoresearch.journal.layout import ProjectFolder, Runtime
 from omx_autoresearch.missions import heartbeat, launch, lifecycle_commands, projection_texts
 from omx_autoresearch.missions.checkouts import project_root
 from omx_autoresearch.missions.claims import write_changed
@@ -38,7 +37,7 @@ from omx_autoresearch.missions.rules import briefing
 from omx_autoresearch.missions.rules.directions import direction_of
 from omx_autoresearch.missions.rules.intake import MissionDraft
 from omx_autoresearch.missions.rules.prompts import paths_named
-from omx_autoresearch.missions.rules.readiness import criteria_of, open_criteria
+from omx_autoresearch.missions.rules.readiness import ReadinessReport, criteria_of, open_criteria
 from omx_autoresearch.missions.store import MissionStore
 from omx_autoresearch.missions.task_files import AllowedOperations, Progress, TaskSpec
 
@@ -48,7 +47,6 @@ if TYPE_CHECKING:
     from typing import TypeVar
 
     from omx_autoresearch.missions.rules.mission import Mission
-    from omx_autoresearch.missions.rules.readiness import ReadinessReport
 
     Kind = TypeVar("Kind")
     Result = TypeVar("Result")

@@ -9,10 +9,9 @@ from __future__ import annotations
 import os
 
 from omx_autoresearch.foundation import json_codec
-from omx_autoresearch.foundation.codec import ShapeError, from_plain, to_plain
 from omx_autoresearch.foundation.digests import sha256
 from omx_autoresearch.foundation.errors import StateUntrusted
-from omx_autoresearch.foundation.records import dataclass
+from omx_autoresearch.foundation.records import ShapeError, dataclass, from_plain, to_plain
 from omx_autoresearch.journal.safe_files import ensure_folder, load_json, replace_file, storage_failed
 
 TYPE_CHECKING = False

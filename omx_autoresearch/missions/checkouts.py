@@ -5,14 +5,10 @@ from __future__ import annotations
 import os
 
 from omx_autoresearch.foundation.errors import UsageError
-from omx_autoresearch.journal.layout import is_safe_task_id
+from omx_autoresearch.journal.layout import Runtime, is_safe_task_id
 from omx_autoresearch.journal.reader import EVENTS_NAME
 from omx_autoresearch.journal.safe_files import is_there
 from omx_autoresearch.system.git import common_dir, find_root, main_checkout
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from omx_autoresearch.journal.context import Runtime
 
 
 def workspace_root(cwd: str) -> str:

@@ -16,22 +16,19 @@ import os
 from omx_autoresearch.foundation.digests import sha256
 from omx_autoresearch.foundation.errors import AutoresearchError, StorageFailed, UsageError
 from omx_autoresearch.foundation.records import dataclass, replace
-from omx_autoresearch.journal.layout import ProjectFolder, StateHome
+from omx_autoresearch.journal.layout import ProjectFolder, Runtime, StateHome
 from omx_autoresearch.journal.safe_files import storage_failed
 from omx_autoresearch.missions import inbox, projection_texts
 from omx_autoresearch.missions import store as missions
-from omx_autoresearch.missions.projections import Projections
-from omx_autoresearch.missions.records.findings import ClaimRecorded, ProjectionEdited
+from omx_autoresearch.missions.projections import Edit, Projections
+from omx_autoresearch.missions.records.findings import ClaimRecorded, FindingRecorded, ProjectionEdited
 from omx_autoresearch.missions.store import MissionStore
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from omx_autoresearch.journal.context import Runtime
     from omx_autoresearch.missions.inbox import Claim
-    from omx_autoresearch.missions.projections import Edit
     from omx_autoresearch.missions.records import Record
     from omx_autoresearch.missions.records.directions import DirectionDeclared
-    from omx_autoresearch.missions.records.findings import FindingRecorded
     from omx_autoresearch.missions.rules.findings import Finding
     from omx_autoresearch.missions.rules.mission import Mission
 
@@ -249,8 +246,8 @@ def _findings(
 
 def _finding_in(text: str) -> Finding | None:
     """What an inbox file says: the finding as a claim, whatever it says of itself; None for one that cannot stand."""
-    from omx_autoresearch.foundation.codec import from_plain
     from omx_autoresearch.foundation.json_codec import decode
+    from omx_autoresearch.foundation.records import from_plain
     from omx_autoresearch.missions.rules.findings import Finding, finding_faults
 
     try:

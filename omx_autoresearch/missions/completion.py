@@ -5,8 +5,8 @@ from __future__ import annotations
 import json
 import os
 
-from omx_autoresearch.foundation.codec import to_plain
 from omx_autoresearch.foundation.errors import WorkspaceFault
+from omx_autoresearch.foundation.records import to_plain
 from omx_autoresearch.journal.omx_folder import OmxFolder
 from omx_autoresearch.missions.rules.briefing import completion_path
 

@@ -12,16 +12,15 @@ import shutil
 from typing import TYPE_CHECKING, cast
 
 from omx_autoresearch.foundation import json_codec
-from omx_autoresearch.foundation.codec import to_plain
 from omx_autoresearch.foundation.digests import sha256
 from omx_autoresearch.foundation.errors import AutoresearchError, MissionInvalid
-from omx_autoresearch.foundation.records import dataclass, replace
+from omx_autoresearch.foundation.records import dataclass, replace, to_plain
 from omx_autoresearch.freezing.evaluator_paths import SHELL_WORDS
 from omx_autoresearch.freezing.pins import check_pins
 from omx_autoresearch.freezing.runners import runner_of
 from omx_autoresearch.journal.safe_files import read_bounded
-from omx_autoresearch.missions.rules.intake import SCRIPT, limits_of, settled
-from omx_autoresearch.missions.rules.mission import OPERATIONS, Contract
+from omx_autoresearch.missions.rules.intake import SCRIPT, MissionDraft, limits_of, settled
+from omx_autoresearch.missions.rules.mission import OPERATIONS, Contract, Mission
 from omx_autoresearch.missions.validation.baseline_run import Tryout, try_validator
 
 if TYPE_CHECKING:
@@ -29,9 +28,7 @@ if TYPE_CHECKING:
 
     from omx_autoresearch.foundation.types import ValidationMode
     from omx_autoresearch.freezing.manifest import PinManifest
-    from omx_autoresearch.journal.context import Runtime
-    from omx_autoresearch.missions.rules.intake import MissionDraft
-    from omx_autoresearch.missions.rules.mission import Mission
+    from omx_autoresearch.journal.layout import Runtime
 
 KEPT_NAMES = (
     "PATH", "HOME", "USER", "LOGNAME", "LANG", "TZ",

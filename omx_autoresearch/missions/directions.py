@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from omx_autoresearch.foundation.errors import StepIllegal, StorageFailed
 from omx_autoresearch.foundation.records import dataclass, replace
-from omx_autoresearch.journal.layout import ProjectFolder
+from omx_autoresearch.journal.layout import ProjectFolder, Runtime
 from omx_autoresearch.missions import inbox
 from omx_autoresearch.missions.records.directions import DirectionDeclared, DirectionInjected
 from omx_autoresearch.missions.rules.directions import (
@@ -19,6 +19,7 @@ from omx_autoresearch.missions.rules.directions import (
     OPEN_LIMIT,
     RECENT,
     Direction,
+    Tried,
     claim_text,
     direction_faults,
     direction_of,
@@ -32,8 +33,6 @@ from omx_autoresearch.missions.store import MissionStore
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from omx_autoresearch.journal.context import Runtime
-    from omx_autoresearch.missions.rules.directions import Tried
     from omx_autoresearch.missions.rules.mission import Mission
 
 

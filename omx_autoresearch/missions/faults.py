@@ -4,16 +4,14 @@ from __future__ import annotations
 
 import os
 
-from omx_autoresearch.agents.events import Reply
+from omx_autoresearch.agents.events import HookEvent, Reply
 from omx_autoresearch.foundation.digests import sha256
 from omx_autoresearch.foundation.errors import AutoresearchError, JournalBroken
 from omx_autoresearch.missions.rules import briefing
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from omx_autoresearch.agents.events import HookEvent
-    from omx_autoresearch.journal.context import Runtime
-    from omx_autoresearch.journal.layout import StateHome
+    from omx_autoresearch.journal.layout import Runtime, StateHome
 
 _TOLD_LIMIT_BYTES = 65536
 """What is remembered of one session; behind it every fault is told again."""

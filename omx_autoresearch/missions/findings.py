@@ -13,12 +13,11 @@ from __future__ import annotations
 from itertools import chain
 
 from omx_autoresearch.foundation import json_codec
-from omx_autoresearch.foundation.codec import from_plain, to_plain
 from omx_autoresearch.foundation.digests import sha256
 from omx_autoresearch.foundation.errors import StepIllegal, UsageError
 from omx_autoresearch.foundation.input_validation import validated
-from omx_autoresearch.foundation.records import dataclass, replace
-from omx_autoresearch.journal.layout import ProjectFolder
+from omx_autoresearch.foundation.records import dataclass, from_plain, replace, to_plain
+from omx_autoresearch.journal.layout import ProjectFolder, Runtime
 from omx_autoresearch.journal.safe_files import read_bounded
 from omx_autoresearch.missions import inbox, projection_texts
 from omx_autoresearch.missions.looks import take_look
@@ -35,7 +34,6 @@ if TYPE_CHECKING:
     from typing import Any
 
     from omx_autoresearch.foundation.types import FindingKind
-    from omx_autoresearch.journal.context import Runtime
     from omx_autoresearch.journal.reader import Entry
     from omx_autoresearch.missions.rules.criteria import Criterion
     from omx_autoresearch.missions.rules.mission import Mission

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 
-from omx_autoresearch.agents.events import SILENCE, Reply
+from omx_autoresearch.agents.events import SILENCE, Client, HookEvent, Reply
 from omx_autoresearch.foundation.digests import sha256
 from omx_autoresearch.foundation.errors import AutoresearchError
 from omx_autoresearch.foundation.records import replace
@@ -19,16 +19,14 @@ from omx_autoresearch.missions.lifecycle_commands import missions_around, refuse
 from omx_autoresearch.missions.records.sessions import PersonPrompted
 from omx_autoresearch.missions.registry import TOKEN_WORD, Registry
 from omx_autoresearch.missions.rules import briefing
-from omx_autoresearch.missions.rules.prompts import command_in
+from omx_autoresearch.missions.rules.prompts import PromptCommand, command_in
 from omx_autoresearch.missions.store import MissionStore
 from omx_autoresearch.system.processes import SHELLS, command_name
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from omx_autoresearch.agents.events import Client, HookEvent
-    from omx_autoresearch.journal.context import Runtime
+    from omx_autoresearch.journal.layout import Runtime
     from omx_autoresearch.missions.rules.mission import Mission
-    from omx_autoresearch.missions.rules.prompts import PromptCommand
 
 BEATS = {
     "session_start": "session_start",

@@ -9,12 +9,11 @@ from __future__ import annotations
 import hashlib
 import os
 import re
-from typing import TYPE_CHECKING, Any, Literal
+from typing import Any, Literal
 
 import yaml
 
 from omx_autoresearch.foundation import templates
-from omx_autoresearch.foundation.codec import to_plain
 from omx_autoresearch.foundation.errors import (
     AutoresearchError,
     MissionInvalid,
@@ -23,9 +22,9 @@ from omx_autoresearch.foundation.errors import (
     WorkspaceFault,
 )
 from omx_autoresearch.foundation.input_validation import Fault, refusal, validated
-from omx_autoresearch.foundation.records import dataclass, field, replace
+from omx_autoresearch.foundation.records import dataclass, field, replace, to_plain
 from omx_autoresearch.foundation.types import Operation, Reviewer, TaskType, ValidationMode
-from omx_autoresearch.journal.layout import ProjectFolder, is_safe_task_id, slugify
+from omx_autoresearch.journal.layout import ProjectFolder, Runtime, is_safe_task_id, slugify
 from omx_autoresearch.journal.safe_files import (
     load_json,
     path_faults,
@@ -35,10 +34,6 @@ from omx_autoresearch.journal.safe_files import (
 )
 from omx_autoresearch.missions.rules.criteria import Criterion, CriterionFault, criterion_of, criterion_text
 from omx_autoresearch.missions.rules.intake import IntakeRecord, MissionDraft, draft_faults, settled
-
-if TYPE_CHECKING:
-    from omx_autoresearch.journal.context import Runtime
-
 
 # --- Markdown files with YAML frontmatter: written and read by the YAML library, with fewer surprises than YAML 1.1.
 #

@@ -10,12 +10,12 @@ import hashlib
 import os
 from typing import TYPE_CHECKING
 
-from omx_autoresearch.foundation.codec import to_plain
 from omx_autoresearch.foundation.errors import StepIllegal, WorkspaceFault
-from omx_autoresearch.foundation.records import dataclass, replace
+from omx_autoresearch.foundation.records import dataclass, replace, to_plain
 from omx_autoresearch.freezing.comparison import pin_stamps, touched
 from omx_autoresearch.freezing.pins import freeze, load_manifest
 from omx_autoresearch.freezing.tree import tree_state
+from omx_autoresearch.journal.layout import Runtime
 from omx_autoresearch.journal.layout import task_id as make_task_id
 from omx_autoresearch.journal.safe_files import ensure_folder, replace_file
 from omx_autoresearch.missions import sessions
@@ -31,6 +31,7 @@ from omx_autoresearch.missions.intake import (
     FILE_MODE,
     MISSION_NAME,
     SANDBOX_NAME,
+    IntakeRecord,
     MissionDraft,
     amended_sandbox,
     read_intake,
@@ -50,8 +51,6 @@ from omx_autoresearch.system.sandbox import can_isolate
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from omx_autoresearch.journal.context import Runtime
-    from omx_autoresearch.missions.intake import IntakeRecord
     from omx_autoresearch.missions.rules.evidence import RunReport
     from omx_autoresearch.missions.rules.mission import Contract, Mission
 

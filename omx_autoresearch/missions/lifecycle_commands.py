@@ -18,7 +18,7 @@ from omx_autoresearch.foundation.errors import (
 )
 from omx_autoresearch.foundation.records import dataclass
 from omx_autoresearch.freezing.pins import load_manifest, restore_pins
-from omx_autoresearch.journal.layout import is_safe_task_id
+from omx_autoresearch.journal.layout import Runtime, is_safe_task_id
 from omx_autoresearch.journal.safe_files import sweep_temporary
 from omx_autoresearch.missions import sessions
 from omx_autoresearch.missions.approvals import approval_key
@@ -39,8 +39,8 @@ from omx_autoresearch.missions.records.lifecycle import (
 from omx_autoresearch.missions.records.validations import CommandsApproved, PinsRestored
 from omx_autoresearch.missions.registry import ActiveSession, Registry
 from omx_autoresearch.missions.rules.lifecycle import FINAL_PHASES
-from omx_autoresearch.missions.rules.mission import Blocker
-from omx_autoresearch.missions.rules.prompts import paths_named
+from omx_autoresearch.missions.rules.mission import Blocker, Mission
+from omx_autoresearch.missions.rules.prompts import NamedFolder, paths_named
 from omx_autoresearch.missions.sessions import live_clients
 from omx_autoresearch.missions.store import MissionStore
 from omx_autoresearch.system.processes import (
@@ -53,17 +53,10 @@ from omx_autoresearch.system.processes import (
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from omx_autoresearch.journal.context import Runtime
+    from omx_autoresearch.missions.records.lifecycle import StepRecord
 
 _LEAST_OF_A_NAME = 4
 """Characters of the beginning of an id; with fewer nobody means one mission."""
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from omx_autoresearch.journal.context import Runtime
-    from omx_autoresearch.missions.records.lifecycle import StepRecord
-    from omx_autoresearch.missions.rules.mission import Mission
-    from omx_autoresearch.missions.rules.prompts import NamedFolder
 
 
 @dataclass(frozen=True, slots=True)

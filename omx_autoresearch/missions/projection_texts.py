@@ -10,8 +10,8 @@ NOTICE                                                         what the owner mu
 from __future__ import annotations
 
 from omx_autoresearch.foundation import json_codec
-from omx_autoresearch.foundation.codec import to_plain
 from omx_autoresearch.foundation.json_codec import encode, without_surrogates
+from omx_autoresearch.foundation.records import to_plain
 from omx_autoresearch.missions.rules import briefing
 from omx_autoresearch.missions.rules.readiness import criteria_of
 

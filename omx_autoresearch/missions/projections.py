@@ -17,7 +17,6 @@ from __future__ import annotations
 
 import os
 
-from omx_autoresearch.foundation.codec import to_plain
 from omx_autoresearch.foundation.errors import (
     AutoresearchError,
     JournalBroken,
@@ -25,10 +24,10 @@ from omx_autoresearch.foundation.errors import (
     WorkspaceFault,
 )
 from omx_autoresearch.foundation.json_codec import decode, decode_document, encode, encode_unchecked
-from omx_autoresearch.foundation.records import dataclass
-from omx_autoresearch.journal.layout import ProjectFolder, session_file_name
-from omx_autoresearch.journal.omx_folder import OmxFolder
-from omx_autoresearch.journal.reader import Head, digest_of
+from omx_autoresearch.foundation.records import dataclass, to_plain
+from omx_autoresearch.journal.layout import MissionFolder, ProjectFolder, session_file_name
+from omx_autoresearch.journal.omx_folder import OmxFolder, Stamp
+from omx_autoresearch.journal.reader import Entry, Head, digest_of
 from omx_autoresearch.journal.safe_files import read_bounded, replace_file, storage_failed, write_all
 from omx_autoresearch.missions import projection_texts
 from omx_autoresearch.missions.projection_texts import LINE_FILES, STATE_FILES
@@ -38,9 +37,6 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from typing import Any, BinaryIO, Protocol
 
-    from omx_autoresearch.journal.layout import MissionFolder
-    from omx_autoresearch.journal.omx_folder import Stamp
-    from omx_autoresearch.journal.reader import Entry
     from omx_autoresearch.missions.rules.mission import Mission
 
     class Source(Protocol):

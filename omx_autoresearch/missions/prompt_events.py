@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import os
 
-from omx_autoresearch.agents.events import HookEvent, Reply
+from omx_autoresearch.agents.events import Client, HookEvent, Reply
 from omx_autoresearch.foundation.errors import AutoresearchError, StepIllegal
 from omx_autoresearch.foundation.records import dataclass
 from omx_autoresearch.missions import lifecycle_commands, sessions
@@ -17,8 +17,7 @@ from omx_autoresearch.system.git import common_dir, find_root
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from omx_autoresearch.agents.events import Client
-    from omx_autoresearch.journal.context import Runtime
+    from omx_autoresearch.journal.layout import Runtime
     from omx_autoresearch.missions.rules.mission import Mission
     from omx_autoresearch.missions.rules.prompts import PromptCommand
 

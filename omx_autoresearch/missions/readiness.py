@@ -6,20 +6,23 @@ import os
 
 from omx_autoresearch.foundation.errors import StateUntrusted, StepIllegal, WorkspaceFault
 from omx_autoresearch.foundation.records import replace
-from omx_autoresearch.journal.layout import ProjectFolder
+from omx_autoresearch.journal.layout import ProjectFolder, Runtime
 from omx_autoresearch.journal.omx_folder import OmxFolder
 from omx_autoresearch.missions import projection_texts
 from omx_autoresearch.missions.claims import take_in_quietly
 from omx_autoresearch.missions.looks import take_look
-from omx_autoresearch.missions.rules.readiness import criteria_of, readiness_report
+from omx_autoresearch.missions.rules.readiness import (
+    CriterionView,
+    ReadinessReport,
+    criteria_of,
+    readiness_report,
+)
 from omx_autoresearch.missions.store import MissionStore, changed
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from omx_autoresearch.journal.context import Runtime
     from omx_autoresearch.missions.rules.findings import Look
     from omx_autoresearch.missions.rules.mission import Mission
-    from omx_autoresearch.missions.rules.readiness import CriterionView, ReadinessReport
 
 _STATE_BYTES = 16 * 1024 * 1024
 

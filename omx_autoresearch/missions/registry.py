@@ -13,12 +13,11 @@ from __future__ import annotations
 
 import os
 
-from omx_autoresearch.foundation.codec import ShapeError, from_plain, to_plain
 from omx_autoresearch.foundation.digests import sha256
 from omx_autoresearch.foundation.errors import StateUntrusted, StorageFailed
 from omx_autoresearch.foundation.json_codec import encode
-from omx_autoresearch.foundation.records import dataclass, replace
-from omx_autoresearch.journal.layout import HASH_PREFIX
+from omx_autoresearch.foundation.records import ShapeError, dataclass, from_plain, replace, to_plain
+from omx_autoresearch.journal.layout import HASH_PREFIX, StateHome
 from omx_autoresearch.journal.safe_files import (
     ensure_folder,
     load_json,
@@ -30,7 +29,6 @@ from omx_autoresearch.journal.safe_files import (
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from omx_autoresearch.foundation.types import SessionState
-    from omx_autoresearch.journal.layout import StateHome
 
 STATES = ("bound", "pending", "token")
 PUT_TRIES = 1000

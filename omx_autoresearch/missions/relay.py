@@ -19,7 +19,7 @@ from omx_autoresearch.missions.store import MissionStore
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from omx_autoresearch.agents.events import HookEvent
-    from omx_autoresearch.journal.context import Runtime
+    from omx_autoresearch.journal.layout import Runtime
     from omx_autoresearch.missions.rules.mission import Mission
 
 PROGRAM = "omx-autoresearch"

@@ -11,7 +11,7 @@ Any fault of ours lets go and says where; it never completes a mission.
 
 from __future__ import annotations
 
-from omx_autoresearch.agents.events import SILENCE, Reply
+from omx_autoresearch.agents.events import SILENCE, Client, HookEvent, Reply, StopCap
 from omx_autoresearch.foundation.errors import (
     AutoresearchError,
     JournalBroken,
@@ -32,6 +32,7 @@ from omx_autoresearch.missions.registry import Registry
 from omx_autoresearch.missions.rules import briefing
 from omx_autoresearch.missions.rules.budget import Limits, Usage
 from omx_autoresearch.missions.rules.evidence import (
+    Missing,
     is_better,
     is_passing,
     is_rejected_by_person,
@@ -42,22 +43,19 @@ from omx_autoresearch.missions.rules.evidence import (
 from omx_autoresearch.missions.rules.gate import Decision, OwnerNeed, Situation, decide
 from omx_autoresearch.missions.rules.readiness import completion_items, is_reusable_miss, unsettled_criteria
 from omx_autoresearch.missions.rules.stall import Observation
-from omx_autoresearch.missions.store import MissionStore
+from omx_autoresearch.missions.store import MissionStore, Transaction
 from omx_autoresearch.missions.validation import runs
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
 
-    from omx_autoresearch.agents.events import Client, HookEvent, StopCap
     from omx_autoresearch.foundation.types import StopScope
-    from omx_autoresearch.journal.context import Runtime
+    from omx_autoresearch.journal.layout import Runtime
     from omx_autoresearch.missions.records.directions import PivotRequired
     from omx_autoresearch.missions.records.findings import ReadinessBlocked
-    from omx_autoresearch.missions.rules.evidence import Missing
     from omx_autoresearch.missions.rules.findings import Look
     from omx_autoresearch.missions.rules.mission import Attestation, Mission
-    from omx_autoresearch.missions.store import Transaction
     from omx_autoresearch.missions.validation.runs import Permission
 
 

@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import os
 
-from omx_autoresearch.foundation.codec import NewerShape, OlderShape, ShapeError, from_plain
 from omx_autoresearch.foundation.errors import (
     JournalBroken,
     StateUntrusted,
@@ -20,10 +19,10 @@ from omx_autoresearch.foundation.errors import (
     StorageFailed,
     UsageError,
 )
-from omx_autoresearch.foundation.records import dataclass
-from omx_autoresearch.journal.layout import is_safe_task_id
-from omx_autoresearch.journal.log import Journal
-from omx_autoresearch.journal.reader import Head, OpenJournal
+from omx_autoresearch.foundation.records import NewerShape, OlderShape, ShapeError, dataclass, from_plain
+from omx_autoresearch.journal.layout import MissionFolder, StateHome, is_safe_task_id
+from omx_autoresearch.journal.log import Journal, Tail, TornTail
+from omx_autoresearch.journal.reader import Entry, Head, OpenJournal
 from omx_autoresearch.journal.safe_files import ensure_folder, is_there, names_in, storage_failed, sync_folder
 from omx_autoresearch.missions import snapshots
 from omx_autoresearch.missions.records import draft_of, fold
@@ -36,9 +35,6 @@ if TYPE_CHECKING:
     from types import TracebackType
     from typing import Any
 
-    from omx_autoresearch.journal.layout import MissionFolder, StateHome
-    from omx_autoresearch.journal.log import Tail, TornTail
-    from omx_autoresearch.journal.reader import Entry
     from omx_autoresearch.missions.records import Record
     from omx_autoresearch.missions.registry import ActiveSession
 

@@ -6,13 +6,13 @@ from typing import TYPE_CHECKING, Literal
 
 from omx_autoresearch.foundation.errors import AutoresearchError
 from omx_autoresearch.foundation.records import dataclass
-from omx_autoresearch.journal.layout import ProjectFolder
+from omx_autoresearch.journal.layout import ProjectFolder, Runtime
 from omx_autoresearch.missions import heartbeat
 from omx_autoresearch.missions.claims import take_in_quietly
 from omx_autoresearch.missions.expiry import is_expired
 from omx_autoresearch.missions.registry import Registry
 from omx_autoresearch.missions.rules.lifecycle import FINAL_PHASES
-from omx_autoresearch.missions.rules.mission import Notice
+from omx_autoresearch.missions.rules.mission import Contract, Mission, Notice
 from omx_autoresearch.missions.rules.readiness import (
     CriterionView,
     checked_at,
@@ -24,9 +24,7 @@ from omx_autoresearch.missions.stop import seconds_running
 from omx_autoresearch.missions.store import MissionStore
 
 if TYPE_CHECKING:
-    from omx_autoresearch.journal.context import Runtime
     from omx_autoresearch.missions.rules.findings import Look
-    from omx_autoresearch.missions.rules.mission import Contract, Mission
 
 _TOLD = ("pivot_required", "heartbeat_failed", "readiness_blocked", "projection_edited")
 """Events that the owner should read of; the others show in phase and blocker."""

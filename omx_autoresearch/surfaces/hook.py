@@ -200,7 +200,7 @@ def evaluate(raw: bytes, client_name: str, home_path: str) -> bytes:
     """The use cases: translate, decide, render."""
     from omx_autoresearch.agents.registry import dialect, parse_bytes
     from omx_autoresearch.foundation.records import replace
-    from omx_autoresearch.journal.context import Runtime
+    from omx_autoresearch.journal.layout import Runtime
     from omx_autoresearch.surfaces.sources import SOURCES
 
     sys.meta_path.append(_Packages())
@@ -299,7 +299,7 @@ def _follow(home_path: str) -> None:
     store = sys.modules.get("omx_autoresearch.missions.store")
     if store is None or not store.changed:
         return
-    from omx_autoresearch.journal.context import Runtime
+    from omx_autoresearch.journal.layout import Runtime
     from omx_autoresearch.missions.claims import write_changed
     from omx_autoresearch.system import processes
 

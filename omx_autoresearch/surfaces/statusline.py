@@ -202,8 +202,8 @@ def _mission_of(folder_path: str) -> Plain | str:
 
 def _folded(folder_path: str) -> Plain | str:
     """The mission as the store itself reads it; ``Invalid`` where it refuses to."""
-    from omx_autoresearch.foundation.codec import to_plain
     from omx_autoresearch.foundation.errors import AutoresearchError
+    from omx_autoresearch.foundation.records import to_plain
     from omx_autoresearch.journal.layout import StateHome
     from omx_autoresearch.missions.store import MissionStore, shown_of
 

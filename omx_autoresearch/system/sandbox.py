@@ -16,14 +16,13 @@ import os
 
 from omx_autoresearch.foundation.errors import CommandFault
 from omx_autoresearch.foundation.records import dataclass
-from omx_autoresearch.system.commands import run_command
+from omx_autoresearch.system.commands import CommandResult, run_command
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from omx_autoresearch.foundation.types import Backend
-    from omx_autoresearch.system.commands import CommandResult
 
 READ_ONLY_NAMES = (".git", ".agents", ".aws", ".claude", ".codex", ".gemini")
 """What stays read-only in a writable workspace (Codex protects .git, .agents, .aws and .codex)."""

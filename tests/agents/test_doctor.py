@@ -11,14 +11,13 @@ import pytest
 
 from omx_autoresearch.agents import skill_files
 from omx_autoresearch.agents.doctor import examine
-from omx_autoresearch.agents.install import install
+from omx_autoresearch.agents.install import Part, install
 from omx_autoresearch.agents.installations import HookProgram, Installation, hook_script
 from omx_autoresearch.agents.registry import CLIENT_NAMES, dialect
 from omx_autoresearch.foundation.errors import StorageFailed
 
 if TYPE_CHECKING:
     from omx_autoresearch.agents.hold_proof import Check
-    from omx_autoresearch.agents.install import Part
 
 HOLDING = """\
 import json, os, sys

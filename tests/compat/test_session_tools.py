@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from omx_autoresearch.compat.auto_log import session_folder
-from omx_autoresearch.compat.auto_rules import SessionConfig
+from omx_autoresearch.compat.auto_log import SessionFolder, session_folder
+from omx_autoresearch.compat.auto_rules import SessionConfig, SessionRun
 from omx_autoresearch.compat.auto_sessions import (
     Report,
     RunAsk,
@@ -30,10 +30,8 @@ from tests.support.scratch import Scratch
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from omx_autoresearch.compat.auto_log import SessionFolder
-    from omx_autoresearch.compat.auto_rules import SessionRun
     from omx_autoresearch.foundation.types import MetricDirection
-    from omx_autoresearch.journal.context import Runtime
+    from omx_autoresearch.journal.layout import Runtime
 
 CONFIG = SessionConfig("fast", "total_ms", "ms")
 VALUE = "#!/bin/sh\necho METRIC total_ms=$(cat value.txt)\necho METRIC other=7\n"

@@ -10,16 +10,13 @@ import os
 import signal
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from omx_autoresearch.experiments.controller import AutoresearchController
-from omx_autoresearch.experiments.judge.state import ExperimentHypothesis
+from omx_autoresearch.experiments.judge.state import ExperimentHypothesis, ExperimentState
 from omx_autoresearch.experiments.store import ExperimentStore
 from omx_autoresearch.journal.layout import StateHome, state_home
 from tests.experiments.toys import configured, works_at, writes
-
-if TYPE_CHECKING:
-    from omx_autoresearch.experiments.judge.state import ExperimentState
 
 PLAYS = {
     "good": works_at(90),

@@ -12,7 +12,7 @@ import pytest
 
 from omx_autoresearch.agents.headless import fresh_environment, read_report
 from omx_autoresearch.experiments.driver import Agent, DriveEnd, drive, require_startable
-from omx_autoresearch.experiments.judge.state import ExperimentHypothesis, ExperimentLimits
+from omx_autoresearch.experiments.judge.state import ExperimentHypothesis, ExperimentLimits, TrialRow
 from omx_autoresearch.foundation.errors import UsageError
 from omx_autoresearch.system.processes import ProcessIdentity, is_alive, wait_for
 from tests.experiments.toys import begun, git, toy
@@ -21,7 +21,6 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from omx_autoresearch.experiments.controller import AutoresearchController
-    from omx_autoresearch.experiments.judge.state import TrialRow
 
 BETTER = "printf '#!/bin/sh\\necho 40\\n' > work.sh"
 

@@ -22,7 +22,7 @@ from omx_autoresearch.experiments.remote_control import controller_at_work, requ
 from omx_autoresearch.experiments.store import ExperimentFolder
 from omx_autoresearch.foundation.errors import StepIllegal, UsageError
 from omx_autoresearch.foundation.records import replace
-from omx_autoresearch.journal.context import Runtime
+from omx_autoresearch.journal.layout import Runtime
 from omx_autoresearch.system.clock import SystemClock
 from tests.experiments.toys import begun, configured, h, put, toy, works_at, writes
 
@@ -385,7 +385,7 @@ def test_a_persons_interrupt_rolls_back_records_and_goes_on_up(
 
 def _ask(act: str, name: str) -> subprocess.CompletedProcess[str]:
     code = (
-        "import sys\nfrom omx_autoresearch.journal.context import Runtime\n"
+        "import sys\nfrom omx_autoresearch.journal.layout import Runtime\n"
         "from omx_autoresearch.experiments import remote_control\n"
         f"asked = remote_control.{act}(Runtime.of_process(), sys.argv[1])\n"
         "print(asked.is_done, asked.holder.pid if asked.holder else 0)\n"

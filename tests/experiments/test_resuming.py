@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from omx_autoresearch.experiments.controller import AutoresearchController
-from omx_autoresearch.experiments.judge.state import ExperimentHypothesis
+from omx_autoresearch.experiments.judge.state import ExperimentHypothesis, ExperimentState
 from omx_autoresearch.foundation.errors import JournalBroken, StepIllegal, UsageError
 from omx_autoresearch.system.processes import identify
 from tests.experiments import story
@@ -21,7 +21,6 @@ from tests.experiments.toys import begun, checkout, git, h, toy, works_at
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from omx_autoresearch.experiments.judge.state import ExperimentState
 
 ROOT = Path(__file__).resolve().parents[2]
 ENDS = {

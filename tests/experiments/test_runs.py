@@ -7,7 +7,6 @@ import sys
 import threading
 from pathlib import Path
 from statistics import median
-from typing import TYPE_CHECKING
 
 import pytest
 
@@ -17,7 +16,7 @@ from omx_autoresearch.experiments.judge.calibration import calibrate
 from omx_autoresearch.experiments.judge.decision import Judge, guard_failures
 from omx_autoresearch.experiments.judge.metrics import Guard, MetricSpec, samples_of
 from omx_autoresearch.experiments.judge.rule import AcceptanceRule
-from omx_autoresearch.experiments.runs import run_once
+from omx_autoresearch.experiments.runs import Run, run_once
 from omx_autoresearch.foundation.errors import CommandFault, UsageError
 from omx_autoresearch.system import commands
 from omx_autoresearch.system.commands import run_command
@@ -30,9 +29,6 @@ from tests.experiments.benches import (
 )
 from tests.support.clocks import ClockUntil
 from tests.support.needs import needs_bubblewrap
-
-if TYPE_CHECKING:
-    from omx_autoresearch.experiments.runs import Run
 
 MIB = 1024 * 1024
 

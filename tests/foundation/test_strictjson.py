@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from omx_autoresearch.foundation import json_codec
-from omx_autoresearch.foundation.codec import to_plain
+from omx_autoresearch.foundation.records import to_plain
 from omx_autoresearch.missions.rules.budget import Limits
 from omx_autoresearch.missions.rules.mission import Contract, Mission
 

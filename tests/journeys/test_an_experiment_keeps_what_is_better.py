@@ -20,6 +20,7 @@ from omx_autoresearch import (
     ExperimentConfig,
     ExperimentHypothesis,
     ExperimentLimits,
+    ExperimentWorkspace,
     HypothesisOutcome,
     MetricSpec,
 )
@@ -28,7 +29,6 @@ from tests.experiments.toys import checkout, git, put, toy, works_at, writes
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from omx_autoresearch import ExperimentWorkspace
 
 CONFIG = ExperimentConfig(
     "compile-time",

@@ -5,8 +5,7 @@ from __future__ import annotations
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING
 
-from omx_autoresearch.journal.context import Runtime
-from omx_autoresearch.journal.layout import ProjectFolder, StateHome
+from omx_autoresearch.journal.layout import ProjectFolder, Runtime, StateHome
 from omx_autoresearch.missions.claims import write_changed
 from omx_autoresearch.missions.records.findings import ClaimRecorded
 from omx_autoresearch.missions.records.lifecycle import MissionBlocked, MissionCreated, MissionLaunched

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from omx_autoresearch.foundation.codec import from_plain
+from omx_autoresearch.foundation.records import from_plain
 from omx_autoresearch.missions import lifecycle_commands
 from omx_autoresearch.missions.looks import take_look
 from omx_autoresearch.missions.rules.mission import Attestation

@@ -9,10 +9,9 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from omx_autoresearch.foundation import json_codec
-from omx_autoresearch.foundation.codec import from_plain, to_plain
 from omx_autoresearch.foundation.errors import MissionInvalid
-from omx_autoresearch.journal.context import Runtime
-from omx_autoresearch.journal.layout import StateHome
+from omx_autoresearch.foundation.records import from_plain, to_plain
+from omx_autoresearch.journal.layout import Runtime, StateHome
 from omx_autoresearch.missions.contracts import (
     captured_environment,
     compile_contract,

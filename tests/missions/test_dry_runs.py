@@ -8,8 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from omx_autoresearch.journal.context import Runtime
-from omx_autoresearch.journal.layout import StateHome
+from omx_autoresearch.journal.layout import Runtime, StateHome
 from omx_autoresearch.missions.contracts import command_warnings, draft_warnings, dry_run
 from omx_autoresearch.missions.rules.intake import MissionDraft
 

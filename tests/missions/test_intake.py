@@ -12,8 +12,7 @@ import pytest
 
 from omx_autoresearch.foundation.errors import MissionInvalid, StateUntrusted, StorageFailed, WorkspaceFault
 from omx_autoresearch.journal import safe_files
-from omx_autoresearch.journal.context import Runtime
-from omx_autoresearch.journal.layout import StateHome
+from omx_autoresearch.journal.layout import Runtime, StateHome
 from omx_autoresearch.missions import intake
 from omx_autoresearch.missions.intake import MissionDraft, check_draft, read_intake, read_record, write_intake
 

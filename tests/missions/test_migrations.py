@@ -10,10 +10,9 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from omx_autoresearch.foundation.codec import NewerShape, OlderShape, ShapeError
 from omx_autoresearch.foundation.errors import JournalBroken
 from omx_autoresearch.foundation.json_codec import encode
-from omx_autoresearch.foundation.records import replace
+from omx_autoresearch.foundation.records import NewerShape, OlderShape, ShapeError, replace
 from omx_autoresearch.journal.reader import GENESIS, digest_of
 from omx_autoresearch.missions import snapshots, store
 from omx_autoresearch.missions import snapshots as migrations

@@ -25,7 +25,7 @@ import json, os, sys
 sys.path.insert(0, {root!r})
 from omx_autoresearch.agents.registry import all_shell_marks
 from omx_autoresearch.foundation.errors import OwnerOnly
-from omx_autoresearch.journal.context import Runtime
+from omx_autoresearch.journal.layout import Runtime
 from omx_autoresearch.missions.lifecycle_commands import require_owner
 runtime = Runtime.of_process(home_path={home!r}, shell_marks=all_shell_marks())
 try:

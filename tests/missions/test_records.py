@@ -14,10 +14,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from omx_autoresearch.foundation import types
-from omx_autoresearch.foundation.codec import ShapeError, from_plain, to_plain
 from omx_autoresearch.foundation.errors import MissionInvalid
 from omx_autoresearch.foundation.input_validation import schema_of, validated
-from omx_autoresearch.foundation.records import fields
+from omx_autoresearch.foundation.records import ShapeError, fields, from_plain, to_plain
 from omx_autoresearch.foundation.records import replace as light_replace
 from omx_autoresearch.missions import records as record_module
 from omx_autoresearch.missions.records import KINDS, draft_of, fold, record_class

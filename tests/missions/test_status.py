@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from omx_autoresearch.foundation.codec import to_plain
 from omx_autoresearch.foundation.errors import UsageError
+from omx_autoresearch.foundation.records import to_plain
 from omx_autoresearch.missions import lifecycle_commands
 from omx_autoresearch.missions.rules.criteria import criterion_of
 from omx_autoresearch.missions.validation import checks, runs

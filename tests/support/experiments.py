@@ -10,13 +10,12 @@ from typing import TYPE_CHECKING, Any
 
 from omx_autoresearch.experiments.controller import AutoresearchController
 from omx_autoresearch.experiments.judge.metrics import MetricSpec
-from omx_autoresearch.experiments.judge.state import ExperimentConfig
+from omx_autoresearch.experiments.judge.state import ExperimentConfig, ExperimentState
 from omx_autoresearch.experiments.store import ExperimentStore
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from omx_autoresearch.experiments.judge.state import ExperimentState
     from tests.support.scratch import Scratch
 
 MEASURE = "#!/bin/sh\necho METRIC total_ms=$(cat value.txt)\n"

@@ -18,11 +18,10 @@ from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from omx_autoresearch.agents.events import Reply
+from omx_autoresearch.agents.events import Client, Reply
 from omx_autoresearch.agents.registry import all_shell_marks, dialect, parse_bytes
 from omx_autoresearch.foundation.records import replace
-from omx_autoresearch.journal.context import Runtime
-from omx_autoresearch.journal.layout import StateHome
+from omx_autoresearch.journal.layout import Runtime, StateHome
 from omx_autoresearch.missions import launch, lifecycle_commands, sessions
 from omx_autoresearch.missions.claims import write_changed
 from omx_autoresearch.missions.hook_events import answer_event
@@ -37,7 +36,6 @@ from omx_autoresearch.system.processes import identify
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from omx_autoresearch.agents.events import Client
     from omx_autoresearch.missions.rules.mission import Mission
 
 PACKAGE = Path(__file__).resolve().parents[2] / "omx_autoresearch"

@@ -9,14 +9,14 @@ import signal
 import subprocess
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
 from omx_autoresearch.agents.registry import CLIENT_NAMES, parse_bytes
-from omx_autoresearch.journal.layout import session_file_name
+from omx_autoresearch.journal.layout import Runtime, session_file_name
 from omx_autoresearch.missions import claims, launch, store, views
 from omx_autoresearch.missions.registry import TOKEN_WORD, token_name
 from omx_autoresearch.missions.rules.prompts import command_in
@@ -25,10 +25,6 @@ from tests.support.hook_path import unlisted
 from tests.support.scratch import HOOK, OTHER, PACKAGE, SESSION, Answer, Scratch, fingerprint, finish
 
 STOP_NAME = {"claude": "Stop", "codex": "Stop", "gemini": "AfterAgent"}
-
-
-if TYPE_CHECKING:
-    from omx_autoresearch.journal.context import Runtime
 
 
 @pytest.fixture

@@ -18,7 +18,7 @@ from tests.support.scratch import OTHER, SESSION, Scratch
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from omx_autoresearch.journal.context import Runtime
+    from omx_autoresearch.journal.layout import Runtime
 
 pytest.importorskip("mcp")
 

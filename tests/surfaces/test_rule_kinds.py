@@ -57,7 +57,7 @@ class Lines(Rule):
 LOOK = """
 import sys
 from omx_autoresearch.foundation.records import replace
-from omx_autoresearch.journal.context import Runtime
+from omx_autoresearch.journal.layout import Runtime
 from omx_autoresearch.missions.validation.checks import look_at
 from omx_autoresearch.missions.looks import take_look
 from omx_autoresearch.missions.store import MissionStore

@@ -9,13 +9,14 @@ from __future__ import annotations
 from omx_autoresearch.experiments.judge.decision import guard_faults
 from omx_autoresearch.experiments.judge.metrics import spec_faults
 from omx_autoresearch.experiments.judge.rule import check_rule
-from omx_autoresearch.experiments.judge.state import ExperimentLimits, ExperimentUsage
+from omx_autoresearch.experiments.judge.state import (
+    CompletedReason,
+    ExperimentConfig,
+    ExperimentLimits,
+    ExperimentUsage,
+)
 from omx_autoresearch.foundation.errors import MissionInvalid, UsageError
 from omx_autoresearch.foundation.records import dataclass, fields, replace
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from omx_autoresearch.experiments.judge.state import CompletedReason, ExperimentConfig
 
 _ENDLESS = float("inf")
 _REASONS: tuple[tuple[str, CompletedReason], ...] = (

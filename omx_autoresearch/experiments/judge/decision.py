@@ -29,6 +29,7 @@ from omx_autoresearch.experiments.judge.calibration import (
 )
 from omx_autoresearch.experiments.judge.metrics import Guard
 from omx_autoresearch.experiments.judge.rule import (
+    AcceptanceRule,
     check_rule,
     checked_value,
     effect_of,
@@ -51,7 +52,6 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
     from fractions import Fraction
 
-    from omx_autoresearch.experiments.judge.rule import AcceptanceRule
     from omx_autoresearch.foundation.types import MetricDirection
 
 

@@ -13,19 +13,26 @@ from omx_autoresearch.experiments.judge.state import (
     ExperimentConfig,
     ExperimentPhase,
     ExperimentState,
+    ExperimentStep,
     ExperimentUsage,
     TrialRow,
     next_experiment_phase,
     phase_after,
 )
-from omx_autoresearch.foundation.codec import NewerShape, ShapeError, from_plain, nested, to_plain
-from omx_autoresearch.foundation.records import dataclass, field, replace
+from omx_autoresearch.foundation.records import (
+    NewerShape,
+    ShapeError,
+    dataclass,
+    field,
+    from_plain,
+    nested,
+    replace,
+    to_plain,
+)
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import ClassVar, Literal
-
-    from omx_autoresearch.experiments.judge.state import ExperimentPhase, ExperimentStep
 
 
 # --- The events of a trial, from its admission to its end; the others stand in :mod:`.experiment_events`.
@@ -149,8 +156,6 @@ class TrialFailed:
 if TYPE_CHECKING:
     from collections.abc import Iterable
     from typing import Any, ClassVar, Literal, Protocol, TypeVar
-
-    from omx_autoresearch.experiments.judge.state import ExperimentStep
 
     StepEvent = TypeVar(
         "StepEvent",

@@ -11,6 +11,7 @@ from math import cos, floor, log, pi, sin, sqrt
 
 from omx_autoresearch.experiments.judge.calibration import (
     WANTED_PAIRS,
+    Calibration,
     calibrate,
     detectable_effect,
     known_effect,
@@ -34,7 +35,6 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from omx_autoresearch.experiments.judge.calibration import Calibration
 
 SAMPLED_TRIALS = 150
 """Of each kind; the mean number of runs is then known to about one run."""

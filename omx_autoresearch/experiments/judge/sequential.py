@@ -10,7 +10,7 @@ from functools import lru_cache
 from math import sqrt
 
 from omx_autoresearch.experiments.judge.calibration import ORDER_PAIRS, ORDER_Z, order_gains
-from omx_autoresearch.experiments.judge.rule import FINAL_SHARE, effect_of
+from omx_autoresearch.experiments.judge.rule import FINAL_SHARE, AcceptanceRule, effect_of
 from omx_autoresearch.experiments.judge.statistics import (
     ci_rank,
     exact_p_value,
@@ -26,7 +26,6 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from omx_autoresearch.experiments.judge.rule import AcceptanceRule
 
 FIRST_LOOK = 4
 LOOK_SHARE, LOOK_POWER = 0.22, 1.5

@@ -12,9 +12,8 @@ from omx_autoresearch.experiments.judge.calibration import Calibration
 from omx_autoresearch.experiments.judge.claim import Claim
 from omx_autoresearch.experiments.judge.metrics import Guard, MetricSpec
 from omx_autoresearch.experiments.judge.rule import AcceptanceRule
-from omx_autoresearch.foundation.codec import nested
 from omx_autoresearch.foundation.errors import StepIllegal, UsageError
-from omx_autoresearch.foundation.records import dataclass, field
+from omx_autoresearch.foundation.records import dataclass, field, nested
 from omx_autoresearch.missions.rules.lifecycle import reached, target
 
 ExperimentPhase = Literal["started", "ready", "running", "completed"]

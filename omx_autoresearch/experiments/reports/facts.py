@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from omx_autoresearch.experiments.judge.calibration import known_effect, too_few_pairs
+from omx_autoresearch.experiments.judge.calibration import Calibration, known_effect, too_few_pairs
 from omx_autoresearch.experiments.judge.summary import (
     QuotedClaim,
     count_kinds,
@@ -23,7 +23,6 @@ from omx_autoresearch.foundation.records import dataclass, field
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from omx_autoresearch.experiments.judge.calibration import Calibration
     from omx_autoresearch.experiments.judge.state import ExperimentState, TrialRow
     from omx_autoresearch.experiments.worktrees.patches import FileChange
 

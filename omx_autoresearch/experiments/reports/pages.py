@@ -14,20 +14,18 @@ import re
 from typing import TYPE_CHECKING, Any
 
 from omx_autoresearch.agents.headless import harmless_line
-from omx_autoresearch.experiments.judge.state import TrialRow
+from omx_autoresearch.experiments.judge.state import ExperimentState, TrialRow
 from omx_autoresearch.experiments.judge.summary import effect_scale, steps_of
 from omx_autoresearch.experiments.reports.facts import ReportMaterial, plain_facts, report_facts
 from omx_autoresearch.experiments.reports.plots import COLOURS, plot_specification, render_plot
 from omx_autoresearch.foundation import json_codec, templates
-from omx_autoresearch.foundation.codec import to_plain
 from omx_autoresearch.foundation.errors import StateUntrusted, UsageError
-from omx_autoresearch.foundation.records import dataclass, fields, replace
+from omx_autoresearch.foundation.records import dataclass, fields, replace, to_plain
 from omx_autoresearch.journal.safe_files import read_bounded
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-    from omx_autoresearch.experiments.judge.state import ExperimentState
     from omx_autoresearch.experiments.worktrees.pair import Workspaces
     from omx_autoresearch.experiments.worktrees.patches import FileChange
 

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 from omx_autoresearch.agents.headless import harmless_line
 from omx_autoresearch.experiments.judge.summary import (
+    TrialKind,
     count_kinds,
     figure,
     kind_of,
@@ -33,7 +34,6 @@ if TYPE_CHECKING:
     from typing import Literal
 
     from omx_autoresearch.experiments.judge.state import ExperimentState, TrialRow
-    from omx_autoresearch.experiments.judge.summary import TrialKind
 
     PlotFormat = Literal["html", "svg", "png"]
 

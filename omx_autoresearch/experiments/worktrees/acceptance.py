@@ -13,13 +13,15 @@ import shutil
 from typing import TYPE_CHECKING
 
 from omx_autoresearch.experiments.worktrees.checkout import (
+    UserRepository,
+    UserStamp,
     moved,
     named,
     open_repository,
     under_way,
     user_stamp,
 )
-from omx_autoresearch.experiments.worktrees.patches import tree_changes
+from omx_autoresearch.experiments.worktrees.patches import TreeChange, tree_changes
 from omx_autoresearch.foundation.errors import WorkspaceFault
 from omx_autoresearch.foundation.records import dataclass
 from omx_autoresearch.system.git import is_locked
@@ -27,9 +29,7 @@ from omx_autoresearch.system.git import is_locked
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from omx_autoresearch.experiments.worktrees.checkout import UserRepository, UserStamp
     from omx_autoresearch.experiments.worktrees.object_store import ObjectStore
-    from omx_autoresearch.experiments.worktrees.patches import TreeChange
 
 _MARK = "accepting"
 _COMPARED_BYTES = 1 << 26

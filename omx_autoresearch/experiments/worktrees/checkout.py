@@ -8,16 +8,12 @@ from __future__ import annotations
 
 import os
 import shlex
-from typing import TYPE_CHECKING
 
 from omx_autoresearch.experiments.worktrees.patches import GITLINK
 from omx_autoresearch.foundation.digests import sha256
 from omx_autoresearch.foundation.errors import WorkspaceFault
 from omx_autoresearch.foundation.records import dataclass
-from omx_autoresearch.system.git import common_dir, find_root, git_dir, user_git
-
-if TYPE_CHECKING:
-    from omx_autoresearch.system.git import Git
+from omx_autoresearch.system.git import Git, common_dir, find_root, git_dir, user_git
 
 SHOWN_NAMES = 10
 """How many paths a message names."""

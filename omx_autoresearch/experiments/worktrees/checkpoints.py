@@ -12,7 +12,7 @@ import stat
 from typing import TYPE_CHECKING
 
 from omx_autoresearch.experiments.worktrees.checkout import named
-from omx_autoresearch.experiments.worktrees.patches import GITLINK, LINK
+from omx_autoresearch.experiments.worktrees.patches import GITLINK, LINK, TreeChange
 from omx_autoresearch.foundation.errors import StepIllegal
 from omx_autoresearch.foundation.records import dataclass
 from omx_autoresearch.system.contents import entries_below
@@ -21,7 +21,6 @@ from omx_autoresearch.system.git import find_root
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from omx_autoresearch.experiments.worktrees.patches import TreeChange
     from omx_autoresearch.experiments.worktrees.worktree import Extra, WorkTree
 
 FILE_LIMIT_BYTES = 1024**3

@@ -13,18 +13,16 @@ import shlex
 import shutil
 from typing import TYPE_CHECKING
 
-from omx_autoresearch.experiments.worktrees.patches import tree_changes
+from omx_autoresearch.experiments.worktrees.patches import TreeChange, tree_changes
 from omx_autoresearch.foundation.errors import WorkspaceFault
 from omx_autoresearch.foundation.records import dataclass, field
-from omx_autoresearch.system.git import own_git
+from omx_autoresearch.system.git import Git, own_git
 from omx_autoresearch.system.removal import remove
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
     from omx_autoresearch.experiments.worktrees.checkout import UserRepository
-    from omx_autoresearch.experiments.worktrees.patches import TreeChange
-    from omx_autoresearch.system.git import Git
 
 REFERENCES = "refs/omx-autoresearch"
 """Below it stand the checkpoints in our repository and ``{experiment_id}/base`` in the user's."""

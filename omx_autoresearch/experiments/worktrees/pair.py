@@ -22,11 +22,14 @@ import os
 from typing import TYPE_CHECKING, Self
 
 from omx_autoresearch.experiments.worktrees.acceptance import (
+    Acceptance,
     apply_checkpoint,
     create_branches,
     reasons_against,
 )
 from omx_autoresearch.experiments.worktrees.checkout import (
+    UserRepository,
+    UserStamp,
     find_submodules,
     named,
     open_repository,
@@ -40,6 +43,7 @@ from omx_autoresearch.experiments.worktrees.checkpoints import (
 )
 from omx_autoresearch.experiments.worktrees.object_store import (
     REFERENCES,
+    ObjectStore,
     create_store,
     is_unfinished,
     make_git_folder,
@@ -48,7 +52,7 @@ from omx_autoresearch.experiments.worktrees.object_store import (
     pinned,
     read_settings,
 )
-from omx_autoresearch.experiments.worktrees.patches import file_changes, write_patch
+from omx_autoresearch.experiments.worktrees.patches import FileChange, file_changes, write_patch
 from omx_autoresearch.experiments.worktrees.worktree import WorkTree
 from omx_autoresearch.experiments.worktrees.worktree_state import (
     ArmState,
@@ -70,10 +74,6 @@ from omx_autoresearch.system.removal import remove
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-    from omx_autoresearch.experiments.worktrees.acceptance import Acceptance
-    from omx_autoresearch.experiments.worktrees.checkout import UserRepository, UserStamp
-    from omx_autoresearch.experiments.worktrees.object_store import ObjectStore
-    from omx_autoresearch.experiments.worktrees.patches import FileChange
     from omx_autoresearch.system.git import Git
 
 INCUMBENT, CANDIDATE = "incumbent", "candidate"

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 
 from omx_autoresearch.foundation.errors import WorkspaceFault
 from omx_autoresearch.foundation.records import dataclass
-from omx_autoresearch.system.git import is_locked
+from omx_autoresearch.system.git import Git, GitResult, is_locked
 from omx_autoresearch.system.removal import remove
 
 if TYPE_CHECKING:
@@ -24,7 +24,6 @@ if TYPE_CHECKING:
 
     from omx_autoresearch.experiments.worktrees.object_store import ObjectStore
     from omx_autoresearch.experiments.worktrees.patches import TreeChange
-    from omx_autoresearch.system.git import Git, GitResult
 
 _NOTHING = "0"
 _DIFFERENCES = ("diff-files", "-z", "--ignore-submodules=all")

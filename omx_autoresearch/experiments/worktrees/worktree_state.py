@@ -16,7 +16,7 @@ import stat
 import sys
 from typing import TYPE_CHECKING
 
-from omx_autoresearch.experiments.worktrees.checkout import Submodule, UserStamp
+from omx_autoresearch.experiments.worktrees.checkout import Submodule, UserRepository, UserStamp
 from omx_autoresearch.foundation.errors import StateUntrusted, StorageFailed, WorkspaceFault
 from omx_autoresearch.foundation.records import dataclass
 from omx_autoresearch.system.contents import entries_below
@@ -26,7 +26,6 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
     from typing import Any
 
-    from omx_autoresearch.experiments.worktrees.checkout import UserRepository
 
 _NAME = "workspaces.json"
 _VERSION = 1

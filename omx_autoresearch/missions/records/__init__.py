@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from importlib import import_module
 
-from omx_autoresearch.foundation.codec import NewerShape, ShapeError, from_plain, to_plain
+from omx_autoresearch.foundation.records import NewerShape, ShapeError, from_plain, to_plain
 from omx_autoresearch.missions.rules.mission import Mission
 
 TYPE_CHECKING = False

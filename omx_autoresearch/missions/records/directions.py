@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from omx_autoresearch.foundation.codec import nested
-from omx_autoresearch.foundation.records import dataclass, replace
+from omx_autoresearch.foundation.records import dataclass, nested, replace
 from omx_autoresearch.missions.rules.directions import (
     DIRECTIONS_LIMIT,
     OPEN_LIMIT,
@@ -14,13 +13,12 @@ from omx_autoresearch.missions.rules.directions import (
     near_key,
 )
 from omx_autoresearch.missions.rules.lifecycle import FINAL_PHASES
-from omx_autoresearch.missions.rules.mission import noticed
+from omx_autoresearch.missions.rules.mission import Mission, noticed
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import ClassVar
 
-    from omx_autoresearch.missions.rules.mission import Mission
 
 KEPT_RECENT = 8
 

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from omx_autoresearch.foundation.codec import nested
-from omx_autoresearch.foundation.records import dataclass, replace
+from omx_autoresearch.foundation.records import dataclass, nested, replace
 from omx_autoresearch.missions.rules.criteria import CRITERIA_LIMIT
 from omx_autoresearch.missions.rules.findings import Check, Finding
 from omx_autoresearch.missions.rules.mission import Mission, noticed

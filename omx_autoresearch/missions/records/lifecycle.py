@@ -7,8 +7,7 @@ that ended.
 
 from __future__ import annotations
 
-from omx_autoresearch.foundation.codec import nested
-from omx_autoresearch.foundation.records import dataclass, field, replace
+from omx_autoresearch.foundation.records import dataclass, field, nested, replace
 from omx_autoresearch.foundation.times import seconds_between
 from omx_autoresearch.missions.rules.budget import extended, refreshed
 from omx_autoresearch.missions.rules.lifecycle import TRANSITIONS, is_legal, next_phase, target

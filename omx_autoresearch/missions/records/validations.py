@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from omx_autoresearch.foundation.codec import nested
-from omx_autoresearch.foundation.records import dataclass, replace
+from omx_autoresearch.foundation.records import dataclass, nested, replace
 from omx_autoresearch.missions.rules.lifecycle import FINAL_PHASES
 from omx_autoresearch.missions.rules.mission import Attestation, Mission, RunningValidation
 

@@ -9,8 +9,7 @@ from __future__ import annotations
 
 from importlib import import_module
 
-from omx_autoresearch.foundation.codec import NewerShape, ShapeError, from_plain, nested
-from omx_autoresearch.foundation.records import dataclass
+from omx_autoresearch.foundation.records import NewerShape, ShapeError, dataclass, from_plain, nested
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

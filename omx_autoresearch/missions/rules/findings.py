@@ -7,9 +7,8 @@ what a completing stop relies on, never the finding alone. Pure.
 
 from __future__ import annotations
 
-from omx_autoresearch.foundation.codec import nested
 from omx_autoresearch.foundation.digests import sha256
-from omx_autoresearch.foundation.records import dataclass, field
+from omx_autoresearch.foundation.records import dataclass, field, nested
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

@@ -26,7 +26,7 @@ from __future__ import annotations
 
 from omx_autoresearch.agents.events import StopCap
 from omx_autoresearch.foundation.records import dataclass, field, replace
-from omx_autoresearch.missions.rules.budget import Usage, after_tool
+from omx_autoresearch.missions.rules.budget import Limits, Usage, after_tool
 from omx_autoresearch.missions.rules.evidence import Missing
 from omx_autoresearch.missions.rules.mission import Blocker
 from omx_autoresearch.missions.rules.stall import Observation, after_iteration, is_stalled, progress_of
@@ -36,7 +36,6 @@ if TYPE_CHECKING:
     from typing import Literal
 
     from omx_autoresearch.foundation.types import Answer, HostEnd, Phase, Progress, StopScope
-    from omx_autoresearch.missions.rules.budget import Limits
 
 
 NOT_LOOKED = (Missing("look", "a look at the workspace", "nobody looked yet", "omx-autoresearch status"),)

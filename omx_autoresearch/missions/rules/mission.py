@@ -6,8 +6,7 @@ once, at launch or by ``amend``, from ``mission.md`` and ``sandbox.md``; a later
 
 from __future__ import annotations
 
-from omx_autoresearch.foundation.codec import nested
-from omx_autoresearch.foundation.records import dataclass, field, replace
+from omx_autoresearch.foundation.records import dataclass, field, nested, replace
 from omx_autoresearch.missions.rules.budget import Limits, Usage
 from omx_autoresearch.missions.rules.criteria import Criterion
 from omx_autoresearch.missions.rules.directions import Direction, Tried

@@ -15,13 +15,12 @@ iteration's evidence. Pure.
 from __future__ import annotations
 
 from omx_autoresearch.foundation.records import dataclass
-from omx_autoresearch.missions.rules.criteria import Facts
+from omx_autoresearch.missions.rules.criteria import Criterion, Facts
 from omx_autoresearch.missions.rules.evidence import Missing, is_passing, missing_items
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from omx_autoresearch.foundation.types import CriterionStatus
-    from omx_autoresearch.missions.rules.criteria import Criterion
     from omx_autoresearch.missions.rules.findings import Check, Look
     from omx_autoresearch.missions.rules.mission import Mission
 

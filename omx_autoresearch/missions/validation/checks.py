@@ -18,13 +18,13 @@ from omx_autoresearch.journal.outputs import output_path, trim_for_person
 from omx_autoresearch.journal.safe_files import FILE_LIMIT_BYTES, open_inside, read_chunks
 from omx_autoresearch.missions.looks import PinnedRun, take_look
 from omx_autoresearch.missions.records.findings import CriteriaChecked, FindingRecorded, VerificationExcused
-from omx_autoresearch.missions.rules.criteria import Examination
+from omx_autoresearch.missions.rules.criteria import Criterion, Examination, Rule
 from omx_autoresearch.missions.rules.evidence import has_moved, is_passing
-from omx_autoresearch.missions.rules.findings import Check, Evidence, Finding, evidence_digest
+from omx_autoresearch.missions.rules.findings import Check, Evidence, Finding, Look, evidence_digest
 from omx_autoresearch.missions.rules.lifecycle import FINAL_PHASES
 from omx_autoresearch.missions.rules.readiness import unsettled_criteria
 from omx_autoresearch.missions.rules.stall import masked
-from omx_autoresearch.missions.store import MissionStore
+from omx_autoresearch.missions.store import MissionStore, Transaction
 from omx_autoresearch.missions.validation import runs
 from omx_autoresearch.system.sandbox import bubblewrap_fault, isolation_of
 
@@ -33,11 +33,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from typing import Any
 
-    from omx_autoresearch.journal.context import Runtime
-    from omx_autoresearch.missions.rules.criteria import Criterion, Rule
-    from omx_autoresearch.missions.rules.findings import Look
+    from omx_autoresearch.journal.layout import Runtime
     from omx_autoresearch.missions.rules.mission import Contract, Mission
-    from omx_autoresearch.missions.store import Transaction
     from omx_autoresearch.system.commands import CommandResult
 
 _TAIL_CHARACTERS = 300

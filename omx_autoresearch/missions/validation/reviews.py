@@ -13,14 +13,13 @@ from omx_autoresearch.missions.looks import take_look
 from omx_autoresearch.missions.records.validations import ValidationFinished
 from omx_autoresearch.missions.rules.evidence import RunReport
 from omx_autoresearch.missions.rules.lifecycle import FINAL_PHASES
-from omx_autoresearch.missions.rules.mission import Attestation
+from omx_autoresearch.missions.rules.mission import Attestation, Contract, Mission
 from omx_autoresearch.missions.store import MissionStore
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from omx_autoresearch.foundation.types import Reviewer
-    from omx_autoresearch.journal.context import Runtime
-    from omx_autoresearch.missions.rules.mission import Contract, Mission
+    from omx_autoresearch.journal.layout import Runtime
 
 VERDICTS = ("approved", "rejected")
 _KEYS = {"nonce", "verdict", "summary", "approved"}

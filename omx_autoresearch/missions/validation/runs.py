@@ -25,9 +25,9 @@ from omx_autoresearch.missions.records.validations import (
 )
 from omx_autoresearch.missions.rules.evidence import RunReport, has_moved, report_of_run
 from omx_autoresearch.missions.rules.lifecycle import FINAL_PHASES
-from omx_autoresearch.missions.rules.mission import Attestation, Contract, RunningValidation
+from omx_autoresearch.missions.rules.mission import Attestation, Contract, Mission, RunningValidation
 from omx_autoresearch.missions.rules.stall import masked
-from omx_autoresearch.missions.store import MissionStore
+from omx_autoresearch.missions.store import MissionStore, Transaction
 from omx_autoresearch.system.commands import (
     CommandResult,
     explain_shell_status,
@@ -42,11 +42,8 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from omx_autoresearch.journal.context import Runtime
+    from omx_autoresearch.journal.layout import Runtime
     from omx_autoresearch.missions.rules.findings import Look
-    from omx_autoresearch.missions.rules.mission import Contract, Mission
-    from omx_autoresearch.missions.store import Transaction
-    from omx_autoresearch.system.commands import CommandResult
 
 
 # --- What an ended run of the contract's command proves: exit status, last line, and why it could not even be started.

@@ -9,7 +9,7 @@ import click
 
 from omx_autoresearch.foundation.errors import AutoresearchError, UsageError
 from omx_autoresearch.foundation.records import dataclass, replace
-from omx_autoresearch.journal.context import Runtime
+from omx_autoresearch.journal.layout import Runtime
 from omx_autoresearch.surfaces.sources import SOURCES
 
 if TYPE_CHECKING:

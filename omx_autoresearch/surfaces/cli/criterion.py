@@ -7,7 +7,13 @@ from typing import TYPE_CHECKING
 import click
 
 from omx_autoresearch.foundation.errors import UsageError
-from omx_autoresearch.surfaces.cli.caller import json_option, reason_option, task_argument, this_caller
+from omx_autoresearch.surfaces.cli.caller import (
+    Caller,
+    json_option,
+    reason_option,
+    task_argument,
+    this_caller,
+)
 from omx_autoresearch.surfaces.cli.display import harmless, print_json, print_table, say
 from omx_autoresearch.surfaces.cli.error_handler import CHECK_SAID_NO
 
@@ -15,7 +21,6 @@ if TYPE_CHECKING:
     from typing import Any
 
     from omx_autoresearch.missions.rules.readiness import CriterionView, ReadinessReport
-    from omx_autoresearch.surfaces.cli.caller import Caller
 
 _STYLES = {"satisfied": "green", "blocked": "red", "open": "yellow"}
 

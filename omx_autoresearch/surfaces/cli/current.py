@@ -10,12 +10,11 @@ from typing import TYPE_CHECKING
 import click
 
 from omx_autoresearch.foundation.errors import AutoresearchError, CommandFault, WorkspaceFault
-from omx_autoresearch.surfaces.cli.caller import json_option, task_argument, this_caller
+from omx_autoresearch.surfaces.cli.caller import Caller, json_option, task_argument, this_caller
 from omx_autoresearch.surfaces.cli.display import print_json, say
 
 if TYPE_CHECKING:
     from omx_autoresearch.missions.rules.mission import Mission
-    from omx_autoresearch.surfaces.cli.caller import Caller
 
 OPENERS = {"darwin": "open"}
 """The command that shows a folder in the system's file browser, by platform; elsewhere ``xdg-open``."""

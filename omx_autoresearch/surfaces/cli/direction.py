@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import click
 
 from omx_autoresearch.foundation.errors import StorageFailed, UsageError
-from omx_autoresearch.surfaces.cli.caller import json_option, task_argument, this_caller
+from omx_autoresearch.surfaces.cli.caller import Caller, json_option, task_argument, this_caller
 from omx_autoresearch.surfaces.cli.display import harmless, print_json, print_table, say, tell
 from omx_autoresearch.surfaces.cli.error_handler import CHECK_SAID_NO
 
@@ -19,7 +19,6 @@ if TYPE_CHECKING:
     from omx_autoresearch.missions.directions import Declared
     from omx_autoresearch.missions.rules.directions import Tried
     from omx_autoresearch.missions.rules.mission import Mission
-    from omx_autoresearch.surfaces.cli.caller import Caller
 
 
 def _axis_option(function: Callable[..., Any]) -> Callable[..., Any]:

@@ -31,7 +31,7 @@ def print_json(value: Any) -> None:
     """One JSON document on stdout; ASCII, so that any locale carries it."""
     import json
 
-    from omx_autoresearch.foundation.codec import to_plain
+    from omx_autoresearch.foundation.records import to_plain
 
     sys.stdout.write(json.dumps(to_plain(value), indent=2, allow_nan=False) + "\n")
 

@@ -59,7 +59,7 @@ def _follow() -> None:
     store = sys.modules.get("omx_autoresearch.missions.store")
     if store is None or not store.changed:
         return
-    from omx_autoresearch.journal.context import Runtime
+    from omx_autoresearch.journal.layout import Runtime
     from omx_autoresearch.missions.claims import write_changed
     from omx_autoresearch.surfaces.cli.display import print_warning
 

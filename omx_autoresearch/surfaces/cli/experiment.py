@@ -10,7 +10,7 @@ import click
 
 from omx_autoresearch.foundation.errors import UsageError
 from omx_autoresearch.foundation.records import dataclass
-from omx_autoresearch.surfaces.cli.caller import this_caller
+from omx_autoresearch.surfaces.cli.caller import Caller, this_caller
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -18,7 +18,6 @@ if TYPE_CHECKING:
 
     from omx_autoresearch.experiments.judge.state import ExperimentState
     from omx_autoresearch.experiments.store import ExperimentFolder, ExperimentStore
-    from omx_autoresearch.surfaces.cli.caller import Caller
     from omx_autoresearch.surfaces.cli.experiment_documents import ExperimentDocument
 
 SUBVERBS: tuple[tuple[str, tuple[tuple[str, str, str], ...]], ...] = (

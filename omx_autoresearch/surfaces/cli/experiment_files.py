@@ -13,13 +13,12 @@ from omx_autoresearch.foundation.errors import UsageError
 from omx_autoresearch.foundation.records import replace
 from omx_autoresearch.surfaces.cli.caller import json_option, this_caller
 from omx_autoresearch.surfaces.cli.display import count_of, harmless, print_json, say, tell
-from omx_autoresearch.surfaces.cli.experiment import auto_log_option, experiment_argument, meant
+from omx_autoresearch.surfaces.cli.experiment import Meant, auto_log_option, experiment_argument, meant
 from omx_autoresearch.surfaces.cli.experiment_run import frozen_paths
 
 if TYPE_CHECKING:
     from omx_autoresearch.experiments.judge.state import ExperimentState
     from omx_autoresearch.experiments.reports.facts import ReportMaterial
-    from omx_autoresearch.surfaces.cli.experiment import Meant
 
 
 @click.command("plot")

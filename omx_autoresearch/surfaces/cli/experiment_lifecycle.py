@@ -13,14 +13,13 @@ from omx_autoresearch.experiments.views import NEXT_START, is_at_work, more_of
 from omx_autoresearch.foundation.errors import StepIllegal, UsageError
 from omx_autoresearch.surfaces.cli.caller import json_option
 from omx_autoresearch.surfaces.cli.display import harmless, print_json, say, tell
-from omx_autoresearch.surfaces.cli.experiment import experiment_argument, meant
+from omx_autoresearch.surfaces.cli.experiment import Meant, experiment_argument, meant
 from omx_autoresearch.surfaces.cli.experiment_run import working
 
 if TYPE_CHECKING:
     from typing import Any
 
     from omx_autoresearch.experiments.judge.state import ExperimentLimits, ExperimentState
-    from omx_autoresearch.surfaces.cli.experiment import Meant
 
 _SECONDS_PER_HOUR = 3600.0
 

@@ -14,14 +14,13 @@ from omx_autoresearch.foundation.errors import StepIllegal, UsageError
 from omx_autoresearch.surfaces.cli.caller import json_option
 from omx_autoresearch.surfaces.cli.display import count_of, harmless, print_json, say, tell
 from omx_autoresearch.surfaces.cli.error_handler import CHECK_SAID_NO
-from omx_autoresearch.surfaces.cli.experiment import experiment_argument, meant
+from omx_autoresearch.surfaces.cli.experiment import Meant, experiment_argument, meant
 from omx_autoresearch.surfaces.cli.experiment_lifecycle import confirm
 from omx_autoresearch.surfaces.cli.experiment_run import verify_if_needed, working
 
 if TYPE_CHECKING:
     from omx_autoresearch.experiments.final_patch import FinalPatch, PatchAcceptance
     from omx_autoresearch.experiments.judge.state import ExperimentState
-    from omx_autoresearch.surfaces.cli.experiment import Meant
     from omx_autoresearch.surfaces.cli.experiment_documents import ExperimentPatchDocument
 
 

@@ -13,7 +13,7 @@ from omx_autoresearch.foundation.errors import UsageError
 from omx_autoresearch.surfaces.cli.caller import json_option
 from omx_autoresearch.surfaces.cli.display import harmless, print_json, say
 from omx_autoresearch.surfaces.cli.error_handler import INTERRUPTED
-from omx_autoresearch.surfaces.cli.experiment import experiment_argument, meant
+from omx_autoresearch.surfaces.cli.experiment import Meant, experiment_argument, meant
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -22,7 +22,6 @@ if TYPE_CHECKING:
     from omx_autoresearch.experiments.controller import AutoresearchController
     from omx_autoresearch.experiments.driver import Agent, DriveEnd
     from omx_autoresearch.experiments.judge.state import ExperimentHypothesis, ExperimentState
-    from omx_autoresearch.surfaces.cli.experiment import Meant
     from omx_autoresearch.surfaces.cli.experiment_display import LineProgress, LiveProgress
 
 LINE_LIMIT = 64 * 1024

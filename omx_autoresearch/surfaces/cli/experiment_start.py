@@ -7,16 +7,16 @@ from typing import TYPE_CHECKING
 
 import click
 
-from omx_autoresearch.experiments.judge.calibration import too_few_pairs
-from omx_autoresearch.experiments.judge.plans import Outlay, plan_of
+from omx_autoresearch.experiments.judge.calibration import Calibration, too_few_pairs
+from omx_autoresearch.experiments.judge.plans import Option, Outlay, Plan, plan_of
 from omx_autoresearch.experiments.judge.summary import effect_text
-from omx_autoresearch.foundation.codec import to_plain
 from omx_autoresearch.foundation.errors import UsageError
-from omx_autoresearch.surfaces.cli.caller import json_option, this_caller
+from omx_autoresearch.foundation.records import to_plain
+from omx_autoresearch.surfaces.cli.caller import Caller, json_option, this_caller
 from omx_autoresearch.surfaces.cli.display import count_of, harmless, print_json, print_rows, say, tell
 from omx_autoresearch.surfaces.cli.error_handler import INTERRUPTED
 from omx_autoresearch.surfaces.cli.experiment import Meant
-from omx_autoresearch.surfaces.cli.experiment_documents import PlanDocument
+from omx_autoresearch.surfaces.cli.experiment_documents import ExperimentStartDocument, PlanDocument
 from omx_autoresearch.surfaces.cli.experiment_run import attended, frozen_paths
 
 if TYPE_CHECKING:
@@ -24,12 +24,8 @@ if TYPE_CHECKING:
     from typing import Any
 
     from omx_autoresearch.experiments.controller import AutoresearchController
-    from omx_autoresearch.experiments.judge.calibration import Calibration
-    from omx_autoresearch.experiments.judge.plans import Option, Plan
     from omx_autoresearch.experiments.judge.state import ExperimentConfig, ExperimentState
-    from omx_autoresearch.surfaces.cli.caller import Caller
     from omx_autoresearch.surfaces.cli.experiment_display import LineProgress, LiveProgress
-    from omx_autoresearch.surfaces.cli.experiment_documents import ExperimentStartDocument
 
 
 # --- The options of ``experiment start``; one that is left out leaves the word to the file, or to the default.
@@ -395,7 +391,7 @@ def _page_of(caller: Caller, task_id: str) -> str:
 
 def _show(root_path: str, config: ExperimentConfig, *, as_json: bool) -> None:
     """What a start would do."""
-    from omx_autoresearch.foundation.codec import to_plain
+    from omx_autoresearch.foundation.records import to_plain
     from omx_autoresearch.surfaces.cli.experiment_documents import ExperimentStartDocument
 
     plan = plan_document(config, None, 0.0)

@@ -11,13 +11,12 @@ from omx_autoresearch.foundation.errors import UsageError
 from omx_autoresearch.surfaces.cli.caller import json_option
 from omx_autoresearch.surfaces.cli.display import harmless, print_json, say
 from omx_autoresearch.surfaces.cli.error_handler import CHECK_SAID_NO
-from omx_autoresearch.surfaces.cli.experiment import experiment_argument, meant
+from omx_autoresearch.surfaces.cli.experiment import Meant, experiment_argument, meant
 from omx_autoresearch.surfaces.cli.experiment_run import agent_of, working
 from omx_autoresearch.surfaces.cli.status import WAIT_SECONDS
 
 if TYPE_CHECKING:
     from omx_autoresearch.experiments.background import TrialAsk, TrialView
-    from omx_autoresearch.surfaces.cli.experiment import Meant
 
 
 # --- ``experiment wait``, and trials that go on by themselves: below the limit that a client puts on a command.
@@ -92,7 +91,6 @@ if TYPE_CHECKING:
     from omx_autoresearch.experiments.controller import AutoresearchController
     from omx_autoresearch.experiments.judge.state import ExperimentHypothesis, HypothesisOutcome, TrialRow
     from omx_autoresearch.experiments.trial import ExperimentWorkspace
-    from omx_autoresearch.surfaces.cli.experiment import Meant
 
     Callback = Callable[[ExperimentWorkspace], HypothesisOutcome]
 

@@ -11,7 +11,7 @@ import click
 from omx_autoresearch.foundation.errors import AutoresearchError, MissionInvalid, StorageFailed, UsageError
 from omx_autoresearch.foundation.records import fields
 from omx_autoresearch.missions.rules.criteria import criterion_text
-from omx_autoresearch.surfaces.cli.caller import json_option, task_argument, this_caller
+from omx_autoresearch.surfaces.cli.caller import Caller, json_option, task_argument, this_caller
 from omx_autoresearch.surfaces.cli.display import count_of, harmless, print_json, print_rows, say, tell
 from omx_autoresearch.surfaces.cli.mission_options import (
     MODES,
@@ -29,7 +29,6 @@ if TYPE_CHECKING:
     from omx_autoresearch.missions.intake import MissionDraft
     from omx_autoresearch.missions.launch import Started
     from omx_autoresearch.missions.rules.budget import Limits
-    from omx_autoresearch.surfaces.cli.caller import Caller
     from omx_autoresearch.surfaces.cli.documents import StartDocument
 
 START = "omx-autoresearch start"

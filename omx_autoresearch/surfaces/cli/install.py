@@ -12,7 +12,7 @@ import click
 from omx_autoresearch.agents.registry import CLIENT_NAMES, dialect
 from omx_autoresearch.foundation.errors import UsageError
 from omx_autoresearch.foundation.records import replace
-from omx_autoresearch.surfaces.cli.caller import json_option, this_caller
+from omx_autoresearch.surfaces.cli.caller import Caller, json_option, this_caller
 from omx_autoresearch.surfaces.cli.display import harmless, print_json, say
 from omx_autoresearch.surfaces.cli.error_handler import CHECK_SAID_NO
 
@@ -23,7 +23,6 @@ if TYPE_CHECKING:
     from omx_autoresearch.agents.hold_proof import Check
     from omx_autoresearch.agents.install import InstallReport, Part
     from omx_autoresearch.agents.installations import HookProgram, Installation, Scope
-    from omx_autoresearch.surfaces.cli.caller import Caller
     from omx_autoresearch.surfaces.cli.documents import ClientDocument
 
 

@@ -9,13 +9,12 @@ import click
 
 from omx_autoresearch.foundation.errors import UsageError
 from omx_autoresearch.foundation.records import replace
-from omx_autoresearch.missions.rules.criteria import rule_forms
+from omx_autoresearch.missions.rules.criteria import Criterion, rule_forms
 
 if TYPE_CHECKING:
     from collections.abc import Callable
     from typing import Any
 
-    from omx_autoresearch.missions.rules.criteria import Criterion
     from omx_autoresearch.missions.rules.intake import MissionDraft
 
 OPERATIONS = ("network", "write", "publish")

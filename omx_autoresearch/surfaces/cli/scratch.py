@@ -9,8 +9,7 @@ import os
 from typing import TYPE_CHECKING
 
 from omx_autoresearch.foundation.records import dataclass
-from omx_autoresearch.journal.context import Runtime
-from omx_autoresearch.journal.layout import StateHome
+from omx_autoresearch.journal.layout import Runtime, StateHome
 
 if TYPE_CHECKING:
     from omx_autoresearch.missions.rules.mission import Mission

@@ -10,15 +10,13 @@ import click
 from omx_autoresearch.foundation.errors import UsageError
 from omx_autoresearch.missions.rules.lifecycle import FINAL_PHASES
 from omx_autoresearch.missions.rules.readiness import open_criteria
-from omx_autoresearch.surfaces.cli.caller import json_option, task_argument, this_caller
-from omx_autoresearch.surfaces.cli.display import harmless, print_json, print_rows, print_table, say
+from omx_autoresearch.surfaces.cli.caller import Caller, json_option, task_argument, this_caller
+from omx_autoresearch.surfaces.cli.display import Row, harmless, print_json, print_rows, print_table, say
 
 if TYPE_CHECKING:
-    from omx_autoresearch.journal.context import Runtime
+    from omx_autoresearch.journal.layout import Runtime
     from omx_autoresearch.missions.rules.mission import Mission
     from omx_autoresearch.missions.views import StatusView
-    from omx_autoresearch.surfaces.cli.caller import Caller
-    from omx_autoresearch.surfaces.cli.display import Row
     from omx_autoresearch.surfaces.cli.documents import RunDocument
 
 WAIT_SECONDS = 90.0

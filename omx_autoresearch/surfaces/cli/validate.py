@@ -19,7 +19,13 @@ from omx_autoresearch.foundation.errors import (
     UsageError,
     WorkspaceFault,
 )
-from omx_autoresearch.surfaces.cli.caller import json_option, reason_option, task_argument, this_caller
+from omx_autoresearch.surfaces.cli.caller import (
+    Caller,
+    json_option,
+    reason_option,
+    task_argument,
+    this_caller,
+)
 from omx_autoresearch.surfaces.cli.display import count_of, print_json, say, tell
 from omx_autoresearch.surfaces.cli.error_handler import CHECK_SAID_NO
 from omx_autoresearch.surfaces.cli.status import WAIT_SECONDS, say_unblock
@@ -29,7 +35,6 @@ if TYPE_CHECKING:
     from typing import Any
 
     from omx_autoresearch.missions.rules.mission import Mission
-    from omx_autoresearch.surfaces.cli.caller import Caller
 
 SCRIPT_MODE = "mission-validator-script"
 

@@ -15,8 +15,7 @@ from omx_autoresearch.agents.marks import SESSION_VARIABLES
 from omx_autoresearch.agents.registry import CLIENT_NAMES, all_shell_marks, dialect
 from omx_autoresearch.foundation.errors import AutoresearchError, StepIllegal, UsageError
 from omx_autoresearch.foundation.records import dataclass
-from omx_autoresearch.journal.context import Runtime
-from omx_autoresearch.journal.layout import StateHome, state_home
+from omx_autoresearch.journal.layout import Runtime, StateHome, state_home
 from omx_autoresearch.missions.claims import take_in_quietly, write_changed
 from omx_autoresearch.missions.registry import Registry
 from omx_autoresearch.missions.sessions import client_process, sessions_of_process

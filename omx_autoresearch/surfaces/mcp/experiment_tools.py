@@ -16,10 +16,10 @@ from pydantic import Field
 
 from omx_autoresearch.experiments.judge.budget import budget_left
 from omx_autoresearch.experiments.judge.calibration import known_effect
-from omx_autoresearch.experiments.judge.state import DESCRIPTION_LIMIT, ID_LIMIT
+from omx_autoresearch.experiments.judge.state import DESCRIPTION_LIMIT, ID_LIMIT, ExperimentState, TrialRow
 from omx_autoresearch.experiments.judge.summary import count_kinds, effect_scale, effect_text, quoted_claim
-from omx_autoresearch.journal.context import Runtime
-from omx_autoresearch.surfaces.mcp.calls import begun
+from omx_autoresearch.journal.layout import Runtime
+from omx_autoresearch.surfaces.mcp.calls import Call, begun
 from omx_autoresearch.surfaces.mcp.results import (
     BudgetItem,
     ExperimentStatus,
@@ -39,9 +39,7 @@ if TYPE_CHECKING:
     from mcp.server.mcpserver import MCPServer
 
     from omx_autoresearch.experiments.background import TrialView
-    from omx_autoresearch.experiments.judge.state import ExperimentState, TrialRow
     from omx_autoresearch.experiments.views import PatchLook
-    from omx_autoresearch.surfaces.mcp.calls import Call
 
 
 # --- From an experiment's state to what the tools answer; texts of others are cut, and said to be.

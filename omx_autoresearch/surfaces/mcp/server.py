@@ -14,7 +14,7 @@ from omx_autoresearch.surfaces.mcp.calls import server_runtime
 from omx_autoresearch.surfaces.mcp.tools import Tools
 
 if TYPE_CHECKING:
-    from omx_autoresearch.journal.context import Runtime
+    from omx_autoresearch.journal.layout import Runtime
 
 INSTRUCTIONS = (
     "A mission holds this session until its completion contract is met by evidence that the runtime itself produced or "

@@ -19,11 +19,12 @@ from omx_autoresearch.compat.auto_rules import (
     MEASURE_TIMEOUT_SECONDS,
     NAME_LIMIT,
     SessionConfig,
+    SessionRun,
 )
 from omx_autoresearch.foundation.errors import CommandFault
 from omx_autoresearch.foundation.types import MetricDirection
-from omx_autoresearch.journal.context import Runtime
-from omx_autoresearch.surfaces.mcp.calls import begun
+from omx_autoresearch.journal.layout import Runtime
+from omx_autoresearch.surfaces.mcp.calls import Call, begun
 from omx_autoresearch.surfaces.mcp.results import Result, shown
 from omx_autoresearch.surfaces.mcp.tools import OUTPUT_CHARACTERS, WAIT_SECONDS
 
@@ -31,9 +32,7 @@ if TYPE_CHECKING:
     from mcp.server.mcpserver import MCPServer
 
     from omx_autoresearch.compat.auto_log import SessionFolder
-    from omx_autoresearch.compat.auto_rules import SessionRun
     from omx_autoresearch.compat.auto_sessions import SessionView
-    from omx_autoresearch.surfaces.mcp.calls import Call
 
 SESSION_TOOLS = ("init_experiment", "run_experiment", "log_experiment")
 INSTRUCTIONS = (

@@ -10,7 +10,7 @@ from pydantic import Field
 
 from omx_autoresearch.foundation.errors import CommandFault, StepIllegal, UsageError, WorkspaceFault
 from omx_autoresearch.foundation.types import FindingKind
-from omx_autoresearch.journal.context import Runtime
+from omx_autoresearch.journal.layout import Runtime
 from omx_autoresearch.surfaces.mcp import results
 from omx_autoresearch.surfaces.mcp.calls import Call, begun
 from omx_autoresearch.surfaces.mcp.results import fitted, shown

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from omx_autoresearch.experiments.judge.calibration import calibrate
+from omx_autoresearch.experiments.judge.calibration import Calibration, calibrate
 from omx_autoresearch.experiments.judge.decision import Judge, Verdict
 from omx_autoresearch.experiments.judge.rule import AcceptanceRule
 from omx_autoresearch.experiments.judge.statistics import orders
@@ -20,7 +20,6 @@ from omx_autoresearch.foundation.errors import StepIllegal, UsageError
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from omx_autoresearch.experiments.judge.calibration import Calibration
 
 SIGMA = 0.01
 

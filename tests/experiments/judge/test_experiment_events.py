@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from itertools import product
-from typing import TYPE_CHECKING, Any, get_args
+from typing import Any, get_args
 
 import pytest
 
@@ -15,6 +15,7 @@ from omx_autoresearch.experiments.judge.events import (
     ControllerAttached,
     ControllerDetached,
     ExperimentCompleted,
+    ExperimentEvent,
     ExperimentStarted,
     LimitsExtended,
     RunMeasured,
@@ -40,12 +41,8 @@ from omx_autoresearch.experiments.judge.state import (
     next_experiment_phase,
     phase_after,
 )
-from omx_autoresearch.foundation.codec import NewerShape, ShapeError, from_plain, to_plain
 from omx_autoresearch.foundation.errors import StepIllegal, UsageError
-from omx_autoresearch.foundation.records import replace
-
-if TYPE_CHECKING:
-    from omx_autoresearch.experiments.judge.events import ExperimentEvent
+from omx_autoresearch.foundation.records import NewerShape, ShapeError, from_plain, replace, to_plain
 
 TS = "2026-01-02T03:04:05.000000Z"
 CONFIG = ExperimentConfig("faster", MetricSpec("ms"), measure="./m.sh", check="./c.sh")

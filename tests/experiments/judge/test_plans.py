@@ -16,9 +16,9 @@ from omx_autoresearch.experiments.judge.decision import Judge
 from omx_autoresearch.experiments.judge.plans import Option, Outlay, plan_of
 from omx_autoresearch.experiments.judge.rule import AcceptanceRule, verify_rule
 from omx_autoresearch.experiments.judge.statistics import BLOCK_SIZES, orders
-from omx_autoresearch.foundation.codec import from_plain, to_plain
 from omx_autoresearch.foundation.errors import UsageError
 from omx_autoresearch.foundation.input_validation import validated
+from omx_autoresearch.foundation.records import from_plain, to_plain
 
 HYBRID = AcceptanceRule()
 

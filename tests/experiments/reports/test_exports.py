@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from omx_autoresearch.experiments.judge.state import TrialRow
+from omx_autoresearch.experiments.judge.state import ExperimentState, TrialRow
 from omx_autoresearch.experiments.reports.pages import (
     MINIMUM_FIELDS,
     SPREAD_COLUMNS,
@@ -25,8 +25,6 @@ from tests.experiments.samples import a_row, a_state, a_story, judged
 
 if TYPE_CHECKING:
     from pathlib import Path
-
-    from omx_autoresearch.experiments.judge.state import ExperimentState
 
 
 def read_csv(state: ExperimentState) -> list[dict[str, str]]:

@@ -14,7 +14,7 @@ from markdown_it import MarkdownIt
 
 from omx_autoresearch.experiments.judge.calibration import calibrate
 from omx_autoresearch.experiments.judge.metrics import Guard, MetricSpec
-from omx_autoresearch.experiments.judge.state import ExperimentConfig, ExperimentLimits
+from omx_autoresearch.experiments.judge.state import ExperimentConfig, ExperimentLimits, ExperimentState
 from omx_autoresearch.experiments.reports.facts import ReportMaterial, duration_text, report_facts
 from omx_autoresearch.experiments.reports.pages import (
     html_report,
@@ -32,7 +32,6 @@ from tests.experiments.samples import a_claim, a_row, a_state, a_story, accepted
 if TYPE_CHECKING:
     from markdown_it.token import Token
 
-    from omx_autoresearch.experiments.judge.state import ExperimentState
 
 HOSTILE = (
     "<script>alert(1)</script>",

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from omx_autoresearch.foundation.codec import NewerShape, ShapeError
+from omx_autoresearch.foundation.records import NewerShape, ShapeError
 from omx_autoresearch.missions.rules.criteria import (
     CRITERIA_LIMIT,
     TEXT_LIMIT,

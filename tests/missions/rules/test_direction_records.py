@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 from hypothesis import given, settings
@@ -38,12 +38,9 @@ from omx_autoresearch.missions.rules.budget import Limits, Usage
 from omx_autoresearch.missions.rules.directions import OPEN_LIMIT, direction_of
 from omx_autoresearch.missions.rules.findings import Evidence, Finding
 from omx_autoresearch.missions.rules.gate import Situation, decide
-from omx_autoresearch.missions.rules.mission import KEPT_NOTICES, Blocker
+from omx_autoresearch.missions.rules.mission import KEPT_NOTICES, Blocker, Mission
 from omx_autoresearch.missions.stop import observe, pivot_demanded
 from tests.missions.rules.samples import BLOCKER, NEEDED, SCRIPT, TASK, a_mission, at
-
-if TYPE_CHECKING:
-    from omx_autoresearch.missions.rules.mission import Mission
 
 SMALL = Limits(
     idle_refusals=50, stale_pivot=2, stale_fresh=3, stale_stalled=4, weak_holds=3, refusals_total=60

@@ -37,12 +37,11 @@ from omx_autoresearch.missions.rules.lifecycle import (
     machine_options,
     next_phase,
 )
-from omx_autoresearch.missions.rules.mission import RunningValidation
+from omx_autoresearch.missions.rules.mission import Mission, RunningValidation
 from tests.missions.rules.samples import BLOCKER, SCRIPT, TASK, a_mission, a_run, at
 
 if TYPE_CHECKING:
     from omx_autoresearch.missions.records import Record
-    from omx_autoresearch.missions.rules.mission import Mission
 
 STEPS: tuple[Step, ...] = get_args(Step)
 RECORDS: tuple[tuple[Step, Record], ...] = (
