@@ -1,49 +1,172 @@
 """Adopting another runtime's task folder: read, validated whole, copied into a mission of its own; never touched.
 
-A folder with any fault is refused with every fault in it. What is taken over stands in the first write of the new
-journal, so that no mission is ever half adopted.
+host      ``.reasonix/autoresearch/ID``: task_spec.json, progress.json, directions_tried.json, findings.jsonl
+own       the same names as our own projections show them, where the state behind them was lost
+protocol  the layout of the long-horizon protocol: task_spec.md instead of task_spec.json
+
+The models below are those of the published schemas (``missions/task_files.py``), read leniently: other runtimes leave
+fields out and have fields of their own. A folder with any fault is refused with every fault in it.
+
+Nothing in such a folder is evidence: this runtime attested none of it. Findings become claims that say where they come
+from, directions are remembered as tried, criteria without a rule wait for the owner's word. What is taken over stands
+in the first write of the new journal, so no mission is ever half adopted.
 """
 
 from __future__ import annotations
 
 import os
-from typing import TYPE_CHECKING, Any
+import re
+from dataclasses import dataclass, field, replace
+from hashlib import sha256
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
-from omx_autoresearch.compat.foreign_folders import (
-    DIRECTIONS,
-    FINDINGS,
-    PROGRESS,
-    TASK_PAGE,
-    TASK_SPEC,
-    Adoptable,
-    AdoptionFault,
-    Folder,
-    adoptable,
-)
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field
+
 from omx_autoresearch.foundation import json_codec
-from omx_autoresearch.foundation.digests import sha256
 from omx_autoresearch.foundation.errors import AutoresearchError, MissionInvalid, StepIllegal, WorkspaceFault
-from omx_autoresearch.foundation.records import dataclass, replace
+from omx_autoresearch.foundation.input_validation import checked
 from omx_autoresearch.journal.layout import ProjectFolder, Runtime, is_safe_task_id, slugify
 from omx_autoresearch.journal.layout import task_id as make_task_id
 from omx_autoresearch.journal.safe_files import open_inside, read_chunks
-from omx_autoresearch.missions.intake import read_intake, write_intake
+from omx_autoresearch.missions.intake import MissionDraft, read_intake, write_intake
 from omx_autoresearch.missions.launch import creation_of
 from omx_autoresearch.missions.records.directions import DirectionDeclared
 from omx_autoresearch.missions.records.findings import FindingRecorded
 from omx_autoresearch.missions.records.lifecycle import MissionAdopted
-from omx_autoresearch.missions.rules.directions import DIRECTIONS_LIMIT
-from omx_autoresearch.missions.rules.intake import MissionDraft
+from omx_autoresearch.missions.rules import directions, findings
+from omx_autoresearch.missions.rules.criteria import Criterion, rule_of
 from omx_autoresearch.missions.rules.lifecycle import FINAL_PHASES
 from omx_autoresearch.missions.store import MissionStore
 
 if TYPE_CHECKING:
+    from omx_autoresearch.missions.rules.directions import Direction
+    from omx_autoresearch.missions.rules.findings import Finding
     from omx_autoresearch.missions.rules.mission import Mission
 
+TASK_SPEC, TASK_PAGE = "task_spec.json", "task_spec.md"
+PROGRESS, DIRECTIONS, FINDINGS = "progress.json", "directions_tried.json", "findings.jsonl"
 LIMIT_BYTES = 256 * 1024 * 1024
 """Of one file of a folder."""
-KEPT_DIRECTIONS = DIRECTIONS_LIMIT // 2
+KEPT_DIRECTIONS = directions.DIRECTIONS_LIMIT // 2
 """The newest of a folder: a mission that remembered as many as it may could declare none of its own."""
+
+
+# --- the files of a folder
+
+
+def _words(text: str) -> str:
+    if not text.strip():
+        raise ValueError("a text is needed, and it is empty")
+    return text
+
+
+def _rule(text: str) -> str:
+    rule_of(text)
+    return text
+
+
+def _direction(item: Any) -> Direction:
+    text = item if isinstance(item, str) else directions.entry_words(item)
+    found = directions.direction_of(text[: directions.SUMMARY_LIMIT], {}, by="claim")
+    if faults := directions.direction_faults(found.summary, {}):
+        raise ValueError("; ".join(faults))
+    return found
+
+
+_Text = Annotated[str, AfterValidator(_words)]
+_Texts = tuple[_Text, ...] | None
+_Count = Annotated[int, Field(ge=0)]
+_Directions = list[Annotated[Any, AfterValidator(_direction)]]
+
+
+class _File(BaseModel):
+    model_config = ConfigDict(strict=True, frozen=True)
+
+
+class _CriterionEntry(_File):
+    id: Annotated[str, Field(pattern=r"^[a-z0-9][a-z0-9_-]{0,63}$")]
+    description: _Text
+    required: bool = True
+    accepts: Annotated[str, AfterValidator(_rule)] = "person"
+
+
+def _distinct(items: tuple[_CriterionEntry, ...]) -> tuple[_CriterionEntry, ...]:
+    ids = [item.id for item in items]
+    if twice := sorted({name for name in ids if ids.count(name) > 1}):
+        raise ValueError(f"{', '.join(map(repr, twice))} stands twice")
+    return items
+
+
+class _Operations(_File):
+    network: bool = True
+    write: bool = True
+    publish: bool = True
+
+
+class _TaskSpec(_File):
+    task_id: str = ""
+    task_type: Any = None
+    goal: _Text
+    scope: _Texts = None
+    non_goals: _Texts = None
+    milestones: _Texts = None
+    allowed_operations: _Operations = _Operations()
+    success_criteria: Annotated[tuple[_CriterionEntry, ...], AfterValidator(_distinct)] = ()
+
+    def draft(self) -> MissionDraft:
+        allowed = self.allowed_operations
+        return MissionDraft(
+            goal=self.goal,
+            scope=self.scope or (),
+            non_goals=self.non_goals or (),
+            milestones=self.milestones or (),
+            forbid=tuple(name for name in ("network", "write", "publish") if not getattr(allowed, name)),
+            criteria=tuple(
+                Criterion(item.id, item.description, rule_of(item.accepts), item.required)
+                for item in self.success_criteria
+            ),
+        )
+
+
+class _Progress(_File):
+    status: Literal[
+        "running", "blocked", "complete", "completed", "stopped", "draft", "paused", "cancelled", "stalled"
+    ]
+    iteration: _Count = 0
+    stale_count: _Count = 0
+    pivot_count: _Count = 0
+    total_findings: _Count = 0
+
+
+class _FindingLine(_File):
+    model_config = ConfigDict(strict=True, frozen=True, extra="allow")
+
+    id: str | int | None = None
+    kind: Any = "manual"
+    command: Any = ""
+    paths: tuple[str, ...] = ()
+    accepted: Any = False
+
+    def finding(self, origin: str, number: int) -> Finding:
+        """The claim that it becomes.
+
+        Raises:
+            ValueError: it cannot be recorded.
+        """
+        said = "accepted" if self.accepted is True else "not accepted"
+        found = findings.Finding(
+            id=str(self.id or f"line-{number}"),
+            kind=self.kind if self.kind in findings.FINDING_KINDS else "manual",
+            summary=directions.entry_words(self.model_dump()),
+            source="adoption",
+            command=self.command if isinstance(self.command, str) else "",
+            paths=self.paths,
+            claim_reason=f"adopted from {origin}, {FINDINGS} line {number}, which calls it {said}: this runtime did "
+            "not attest it",
+        )
+        if faults := findings.finding_faults(found):
+            raise ValueError("; ".join(faults))
+        return found
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,16 +176,224 @@ class Origin:
     Attributes:
         path: of the folder, absolute.
         layout: ``host``, ``own`` or ``protocol``.
-        content: what a mission can begin with.
+        task_id: that the folder's files say; empty where they say none.
+        status: what they say last of the task.
+        iteration: that was reached.
+        draft: what was asked; criteria without a rule of their own accept the owner's word.
+        findings: claims.
+        directions: what was tried, the newest :data:`KEPT_DIRECTIONS`.
         digests: sha256 of each file read, by its name.
-        notes: what was left out, a line each.
+        notes: what was left out, and what the folder would have run, a line each.
     """
 
     path: str
     layout: str
-    content: Adoptable
-    digests: dict[str, str]
+    task_id: str
+    status: str
+    iteration: int
+    draft: MissionDraft
+    findings: tuple[Finding, ...]
+    directions: tuple[Direction, ...]
+    digests: dict[str, str] = field(default_factory=dict)
     notes: tuple[str, ...] = ()
+
+
+def read_origin(path: str) -> Origin:
+    """Read and check a task folder.
+
+    Raises:
+        WorkspaceFault: there is no such folder, or no task in it.
+        MissionInvalid: something in it cannot be taken over; every fault by file, place and cause.
+    """
+    folder = _Folder(os.path.abspath(path))
+    path, page = folder.path, None
+    spec = None
+    if folder.is_typed:
+        spec = folder.document(TASK_SPEC, _TaskSpec)
+        draft = spec.draft() if spec else MissionDraft()
+    else:
+        page = folder.data(TASK_PAGE)
+        draft = _draft_of_page((page or b"").decode("utf-8", "replace"))
+        if page is not None and not draft.goal.strip():
+            folder.fault(TASK_PAGE, "it says no goal: a section `Goal`, or a first paragraph, is needed")
+    progress = folder.document(PROGRESS, _Progress, is_needed=True)
+    tried = folder.document(DIRECTIONS, _Directions) or []
+    claims = folder.findings()
+    if folder.faults or progress is None:
+        count = f"{len(folder.faults)} fault{'s' if len(folder.faults) > 1 else ''}"
+        raise MissionInvalid(
+            "\n".join([f"{path} cannot be adopted: {count}", *folder.faults]),
+            next_step=f"copy the folder, mend the copy, and adopt that: cp -r {path} COPY",
+        )
+    kept = tuple({item.fingerprint: item for item in tried}.values())
+    if len(kept) > KEPT_DIRECTIONS:
+        folder.notes.append(f"the oldest {len(kept) - KEPT_DIRECTIONS} directions were left out")
+    folder.notes += [
+        f"criterion {item.id} comes from that folder, and a start approves what it runs: {item.rule}"
+        for item in draft.criteria
+        if item.rule.argv
+    ]
+    is_own = (spec is not None and spec.task_type is not None) or ".omx" in path.split(os.sep)[-3:]
+    return Origin(
+        path=path,
+        layout="protocol" if not folder.is_typed else "own" if is_own else "host",
+        task_id=spec.task_id if spec else "",
+        status=progress.status,
+        iteration=progress.iteration,
+        draft=draft,
+        findings=claims,
+        directions=kept[-KEPT_DIRECTIONS:],
+        digests=folder.digests,
+        notes=tuple(folder.notes),
+    )
+
+
+class _Folder:
+    """The files of one folder, opened once each and only read; what is wrong is collected.
+
+    Raises:
+        WorkspaceFault: there is no such folder, or no task in it.
+    """
+
+    def __init__(self, path: str) -> None:
+        self.path = path
+        if not os.path.isdir(path):
+            raise WorkspaceFault(
+                f"there is no folder {path}; a task folder is missing or has another name",
+                next_step=f"ls {os.path.dirname(path)}",
+            )
+        self._prefix = "state/" if os.path.isdir(os.path.join(path, "state")) else ""
+        names = os.listdir(os.path.join(path, self._prefix))
+        self.is_typed = TASK_SPEC in names
+        if not self.is_typed and TASK_PAGE not in names:
+            raise WorkspaceFault(
+                f"{path} is no task folder: there is neither {TASK_SPEC} nor {TASK_PAGE} in it",
+                next_step=f"ls -R {path}",
+            )
+        self.digests: dict[str, str] = {}
+        self.faults: list[str] = []
+        self.notes: list[str] = []
+
+    def fault(self, name: str, cause: object) -> None:
+        self.faults.append(f"  - {name}: {cause}")
+
+    def data(self, name: str, *, is_needed: bool = False) -> bytes | None:
+        try:
+            descriptor = open_inside(
+                self.path, f"{self._prefix}{name}"
+            )  # a link would lead out of the folder
+            try:
+                data = b"".join(read_chunks(descriptor, LIMIT_BYTES))
+            finally:
+                os.close(descriptor)
+        except FileNotFoundError:
+            if is_needed:
+                self.fault(name, "it is missing")
+            return None
+        except (AutoresearchError, OSError) as error:
+            self.fault(name, error.message if isinstance(error, AutoresearchError) else error.strerror)
+            return None
+        self.digests[f"{self._prefix}{name}"] = sha256(data).hexdigest()
+        return data
+
+    def document(self, name: str, kind: type[Any], *, is_needed: bool = False) -> Any:
+        """A JSON file as ``kind``; None where it is missing or has faults."""
+        data = self.data(name, is_needed=is_needed)
+        try:
+            return None if data is None else self._checked(name, "", kind, json_codec.decode_document(data))
+        except ValueError as error:
+            self.fault(name, error)
+            return None
+
+    def findings(self) -> tuple[Finding, ...]:
+        """Every line of findings.jsonl, as a claim."""
+        found: dict[str, Finding] = {}
+        lines = (self.data(FINDINGS) or b"").split(b"\n")
+        for number, line in enumerate(lines, start=1):
+            if not line.strip():
+                continue
+            place = f"line {number}: "
+            try:
+                read = self._checked(FINDINGS, place, _FindingLine, json_codec.decode(line))
+            except ValueError as error:
+                if number == len(lines):  # no newline: its writer was cut off
+                    self.notes.append(f"{FINDINGS} line {number} is torn and was left out")
+                else:
+                    self.fault(FINDINGS, f"{place}{error}")
+                continue
+            try:
+                finding = read.finding(self.path, number) if read else None
+            except ValueError as error:
+                self.fault(FINDINGS, f"{place}$: {error}")
+                continue
+            if finding is not None and finding.id in found:
+                self.fault(FINDINGS, f"{place}$.id: {finding.id!r} stands twice")
+            elif finding is not None:
+                found[finding.id] = finding
+        return tuple(found.values())
+
+    def _checked(self, name: str, place: str, kind: type[Any], value: Any) -> Any:
+        found, faults = checked(kind, value, {})
+        for fault in faults:
+            at = re.sub(r"\.(\d+)(?=\.|$)", r"[\1]", f".{fault.field}" if fault.field else "")
+            self.fault(name, f"{place}${at}: {replace(fault, field='')}")
+        return found
+
+
+# --- the page of the protocol's layout
+
+_HEADINGS = (
+    ("non_goals", ("non-goal", "non goal", "out of scope", "not part")),
+    ("criteria", ("criteri", "success", "\u6210\u529f", "\u6807\u51c6")),
+    ("milestones", ("milestone", "\u91cc\u7a0b\u7891")),
+    ("scope", ("scope", "\u8303\u56f4")),
+    ("goal", ("goal", "objective", "\u76ee\u6807")),
+)
+
+
+def _draft_of_page(text: str) -> MissionDraft:
+    """What task_spec.md asks for: its sections by their headings, whatever their level."""
+    sections = _sections(text)
+    return MissionDraft(
+        goal=" ".join(sections.get("goal") or sections.get("", ())[:1]),
+        scope=tuple(sections.get("scope", ())),
+        non_goals=tuple(sections.get("non_goals", ())),
+        milestones=tuple(sections.get("milestones", ())),
+        criteria=tuple(
+            Criterion(f"criterion-{number}", item, rule_of("person"))
+            for number, item in enumerate(sections.get("criteria", ()), start=1)
+        ),
+    )
+
+
+def _sections(text: str) -> dict[str, list[str]]:
+    """The items or paragraphs below each known heading; those below none stand under an empty name."""
+    found: dict[str, list[str]] = {}
+    name, is_open = "", False
+    for line in text.splitlines():
+        heading = re.match(r"#{1,6}\s+(.*)", line)
+        item = re.match(r"\s*(?:[-*+]|\d+[.)])\s+(?:\[[ xX]\]\s+)?(.*)", line)
+        if heading:
+            name, is_open = _heading(heading[1]), False
+        elif item:
+            found.setdefault(name, []).append(item[1].strip())
+            is_open = True
+        elif not line.strip():
+            is_open = False
+        elif is_open:
+            found[name][-1] += f" {line.strip()}"
+        else:
+            found.setdefault(name, []).append(line.strip())
+            is_open = True
+    return found
+
+
+def _heading(text: str) -> str:
+    lowered = text.lower()
+    return next((name for name, words in _HEADINGS if any(word in lowered for word in words)), "")
+
+
+# --- adopting
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,68 +409,15 @@ class Adopted:
     origin: Origin
 
 
-def read_origin(path: str) -> Origin:
-    """Read and check a task folder.
-
-    Raises:
-        WorkspaceFault: there is no such folder, or no task in it.
-        MissionInvalid: something in it cannot be taken over; every fault by file, place and cause.
-    """
-    path = os.path.abspath(path)
-    if not os.path.isdir(path):
-        raise WorkspaceFault(
-            f"there is no folder {path}; a task folder is missing or has another name",
-            next_step=f"ls {os.path.dirname(path)}",
-        )
-    state_path = os.path.join(path, "state") if os.path.isdir(os.path.join(path, "state")) else path
-    reading = _Reading(path, state_path, os.path.relpath(state_path, path))
-    folder = reading.folder(path)
-    content, faults = adoptable(folder, path)
-    faults = [*reading.faults, *(fault for fault in faults if fault.file not in reading.unread)]
-    if faults:
-        raise MissionInvalid(
-            "\n".join(
-                [f"{path} cannot be adopted: {len(faults)} faults", *(f"  - {fault}" for fault in faults)]
-            ),
-            next_step=f"copy the folder, mend the copy, and adopt that: cp -r {path} COPY",
-        )
-    notes = (*reading.notes, *_notes(content))
-    content = replace(content, directions=content.directions[-KEPT_DIRECTIONS:])
-    return Origin(path, _layout(path, folder), content, reading.digests, notes)
-
-
-def _notes(content: Adoptable) -> tuple[str, ...]:
-    """What the owner should know before a start: what is left out, and what the folder would have run."""
-    left_out = len(content.directions) - KEPT_DIRECTIONS
-    notes = [f"the oldest {left_out} directions were left out"] if left_out > 0 else []
-    return (
-        *notes,
-        *(
-            f"criterion {item.id} comes from that folder, and a start approves what it runs: {item.rule}"
-            for item in content.criteria
-            if item.rule.argv
-        ),
-    )
-
-
 def draft_of(origin: Origin, project_path: str) -> MissionDraft:
     """What the folder says of the mission; how it is judged only where our own intake still stands beside it."""
-    content = origin.content
-    draft = MissionDraft(
-        goal=content.goal,
-        scope=content.scope,
-        non_goals=content.non_goals,
-        milestones=content.milestones,
-        forbid=content.forbid,
-        criteria=content.criteria,
-    )
-    specs_path = _own_specs(origin, project_path)
-    if not specs_path:
-        return draft
+    if origin.layout != "own":
+        return origin.draft
+    slug = slugify(os.path.basename(origin.path).split("-", 2)[-1])
     try:
-        return replace(read_intake(specs_path), slug="", intake_digests={})
+        return replace(read_intake(ProjectFolder(project_path).specs_path(slug)), slug="", intake_digests={})
     except AutoresearchError:
-        return draft
+        return origin.draft
 
 
 def adopt(runtime: Runtime, project_path: str, origin: Origin, draft: MissionDraft) -> Adopted:
@@ -154,25 +432,22 @@ def adopt(runtime: Runtime, project_path: str, origin: Origin, draft: MissionDra
     _refuse_adopted(store, origin)
     record = write_intake(runtime, project_path, draft)
     task_id = _task_id(runtime, project_path, origin, record.slug)
-    created = creation_of(task_id, project_path, record, draft)
-    content = origin.content
-    adopted = MissionAdopted(
-        origin.path,
-        origin.layout,
-        content.task_id or os.path.basename(origin.path),
-        content.status,
-        content.iteration,
-        len(content.findings),
-        len(content.directions),
-        origin.digests,
-    )
     mission = store.create(
         task_id,
         runtime.now(),
-        created,
-        adopted,
-        *map(DirectionDeclared, content.directions),
-        *map(FindingRecorded, content.findings),
+        creation_of(task_id, project_path, record, draft),
+        MissionAdopted(
+            origin.path,
+            origin.layout,
+            origin.task_id or os.path.basename(origin.path),
+            origin.status,
+            origin.iteration,
+            len(origin.findings),
+            len(origin.directions),
+            origin.digests,
+        ),
+        *map(DirectionDeclared, origin.directions),
+        *map(FindingRecorded, origin.findings),
     )
     return Adopted(mission, origin)
 
@@ -194,105 +469,8 @@ def _task_id(runtime: Runtime, project_path: str, origin: Origin, slug: str) -> 
     """The folder's own id where it is one of ours and free; our own projections keep theirs, and stay as they are."""
     store, project = MissionStore(runtime.home), ProjectFolder(project_path)
     wanted = os.path.basename(origin.path)
-    moment = runtime.clock.now()
     serial = 1
     while not is_safe_task_id(wanted) or store.exists(wanted) or os.path.lexists(project.task_path(wanted)):
-        wanted = make_task_id(moment, slug if serial == 1 else f"{slug}-{serial}")
+        wanted = make_task_id(runtime.clock.now(), slug if serial == 1 else f"{slug}-{serial}")
         serial += 1
     return wanted
-
-
-def _own_specs(origin: Origin, project_path: str) -> str:
-    """The specs folder of the mission that our own projections belonged to; empty for any other."""
-    if origin.layout != "own":
-        return ""
-    slug = os.path.basename(origin.path).split("-", 2)[-1]
-    path = ProjectFolder(project_path).specs_path(slugify(slug))
-    return path if os.path.isdir(path) else ""
-
-
-def _layout(path: str, folder: Folder) -> str:
-    if folder.page is not None:
-        return "protocol"
-    parts = os.path.normpath(path).split(os.sep)
-    is_ours = isinstance(folder.spec, dict) and "task_type" in folder.spec
-    return "own" if is_ours or ".omx" in parts[-3:] else "host"
-
-
-class _Reading:
-    """The files of one folder, opened once each and only read."""
-
-    def __init__(self, path: str, state_path: str, prefix: str) -> None:
-        self._path = path
-        self._state_path = state_path
-        self._prefix = "" if prefix == "." else f"{prefix}/"
-        self.digests: dict[str, str] = {}
-        self.faults: list[AdoptionFault] = []
-        self.unread: set[str] = set()
-        self.notes: list[str] = []
-
-    def folder(self, path: str) -> Folder:
-        names = {TASK_SPEC, TASK_PAGE} & set(os.listdir(self._state_path))
-        if not names:
-            raise WorkspaceFault(
-                f"{path} is no task folder: there is neither {TASK_SPEC} nor {TASK_PAGE} in it",
-                next_step=f"ls -R {path}",
-            )
-        is_typed = TASK_SPEC in names
-        page = None if is_typed else self._bytes(TASK_PAGE)
-        return Folder(
-            spec=self._json(TASK_SPEC) if is_typed else None,
-            page=None if page is None else page.decode("utf-8", "replace"),
-            progress=self._json(PROGRESS, is_needed=True),
-            directions=self._json(DIRECTIONS),
-            findings=self._lines(FINDINGS),
-        )
-
-    def _bytes(self, name: str, *, is_needed: bool = False) -> bytes | None:
-        try:
-            descriptor = open_inside(
-                self._path, f"{self._prefix}{name}"
-            )  # no link: it would lead out of the folder
-            try:
-                data = b"".join(read_chunks(descriptor, LIMIT_BYTES))
-            finally:
-                os.close(descriptor)
-        except FileNotFoundError:
-            if is_needed:
-                self._fault(name, "", "it is missing")
-            return None
-        except WorkspaceFault as error:
-            self._fault(name, "", error.message)
-            return None
-        except OSError as error:
-            self._fault(name, "", f"it cannot be read: {error.strerror or type(error).__name__}")
-            return None
-        self.digests[f"{self._prefix}{name}"] = sha256(data).hexdigest()
-        return data
-
-    def _json(self, name: str, *, is_needed: bool = False) -> Any:
-        data = self._bytes(name, is_needed=is_needed)
-        try:
-            return None if data is None else json_codec.decode_document(data)
-        except ValueError as error:
-            self._fault(name, "", str(error))
-            return None
-
-    def _lines(self, name: str) -> tuple[tuple[int, Any], ...]:
-        found: list[tuple[int, Any]] = []
-        lines = (self._bytes(name) or b"").split(b"\n")
-        for number, line in enumerate(lines, start=1):
-            if not line.strip():
-                continue
-            try:
-                found.append((number, json_codec.decode(line)))
-            except ValueError as error:
-                if number == len(lines):  # no newline: whoever wrote it was cut off
-                    self.notes.append(f"{name} line {number} is torn and was left out")
-                else:
-                    self.faults.append(AdoptionFault(name, f"line {number}", str(error)))
-        return tuple(found)
-
-    def _fault(self, name: str, json_path: str, cause: str) -> None:
-        self.unread.add(name)
-        self.faults.append(AdoptionFault(name, json_path, cause))

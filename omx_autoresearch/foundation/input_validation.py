@@ -72,16 +72,25 @@ def validated(
     Raises:
         AutoresearchError: of class ``error``, with every fault: field, what was received, what counts.
     """
+    found, faults = checked(kind, value, lines or {})
+    if faults:
+        raise error(refusal(where, faults), next_step=f"mend {where}, then run the same command again")
+    return cast("Kind", found)
+
+
+def checked(
+    kind: type[Kind], value: Any, lines: Mapping[tuple[str | int, ...], int]
+) -> tuple[Kind | None, list[Fault]]:
+    """As :func:`validated`, for a caller that reads on: the value, or None and every fault."""
     import pydantic
 
     try:
         text = json.dumps([to_plain(value)], allow_nan=True)
-        return cast("Kind", _adapter(cast("Any", kind)).validate_json(text)[0])
+        return cast("Kind", _adapter(cast("Any", kind)).validate_json(text)[0]), []
     except pydantic.ValidationError as found:
-        faults = [_fault(item, lines or {}) for item in found.errors(include_url=False, include_context=True)]
+        return None, [_fault(item, lines) for item in found.errors(include_url=False, include_context=True)]
     except (TypeError, ValueError, RecursionError) as found:
-        faults = [Fault("", "", f"it holds what no JSON value can: {found}")]
-    raise error(refusal(where, faults), next_step=f"mend {where}, then run the same command again")
+        return None, [Fault("", "", f"it holds what no JSON value can: {found}")]
 
 
 def refusal(where: str, faults: list[Fault]) -> str:
@@ -145,6 +154,9 @@ _NEEDED: dict[str, Callable[[Any], str]] = {
     "tuple_type": lambda _: "must be a list",
     "dict_type": lambda _: "must be a mapping",
     "dataclass_type": lambda _: "must be a mapping of fields",
+    "model_type": lambda _: "must be a mapping of fields",
+    "list_type": lambda _: "must be a list",
+    "value_error": lambda item: str(item["ctx"]["error"]),
     "json_invalid": lambda _: "it holds a character that UTF-8 cannot (half of a surrogate pair)",
 }
 

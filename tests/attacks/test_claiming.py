@@ -202,7 +202,7 @@ def test_a_folder_of_thousands_of_directions_leaves_room_for_the_missions_own(wo
     said = [f"try way {chr(97 + n % 26)} of {n}" for n in range(2 * DIRECTIONS_LIMIT)]
     (folder / "directions_tried.json").write_text(json.dumps(said), encoding="utf-8")
     origin = read_origin(str(folder))
-    assert origin.content.directions[-1].summary == said[-1]
+    assert origin.directions[-1].summary == said[-1]
     assert any("oldest 750 directions" in note for note in origin.notes)
     draft = replace(draft_of(origin, str(world.project)), validator_command="./check.sh")
     mission = adopt(world.runtime(), str(world.project), origin, draft).mission

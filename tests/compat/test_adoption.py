@@ -155,10 +155,10 @@ def test_a_folder_of_the_protocol_is_adopted_from_its_page(world: Scratch) -> No
         "Survey continual learning.",
         ("outline", "draft"),
     )
-    content = done.origin.content
-    assert [item.description for item in content.criteria] == ["200 citations that resolve", "reviewed"]
-    assert [item.summary for item in content.directions] == ["read surveys", "ask authors"]
-    assert [(item.id, item.summary) for item in content.findings] == [("line-1", "GPM forgets")]
+    origin = done.origin
+    assert [item.description for item in origin.draft.criteria] == ["200 citations that resolve", "reviewed"]
+    assert [item.summary for item in origin.directions] == ["read surveys", "ask authors"]
+    assert [(item.id, item.summary) for item in origin.findings] == [("line-1", "GPM forgets")]
     assert prints(path) == before
 
 
@@ -192,7 +192,7 @@ def test_our_own_projections_outlive_a_lost_state_home(world: Scratch) -> None:
     [
         ({"task_spec__json": "{"}, ["task_spec.json: "]),
         ({"task_spec__json": '{"goal": "a", "goal": "b"}'}, ["task_spec.json: ", "goal"]),
-        ({"progress__json": "[]"}, ["progress.json: $: an object is needed, received a list"]),
+        ({"progress__json": "[]"}, ["progress.json: $: must be a mapping of fields, received []"]),
         (
             {"progress__json": '{"status": "happy", "iteration": -1, "stale_count": true}'},
             ["progress.json: $.status: ", "progress.json: $.iteration: ", "progress.json: $.stale_count: "],
@@ -203,7 +203,7 @@ def test_our_own_projections_outlive_a_lost_state_home(world: Scratch) -> None:
                 "$.goal: ",
                 "$.success_criteria[0].id: ",
                 "$.success_criteria[0].description: ",
-                "$.success_criteria[1]: an object is needed, received a number",
+                "$.success_criteria[1]: must be a mapping of fields, received 3",
             ],
         ),
         (
@@ -211,7 +211,7 @@ def test_our_own_projections_outlive_a_lost_state_home(world: Scratch) -> None:
             [
                 "findings.jsonl: line 2: ",
                 "findings.jsonl: line 3: $.id: 'f1' stands twice",
-                "findings.jsonl: line 4: $: an object",
+                "findings.jsonl: line 4: $: must be a mapping",
                 "findings.jsonl: line 5: $: summary is empty",
             ],
         ),
@@ -219,7 +219,7 @@ def test_our_own_projections_outlive_a_lost_state_home(world: Scratch) -> None:
             {"directions_tried__json": '["", 4]'},
             ["directions_tried.json: $[0]: ", "directions_tried.json: $[1]: "],
         ),
-        ({"directions_tried__json": "{}"}, ["directions_tried.json: $: a list is needed"]),
+        ({"directions_tried__json": "{}"}, ["directions_tried.json: $: must be a list"]),
     ],
 )
 def test_a_folder_with_faults_is_refused_with_file_place_and_cause_of_each(

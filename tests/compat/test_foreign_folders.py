@@ -1,14 +1,18 @@
-"""Whatever stands in somebody's folder, it is read or its faults are named; nothing else happens."""
+"""Whatever stands in a task folder, it is read or its faults are named; nothing else happens."""
 
 from __future__ import annotations
 
+import json
+import tempfile
+from pathlib import Path
 from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from omx_autoresearch.compat.foreign_folders import Folder, adoptable
+from omx_autoresearch.compat.adoption import Origin, read_origin
+from omx_autoresearch.foundation.errors import MissionInvalid
 
 NAMES = st.sampled_from(
     [
@@ -28,23 +32,39 @@ VALUES = st.recursive(
 )
 
 
+def read(**files: str) -> Origin | list[str]:
+    """What becomes of a folder of these files: the origin, or the lines of its refusal."""
+    with tempfile.TemporaryDirectory() as folder:
+        for name, text in files.items():
+            Path(folder, name.replace("__", ".")).write_text(text, "utf-8", "surrogatepass")
+        try:
+            return read_origin(folder)
+        except MissionInvalid as error:
+            return error.message.splitlines()[1:]
+
+
 @pytest.mark.requirement("RESUME-04")
-@given(VALUES, VALUES, VALUES, st.lists(st.tuples(st.integers(1, 9), VALUES), max_size=3))
+@given(VALUES, VALUES, VALUES, st.lists(VALUES, max_size=3))
 def test_any_json_is_read_or_refused_by_file_and_place(
-    spec: Any, progress: Any, directions: Any, findings: list[tuple[int, Any]]
+    spec: Any, progress: Any, directions: Any, findings: list[Any]
 ) -> None:
-    found, faults = adoptable(Folder(spec, None, progress, directions, findings), "/origin")
-    if not faults:
-        assert found.goal.strip()
+    found = read(
+        task_spec__json=json.dumps(spec),
+        progress__json=json.dumps(progress),
+        directions_tried__json=json.dumps(directions),
+        findings__jsonl="".join(f"{json.dumps(line)}\n" for line in findings),
+    )
+    if isinstance(found, Origin):
+        assert found.draft.goal.strip()
         assert len({finding.id for finding in found.findings}) == len(findings)
         assert not any(finding.is_accepted for finding in found.findings)
         assert all(direction.by == "claim" for direction in found.directions)
-    for fault in faults:
-        assert fault.file
-        assert fault.cause
+    else:
+        assert found
+        assert all(line.startswith("  - ") and ".json" in line for line in found if line.startswith("  - "))
 
 
 @given(st.text(max_size=400))
 def test_any_page_is_read_or_says_what_it_lacks(page: str) -> None:
-    found, faults = adoptable(Folder(page=page, progress={"status": "running"}), "/origin")
-    assert bool(faults) != bool(found.goal.strip())
+    found = read(task_spec__md=page, progress__json='{"status": "running"}')
+    assert not isinstance(found, Origin) or found.draft.goal.strip()
