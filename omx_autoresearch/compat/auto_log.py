@@ -1,4 +1,9 @@
-"""``.auto/`` in a workspace: the log of the older session tools, appended durably, and the scripts beside it.
+"""``.auto/log.jsonl``, the log of pi-autoresearch and the older session tools: read, judged, appended to, shown.
+
+A header line ``{"type": "config", "name", "metricName", "metricUnit", "bestDirection"}`` begins a segment with a best
+of its own, each run is a line ``{"run", "status", "metric", "metrics", "commit", "description", "timestamp",
+"segment"}``, and lines of any other ``type`` belong to other tools. The reader guesses nothing: an unknown status or a
+missing value makes a line invalid, and an invalid line is never the best.
 
 The folder is the agent's own. So nothing here follows a symbolic link, waits for a pipe, or writes anything else than
 ``log.jsonl`` and a script that is missing; whole outputs and the note of who runs stand in the state home.
@@ -7,13 +12,19 @@ The folder is the agent's own. So nothing here follows a symbolic link, waits fo
 from __future__ import annotations
 
 import errno
+import math
 import os
+import re
 import stat
+from dataclasses import asdict, dataclass, field, fields, replace
 from datetime import UTC, datetime
+from hashlib import sha256
 from itertools import pairwise
+from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeVar, cast
 
-from omx_autoresearch.compat.auto_rules import SessionConfig, SessionLog, SessionRun, read_log
-from omx_autoresearch.experiments.judge.metrics import MetricSpec
+from pydantic import BeforeValidator, Field
+
+from omx_autoresearch.experiments.judge.metrics import MetricSpec, spec_faults
 from omx_autoresearch.experiments.judge.rule import AcceptanceRule
 from omx_autoresearch.experiments.judge.state import (
     ExperimentConfig,
@@ -25,9 +36,9 @@ from omx_autoresearch.experiments.judge.state import (
 )
 from omx_autoresearch.experiments.judge.summary import KEPT_WITHOUT_GAIN, LOGGED_BASELINE
 from omx_autoresearch.foundation import json_codec
-from omx_autoresearch.foundation.digests import sha256
 from omx_autoresearch.foundation.errors import StateUntrusted, UsageError, WorkspaceFault
-from omx_autoresearch.foundation.records import dataclass, field, replace
+from omx_autoresearch.foundation.input_validation import checked
+from omx_autoresearch.foundation.types import MetricDirection  # noqa: TC001 - pydantic reads it
 from omx_autoresearch.journal.safe_files import (
     Lock,
     ensure_folder,
@@ -40,12 +51,327 @@ from omx_autoresearch.journal.safe_files import (
     write_all,
 )
 
-TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-    from typing import Any
+    from collections.abc import Iterable, Iterator
+    from typing import TypeGuard
 
     from omx_autoresearch.journal.layout import StateHome
+
+_Kind = TypeVar("_Kind", "SessionConfig", "SessionRun")
+SessionStatus = Literal["keep", "discard", "crash", "checks_failed"]
+"""``keep``: better than the best so far (or the first); ``discard``: not better; ``crash``: there is no value to judge;
+``checks_failed``: there is one, of a workspace that is not correct."""
+
+MEASURED, REPORTED = "measured", "reported"
+NAME_LIMIT = 200
+DESCRIPTION_LIMIT = 4000
+METRICS_LIMIT = 200
+MEASURE_TIMEOUT_SECONDS = 600.0
+CHECKS_TIMEOUT_SECONDS = 300.0
+TIMEOUT_LIMIT_SECONDS = 7 * 24 * 3600.0
+
+
+# --- one line: strict where a value decides, lenient in what other tools write beside it
+
+
+def _is_number(value: object) -> TypeGuard[float]:
+    return isinstance(value, (int, float)) and not isinstance(value, bool) and math.isfinite(value)
+
+
+def _positive(otherwise: float) -> BeforeValidator:
+    def seconds(value: object) -> float:
+        return float(value) if _is_number(value) and 0 < value <= TIMEOUT_LIMIT_SECONDS else otherwise
+
+    return BeforeValidator(seconds)
+
+
+def _whole(value: object) -> object:
+    return int(value) if isinstance(value, float) and value.is_integer() else value
+
+
+def _numbers_in(value: object) -> dict[str, float]:
+    found = value.items() if isinstance(value, dict) else ()
+    return {name: float(item) for name, item in found if _is_number(item)}
+
+
+_Text = Annotated[str, BeforeValidator(lambda value: value if isinstance(value, str) else "")]
+_Count = Annotated[int, BeforeValidator(_whole), Field(ge=0)]
+_Limit = Annotated[int, BeforeValidator(lambda value: int(value) if _is_number(value) and value > 0 else 0)]
+_Moment = Annotated[int, BeforeValidator(lambda value: int(value) if _is_number(value) else 0)]
+_Source = Annotated[str, BeforeValidator(lambda value: MEASURED if value == MEASURED else REPORTED)]
+
+
+@dataclass(frozen=True, slots=True)
+class SessionConfig:
+    """The header of a segment.
+
+    Attributes:
+        name: what is optimized, for people.
+        metric_name: as the benchmark writes it in ``METRIC name=value``.
+        metric_unit: shown beside the value.
+        direction: which way is better.
+        timeout_seconds: of one run of the benchmark.
+        checks_timeout_seconds: of one run of the checks.
+        max_iterations: runs of the segment; 0 for no limit.
+    """
+
+    name: _Text = ""
+    metric_name: Annotated[str, Field(min_length=1)] = ""
+    metric_unit: _Text = ""
+    direction: MetricDirection = "lower"
+    timeout_seconds: Annotated[float, _positive(MEASURE_TIMEOUT_SECONDS)] = MEASURE_TIMEOUT_SECONDS
+    checks_timeout_seconds: Annotated[float, _positive(CHECKS_TIMEOUT_SECONDS)] = CHECKS_TIMEOUT_SECONDS
+    max_iterations: Annotated[
+        int, BeforeValidator(lambda value: int(value) if _is_number(value) and value > 0 else 0)
+    ] = 0
+
+    @property
+    def spec(self) -> MetricSpec:
+        """What is read of the benchmark's output."""
+        return MetricSpec(self.metric_name, self.direction, unit=self.metric_unit)
+
+
+@dataclass(frozen=True, slots=True)
+class SessionRun:
+    """One run of the log.
+
+    Attributes:
+        run: its number, counting through all segments.
+        status: see `SessionStatus`.
+        metric: the primary value; None where there is none, which is never the same as 0.
+        metrics: secondary values.
+        description: what was tried.
+        commit: that was checked out; empty outside git and where the log does not say.
+        timestamp_ms: when it ended, milliseconds since 1970 UTC as the format has it; 0 where unknown.
+        segment: number of its header, from 0.
+        duration_seconds: of the benchmark.
+        reason: why it is no ``keep``; empty for one.
+        run_id: by which its starter knows it again; empty for runs of other tools.
+        source: ``measured`` by this runtime, or ``reported`` by the caller.
+        isolation: what really isolated the benchmark.
+        checks: ``passed`` or ``failed``; empty where none were run.
+    """
+
+    run: _Count
+    status: SessionStatus
+    metric: float | None = None
+    metrics: Annotated[dict[str, float], BeforeValidator(_numbers_in)] = field(default_factory=dict)
+    description: _Text = ""
+    commit: _Text = ""
+    timestamp_ms: _Moment = 0
+    segment: Any = 0
+    duration_seconds: Annotated[float, _positive(0.0)] = 0.0
+    reason: _Text = ""
+    run_id: _Text = ""
+    source: _Source = MEASURED
+    isolation: _Text = ""
+    checks: _Text = ""
+
+
+_NAMES = {
+    "metric_name": "metricName",
+    "metric_unit": "metricUnit",
+    "direction": "bestDirection",
+    "timeout_seconds": "timeoutSeconds",
+    "checks_timeout_seconds": "checksTimeoutSeconds",
+    "max_iterations": "maxIterations",
+    "timestamp_ms": "timestamp",
+    "duration_seconds": "durationSeconds",
+    "run_id": "id",
+}
+"""What a field is called in the log, where that differs."""
+
+
+def line_of(value: SessionConfig | SessionRun) -> dict[str, Any]:
+    """A header or a run as a line of the log."""
+    line = {_NAMES.get(name, name): item for name, item in asdict(value).items()}
+    return {"type": "config", **line} if isinstance(value, SessionConfig) else line
+
+
+def _read_line(value: Any, segment: int) -> SessionConfig | SessionRun | None:
+    """What a line is; None for a line of another tool.
+
+    Raises:
+        ValueError: it cannot be believed.
+    """
+    if isinstance(value, ValueError):
+        raise value
+    if not isinstance(value, dict):
+        raise ValueError("it is no JSON object")  # noqa: TRY004 - a line's fault, as the others
+    kind = value.get("type")
+    if kind == "config":
+        if "maxIterations" not in value and "maxExperiments" in value:
+            value = {**value, "maxIterations": value["maxExperiments"]}
+        return _of_kind(SessionConfig, {"metricName": "", **value})
+    if "run" not in value or kind not in (None, "run", "result", "experiment"):
+        return None
+    run = replace(_of_kind(SessionRun, value), segment=segment)
+    if run.status in ("keep", "discard") and run.metric is None:
+        raise ValueError(f"{run.status} without a metric")
+    return replace(run, metric=None) if run.status == "crash" else run
+
+
+def _of_kind(kind: type[_Kind], line: dict[str, Any]) -> _Kind:
+    names = {_NAMES.get(item.name, item.name): item.name for item in fields(cast("Any", kind))}
+    found, faults = checked(kind, {names[key]: item for key, item in line.items() if key in names}, {})
+    if faults:
+        raise ValueError(
+            "; ".join(str(replace(fault, field=_NAMES.get(fault.field, fault.field))) for fault in faults)
+        )
+    return cast("_Kind", found)
+
+
+# --- the log as a whole
+
+
+@dataclass(frozen=True, slots=True)
+class SessionLog:
+    """A log, read.
+
+    Attributes:
+        config: the newest header; None before the first.
+        segment: its number, from 0.
+        runs: the valid runs of all segments, in order.
+        faults: lines that are not believed: number and cause.
+    """
+
+    config: SessionConfig | None = None
+    segment: int = 0
+    runs: tuple[SessionRun, ...] = ()
+    faults: tuple[str, ...] = ()
+
+    @property
+    def segment_runs(self) -> tuple[SessionRun, ...]:
+        """The runs under the newest header."""
+        return tuple(run for run in self.runs if run.segment == self.segment)
+
+    @property
+    def baseline(self) -> float | None:
+        """The first kept value of the segment."""
+        return next((run.metric for run in self.segment_runs if run.status == "keep"), None)
+
+    @property
+    def best(self) -> float | None:
+        """The best kept value of the segment, in its direction; None before the first."""
+        kept = [run.metric for run in self.segment_runs if run.status == "keep" and run.metric is not None]
+        if not kept:
+            return None
+        return max(kept) if self.config and self.config.direction == "higher" else min(kept)
+
+    @property
+    def next_run(self) -> int:
+        """The number of the next run; none is given twice."""
+        return max((run.run for run in self.runs), default=0) + 1
+
+    @property
+    def is_full(self) -> bool:
+        """The segment has as many runs as its header allows."""
+        limit = self.config.max_iterations if self.config else 0
+        return 0 < limit <= len(self.segment_runs)
+
+    def find(self, run_id: str) -> SessionRun | None:
+        """The run that was started under this id."""
+        return next((run for run in reversed(self.runs) if run_id and run.run_id == run_id), None)
+
+
+def read_log(lines: Iterable[tuple[int, Any]]) -> SessionLog:
+    """Fold a log.
+
+    Args:
+        lines: number and decoded value of each line; a `ValueError` in a value's place says why it has none.
+    """
+    config: SessionConfig | None = None
+    segment, runs, faults = 0, list[SessionRun](), list[str]()
+    for number, value in lines:
+        try:
+            found = _read_line(value, segment)
+        except ValueError as fault:
+            faults.append(f"line {number}: {fault}")
+            continue
+        if isinstance(found, SessionConfig):
+            config, segment = found, segment + bool(runs)
+        elif found is not None:
+            runs.append(found)
+    return SessionLog(config, segment, tuple(runs), tuple(faults))
+
+
+def improves(log: SessionLog, metric: float) -> bool:
+    """True for a value strictly better than the best so far, or the first of its segment."""
+    best = log.best
+    if best is None:
+        return True
+    return metric > best if log.config and log.config.direction == "higher" else metric < best
+
+
+def judged(log: SessionLog, run: SessionRun) -> SessionRun:
+    """The run with the status that its value earns; one that crashed or failed its checks is returned as it is."""
+    if run.status not in ("keep", "discard") or run.metric is None:
+        return run
+    if improves(log, run.metric):
+        return replace(run, status="keep", reason="")
+    return replace(run, status="discard", reason=f"{run.metric:g} is not better than {log.best:g}")
+
+
+def checked_config(config: SessionConfig) -> SessionConfig:
+    """The header, when it can be kept.
+
+    Raises:
+        UsageError: says which values cannot, and why.
+    """
+    faults = [
+        f"{name} is one line of at most {NAME_LIMIT} characters, not an empty one"
+        for name in ("name", "metric_name", "metric_unit")
+        if not re.fullmatch(r"[^\0\r\n]{0,200}", text := getattr(config, name))
+        or (not text.strip() and name != "metric_unit")
+    ]
+    faults += [
+        f"{name} is {seconds:g}; more than 0 and at most a week is needed"
+        for name in ("timeout_seconds", "checks_timeout_seconds")
+        if not 0 < (seconds := getattr(config, name)) <= TIMEOUT_LIMIT_SECONDS
+    ]
+    if config.max_iterations < 0:
+        faults.append("max_iterations is negative; 0 means no limit")
+    if faults := faults or spec_faults(config.spec):
+        raise UsageError("; ".join(faults), next_step="call init_experiment again with another value")
+    return config
+
+
+def checked_description(text: str) -> str:
+    """What was tried, in a form that is kept.
+
+    Raises:
+        UsageError: empty, too long, or with a NUL.
+    """
+    if not text.strip():
+        raise UsageError("nothing says what was tried", next_step="give a description")
+    if len(text) > DESCRIPTION_LIMIT or "\0" in text:
+        raise UsageError(
+            f"the description has {len(text)} characters; at most {DESCRIPTION_LIMIT} without NUL are kept",
+            next_step="shorten it",
+        )
+    return text
+
+
+def checked_metrics(metrics: dict[str, float]) -> dict[str, float]:
+    """Reported secondary values, when they can be kept.
+
+    Raises:
+        UsageError: too many, an unusable name, or a value that is no finite number.
+    """
+    if len(metrics) > METRICS_LIMIT:
+        raise UsageError(
+            f"{len(metrics)} secondary metrics; at most {METRICS_LIMIT} are kept", next_step="send fewer"
+        )
+    for name, value in metrics.items():
+        if not name.strip() or len(name) > NAME_LIMIT or not _is_number(value):
+            raise UsageError(
+                f"{name[:NAME_LIMIT]!r} is no metric with a finite number",
+                next_step="send names and finite numbers",
+            )
+    return metrics
+
+
+# --- on disk
 
 AUTO = ".auto"
 LOG, MEASURE, CHECKS = "log.jsonl", "measure.sh", "checks.sh"
@@ -74,7 +400,12 @@ class SessionFolder:
 
     def output_path(self, run: int, script: str) -> str:
         """The whole output of a run's script."""
-        return os.path.join(self.own_path, "outputs", f"run-{run:04d}-{script.removesuffix('.sh')}.txt")
+        return os.path.join(self.own_path, "outputs", f"{self.output_name(run, script)}.txt")
+
+    @staticmethod
+    def output_name(run: int, script: str) -> str:
+        """What names the output of a run's script."""
+        return f"run-{run:04d}-{script.removesuffix('.sh')}"
 
     def locked(self) -> Lock:
         """The lock of this session.
@@ -111,7 +442,7 @@ def load_log(folder: SessionFolder) -> SessionLog:
         data = b"".join(read_chunks(descriptor, LOG_LIMIT_BYTES))
     finally:
         os.close(descriptor)
-    return read_log(_decoded(data))
+    return read_log(_lines_of(data))
 
 
 def append_line(folder: SessionFolder, value: dict[str, Any]) -> None:
@@ -219,8 +550,9 @@ def _no_file(folder: SessionFolder) -> WorkspaceFault:
     return WorkspaceFault(f"{AUTO}/{LOG} is a link or no regular file", next_step=f"ls -ld {path}")
 
 
-def _decoded(data: bytes) -> Iterator[tuple[int, Any]]:
-    for number, line in enumerate(data.split(b"\n"), start=1):
+def _lines_of(data: bytes) -> Iterator[tuple[int, Any]]:
+    """Each line with its number; a `ValueError` stands for one that is no JSON."""
+    for number, line in enumerate(data.removeprefix(b"\xef\xbb\xbf").split(b"\n"), start=1):
         if not line.strip():
             continue
         try:
@@ -229,14 +561,11 @@ def _decoded(data: bytes) -> Iterator[tuple[int, Any]]:
             yield number, fault
 
 
-# --- The log of pi-autoresearch and of the older session tools (``.auto/log.jsonl``), read for status, plot and report.
+# --- a log as experiments, for status, plot and report
 #
-# Each header of the log begins a session of its own, and each becomes a state as an experiment has one. Lines are
-# judged
-# by the one reader of that format (``compat/auto_rules.py``); one that cannot be believed is named by its number and
-# counts for nothing, and the file is never written. What such a log cannot hold stays empty: nobody interleaved
-# pairs, so
-# there is no interval, no claim, and no number to quote.
+# Each header begins a session of its own, and each becomes a state as an experiment has one. A line that cannot be
+# believed is named by its number and counts for nothing, and the file is never written. What such a log cannot hold
+# stays empty: no pairs were interleaved, so there is no interval, no claim, and no number to quote.
 #
 # A run without a value of its own (a crash, a failed check) has none here, whatever number its line carries. A kept run
 # that was no better than the best before it is shown as accepted and moves no step.
@@ -244,11 +573,7 @@ def _decoded(data: bytes) -> Iterator[tuple[int, Any]]:
 LOG_NAMES = (os.path.join(".auto", "log.jsonl"), "autoresearch.jsonl")
 """Where such a log stands in a project: today's place, and the one before it."""
 FILE_LIMIT_BYTES = 256 * 1024 * 1024
-_NO_HEADER = SessionConfig(name="", metric_name="metric")
-_OWN_KEYS = frozenset(
-    {"type", "run", "commit", "metric", "metrics", "status", "description", "timestamp", "segment"}
-    | {"durationSeconds", "reason", "id"}
-)
+_OWN_KEYS = {"type", *line_of(SessionRun(0, "keep"))} - {"source", "isolation", "checks"}
 _ENDINGS: dict[str, tuple[TrialStatus, str]] = {
     "keep": ("accepted", "improved"),
     "discard": ("rejected", "discarded"),
@@ -316,8 +641,8 @@ def read_auto_log(path: str) -> AutoLog:
         StorageFailed: the system refused.
     """
     path = find_auto_log(path)
-    sessions, faults, notes = [_Session(_NO_HEADER)], list[str](), list[str]()
-    for number, value in _decoded_line(read_bounded(path, FILE_LIMIT_BYTES)):
+    sessions, faults, notes = [_Session(SessionConfig(metric_name="metric"))], list[str](), list[str]()
+    for number, value in _lines_of(read_bounded(path, FILE_LIMIT_BYTES)):
         read = read_log([(number, value)])
         faults += read.faults
         if read.config is not None:
@@ -331,17 +656,6 @@ def read_auto_log(path: str) -> AutoLog:
             known.append((run, value))
     states = [_state(path, number, session) for number, session in enumerate(sessions) if session.runs]
     return AutoLog(path, tuple(states), tuple(faults), tuple(notes))
-
-
-def _decoded_line(data: bytes) -> Iterator[tuple[int, Any]]:
-    """Each line with its number; a `ValueError` stands for one that is no JSON."""
-    for number, line in enumerate(data.split(b"\n"), start=1):
-        if not line.strip():
-            continue
-        try:
-            yield number, json_codec.decode_document(line) if number == 1 else json_codec.decode(line)
-        except ValueError as error:
-            yield number, error
 
 
 def _state(path: str, number: int, session: _Session) -> ExperimentState:

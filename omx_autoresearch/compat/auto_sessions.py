@@ -1,32 +1,37 @@
 """The older session tools: begin a session in ``.auto/``, run its benchmark, record what it said. Off by default.
 
 There is no isolation of the work and no rollback here: the benchmark runs in the workspace as it stands, with scripts
-that the agent may change, and what to keep is left to whoever calls. (`runtime/experiments` is the other way.) One run
-at a time is under way (:mod:`.session_runs`).
+that the agent may change, and what to keep is left to the caller. A run itself is one of an experiment
+(``experiments/runs.py``) that pins nothing: the same hygiene, limits and grammar of the metric. ``experiment`` is the
+way with worktrees, frozen evaluators and a rule against noise.
+
+One run at a time is under way. It is conducted by a process of its own that outlives its starter; one whose process
+was killed is recorded as a crash by the next call. What could not be measured is a ``crash`` without a value, never
+a 0.
 """
 
 from __future__ import annotations
 
 import os
-import time
-from tempfile import TemporaryFile
+from dataclasses import asdict, dataclass, replace
+from typing import TYPE_CHECKING
 
 from omx_autoresearch.compat import auto_log
-from omx_autoresearch.compat.auto_log import CHECKS, MEASURE, SessionFolder, append_line, load_log
-from omx_autoresearch.compat.auto_rules import (
-    REPORTED,
+from omx_autoresearch.compat.auto_log import (
+    CHECKS,
+    MEASURE,
     SessionConfig,
+    SessionFolder,
     SessionLog,
     SessionRun,
-    checked_config,
-    checked_description,
-    checked_metrics,
-    config_line,
-    judged,
-    run_line,
-    spec_of,
+    append_line,
+    line_of,
+    load_log,
 )
-from omx_autoresearch.experiments.judge.metrics import Measured, read_metrics
+from omx_autoresearch.experiments.evaluators import FrozenEvaluators
+from omx_autoresearch.experiments.judge.state import ExperimentConfig
+from omx_autoresearch.experiments.runs import run_once
+from omx_autoresearch.experiments.store import ExperimentFolder
 from omx_autoresearch.foundation.errors import (
     AutoresearchError,
     CommandFault,
@@ -35,26 +40,20 @@ from omx_autoresearch.foundation.errors import (
     WorkspaceFault,
 )
 from omx_autoresearch.foundation.json_codec import encode
-from omx_autoresearch.foundation.records import ShapeError, dataclass, field, from_plain, replace, to_plain
+from omx_autoresearch.freezing.manifest import PinManifest
 from omx_autoresearch.journal.safe_files import load_json, replace_file
 from omx_autoresearch.missions.sessions import TASK_VARIABLE
-from omx_autoresearch.system.commands import CommandResult, fork_detached, run_command
+from omx_autoresearch.system.commands import fork_detached
 from omx_autoresearch.system.git import head_commit
 from omx_autoresearch.system.processes import ProcessIdentity, identify, is_alive, wait_for
-from omx_autoresearch.system.sandbox import bubblewrap_argv, bubblewrap_fault, isolation_of
 
-TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from omx_autoresearch.experiments.judge.state import Isolation
+    from omx_autoresearch.experiments.runs import Run, RunKind
     from omx_autoresearch.journal.layout import Runtime
 
-
-# --- One run of a session's benchmark, conducted by a process of its own that outlives its starter.
-#
-# What could not be measured is a ``crash`` without a value, never a 0; a run whose process was killed is recorded as
-# one
-# by whoever looks next.
-
 _REASON_LENGTH = 1500
+_BEGIN_SECONDS = 0.02
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,7 +67,7 @@ class RunAsk:
     """
 
     description: str
-    isolation: str
+    isolation: Isolation
     run_id: str
 
 
@@ -90,197 +89,6 @@ class RunUnderWay:
         return ProcessIdentity(self.pid, self.pid_started)
 
 
-def conduct(runtime: Runtime, folder: SessionFolder, ask: RunAsk) -> None:
-    """Conduct one run from start to record, in a process of its own. Another run under way: nothing is done."""
-    me = identify(os.getpid())
-    with folder.locked():
-        if running_run(runtime, folder) is not None:
-            return
-        log = load_log(folder)
-        noted = RunUnderWay(
-            log.next_run,
-            ask.run_id,
-            ask.description,
-            os.getpid(),
-            me.started if me else "",
-            runtime.now(),
-            commit_of(folder),
-        )
-        replace_file(folder.running_path, encode(to_plain(noted)))
-    run = _crashed(runtime, noted, log, "")
-    try:
-        run = _measured(runtime, folder, ask, log.config or SessionConfig("", ""), run)
-    except (AutoresearchError, OSError) as error:
-        run = replace(run, reason=_short(f"it could not be run: {error}"))
-    with folder.locked():
-        log = load_log(folder)  # other tools know this log, too
-        run = replace(run, run=max(run.run, log.next_run), timestamp_ms=milliseconds(runtime))
-        append_line(folder, run_line(judged(log, run)))
-        _forget(folder)
-
-
-def running_run(runtime: Runtime, folder: SessionFolder) -> RunUnderWay | None:
-    """The run that goes on; one whose process is gone is recorded as a crash. The session is locked."""
-    try:
-        noted: RunUnderWay = from_plain(RunUnderWay, load_json(folder.running_path))
-    except FileNotFoundError:
-        return None
-    except ShapeError:
-        _forget(folder)  # of another version; nothing of it runs any more
-        return None
-    if is_alive(noted.process):
-        return noted
-    log = load_log(folder)
-    if log.find(noted.run_id) is None and log.config is not None:
-        lost = _crashed(runtime, noted, log, "interrupted: the process that measured was ended")
-        append_line(folder, run_line(replace(lost, run=max(noted.run, log.next_run))))
-    _forget(folder)
-    return None
-
-
-def _crashed(runtime: Runtime, noted: RunUnderWay, log: SessionLog, reason: str) -> SessionRun:
-    return SessionRun(
-        run=noted.run,
-        status="crash",
-        description=noted.description,
-        commit=noted.commit,
-        timestamp_ms=milliseconds(runtime),
-        segment=log.segment,
-        reason=reason,
-        run_id=noted.run_id,
-    )
-
-
-def _forget(folder: SessionFolder) -> None:
-    try:
-        os.unlink(folder.running_path)
-    except FileNotFoundError:
-        return
-
-
-def commit_of(folder: SessionFolder) -> str:
-    """The commit that is checked out; empty outside git."""
-    try:
-        return head_commit(folder.workspace_path)
-    except WorkspaceFault:
-        return ""
-
-
-def milliseconds(runtime: Runtime) -> int:
-    """Now, as the log's format has it."""
-    return int(runtime.clock.now().timestamp() * 1000)
-
-
-def _short(text: str) -> str:
-    return text if len(text) <= _REASON_LENGTH else f"{text[:_REASON_LENGTH]}..."
-
-
-# --- one run
-
-
-def _measured(
-    runtime: Runtime, folder: SessionFolder, ask: RunAsk, config: SessionConfig, run: SessionRun
-) -> SessionRun:
-    """The run with what the benchmark and the checks said."""
-    began = time.monotonic()
-    with TemporaryFile(dir=folder.own_path) as stdout:
-        what = (run.run, MEASURE, config.timeout_seconds)
-        result = _run_script(runtime, folder, ask, what, stdout_fd=stdout.fileno())
-        stdout.seek(0)
-        said = stdout.read().decode("utf-8", "replace")
-    run = replace(
-        run, isolation=isolation_of(result).backend, duration_seconds=result.duration_seconds or 0.0
-    )
-    if fault := bubblewrap_fault(result) or result.error:
-        return replace(run, reason=_short(fault), duration_seconds=time.monotonic() - began)
-    seen = Measured(
-        wall_seconds=result.duration_seconds,
-        cpu_seconds=result.cpu_seconds,
-        exit_status=result.exit_status,
-        outcome=result.outcome,
-    )
-    reading = read_metrics(said, spec_of(config), seen)
-    if reading.primary is None:
-        return replace(run, reason=_short(f"{reading.fault}: {reading.detail}"))
-    run = replace(run, status="keep", metric=reading.primary, metrics=dict(reading.others))
-    if not auto_log.has_script(folder, CHECKS):
-        return run
-    checks = _run_script(runtime, folder, ask, (run.run, CHECKS, config.checks_timeout_seconds))
-    if checks.outcome == "exited" and checks.exit_status == 0:
-        return replace(run, checks="passed")
-    why = bubblewrap_fault(checks) or checks.error or _failure(checks, config.checks_timeout_seconds)
-    return replace(run, status="checks_failed", checks="failed", reason=_short(f"{CHECKS}: {why}"))
-
-
-def _run_script(
-    runtime: Runtime, folder: SessionFolder, ask: RunAsk, what: tuple[int, str, float], *, stdout_fd: int = -1
-) -> CommandResult:
-    """Run one script of ``.auto/`` in the workspace; ``what`` is the run's number, the script, its time limit."""
-    number, name, timeout_seconds = what
-    argv = auto_log.script_argv(folder, name)
-    if ask.isolation == "bubblewrap":
-        argv = bubblewrap_argv(argv, workspace_path=folder.workspace_path)
-    return run_command(
-        argv,
-        cwd=folder.workspace_path,
-        env=_environment(runtime),
-        timeout_seconds=timeout_seconds,
-        output_path=folder.output_path(number, name),
-        stdout_fd=stdout_fd,
-    )
-
-
-def _environment(runtime: Runtime) -> dict[str, str]:
-    """The caller's environment with one locale."""
-    environment = {name: value for name, value in runtime.environ.items() if name != TASK_VARIABLE}
-    environment.setdefault("PATH", os.defpath)
-    environment["LC_ALL"] = "C.UTF-8"
-    return environment
-
-
-def _failure(result: CommandResult, timeout_seconds: float) -> str:
-    if result.outcome == "timed_out":
-        return f"it ran into its time limit of {timeout_seconds:g} s"
-    if result.exit_status is not None and result.exit_status < 0:
-        return f"signal {-result.exit_status} ended it"
-    return f"it failed with exit status {result.exit_status}"
-
-
-_BEGIN_SECONDS = 0.02
-
-
-@dataclass(frozen=True, slots=True)
-class SessionStart:
-    """What a session is begun with.
-
-    Attributes:
-        config: the header of the segment.
-        measure_command: written to ``.auto/measure.sh`` where there is none; empty where there is.
-        checks_command: likewise, ``.auto/checks.sh``.
-    """
-
-    config: SessionConfig
-    measure_command: str = ""
-    checks_command: str = ""
-
-
-@dataclass(frozen=True, slots=True)
-class Report:
-    """A value that was measured elsewhere.
-
-    Attributes:
-        description: what was tried.
-        metric: the value.
-        metrics: secondary values.
-        commit: that it was measured on; empty for the one that is checked out.
-    """
-
-    description: str
-    metric: float
-    metrics: dict[str, float] = field(default_factory=dict)
-    commit: str = ""
-
-
 @dataclass(frozen=True, slots=True)
 class SessionView:
     """How a session stands, and the run that was asked about.
@@ -296,26 +104,40 @@ class SessionView:
     under_way: RunUnderWay | None = None
 
 
-def init_session(runtime: Runtime, folder: SessionFolder, start: SessionStart) -> SessionView:
+def init_session(
+    runtime: Runtime,
+    folder: SessionFolder,
+    config: SessionConfig,
+    *,
+    measure_command: str = "",
+    checks_command: str = "",
+) -> SessionView:
     """Begin a session, or a new segment of it with a best of its own; what stands in the log stays.
+
+    Args:
+        runtime: the world.
+        folder: of the session.
+        config: the header of the segment.
+        measure_command: written to ``.auto/measure.sh`` where there is none.
+        checks_command: likewise, ``.auto/checks.sh``.
 
     Raises:
         UsageError: a value that cannot be kept, or there is no benchmark.
         StepIllegal: a run is under way.
         WorkspaceFault: ``.auto`` is no real folder, or its files are no regular ones.
     """
-    config = checked_config(start.config)
+    auto_log.checked_config(config)
     if not os.path.isdir(folder.workspace_path):
         raise WorkspaceFault(
             f"there is no folder {folder.workspace_path}", next_step="call it in the workspace"
         )
     with folder.locked():
         _require_quiet(runtime, folder)
-        for name, command in ((MEASURE, start.measure_command), (CHECKS, start.checks_command)):
+        for name, command in ((MEASURE, measure_command), (CHECKS, checks_command)):
             if command.strip():
                 auto_log.write_script(folder, name, command)
         _require_benchmark(folder)
-        append_line(folder, config_line(config))
+        append_line(folder, line_of(config))
         return SessionView(load_log(folder))
 
 
@@ -327,7 +149,7 @@ def start_run(runtime: Runtime, folder: SessionFolder, ask: RunAsk, *, wait_seco
         StepIllegal: another run is under way, or the segment is full.
         CommandFault: no process could be started.
     """
-    checked_description(ask.description)
+    auto_log.checked_description(ask.description)
     with folder.locked():
         _require_quiet(runtime, folder)
         _require_room(load_log(folder))
@@ -376,37 +198,58 @@ def wait_for_run(runtime: Runtime, folder: SessionFolder, number: int, *, wait_s
     return SessionView(log, run)
 
 
-def report_run(runtime: Runtime, folder: SessionFolder, report: Report) -> tuple[SessionView, bool]:
+def report_run(  # noqa: PLR0913 - each is a field of the tool
+    runtime: Runtime,
+    folder: SessionFolder,
+    description: str,
+    metric: float,
+    metrics: dict[str, float],
+    *,
+    commit: str = "",
+) -> tuple[SessionView, bool]:
     """Record a value that was measured elsewhere; the second answer is False where the newest run says the same.
 
     Raises:
         UsageError: no session, or a value that cannot be kept.
         StepIllegal: a run is under way, or the segment is full.
     """
-    checked_description(report.description)
-    checked_metrics({"metric": report.metric, **report.metrics})
+    auto_log.checked_description(description)
+    auto_log.checked_metrics({"metric": metric, **metrics})
     with folder.locked():
         _require_quiet(runtime, folder)
         log = load_log(folder)
         newest = log.segment_runs[-1] if log.segment_runs else None
-        if newest is not None and newest.source != REPORTED and newest.metric == report.metric:
+        if newest is not None and newest.source != auto_log.REPORTED and newest.metric == metric:
             return SessionView(log, newest), False
         _require_room(log)
         run = SessionRun(
             run=log.next_run,
             status="keep",
-            metric=report.metric,
-            metrics=report.metrics,
-            description=report.description,
-            commit=report.commit or commit_of(folder),
-            timestamp_ms=milliseconds(runtime),
-            segment=log.segment,
+            metric=metric,
+            metrics=metrics,
+            description=description,
+            commit=commit or _commit_of(folder),
             run_id=runtime.new_id(),
-            source=REPORTED,
+            source=auto_log.REPORTED,
         )
-        run = judged(log, run)
-        append_line(folder, run_line(run))
+        run = _record(runtime, folder, log, run)
         return SessionView(load_log(folder), run), True
+
+
+def _record(runtime: Runtime, folder: SessionFolder, log: SessionLog, run: SessionRun) -> SessionRun:
+    """Append a run with the status that its value earns."""
+    moment = int(runtime.clock.now().timestamp() * 1000)
+    run = auto_log.judged(log, replace(run, timestamp_ms=moment, segment=log.segment))
+    append_line(folder, line_of(run))
+    return run
+
+
+def _commit_of(folder: SessionFolder) -> str:
+    """The commit that is checked out; empty outside git."""
+    try:
+        return head_commit(folder.workspace_path)
+    except WorkspaceFault:
+        return ""
 
 
 def _require_quiet(runtime: Runtime, folder: SessionFolder) -> None:
@@ -442,3 +285,112 @@ def _require_benchmark(folder: SessionFolder) -> None:
             f"there is no .auto/{MEASURE} in {folder.workspace_path}",
             next_step=f"write .auto/{MEASURE}, which prints one line METRIC name=value, or give measure_command",
         )
+
+
+# --- one run, in a process of its own
+
+
+def conduct(runtime: Runtime, folder: SessionFolder, ask: RunAsk) -> None:
+    """Conduct one run from start to record. Where another run is under way, nothing is done."""
+    me = identify(os.getpid())
+    with folder.locked():
+        if running_run(runtime, folder) is not None:
+            return
+        log = load_log(folder)
+        noted = RunUnderWay(
+            log.next_run,
+            ask.run_id,
+            ask.description,
+            os.getpid(),
+            me.started if me else "",
+            runtime.now(),
+            _commit_of(folder),
+        )
+        replace_file(folder.running_path, encode(asdict(noted)))
+    run = _crashed(noted, "")
+    try:
+        run = _measured(runtime, folder, ask, log.config or SessionConfig(), run)
+    except (AutoresearchError, OSError) as error:
+        run = replace(run, reason=f"it could not be run: {error}")
+    with folder.locked():
+        log = load_log(folder)  # other tools know this log, too
+        reason = run.reason if len(run.reason) <= _REASON_LENGTH else f"{run.reason[:_REASON_LENGTH]}..."
+        _record(runtime, folder, log, replace(run, run=max(run.run, log.next_run), reason=reason))
+        _forget(folder)
+
+
+def running_run(runtime: Runtime, folder: SessionFolder) -> RunUnderWay | None:
+    """The run that goes on; one whose process is gone is recorded as a crash. The session is locked."""
+    try:
+        noted = RunUnderWay(**load_json(folder.running_path))
+    except FileNotFoundError:
+        return None
+    except TypeError:
+        _forget(folder)  # of another version; nothing of it runs any more
+        return None
+    if is_alive(noted.process):
+        return noted
+    log = load_log(folder)
+    if log.find(noted.run_id) is None and log.config is not None:
+        lost = _crashed(noted, "interrupted: the process that measured was ended")
+        _record(runtime, folder, log, replace(lost, run=max(noted.run, log.next_run)))
+    _forget(folder)
+    return None
+
+
+def _crashed(noted: RunUnderWay, reason: str) -> SessionRun:
+    return SessionRun(
+        run=noted.run,
+        status="crash",
+        description=noted.description,
+        commit=noted.commit,
+        reason=reason,
+        run_id=noted.run_id,
+    )
+
+
+def _forget(folder: SessionFolder) -> None:
+    try:
+        os.unlink(folder.running_path)
+    except FileNotFoundError:
+        return
+
+
+def _measured(
+    runtime: Runtime, folder: SessionFolder, ask: RunAsk, config: SessionConfig, run: SessionRun
+) -> SessionRun:
+    """The run with what the benchmark and the checks said."""
+    done = _run_script(runtime, folder, ask, config, "measure", run.run)
+    run = replace(run, isolation=done.isolation, duration_seconds=round(done.wall_seconds, 3))
+    if done.fault or done.metric is None:
+        return replace(run, reason=f"{done.fault}: {done.detail}")
+    run = replace(run, status="keep", metric=done.metric, metrics=done.others)
+    if not auto_log.has_script(folder, CHECKS):
+        return run
+    checks = _run_script(runtime, folder, ask, config, "check", run.run)
+    if not checks.fault:
+        return replace(run, checks="passed")
+    return replace(run, status="checks_failed", checks="failed", reason=f"{CHECKS}: {checks.detail}")
+
+
+def _run_script(  # noqa: PLR0913, PLR0917 - what is run, where, and with which rights
+    runtime: Runtime, folder: SessionFolder, ask: RunAsk, config: SessionConfig, kind: RunKind, number: int
+) -> Run:
+    """Run a script of ``.auto/`` in the workspace as a run of an experiment that has no pins."""
+    name = MEASURE if kind == "measure" else CHECKS
+    command = " ".join(auto_log.script_argv(folder, name))
+    experiment = ExperimentConfig(
+        config.name,
+        config.spec,
+        measure=command,
+        check=command,
+        measure_timeout_seconds=config.timeout_seconds,
+        check_timeout_seconds=config.checks_timeout_seconds,
+        sandbox=ask.isolation,
+    )
+    path = folder.workspace_path
+    environment = {key: value for key, value in runtime.environ.items() if key != TASK_VARIABLE}
+    evaluators = FrozenEvaluators(
+        ExperimentFolder(folder.own_path), experiment, path, (path,), PinManifest(), environment
+    )
+    return run_once(kind, evaluators, path, folder.output_name(number, name))

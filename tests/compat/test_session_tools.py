@@ -5,16 +5,14 @@ from __future__ import annotations
 import json
 import os
 import signal
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from omx_autoresearch.compat.auto_log import SessionFolder, session_folder
-from omx_autoresearch.compat.auto_rules import SessionConfig, SessionRun
+from omx_autoresearch.compat.auto_log import SessionConfig, SessionFolder, SessionRun, session_folder
 from omx_autoresearch.compat.auto_sessions import (
-    Report,
     RunAsk,
-    SessionStart,
     SessionView,
     init_session,
     report_run,
@@ -22,7 +20,6 @@ from omx_autoresearch.compat.auto_sessions import (
     wait_for_run,
 )
 from omx_autoresearch.foundation.errors import StepIllegal, UsageError
-from omx_autoresearch.foundation.records import replace
 from omx_autoresearch.system.processes import RUN_MARK, wait_for
 from tests.support.needs import needs_bubblewrap
 from tests.support.scratch import Scratch
@@ -30,6 +27,7 @@ from tests.support.scratch import Scratch
 if TYPE_CHECKING:
     from pathlib import Path
 
+    from omx_autoresearch.experiments.judge.state import Isolation
     from omx_autoresearch.foundation.types import MetricDirection
     from omx_autoresearch.journal.layout import Runtime
 
@@ -50,10 +48,10 @@ class Session:
         self.scratch.write(".auto/measure.sh", measure, executable=True)
         if checks:
             self.scratch.write(".auto/checks.sh", checks, executable=True)
-        init_session(self.runtime, self.folder, SessionStart(config))
+        init_session(self.runtime, self.folder, config)
 
     def start(
-        self, description: str = "try", *, isolation: str = "none", wait_seconds: float = 60
+        self, description: str = "try", *, isolation: Isolation = "none", wait_seconds: float = 60
     ) -> SessionView:
         ask = RunAsk(description, isolation, self.runtime.new_id())
         return start_run(self.runtime, self.folder, ask, wait_seconds=wait_seconds)
@@ -200,8 +198,8 @@ def test_a_run_that_takes_long_goes_on_and_another_one_waits_its_turn(session: S
     assert first.under_way.run == 1
     for act in (
         lambda: session.start("another"),
-        lambda: report_run(session.runtime, session.folder, Report("x", 1.0)),
-        lambda: init_session(session.runtime, session.folder, SessionStart(CONFIG)),
+        lambda: report_run(session.runtime, session.folder, "x", 1.0, {}),
+        lambda: init_session(session.runtime, session.folder, CONFIG),
     ):
         with pytest.raises(StepIllegal, match=r"'the long one'.* is under way"):
             act()
@@ -258,7 +256,7 @@ def test_a_wait_for_a_run_that_there_never_was_says_so(session: Session) -> None
 @pytest.mark.requirement("AUTO-01")
 def test_a_session_needs_a_header_and_a_benchmark(session: Session) -> None:
     with pytest.raises(UsageError, match=r"no \.auto/measure\.sh"):
-        init_session(session.runtime, session.folder, SessionStart(CONFIG))
+        init_session(session.runtime, session.folder, CONFIG)
     session.scratch.write(".auto/measure.sh", VALUE, executable=True)
     with pytest.raises(UsageError, match="no session begins"):
         session.start()
@@ -267,10 +265,10 @@ def test_a_session_needs_a_header_and_a_benchmark(session: Session) -> None:
 
 @pytest.mark.requirement("AUTO-01")
 def test_a_session_writes_the_scripts_that_are_missing_and_changes_none(session: Session) -> None:
-    start = SessionStart(CONFIG, "echo METRIC total_ms=5", "false")
-    init_session(session.runtime, session.folder, start)
+    scripts = {"measure_command": "echo METRIC total_ms=5", "checks_command": "false"}
+    init_session(session.runtime, session.folder, CONFIG, **scripts)
     assert session.run().status == "checks_failed"
-    init_session(session.runtime, session.folder, replace(start, checks_command="true"))
+    init_session(session.runtime, session.folder, CONFIG, **{**scripts, "checks_command": "true"})
     assert session.run().status == "checks_failed"
 
 
@@ -281,7 +279,7 @@ def test_a_full_segment_takes_no_more_runs_until_a_new_one_begins(session: Sessi
     with pytest.raises(StepIllegal, match="has its 1 runs"):
         session.start()
     with pytest.raises(StepIllegal):
-        report_run(session.runtime, session.folder, Report("x", 1.0))
+        report_run(session.runtime, session.folder, "x", 1.0, {})
     session.begin()
     assert session.run(50).status == "keep"  # a best of its own
 
@@ -290,15 +288,15 @@ def test_a_full_segment_takes_no_more_runs_until_a_new_one_begins(session: Sessi
 def test_a_reported_value_is_judged_and_marked_and_not_taken_twice(session: Session) -> None:
     session.begin()
     session.run(10)
-    view, is_new = report_run(session.runtime, session.folder, Report("said again", 10.0))
+    view, is_new = report_run(session.runtime, session.folder, "said again", 10.0, {})
     assert (is_new, view.run and view.run.run) == (False, 1)
-    view, is_new = report_run(session.runtime, session.folder, Report("elsewhere", 8.0, {"a": 1.0}, "abc"))
+    view, is_new = report_run(session.runtime, session.folder, "elsewhere", 8.0, {"a": 1.0}, commit="abc")
     assert is_new
     assert view.run is not None
     assert (view.run.status, view.run.source, view.run.commit) == ("keep", "reported", "abc")
     assert view.log.best == 8
     with pytest.raises(UsageError):
-        report_run(session.runtime, session.folder, Report("x", float("nan")))
+        report_run(session.runtime, session.folder, "x", float("nan"), {})
 
 
 @needs_bubblewrap

@@ -13,7 +13,7 @@ from mcp.server.mcpserver import Context
 from mcp_types import ToolAnnotations
 from pydantic import Field
 
-from omx_autoresearch.compat.auto_rules import (
+from omx_autoresearch.compat.auto_log import (
     CHECKS_TIMEOUT_SECONDS,
     DESCRIPTION_LIMIT,
     MEASURE_TIMEOUT_SECONDS,
@@ -128,7 +128,7 @@ class SessionTools:
 
         Call it again only when the target changes: a new segment with a new baseline begins, and older runs stay.
         """
-        from omx_autoresearch.compat.auto_sessions import SessionStart, init_session
+        from omx_autoresearch.compat.auto_sessions import init_session
 
         with begun(self._runtime, ctx) as call:
             folder = _folder(call)
@@ -141,7 +141,8 @@ class SessionTools:
                 checks_timeout_seconds,
                 max_iterations,
             )
-            view = init_session(call.runtime, folder, SessionStart(config, measure_command, checks_command))
+            scripts = {"measure_command": measure_command, "checks_command": checks_command}
+            view = init_session(call.runtime, folder, config, **scripts)
             return _session_result(folder, view)
 
     def run_experiment(
@@ -179,12 +180,11 @@ class SessionTools:
 
         run_experiment records its own runs by itself. It commits nothing and takes nothing back.
         """
-        from omx_autoresearch.compat.auto_sessions import Report, report_run
+        from omx_autoresearch.compat.auto_sessions import report_run
 
         with begun(self._runtime, ctx) as call:
             folder = _folder(call)
-            report = Report(description, metric, dict(metrics or {}), commit)
-            view, is_new = report_run(call.runtime, folder, report)
+            view, is_new = report_run(call.runtime, folder, description, metric, metrics or {}, commit=commit)
             result = _run_result(folder, view)
             if is_new:
                 return result
@@ -235,7 +235,7 @@ def _ask(call: Call, description: str) -> Any:
 def _session_result(folder: SessionFolder, view: SessionView) -> SessionResult:
     from omx_autoresearch.compat.auto_log import AUTO, CHECKS, LOG, has_script
 
-    config = view.log.config or SessionConfig("", "")
+    config = view.log.config or SessionConfig()
     return SessionResult(
         name=config.name,
         metric_name=config.metric_name,
@@ -253,7 +253,7 @@ def _session_result(folder: SessionFolder, view: SessionView) -> SessionResult:
 
 def _run_result(folder: SessionFolder, view: SessionView) -> SessionRunResult:
     log, run, under_way = view.log, view.run, view.under_way
-    config = log.config or SessionConfig("", "")
+    config = log.config or SessionConfig()
     number = run.run if run else under_way.run if under_way else 0
     tail, path = _output_of(folder, run) if run else ("", "")
     return SessionRunResult(

@@ -157,7 +157,7 @@ def test_lines_that_are_not_believed_are_shown(scratch: Scratch) -> None:
     result = run(scratch, 5)
     assert (result["status"], result["run"]) == ("keep", 1)
     assert result["faults"] == [
-        "line 2: status is 'oops'; one of keep, discard, crash, checks_failed is meant"
+        "line 2: status: must be 'keep', 'discard', 'crash' or 'checks_failed', received \"oops\""
     ]
 
 

@@ -3,22 +3,21 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 
 import pytest
 
-from omx_autoresearch.compat.auto_rules import (
+from omx_autoresearch.compat.auto_log import (
     SessionConfig,
     SessionLog,
     SessionRun,
     checked_config,
     checked_metrics,
-    config_line,
     judged,
+    line_of,
     read_log,
-    run_line,
 )
 from omx_autoresearch.foundation.errors import UsageError
-from omx_autoresearch.foundation.records import replace
 
 HEADER = {
     "type": "config",
@@ -129,7 +128,7 @@ def test_what_is_written_is_read_back_as_it_was() -> None:
         1, "checks_failed", 3.5, {"a": 1.0}, "tried\nthis", "abc", 1_700_000_000_000, 0, 1.25, "why", "id-1",
         isolation="bubblewrap", checks="failed",
     )  # fmt: skip
-    log = log_of(config_line(config), run_line(run))
+    log = log_of(line_of(config), line_of(run))
     assert (log.config, log.runs, log.faults) == (config, (run,), ())
     assert log.find("id-1") == run
     assert log.find("") is None
@@ -137,7 +136,7 @@ def test_what_is_written_is_read_back_as_it_was() -> None:
 
 @pytest.mark.requirement("AUTO-03")
 def test_a_segment_is_full_at_its_limit() -> None:
-    limited = config_line(SessionConfig("n", "m", max_iterations=1))
+    limited = line_of(SessionConfig("n", "m", max_iterations=1))
     assert not log_of(limited).is_full
     assert log_of(limited, kept(1, 1)).is_full
     assert not log_of(limited, kept(1, 1), limited).is_full
