@@ -8,10 +8,8 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal, Self
 
 from benchmarks.noise_worlds import Machine, World
-from omx_autoresearch.experiments.judge.calibration import Calibration, calibrate
-from omx_autoresearch.experiments.judge.claim import claim
-from omx_autoresearch.experiments.judge.decision import Judge, Verdict
-from omx_autoresearch.experiments.judge.rule import AcceptanceRule, verify_rule
+from omx_autoresearch.experiments.judge.calibration import AcceptanceRule, Calibration, calibrate, verify_rule
+from omx_autoresearch.experiments.judge.decision import Judge, Verdict, claim
 from omx_autoresearch.experiments.judge.statistics import orders
 
 if TYPE_CHECKING:

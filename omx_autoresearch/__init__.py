@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from omx_autoresearch.experiments.async_controller import (
         AsyncAutoresearchController as AsyncAutoresearchController,
     )
-    from omx_autoresearch.experiments.cancellation import AutoresearchCancellation as AutoresearchCancellation
+    from omx_autoresearch.experiments.context import AutoresearchCancellation as AutoresearchCancellation
     from omx_autoresearch.experiments.controller import AutoresearchController as AutoresearchController
     from omx_autoresearch.experiments.controller import (
         AutoresearchControllerConfig as AutoresearchControllerConfig,
@@ -21,10 +21,10 @@ if TYPE_CHECKING:
     from omx_autoresearch.experiments.controller import new_controller_handle as new_controller_handle
     from omx_autoresearch.experiments.final_patch import FinalPatch as FinalPatch
     from omx_autoresearch.experiments.final_patch import PatchAcceptance as PatchAcceptance
-    from omx_autoresearch.experiments.judge.claim import Claim as Claim
+    from omx_autoresearch.experiments.judge.calibration import AcceptanceRule as AcceptanceRule
     from omx_autoresearch.experiments.judge.metrics import Guard as Guard
     from omx_autoresearch.experiments.judge.metrics import MetricSpec as MetricSpec
-    from omx_autoresearch.experiments.judge.rule import AcceptanceRule as AcceptanceRule
+    from omx_autoresearch.experiments.judge.state import Claim as Claim
     from omx_autoresearch.experiments.judge.state import ExperimentConfig as ExperimentConfig
     from omx_autoresearch.experiments.judge.state import ExperimentHypothesis as ExperimentHypothesis
     from omx_autoresearch.experiments.judge.state import ExperimentLimits as ExperimentLimits
@@ -66,8 +66,8 @@ _PUBLIC = {
     "missions.rules.criteria": ("Criterion", "criterion_of"),
     "missions.rules.readiness": ("CriterionView", "ReadinessLine", "ReadinessReport"),
     "foundation.errors": ("AutoresearchError",),
-    "experiments.judge.rule": ("AcceptanceRule",),
-    "experiments.judge.claim": ("Claim",),
+    "experiments.judge.calibration": ("AcceptanceRule",),
+    "experiments.judge.decision": ("Claim",),
     "experiments.judge.state": (
         "ExperimentConfig",
         "ExperimentHypothesis",
@@ -81,7 +81,7 @@ _PUBLIC = {
         "MetricSpec",
     ),
     "experiments.async_controller": ("AsyncAutoresearchController",),
-    "experiments.cancellation": ("AutoresearchCancellation",),
+    "experiments.context": ("AutoresearchCancellation",),
     "experiments.controller": (
         "AutoresearchController",
         "AutoresearchControllerConfig",

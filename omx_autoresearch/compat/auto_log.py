@@ -24,8 +24,8 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeVar, cast
 
 from pydantic import BeforeValidator, Field
 
+from omx_autoresearch.experiments.judge.calibration import AcceptanceRule
 from omx_autoresearch.experiments.judge.metrics import MetricSpec, spec_faults
-from omx_autoresearch.experiments.judge.rule import AcceptanceRule
 from omx_autoresearch.experiments.judge.state import (
     ExperimentConfig,
     ExperimentLimits,

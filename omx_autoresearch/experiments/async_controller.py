@@ -10,10 +10,15 @@ import asyncio
 import functools
 import inspect
 import threading
-from typing import TYPE_CHECKING
+from collections.abc import Awaitable, Callable, Iterator, Mapping
+from types import TracebackType
+from typing import Any, ParamSpec, Self, TypeVar
 
+from omx_autoresearch.experiments.context import AutoresearchCancellation, Subscriber
 from omx_autoresearch.experiments.controller import AutoresearchController
+from omx_autoresearch.experiments.final_patch import FinalPatch, PatchAcceptance
 from omx_autoresearch.experiments.judge.state import (
+    Claim,
     CompletedReason,
     ExperimentConfig,
     ExperimentHypothesis,
@@ -22,22 +27,12 @@ from omx_autoresearch.experiments.judge.state import (
     Isolation,
     TrialRow,
 )
+from omx_autoresearch.experiments.trial import ExperimentWorkspace
+from omx_autoresearch.journal.layout import Runtime
 
-if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Iterator, Mapping
-    from types import TracebackType
-    from typing import Any, ParamSpec, Self, TypeVar
-
-    from omx_autoresearch.experiments.cancellation import AutoresearchCancellation
-    from omx_autoresearch.experiments.context import Subscriber
-    from omx_autoresearch.experiments.final_patch import FinalPatch, PatchAcceptance
-    from omx_autoresearch.experiments.judge.claim import Claim
-    from omx_autoresearch.experiments.trial import ExperimentWorkspace
-    from omx_autoresearch.journal.layout import Runtime
-
-    Given = ParamSpec("Given")
-    Answer = TypeVar("Answer")
-    AsyncCallback = Callable[[ExperimentWorkspace], HypothesisOutcome | Awaitable[HypothesisOutcome]]
+Given = ParamSpec("Given")
+Answer = TypeVar("Answer")
+AsyncCallback = Callable[[ExperimentWorkspace], HypothesisOutcome | Awaitable[HypothesisOutcome]]
 
 
 class AsyncAutoresearchController:

@@ -1,37 +1,48 @@
-"""A trial in a process of its own: it outlives whoever asked for it, and is waited for in bounded steps.
+"""A trial in a process of its own: it outlives its caller, who waits for it in bounded steps.
 
 The process notes in the experiment's folder who it is and what became of it; the log alone says how the trial ended.
-One such trial is under way at a time. One whose process was killed is settled by the next controller, as always.
+One such trial is under way at a time. If its process is killed, the next controller settles the trial, as always.
+
+Its candidate is there before the trial: a patch, or what stands in the candidate's worktree. A controller restores that
+worktree before a trial begins, so a change in it is first taken as a patch, while the repository is held, and the
+trial's callback applies it again. The work of an interrupted trial is not taken: it ended with that trial.
 """
 
 from __future__ import annotations
 
 import os
 import time
-from typing import TYPE_CHECKING
+from collections.abc import Callable
+from typing import Any
 
-from omx_autoresearch.experiments.candidates import patched, require_applicable, take_candidate
 from omx_autoresearch.experiments.judge.state import (
     ExperimentHypothesis,
     ExperimentState,
+    HypothesisOutcome,
     TrialRow,
     checked_hypothesis,
 )
+from omx_autoresearch.experiments.startup import hold_repository
 from omx_autoresearch.experiments.store import ExperimentFolder, ExperimentStore
+from omx_autoresearch.experiments.trial import ExperimentWorkspace
 from omx_autoresearch.experiments.views import is_at_work
-from omx_autoresearch.foundation.errors import AutoresearchError, CommandFault, StepIllegal
+from omx_autoresearch.experiments.worktrees.pair import Workspaces
+from omx_autoresearch.experiments.worktrees.worktree import TreeFault
+from omx_autoresearch.foundation.errors import (
+    AutoresearchError,
+    CommandFault,
+    StepIllegal,
+    UsageError,
+    WorkspaceFault,
+)
 from omx_autoresearch.foundation.json_codec import encode
 from omx_autoresearch.foundation.records import ShapeError, dataclass, from_plain, replace, to_plain
+from omx_autoresearch.journal.layout import Runtime
 from omx_autoresearch.journal.safe_files import load_json, lock, replace_file
 from omx_autoresearch.system.commands import fork_detached
 from omx_autoresearch.system.processes import ProcessIdentity, identify, is_alive, wait_for
 
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from omx_autoresearch.journal.layout import Runtime
-
-    Tell = Callable[["TrialView"], object]
+Tell = Callable[["TrialView"], object]
 
 SLICE_SECONDS = 1.0
 """How often somebody who waits is told how far it is."""
@@ -206,24 +217,10 @@ def conduct_trial(runtime: Runtime, experiment_id: str, ask: TrialAsk, patch_pat
         next_step = "omx-autoresearch doctor"
     if row is not None:
         os.unlink(patch_path)
-        _tell_mission(runtime, store.load(experiment_id).task_id)
     elif fault:
         next_step = f"{next_step or 'look at the experiment'} (your change is kept in {patch_path})"
     ended = replace(note, has_ended=True, iteration=row.iteration if row else 0)
     _save_note(folder, replace(ended, fault=fault if row is None else "", next_step=next_step))
-
-
-def _tell_mission(runtime: Runtime, task_id: str) -> None:
-    """Tell the mission what its experiment brought, as the next stop would otherwise."""
-    from omx_autoresearch.experiments.mission_link import tell_mission
-    from omx_autoresearch.missions.claims import write_changed
-
-    try:
-        if task_id:
-            tell_mission(runtime, task_id)
-            write_changed(runtime)
-    except AutoresearchError:
-        return  # the log has it, and the mission is told from there
 
 
 def _view(store: ExperimentStore, experiment_id: str, note: BackgroundTrial | None) -> TrialView:
@@ -311,3 +308,101 @@ def _keep_patch(folder: ExperimentFolder, request_id: str, patch: bytes) -> str:
     path = os.path.join(folder.root_path, f"candidate-{request_id}.patch")
     replace_file(path, patch)
     return path
+
+
+PATCH_LIMIT_BYTES = 64 * 1024 * 1024
+_REASON_LENGTH = 1000
+_APPLY = ("apply", "--whitespace=nowarn")
+
+
+def take_candidate(runtime: Runtime, experiment_id: str, patch: bytes = b"") -> bytes:
+    """The candidate of the next trial as a patch against the incumbent: the given one, or what stands in the worktree.
+
+    Raises:
+        UsageError: there is no such experiment, nothing was changed, or the patch is too large.
+        StepIllegal: a controller is at work, or there is a patch and a changed worktree.
+        WorkspaceFault: what stands there cannot be taken (a nested repository, a file of a special kind).
+    """
+    if len(patch) > PATCH_LIMIT_BYTES:
+        raise UsageError(
+            f"the patch has {len(patch)} bytes; at most {PATCH_LIMIT_BYTES} are taken",
+            next_step="change the files in the candidate's worktree instead",
+        )
+    store = ExperimentStore(runtime.home)
+    state = store.load(experiment_id)
+    with hold_repository(runtime, state.project_path, experiment_id):
+        state = store.load(experiment_id)  # whoever held it may have written since
+        workspaces = Workspaces.open(store.folder(experiment_id).work_path)
+        standing = b"" if state.running_row is not None else _standing(workspaces)
+    if patch.strip() and standing:
+        raise StepIllegal(
+            f"a patch was sent, and {workspaces.candidate_path} holds changes of its own",
+            next_step="take the changes there back, or leave the patch out",
+        )
+    if not patch.strip() and not standing:
+        was_lost = (
+            " (the last trial was interrupted, and its change went with it)" if state.running_row else ""
+        )
+        raise UsageError(
+            f"nothing was changed, so there is nothing to try{was_lost}",
+            next_step=f"change files in {workspaces.candidate_path}, or send a patch (git diff)",
+        )
+    return patch if patch.strip() else standing
+
+
+def _standing(workspaces: Workspaces) -> bytes:
+    """What stands in the candidate's worktree beyond the commit that it was set to; empty for nothing."""
+    path = workspaces.candidate_path
+    commit = workspaces.commit_at(path)
+    if not commit or workspaces.is_lost(path):
+        return b""  # killed in the middle of a restoration; nothing there is anybody's candidate
+    taken = workspaces.snapshot(path)
+    if isinstance(taken, TreeFault):
+        raise WorkspaceFault(
+            f"what stands in the candidate's worktree cannot be tried: {taken.detail}",
+            next_step=f"mend it in {path}, then try again",
+        )
+    return workspaces.patch(commit, taken.tree) if taken.changed else b""
+
+
+def require_applicable(work_path: str, patch_path: str) -> None:
+    """See that a patch fits the candidate's worktree, before a trial is spent on it.
+
+    Raises:
+        UsageError: it does not, in git's own words.
+    """
+    workspaces = Workspaces.open(work_path)
+    result = workspaces.git_in(workspaces.candidate_path).run(*_APPLY, "--check", from_path=patch_path)
+    if result.exit_status != 0:
+        commit = workspaces.commit_at(workspaces.candidate_path)
+        raise UsageError(
+            f"the patch does not fit the incumbent {commit[:12]}: {result.stderr[:_REASON_LENGTH]}",
+            next_step=f"make it against what stands in {workspaces.candidate_path}, or change the files there",
+        )
+
+
+def patched(
+    work_path: str, patch_path: str, cost_usd: float = 0.0, metadata: dict[str, Any] | None = None
+) -> Callable[[ExperimentWorkspace], HypothesisOutcome]:
+    """The callback of a trial whose candidate is a patch.
+
+    Args:
+        work_path: the experiment's folder of worktrees.
+        patch_path: the file with the patch; read when the callback is called.
+        cost_usd: what the host reports for it.
+        metadata: the host's words.
+    """
+
+    def put_in(_: ExperimentWorkspace) -> HypothesisOutcome:
+        workspaces = Workspaces.open(work_path)
+        result = workspaces.git_in(workspaces.candidate_path).run(*_APPLY, from_path=patch_path)
+        if result.exit_status == 0:
+            return HypothesisOutcome(cost_usd=cost_usd, metadata=metadata or {})
+        return HypothesisOutcome(
+            cost_usd=cost_usd,
+            metadata=metadata or {},
+            fault="patch_failed",
+            fault_reason=f"the patch could not be applied: {result.stderr[:_REASON_LENGTH]}",
+        )
+
+    return put_in

@@ -7,12 +7,16 @@ once, with its field (and its line in a file), what was received and what counts
 from __future__ import annotations
 
 import dataclasses
+import math
 import os
 import re
-from typing import TYPE_CHECKING, Any, Literal
+from collections.abc import Container, Mapping
+from dataclasses import dataclass, field, fields, replace
+from typing import Any, Literal
 
+from omx_autoresearch.experiments.judge.calibration import AcceptanceRule, check_rule
+from omx_autoresearch.experiments.judge.decision import guard_faults
 from omx_autoresearch.experiments.judge.metrics import Guard, MetricSpec, spec_faults
-from omx_autoresearch.experiments.judge.rule import AcceptanceRule
 from omx_autoresearch.experiments.judge.state import (
     ExperimentConfig,
     ExperimentLimits,
@@ -21,14 +25,11 @@ from omx_autoresearch.experiments.judge.state import (
 )
 from omx_autoresearch.foundation.errors import MissionInvalid, UsageError
 from omx_autoresearch.foundation.input_validation import Fault, refusal, validated
-from omx_autoresearch.foundation.metric_names import name_faults
-from omx_autoresearch.foundation.records import dataclass, field, to_plain
+from omx_autoresearch.foundation.metric_texts import name_faults
+from omx_autoresearch.foundation.records import to_plain
 from omx_autoresearch.foundation.types import MetricDirection, MetricSource
 from omx_autoresearch.journal.safe_files import read_bounded
 from omx_autoresearch.missions import intake
-
-if TYPE_CHECKING:
-    from collections.abc import Container, Mapping
 
 BLOCK = "experiment"
 """The key of sandbox.md's frontmatter."""
@@ -451,3 +452,112 @@ def _option(name: str) -> str:
     """``budget_trials`` is ``--budget-trials``, ``env.NAME`` is ``--env NAME``."""
     head, _, rest = name.partition(".")
     return f"--{head.replace('_', '-')} {rest}".rstrip()
+
+
+def limit_faults(limits: ExperimentLimits) -> tuple[str, ...]:
+    """What is wrong with limits, a sentence each; empty where nothing is. 0 is no limit."""
+    faults = []
+    for known in fields(limits):
+        value = getattr(limits, known.name)
+        is_number = isinstance(value, (int, float)) and not isinstance(value, bool)
+        if not is_number or not 0 <= value < math.inf:
+            faults.append(
+                f"limits.{known.name}: a finite number that is not negative is needed (0 for none), "
+                f"received {repr(value)[:80]}"
+            )
+    return tuple(faults)
+
+
+# --- Whether an experiment can be run as it is configured; every fault is told at once.
+
+NAME_LIMIT = 200
+COMMAND_LIMIT = 20_000
+PAIR_LIMIT = 1000
+
+
+def checked_config(config: ExperimentConfig) -> ExperimentConfig:
+    """The configuration as it is run: the rule judges in the direction of the metric.
+
+    Raises:
+        MissionInvalid: it cannot be run; the message names every fault.
+    """
+    faults = config_faults(config)
+    if faults:
+        raise MissionInvalid(
+            f"the experiment cannot be run as it is configured: {'; '.join(faults)}",
+            next_step="mend the configuration and start again",
+        )
+    return replace(config, rule=replace(config.rule, direction=config.metric.direction))
+
+
+def config_faults(config: ExperimentConfig) -> tuple[str, ...]:
+    """What is wrong, a sentence each; empty where nothing is."""
+    return (
+        *_text_faults(config),
+        *spec_faults(config.metric),
+        *(fault for guard in config.guards for fault in guard_faults(guard)),
+        *_rule_faults(config),
+        *limit_faults(config.limits),
+        *_number_faults(config),
+    )
+
+
+def _text_faults(config: ExperimentConfig) -> list[str]:
+    faults = []
+    if not config.name.strip() or len(config.name) > NAME_LIMIT:
+        faults.append(f"name: a text of 1 to {NAME_LIMIT} characters is needed")
+    faults += [
+        f"{name}: a shell command is needed"
+        for name in ("measure", "check")
+        if not getattr(config, name).strip()
+    ]
+    for name in ("name", "measure", "check", "setup", "reset_caches", "held_out"):
+        text = getattr(config, name)
+        if "\0" in text:
+            faults.append(f"{name}: it holds a NUL character")
+        if len(text) > COMMAND_LIMIT:
+            faults.append(f"{name}: {len(text)} characters; at most {COMMAND_LIMIT} are taken")
+    for name, value in config.env.items():
+        if not name or "=" in name or "\0" in name + value:
+            faults.append(f"env: {name[:80]!r} is no name of a variable, or its value holds a NUL character")
+    for name in ("keep", "link"):
+        faults += [f"{name}: {fault}" for path in getattr(config, name) if (fault := _path_fault(path))]
+    return faults
+
+
+def _path_fault(path: str) -> str:
+    parts = path.rstrip("/").split("/")
+    if not path or path.startswith("/") or "\0" in path or ".." in parts or ".git" in parts or parts == ["."]:
+        return f"{path[:80]!r} is no path within the repository"
+    return ""
+
+
+def _rule_faults(config: ExperimentConfig) -> list[str]:
+    try:
+        check_rule(config.rule)
+    except UsageError as error:
+        return [error.message]
+    return []
+
+
+def _number_faults(config: ExperimentConfig) -> list[str]:
+    faults = []
+    for name in ("calibration_pairs", "claim_pairs"):
+        value = getattr(config, name)
+        if type(value) is not int or not 2 <= value <= PAIR_LIMIT:
+            faults.append(f"{name}: a whole number from 2 to {PAIR_LIMIT} is needed, received {value!r}")
+    seconds = config.measure_timeout_seconds
+    if not _is_finite(seconds) or seconds <= 0:
+        faults.append(f"measure_timeout_seconds: a finite number above 0 is needed, received {seconds!r}")
+    faults += [
+        f"{name}: a finite number from 0 on is needed, received {getattr(config, name)!r}"
+        for name in ("check_timeout_seconds", "hypothesis_timeout_seconds")
+        if not _is_finite(getattr(config, name)) or getattr(config, name) < 0
+    ]
+    if config.target is not None and not _is_finite(config.target):
+        faults.append(f"target: a finite number is needed, received {config.target!r}")
+    return faults
+
+
+def _is_finite(value: object) -> bool:
+    return isinstance(value, (int, float)) and not isinstance(value, bool) and math.isfinite(value)

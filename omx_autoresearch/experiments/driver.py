@@ -1,15 +1,18 @@
 """Driving an agent: one fresh headless session, one hypothesis, one trial; then the next, while there is a budget.
 
-    agent_turn   the callback of one trial: write the prompt, run the agent in the candidate's worktree, read its report
-    drive        the loop, and what ends it
+    render_prompt   the prompt, from the experiment's own history
+    agent_turn      the callback of one trial: write the prompt, run the agent in the candidate's worktree, read it
+    drive           the loop, and what ends it
 
-The agent's command gets no descriptor of ours, no session of anybody, and no process of it outlives its trial. What it
-prints is kept whole. It may crash, hang, say nothing or change nothing: each ends in a row of its own.
+The agent's command gets no descriptor of ours and no session variables, and no process of it outlives its trial. All
+its output is kept. It may crash, hang, say nothing or change nothing: each ends in a row of its own.
+
+In a prompt, what never changes stands first and what was tried grows at its end, so that a client's prompt cache holds
+from trial to trial. Texts of earlier agents are quoted as data, one line each. A held-out check is never named.
 """
 
 from __future__ import annotations
 
-import dataclasses
 import errno
 import os
 import re
@@ -17,17 +20,29 @@ import shlex
 import subprocess
 import threading
 import time
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass
 
 from omx_autoresearch.agents.headless import AgentReport, harmless_line, last_words, stated
+from omx_autoresearch.experiments.controller import AutoresearchController
+from omx_autoresearch.experiments.judge.calibration import known_effect
 from omx_autoresearch.experiments.judge.state import (
     ExperimentHypothesis,
     ExperimentState,
     HypothesisOutcome,
     TrialRow,
 )
-from omx_autoresearch.experiments.judge.summary import ending_words
-from omx_autoresearch.experiments.prompts import render_prompt
+from omx_autoresearch.experiments.judge.summary import (
+    effect_words,
+    ending_words,
+    guard_words,
+    is_ratio,
+    left_words,
+    row_text,
+)
+from omx_autoresearch.experiments.store import ExperimentFolder
+from omx_autoresearch.experiments.trial import ExperimentWorkspace
+from omx_autoresearch.foundation import templates
 from omx_autoresearch.foundation.errors import AutoresearchError, StepIllegal, UsageError
 from omx_autoresearch.journal.safe_files import ensure_folder, read_bounded, replace_file
 from omx_autoresearch.system.commands import (
@@ -39,13 +54,6 @@ from omx_autoresearch.system.commands import (
 )
 from omx_autoresearch.system.supervisor import explain_start
 
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Mapping
-
-    from omx_autoresearch.experiments.controller import AutoresearchController
-    from omx_autoresearch.experiments.store import ExperimentFolder
-    from omx_autoresearch.experiments.trial import ExperimentWorkspace
-
 FAILURES_IN_A_ROW = 3
 """Sessions in a row without a candidate after which a person should look."""
 NO_CANDIDATE = ("agent_failed", "callback_failed", "no_change", "timed_out")
@@ -56,7 +64,7 @@ _PID_SECONDS = 10.0
 _POLL_SECONDS = 0.01
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True)
 class Agent:
     """An agent that can be driven.
 
@@ -211,7 +219,7 @@ def _fault(report: AgentReport, result: CommandResult, cwd: str) -> tuple[str, s
 # --- the loop
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True)
 class DriveEnd:
     """Why a loop of trials ended.
 
@@ -469,3 +477,110 @@ def _is_known(name: str, environ: Mapping[str, str], cwd: str) -> bool:
     except (OSError, subprocess.TimeoutExpired):
         return True
     return asked.returncode == 0
+
+
+ROWS_SHOWN = 200
+"""Trials that a prompt tells, the newest; earlier ones are counted."""
+FROZEN_SHOWN = 200
+_TEXT_CHARACTERS = 300
+_SOURCES = {
+    "wall": "its wall-clock time",
+    "cpu": "its user and system time",
+    "memory": "its peak memory",
+    "exit": "its exit status",
+    "json": "a value of the JSON that it prints",
+}
+_HIDDEN = ("held_out_failed",)
+"""Reasons of which the agent is told no more than the word: they come from checks that it must not know."""
+
+_NOT_JUDGED = ("no_change", "nested_repository", "tampered", "check_failed", *_HIDDEN)
+"""Reasons of a rejection that say nothing of the idea behind the change."""
+
+
+@dataclass(frozen=True, slots=True)
+class _ShownRow:
+    iteration: int
+    text: str
+    result: str
+    effect: str
+
+
+def render_prompt(
+    state: ExperimentState,
+    *,
+    iteration: int,
+    frozen_paths: tuple[str, ...] = (),
+    hypothesis: ExperimentHypothesis | None = None,
+) -> str:
+    """The prompt of one trial.
+
+    Args:
+        state: of the experiment, before the trial.
+        iteration: the number of the trial.
+        frozen_paths: files that are pinned, relative to the repository, and the owner's globs.
+        hypothesis: what the agent shall try, where the owner gave it; None lets it find its own.
+    """
+    config = state.config
+    rows = [row for row in state.rows if row.status != "running" and row.iteration != iteration]
+    return templates.render(
+        "experiment_prompt.md.j2",
+        metric=config.metric,
+        source=_SOURCES.get(config.metric.source, config.metric.source),
+        measure=config.measure,
+        check=config.check,
+        setup=config.setup,
+        guards=[guard_words(guard) for guard in config.guards],
+        frozen=[harmless_line(path) for path in frozen_paths[:FROZEN_SHOWN]],
+        frozen_left_out=max(0, len(frozen_paths) - FROZEN_SHOWN),
+        rows=[_shown(state, row) for row in rows[-ROWS_SHOWN:]],
+        rows_left_out=max(0, len(rows) - ROWS_SHOWN),
+        kept=[row.iteration for row in rows if row.status == "accepted"],
+        worn=_worn(rows),
+        visible_effect=_visible_effect(state),
+        iteration=iteration,
+        left=", ".join(left_words(state, iteration)) or "no limit is set",
+        hypothesis=_quoted(hypothesis),
+    )
+
+
+def _shown(state: ExperimentState, row: TrialRow) -> _ShownRow:
+    result: str = row.status
+    if row.reason_code and row.status != "accepted":
+        result += f": {row.reason_code.replace('_', ' ')}"
+    is_hidden = row.reason_code in _HIDDEN
+    return _ShownRow(
+        row.iteration, _cell(row_text(row)), result, "" if is_hidden else effect_words(state, row)
+    )
+
+
+def _worn(rows: list[TrialRow]) -> list[str]:
+    """Directions that a measurement spoke against, once each, oldest first; where none was said, the hypotheses."""
+    kept = {row.direction.casefold() for row in rows if row.status == "accepted" and row.direction}
+    found: dict[str, str] = {}
+    for row in rows:
+        if row.status != "rejected" or row.reason_code in _NOT_JUDGED:
+            continue
+        text = harmless_line(row.direction) or row_text(row)[:_TEXT_CHARACTERS]
+        if text.casefold() not in kept:
+            found.setdefault(text.casefold(), text)
+    return list(found.values())[-ROWS_SHOWN:]
+
+
+def _visible_effect(state: ExperimentState) -> str:
+    """What the judge can see at all, so that nobody tries for less."""
+    effect = known_effect(state.calibration)
+    if not effect:
+        return ""
+    shown = f"{100 * effect:.2g} %" if is_ratio(state) else f"{effect:.3g} {state.config.metric.unit}".strip()
+    return f"The measurement is noisy: a change of less than about {shown} cannot be told from none."
+
+
+def _cell(text: str) -> str:
+    """A text that cannot end its table cell."""
+    return text[:_TEXT_CHARACTERS].replace("|", "/")
+
+
+def _quoted(hypothesis: ExperimentHypothesis | None) -> str:
+    if hypothesis is None or not hypothesis.description.strip():
+        return ""
+    return "\n".join(f"> {line}" for line in hypothesis.description.strip().splitlines())

@@ -18,14 +18,16 @@ import os
 import re
 import stat
 import time
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from glob import escape, iglob
-from typing import TYPE_CHECKING
 
 from omx_autoresearch.experiments.judge.metrics import parse_json_path
+from omx_autoresearch.experiments.judge.state import ExperimentConfig
+from omx_autoresearch.experiments.store import ExperimentFolder
 from omx_autoresearch.foundation import json_codec
 from omx_autoresearch.foundation.digests import sha256
 from omx_autoresearch.foundation.errors import StateUntrusted, WorkspaceFault
-from omx_autoresearch.foundation.records import dataclass, replace
 from omx_autoresearch.freezing.comparison import (
     RACY_NS,
     Stamps,
@@ -39,12 +41,6 @@ from omx_autoresearch.freezing.discovery import take_pins
 from omx_autoresearch.freezing.manifest import Pin, PinManifest
 from omx_autoresearch.freezing.pins import freeze, load_manifest, restore_pins
 from omx_autoresearch.journal.safe_files import load_json, open_folder, replace_file, storage_failed
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
-
-    from omx_autoresearch.experiments.judge.state import ExperimentConfig
-    from omx_autoresearch.experiments.store import ExperimentFolder
 
 _KEPT_NAME = "bench.json"
 _PATH_LISTS = ("PATH", "PYTHONPATH", "LD_LIBRARY_PATH", "DYLD_LIBRARY_PATH", "VIRTUAL_ENV")

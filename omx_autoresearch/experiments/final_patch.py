@@ -1,24 +1,30 @@
-"""The final patch: what was reached, to look at; and the one explicit act that takes it into the user's checkout."""
+"""What leaves an experiment: its patch to look at, the patch taken into the checkout, or one branch a checkpoint.
+
+Branches stand on each other in the order of acceptance, the first on the base commit, so that each shows a single step.
+Their commits hold exactly the checkpoints' trees; their messages say what was tried and measured. No branch is checked
+out, none of the user's is moved, and a name that exists refuses the whole.
+"""
 
 from __future__ import annotations
 
-import dataclasses
 import os
+import re
 import shlex
-from typing import TYPE_CHECKING
+import textwrap
+from dataclasses import dataclass
 
+from omx_autoresearch.agents.headless import harmless_line
+from omx_autoresearch.experiments.context import ExperimentContext
 from omx_autoresearch.experiments.judge.events import PatchApplied
-from omx_autoresearch.foundation.errors import StepIllegal
-
-if TYPE_CHECKING:
-    from omx_autoresearch.experiments.context import ExperimentContext
-    from omx_autoresearch.experiments.judge.claim import Claim
-    from omx_autoresearch.experiments.judge.state import ExperimentState
-    from omx_autoresearch.experiments.worktrees.pair import Workspaces
-    from omx_autoresearch.experiments.worktrees.patches import FileChange
+from omx_autoresearch.experiments.judge.state import Claim, ExperimentState, TrialRow
+from omx_autoresearch.experiments.judge.summary import figure, median_of, quoted_claim, steps_of
+from omx_autoresearch.experiments.worktrees.checkout import open_repository
+from omx_autoresearch.experiments.worktrees.object_store import FileChange
+from omx_autoresearch.experiments.worktrees.pair import Workspaces
+from omx_autoresearch.foundation.errors import StepIllegal, UsageError, WorkspaceFault
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True)
 class FinalPatch:
     """What was reached, against the commit that the experiment began with. Nothing was changed by making it.
 
@@ -51,7 +57,7 @@ class FinalPatch:
             return stream.read()
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True)
 class PatchAcceptance:
     """What became of taking the final state into the checkout.
 
@@ -132,3 +138,168 @@ def apply_final_patch(context: ExperimentContext) -> PatchAcceptance:
         )
     context.log.record(PatchApplied(state.incumbent_commit, warning))
     return PatchAcceptance(is_applied=True, changed_paths=done.changed, warning=warning)
+
+
+PREFIX = "autoresearch"
+_SUBJECT_CHARACTERS, _BODY_COLUMNS, _SLUG_CHARACTERS = 72, 72, 40
+_MENTIONS = (
+    (re.compile(r"#(?=\d)"), "# "),
+    (re.compile(r"@(?=\w)"), "@ "),
+    (re.compile(r"\[(?=[^\]]*\bci\b|[^\]]*\bactions\b)", re.IGNORECASE), "("),
+)
+"""What a hosting site would act upon in a commit message: issue numbers, people, words that switch its checks off."""
+
+
+@dataclass(frozen=True, slots=True)
+class BranchPlan:
+    """One branch that finalizing makes.
+
+    Attributes:
+        name: of the branch, without ``refs/heads/``.
+        checkpoint: whose tree it has.
+        stands_on: the branch before it; empty where it stands on the base commit.
+        iteration: the trial.
+        message: of its one commit.
+    """
+
+    name: str
+    checkpoint: str
+    stands_on: str
+    iteration: int
+    message: str
+
+
+@dataclass(frozen=True, slots=True)
+class FinalBranch:
+    """A branch that was made: its name and its commit."""
+
+    name: str
+    commit: str
+
+
+def branch_plan(state: ExperimentState, prefix: str = "") -> tuple[BranchPlan, ...]:
+    """The branches of an experiment, in the order in which they depend on each other.
+
+    Args:
+        state: of the experiment.
+        prefix: of the names; ``autoresearch/{experiment_id}`` without.
+
+    Raises:
+        StepIllegal: no step was accepted.
+    """
+    steps = steps_of(state)
+    if not steps:
+        raise StepIllegal(
+            f"experiment {state.experiment_id} accepted no step, so there is nothing to finalize",
+            next_step=f"omx-autoresearch experiment status {state.experiment_id}",
+        )
+    prefix = prefix.strip("/") or f"{PREFIX}/{state.experiment_id}"
+    width = len(str(len(steps)))
+    plans: list[BranchPlan] = []
+    for number, row in enumerate(steps, start=1):
+        plans.append(
+            BranchPlan(
+                name=f"{prefix}/{number:0{width}}-{_slug(row)}",
+                checkpoint=row.candidate_commit,
+                stands_on=plans[-1].name if plans else "",
+                iteration=row.iteration,
+                message=_message(state, row, number, len(steps)),
+            )
+        )
+    return tuple(plans)
+
+
+def finalize(state: ExperimentState, workspaces: Workspaces, prefix: str = "") -> tuple[FinalBranch, ...]:
+    """Make the branches of `branch_plan`, all of them or none.
+
+    Args:
+        state: of the experiment.
+        workspaces: that hold its checkpoints, open or closed.
+        prefix: of the names; ``autoresearch/{experiment_id}`` without.
+
+    Raises:
+        StepIllegal: no step was accepted.
+        UsageError: a name exists already.
+        WorkspaceFault: a name is no name for a branch, or git refused; nothing was made.
+    """
+    plans = branch_plan(state, prefix)
+    _refuse_taken(state, plans)
+    made: list[FinalBranch] = []
+    parent = state.base_commit
+    for plan in plans:
+        parent = workspaces.commit(f"{plan.checkpoint}^{{tree}}", parent, plan.message)
+        made.append(FinalBranch(plan.name, parent))
+    workspaces.branches((branch.name, branch.commit) for branch in made)
+    return tuple(made)
+
+
+def _refuse_taken(state: ExperimentState, plans: tuple[BranchPlan, ...]) -> None:
+    git = open_repository(state.project_path).git
+    taken = []
+    for plan in plans:
+        result = git.run("show-ref", "--verify", "--quiet", f"refs/heads/{plan.name}")
+        if result.exit_status == 0:
+            taken.append(plan.name)
+        elif result.exit_status != 1:
+            raise WorkspaceFault(
+                f"{plan.name!r} cannot be looked up as a branch: {result.stderr}",
+                next_step="choose another prefix",
+            )
+    if taken:
+        raise UsageError(
+            f"nothing was made: {'these branches exist' if len(taken) > 1 else 'this branch exists'} already: "
+            f"{', '.join(taken)}",
+            next_step=f"omx-autoresearch experiment finalize {state.experiment_id} --prefix ANOTHER",
+        )
+
+
+def _slug(row: TrialRow) -> str:
+    words = re.sub(r"[^a-z0-9]+", "-", (row.description or row.hypothesis_id).lower()).strip("-")
+    return words[:_SLUG_CHARACTERS].strip("-") or f"trial-{row.iteration}"
+
+
+def _message(state: ExperimentState, row: TrialRow, number: int, count: int) -> str:
+    quoted = quoted_claim(state)
+    is_last = number == count
+    paragraphs = [_subject(state, row)]
+    if row.description.strip():
+        paragraphs.append("\n".join(f"> {line}" for line in textwrap.wrap(_harmless(row.description), 70)))
+    paragraphs.append(_wrapped(_measured(state, row)))
+    if is_last:
+        paragraphs += [_wrapped(text) for text in (quoted.sentence, *quoted.warnings)]
+    else:
+        paragraphs.append(_wrapped("What all steps are worth together is said with the last one."))
+    trailers = {
+        "Experiment": state.experiment_id,
+        "Experiment-Trial": str(row.iteration),
+        "Experiment-Step": f"{number} of {count}",
+        "Experiment-Checkpoint": row.candidate_commit,
+    }
+    paragraphs.append("\n".join(f"{name}: {value}" for name, value in trailers.items()))
+    return "\n\n".join(paragraphs) + "\n"
+
+
+def _subject(state: ExperimentState, row: TrialRow) -> str:
+    words = f"{state.config.metric.name}: {_harmless(row.description or row.hypothesis_id)}"
+    return textwrap.shorten(words, _SUBJECT_CHARACTERS, placeholder=" ...")
+
+
+def _measured(state: ExperimentState, row: TrialRow) -> str:
+    unit = state.config.metric.unit
+    words = f"Accepted with a median {state.config.metric.name} of {figure(row.metric, unit)}"
+    if row.incumbent_samples:
+        words += f" beside {figure(median_of(row.incumbent_samples), unit)} of the step before"
+    pairs = f", in {row.pairs} interleaved pairs" if row.pairs > 1 else ""
+    check = ", after its check had passed" if state.config.check.strip() else ""
+    return f"{words}{pairs}{check}. These values decided the step; they are no result."
+
+
+def _wrapped(text: str) -> str:
+    return textwrap.fill(text, _BODY_COLUMNS, break_long_words=False, break_on_hyphens=False)
+
+
+def _harmless(text: str) -> str:
+    line = harmless_line(text)
+    for pattern, instead in _MENTIONS:
+        line = pattern.sub(instead, line)
+    return line

@@ -5,7 +5,7 @@ tells whose fault it was: a failure in the incumbent's worktree is not the candi
 
 Theory of operation. Noise of a machine drifts: a value measured now says little about one measured a minute ago. So
 both arms are measured in *pairs*, one right after the other, and the two values of a pair are compared. Which arm comes
-first is drawn in balanced blocks from a seed, so that being first favours neither. `core.acceptance.Judge`
+first is drawn in balanced blocks from a seed, so that being first favours neither. `decision.Judge`
 looks at every pair as it comes and says *accepted*, *rejected* or *go on*; its rule is chosen at the baseline, where
 the base is measured against itself (A/A pairs): what differs there is noise. A value that is chosen as the best of many
 is flattered, so an accepted candidate is judged once more on fresh pairs with the worktrees swapped, and only base
@@ -18,14 +18,13 @@ import ctypes
 import marshal
 import os
 import resource
+from collections.abc import Iterator, Sequence
 from statistics import median
-from typing import TYPE_CHECKING, Literal, NamedTuple
+from typing import Literal, NamedTuple
 
-from omx_autoresearch.experiments.cancellation import TrialAborted, failed, rejected
-from omx_autoresearch.experiments.judge.budget import budget_left
-from omx_autoresearch.experiments.judge.calibration import Calibration, calibrate
-from omx_autoresearch.experiments.judge.claim import claim
-from omx_autoresearch.experiments.judge.decision import Judge, Verdict, guard_failures
+from omx_autoresearch.experiments.context import ExperimentContext, TrialAborted, failed, rejected
+from omx_autoresearch.experiments.judge.calibration import AcceptanceRule, Calibration, calibrate
+from omx_autoresearch.experiments.judge.decision import Judge, Verdict, claim, guard_failures
 from omx_autoresearch.experiments.judge.events import (
     BaselineEstablished,
     ClaimVerified,
@@ -34,21 +33,15 @@ from omx_autoresearch.experiments.judge.events import (
 )
 from omx_autoresearch.experiments.judge.metrics import samples_of
 from omx_autoresearch.experiments.judge.plans import DETERMINISTIC_PAIRS
+from omx_autoresearch.experiments.judge.state import ExperimentConfig, budget_left
 from omx_autoresearch.experiments.judge.statistics import orders
 from omx_autoresearch.experiments.runs import Run, RunKind, run_once
 from omx_autoresearch.experiments.worktrees.checkout import named
+from omx_autoresearch.experiments.worktrees.pair import Workspaces
 from omx_autoresearch.system.contents import entries_below
 from omx_autoresearch.system.removal import remove
 
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
-
-    from omx_autoresearch.experiments.context import ExperimentContext
-    from omx_autoresearch.experiments.judge.rule import AcceptanceRule
-    from omx_autoresearch.experiments.judge.state import ExperimentConfig
-    from omx_autoresearch.experiments.worktrees.pair import Workspaces
-
-    Marks = dict[str, tuple[int, ...]]
+Marks = dict[str, tuple[int, ...]]
 
 LOADED = (ctypes, marshal, resource)
 """Loaded once here, or the process that watches a run would load them anew for each: 1.3 ms of 1.9."""

@@ -25,8 +25,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from typing import Any
 
-    from omx_autoresearch.experiments.judge.claim import Claim
-    from omx_autoresearch.experiments.judge.state import ExperimentState
+    from omx_autoresearch.experiments.judge.state import Claim, ExperimentState
     from omx_autoresearch.journal.layout import Runtime
     from omx_autoresearch.missions.records import Record
     from omx_autoresearch.missions.rules.criteria import Examination, Examiner
@@ -196,7 +195,7 @@ def examine(runtime: Runtime, mission: Mission, rule: Trial, examiner: Examiner)
 
 def _unproven(runtime: Runtime, state: ExperimentState) -> str:
     """Why a claim is not what the log's own runs say; empty when it is."""
-    from omx_autoresearch.experiments.judge.claim import claim as computed
+    from omx_autoresearch.experiments.judge.decision import claim as computed
 
     if state.claim_commit != state.incumbent_commit:
         return "steps were accepted after its claim; verify it anew"

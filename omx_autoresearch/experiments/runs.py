@@ -1,7 +1,7 @@
 """One run of an experiment's commands: measured, checked, set up, or held out.
 
 The pinned files are put back before it and looked at after it (:mod:`.evaluators`); the command is executed with the
-same hygiene each time; what it said is read by one grammar (:mod:`core.metrics`).
+same hygiene each time; what it said is read by one grammar (`judge.metrics`).
 
 What is left to the owner: hash randomisation of Python, address layout and processor frequency stay as they are. A
 fixed seed would let one accidental layout decide every pair; drawn anew each run, it is noise that the judge sees.
@@ -14,8 +14,11 @@ from __future__ import annotations
 import os
 import re
 import tempfile
-from typing import TYPE_CHECKING, Literal
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from typing import BinaryIO, Literal
 
+from omx_autoresearch.experiments.context import AutoresearchCancellation
 from omx_autoresearch.experiments.evaluators import CHECK_NAME, FrozenEvaluators
 from omx_autoresearch.experiments.judge.metrics import (
     PEAK_BYTES,
@@ -27,7 +30,7 @@ from omx_autoresearch.experiments.judge.metrics import (
 )
 from omx_autoresearch.foundation.digests import sha256
 from omx_autoresearch.foundation.errors import CommandFault, UsageError, WorkspaceFault
-from omx_autoresearch.foundation.records import dataclass, field, replace
+from omx_autoresearch.foundation.types import Outcome
 from omx_autoresearch.journal.layout import is_safe_task_id
 from omx_autoresearch.journal.outputs import harmless, masked, trim_for_person
 from omx_autoresearch.journal.safe_files import (
@@ -46,13 +49,6 @@ from omx_autoresearch.system.sandbox import (
     isolation_of,
 )
 
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-    from typing import BinaryIO
-
-    from omx_autoresearch.experiments.cancellation import AutoresearchCancellation
-    from omx_autoresearch.foundation.types import Outcome
-
 SHOWN_LENGTH = 1500
 _REOPENED = re.compile(rb"/(?:dev/stdout|fd/1)\b.*No such device or address")
 
@@ -66,7 +62,7 @@ class Run:
     Attributes:
         run_id: names its output.
         kind: what it was for.
-        fault: empty where it did what it should; ``tampered``, a fault of :data:`core.metrics.FAULTS`, or
+        fault: empty where it did what it should; ``tampered``, a fault of `judge.metrics.FAULTS`, or
             ``reset_failed``.
         detail: the fault for people, with the last lines of the output; harmless to show.
         metric: the primary metric; None where there is a fault, and where nothing was to be measured.

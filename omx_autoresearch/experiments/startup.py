@@ -13,19 +13,19 @@ from __future__ import annotations
 import os
 import shlex
 import shutil
-from typing import TYPE_CHECKING
+from dataclasses import asdict, replace
 
-from omx_autoresearch.experiments.cancellation import clear_request
-from omx_autoresearch.experiments.context import ExperimentContext, ExperimentLog
+from omx_autoresearch.experiments.configuration import checked_config, limit_faults
+from omx_autoresearch.experiments.context import ExperimentContext, ExperimentLog, clear_request
 from omx_autoresearch.experiments.evaluators import freeze_evaluators, open_evaluators
-from omx_autoresearch.experiments.judge.budget import checked_config, limit_faults
 from omx_autoresearch.experiments.judge.events import ControllerAttached, ExperimentStarted, LimitsExtended
+from omx_autoresearch.experiments.judge.state import ExperimentConfig, ExperimentLimits, ExperimentState
 from omx_autoresearch.experiments.store import ExperimentStore, Hold, Holder, Holds
 from omx_autoresearch.experiments.worktrees.checkout import open_repository
 from omx_autoresearch.experiments.worktrees.object_store import REFERENCES
 from omx_autoresearch.experiments.worktrees.pair import WorkspaceOptions, Workspaces
 from omx_autoresearch.foundation.errors import StorageFailed, UsageError, WorkspaceFault
-from omx_autoresearch.foundation.records import replace, to_plain
+from omx_autoresearch.journal.layout import Runtime
 from omx_autoresearch.missions.checkouts import new_workspace
 from omx_autoresearch.missions.contracts import captured_environment
 from omx_autoresearch.missions.lifecycle_commands import marks_of_agent
@@ -38,10 +38,6 @@ from omx_autoresearch.system.processes import (
     is_alive,
     wait_for,
 )
-
-if TYPE_CHECKING:
-    from omx_autoresearch.experiments.judge.state import ExperimentConfig, ExperimentLimits, ExperimentState
-    from omx_autoresearch.journal.layout import Runtime
 
 
 def holds_of(runtime: Runtime) -> Holds:
@@ -112,7 +108,7 @@ def begin_experiment(
                 config=config,
                 base_commit=workspaces.base_commit,
                 pin_digest=evaluators.manifest.digest,
-                user_stamp=to_plain(workspaces.stamp),
+                user_stamp=asdict(workspaces.stamp),
                 task_id=task_id,
                 is_agents=bool(task_id and marks_of_agent(runtime)),
             )

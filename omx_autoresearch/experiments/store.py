@@ -3,7 +3,7 @@
     experiments/{experiment_id}/   events.jsonl (the truth)  events.lock  work/  frozen/  held-out/  outputs/  prompts/
 
 The log has the line shape, the chain and the durability of a mission's journal. Only the controller that holds the
-repository appends (:mod:`.holds`); readers take no lock.
+repository appends (`Holds`); readers take no lock.
 """
 
 from __future__ import annotations
@@ -11,8 +11,13 @@ from __future__ import annotations
 import fcntl
 import itertools
 import os
+from collections.abc import Callable, Iterator
+from datetime import datetime
+from types import TracebackType
+from typing import Any
 
-from omx_autoresearch.experiments.judge.events import KINDS, fold_events
+from omx_autoresearch.experiments.judge.events import KINDS, ExperimentEvent, fold_events
+from omx_autoresearch.experiments.judge.state import ExperimentState
 from omx_autoresearch.foundation.digests import sha256
 from omx_autoresearch.foundation.errors import StateUntrusted, StepIllegal, UsageError
 from omx_autoresearch.foundation.json_codec import encode
@@ -30,16 +35,6 @@ from omx_autoresearch.journal.safe_files import (
     sync_folder,
     write_all,
 )
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
-    from datetime import datetime
-    from types import TracebackType
-    from typing import Any
-
-    from omx_autoresearch.experiments.judge.events import ExperimentEvent
-    from omx_autoresearch.experiments.judge.state import ExperimentState
 
 _NEXT = "omx-autoresearch experiment list"
 

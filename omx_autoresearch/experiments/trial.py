@@ -14,14 +14,20 @@ trial has failed, and no further trial begins in the same worktree before it has
 from __future__ import annotations
 
 import contextvars
-import dataclasses
 import os
 import threading
+from collections.abc import Callable
+from dataclasses import dataclass, replace
 from statistics import median
-from typing import TYPE_CHECKING
 
-from omx_autoresearch.experiments.cancellation import AutoresearchCancellation, TrialAborted, failed, rejected
-from omx_autoresearch.experiments.judge.budget import checked_cost
+from omx_autoresearch.experiments.context import (
+    AutoresearchCancellation,
+    ExperimentContext,
+    TrialAborted,
+    failed,
+    rejected,
+)
+from omx_autoresearch.experiments.judge.calibration import Calibration, verify_rule
 from omx_autoresearch.experiments.judge.decision import guard_failures
 from omx_autoresearch.experiments.judge.events import (
     AgentStarted,
@@ -31,29 +37,22 @@ from omx_autoresearch.experiments.judge.events import (
     TrialRejected,
     step_taken,
 )
-from omx_autoresearch.experiments.judge.rule import verify_rule
 from omx_autoresearch.experiments.judge.state import (
     METADATA_LIMIT,
     ExperimentHypothesis,
     HypothesisOutcome,
     TrialRow,
+    checked_cost,
 )
 from omx_autoresearch.experiments.judge.summary import effect_text
 from omx_autoresearch.experiments.measurement import ARMS, Judgement, Measurement, is_reverified, seed_of
 from omx_autoresearch.experiments.worktrees.checkout import named, shown_path
-from omx_autoresearch.experiments.worktrees.checkpoints import TreeFault
+from omx_autoresearch.experiments.worktrees.worktree import TreeFault
 from omx_autoresearch.foundation.errors import AutoresearchError, StateUntrusted, UsageError, WorkspaceFault
 from omx_autoresearch.foundation.json_codec import encode
-from omx_autoresearch.foundation.records import replace
 from omx_autoresearch.system.processes import identify
 
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from omx_autoresearch.experiments.context import ExperimentContext
-    from omx_autoresearch.experiments.judge.calibration import Calibration
-
-    Callback = Callable[["ExperimentWorkspace"], HypothesisOutcome]
+Callback = Callable[["ExperimentWorkspace"], HypothesisOutcome]
 
 CHANGED_LIMIT = 300
 """Paths that a row names."""
@@ -66,7 +65,7 @@ _REASON_LENGTH = 2000
 _FAULT_LENGTH = 500
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True)
 class ExperimentWorkspace:
     """The one place where a callback may work.
 

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from collections.abc import Collection, Iterator
 
     from omx_autoresearch.experiments.judge.state import ExperimentState
-    from omx_autoresearch.experiments.worktrees.patches import FileChange
+    from omx_autoresearch.experiments.worktrees.object_store import FileChange
     from omx_autoresearch.journal.layout import Runtime
 
 NEXT_START = "omx-autoresearch experiment start --metric NAME --measure ./measure.sh --check ./check.sh"

@@ -11,7 +11,7 @@ from omx_autoresearch.experiments import startup
 from omx_autoresearch.experiments.controller import AutoresearchController
 from omx_autoresearch.experiments.startup import attach
 from omx_autoresearch.experiments.worktrees import pair
-from omx_autoresearch.experiments.worktrees.worktree_state import save_arm
+from omx_autoresearch.experiments.worktrees.arm import save_arm
 from omx_autoresearch.foundation.errors import StorageFailed
 from tests.experiments.toys import begun, h, toy, works_at, writes
 

@@ -9,8 +9,12 @@ import pytest
 
 from omx_autoresearch.compat.auto_log import find_auto_log, read_auto_log
 from omx_autoresearch.experiments.judge.summary import quoted_claim, steps_of
-from omx_autoresearch.experiments.reports.facts import ReportMaterial
-from omx_autoresearch.experiments.reports.pages import markdown_report, trials_csv, trials_jsonl
+from omx_autoresearch.experiments.reports.pages import (
+    ReportMaterial,
+    markdown_report,
+    trials_csv,
+    trials_jsonl,
+)
 from omx_autoresearch.experiments.reports.plots import plot_specification
 from omx_autoresearch.foundation.errors import UsageError
 

@@ -7,9 +7,9 @@ from random import Random
 from typing import TYPE_CHECKING, Any
 
 from omx_autoresearch.experiments.judge.calibration import calibrate
-from omx_autoresearch.experiments.judge.claim import Claim
 from omx_autoresearch.experiments.judge.metrics import MetricSpec
 from omx_autoresearch.experiments.judge.state import (
+    Claim,
     ExperimentConfig,
     ExperimentState,
     ExperimentUsage,

@@ -7,9 +7,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from omx_autoresearch.experiments.branches import branch_plan, finalize
-from omx_autoresearch.experiments.reports.facts import ReportMaterial
-from omx_autoresearch.experiments.reports.pages import markdown_report, step_changes
+from omx_autoresearch.experiments.final_patch import branch_plan, finalize
+from omx_autoresearch.experiments.reports.pages import ReportMaterial, markdown_report, step_changes
 from omx_autoresearch.experiments.worktrees.pair import Checkpoint, WorkspaceOptions, Workspaces
 from omx_autoresearch.foundation.errors import StepIllegal, UsageError, WorkspaceFault
 from tests.experiments.samples import a_claim, a_state, a_story, accepted, commit, judged

@@ -6,7 +6,7 @@ import gc
 import os
 import select
 
-from omx_autoresearch.experiments.cancellation import AutoresearchCancellation
+from omx_autoresearch.experiments.context import AutoresearchCancellation
 
 
 def readable(cancellation: AutoresearchCancellation) -> bool:

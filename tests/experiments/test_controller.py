@@ -12,8 +12,8 @@ import pytest
 
 from omx_autoresearch.experiments import measurement
 from omx_autoresearch.experiments.controller import AutoresearchController, new_controller_handle
+from omx_autoresearch.experiments.judge.calibration import AcceptanceRule
 from omx_autoresearch.experiments.judge.metrics import Guard, MetricSpec
-from omx_autoresearch.experiments.judge.rule import AcceptanceRule
 from omx_autoresearch.experiments.judge.state import ExperimentHypothesis, ExperimentLimits, HypothesisOutcome
 from omx_autoresearch.experiments.store import ExperimentStore
 from omx_autoresearch.foundation.errors import (

@@ -15,10 +15,14 @@ import pytest
 
 from omx_autoresearch.experiments import controller as controller_module
 from omx_autoresearch.experiments import trial
-from omx_autoresearch.experiments.cancellation import pending_request, put_request
-from omx_autoresearch.experiments.controller import AutoresearchController
+from omx_autoresearch.experiments.context import pending_request, put_request
+from omx_autoresearch.experiments.controller import (
+    AutoresearchController,
+    controller_at_work,
+    request_cancel,
+    request_stop,
+)
 from omx_autoresearch.experiments.judge.state import ExperimentLimits, HypothesisOutcome
-from omx_autoresearch.experiments.remote_control import controller_at_work, request_cancel, request_stop
 from omx_autoresearch.experiments.store import ExperimentFolder
 from omx_autoresearch.foundation.errors import StepIllegal, UsageError
 from omx_autoresearch.foundation.records import replace
@@ -386,7 +390,7 @@ def test_a_persons_interrupt_rolls_back_records_and_goes_on_up(
 def _ask(act: str, name: str) -> subprocess.CompletedProcess[str]:
     code = (
         "import sys\nfrom omx_autoresearch.journal.layout import Runtime\n"
-        "from omx_autoresearch.experiments import remote_control\n"
+        "from omx_autoresearch.experiments import controller as remote_control\n"
         f"asked = remote_control.{act}(Runtime.of_process(), sys.argv[1])\n"
         "print(asked.is_done, asked.holder.pid if asked.holder else 0)\n"
     )

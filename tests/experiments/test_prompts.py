@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from omx_autoresearch.experiments.configuration import configure
+from omx_autoresearch.experiments.driver import render_prompt
 from omx_autoresearch.experiments.judge.calibration import calibrate
 from omx_autoresearch.experiments.judge.state import (
     ExperimentHypothesis,
@@ -15,7 +16,7 @@ from omx_autoresearch.experiments.judge.state import (
     ExperimentUsage,
     TrialRow,
 )
-from omx_autoresearch.experiments.prompts import left_words, render_prompt
+from omx_autoresearch.experiments.judge.summary import left_words
 from omx_autoresearch.foundation.records import replace
 
 CONFIG = configure(

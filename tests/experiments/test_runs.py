@@ -11,11 +11,10 @@ from statistics import median
 import pytest
 
 from omx_autoresearch.experiments import runs as run_module
-from omx_autoresearch.experiments.cancellation import AutoresearchCancellation
-from omx_autoresearch.experiments.judge.calibration import calibrate
+from omx_autoresearch.experiments.context import AutoresearchCancellation
+from omx_autoresearch.experiments.judge.calibration import AcceptanceRule, calibrate
 from omx_autoresearch.experiments.judge.decision import Judge, guard_failures
 from omx_autoresearch.experiments.judge.metrics import Guard, MetricSpec, samples_of
-from omx_autoresearch.experiments.judge.rule import AcceptanceRule
 from omx_autoresearch.experiments.runs import Run, run_once
 from omx_autoresearch.foundation.errors import CommandFault, UsageError
 from omx_autoresearch.system import commands

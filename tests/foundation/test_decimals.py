@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from omx_autoresearch.foundation.decimals import LARGEST, LENGTH_LIMIT, SMALLEST, decimal_of, shown
+from omx_autoresearch.foundation.metric_texts import LARGEST, LENGTH_LIMIT, SMALLEST, decimal_of, shown
 
 
 @pytest.mark.case("MET-01")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from omx_autoresearch.foundation.metric_names import NAME_LIMIT, name_faults, near_name, normal_name
+from omx_autoresearch.foundation.metric_texts import NAME_LIMIT, name_faults, near_name, normal_name
 
 
 @pytest.mark.case("MET-12")

@@ -1,14 +1,16 @@
 """The events of an experiment: past-tense lines of its log, one class a kind, each with its effect on the state.
 
-``baseline iteration accepted rejected failed completed`` are the wire kinds that hosts subscribe to; the others are
-needed to go on after anything. A subscriber may ignore kinds that it does not know.
+Hosts subscribe to the kinds ``baseline iteration accepted rejected failed completed``; the others are needed to resume.
+A subscriber may ignore kinds that it does not know.
 """
 
 from __future__ import annotations
 
+from typing import Any, ClassVar, Literal, Protocol, TypeVar
+
 from omx_autoresearch.experiments.judge.calibration import Calibration
-from omx_autoresearch.experiments.judge.claim import Claim
 from omx_autoresearch.experiments.judge.state import (
+    Claim,
     CompletedReason,
     ExperimentConfig,
     ExperimentPhase,
@@ -32,15 +34,14 @@ from omx_autoresearch.foundation.records import (
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from typing import ClassVar, Literal
+    from collections.abc import Iterable
 
-
-# --- The events of a trial, from its admission to its end; the others stand in :mod:`.experiment_events`.
+# --- events: the trial, from its admission to its end
 
 
 @dataclass(frozen=True, slots=True)
 class TrialAdmitted:
-    """One hypothesis was admitted to the candidate worktree."""
+    """One hypothesis was admitted to the candidate's worktree."""
 
     kind: ClassVar[str] = "iteration"
     step: ClassVar[ExperimentStep] = "admit"
@@ -65,7 +66,7 @@ class AgentStarted:
     process_started: str = ""
 
     def apply(self, state: ExperimentState, ts: str) -> ExperimentState:
-        """Remembered until the trial ends, so that nobody is left behind."""
+        """Remembered until the trial ends, so that a resume can end the process."""
         return replace(state, agent_pid=self.pid, agent_started=self.process_started, updated_at=ts)
 
 
@@ -79,29 +80,28 @@ class CandidateMade:
 
     def apply(self, state: ExperimentState, ts: str) -> ExperimentState:
         """The running row with what the host said of it; its agent has ended."""
-        running = state.running_row
-        if running is None or running.iteration != self.row.iteration:
-            return replace(state, updated_at=ts)
-        rows = (*state.rows[:-1], self.row)
-        return replace(state, rows=rows, usage=self.usage, agent_pid=0, agent_started="", updated_at=ts)
+        return _with_row(state, self, ts)
 
 
-def _after_trial(
-    state: ExperimentState, event: TrialAccepted | TrialRejected | TrialFailed, ts: str
-) -> ExperimentState:
-    """The running row replaced by its terminal form; one that is not running any more stays as it was."""
+def _with_row(state: ExperimentState, event: CandidateMade | TrialEnded, ts: str) -> ExperimentState:
+    """The running row replaced by the event's, its agent gone; a row that is no longer running stays as it was."""
     running = state.running_row
     if running is None or running.iteration != event.row.iteration:
         return replace(state, updated_at=ts)
-    return replace(
-        state,
-        phase=phase_after(state, event.step, event.phase) or state.phase,
-        rows=(*state.rows[:-1], event.row),
-        usage=event.usage,
-        agent_pid=0,
-        agent_started="",
-        updated_at=ts,
-    )
+    rows = (*state.rows[:-1], event.row)
+    return replace(state, rows=rows, usage=event.usage, agent_pid=0, agent_started="", updated_at=ts)
+
+
+def _end_trial(self: TrialEnded, state: ExperimentState, ts: str) -> ExperimentState:
+    """The row at its end; the commit of an accepted one is the incumbent from here on."""
+    after = _with_row(state, self, ts)
+    if after.rows == state.rows:
+        return after
+    after = replace(after, phase=phase_after(state, self.step, self.phase) or state.phase)
+    if self.kind != "accepted":
+        return after
+    commit = self.row.candidate_commit
+    return replace(after, incumbent_commit=commit, checkpoints=(*after.checkpoints, commit))
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,14 +113,7 @@ class TrialAccepted:
     row: TrialRow = nested(TrialRow)
     usage: ExperimentUsage = nested(ExperimentUsage, default_factory=ExperimentUsage)
     phase: ExperimentPhase | Literal[""] = ""
-
-    def apply(self, state: ExperimentState, ts: str) -> ExperimentState:
-        """The candidate is the incumbent now."""
-        after = _after_trial(state, self, ts)
-        if after.rows == state.rows:
-            return after
-        commit = self.row.candidate_commit
-        return replace(after, incumbent_commit=commit, checkpoints=(*after.checkpoints, commit))
+    apply = _end_trial
 
 
 @dataclass(frozen=True, slots=True)
@@ -132,10 +125,7 @@ class TrialRejected:
     row: TrialRow = nested(TrialRow)
     usage: ExperimentUsage = nested(ExperimentUsage, default_factory=ExperimentUsage)
     phase: ExperimentPhase | Literal[""] = ""
-
-    def apply(self, state: ExperimentState, ts: str) -> ExperimentState:
-        """The incumbent stays."""
-        return _after_trial(state, self, ts)
+    apply = _end_trial
 
 
 @dataclass(frozen=True, slots=True)
@@ -147,29 +137,27 @@ class TrialFailed:
     row: TrialRow = nested(TrialRow)
     usage: ExperimentUsage = nested(ExperimentUsage, default_factory=ExperimentUsage)
     phase: ExperimentPhase | Literal[""] = ""
-
-    def apply(self, state: ExperimentState, ts: str) -> ExperimentState:
-        """The incumbent stays."""
-        return _after_trial(state, self, ts)
+    apply = _end_trial
 
 
-if TYPE_CHECKING:
-    from collections.abc import Iterable
-    from typing import Any, ClassVar, Literal, Protocol, TypeVar
+TrialEnded = TrialAccepted | TrialRejected | TrialFailed
 
-    StepEvent = TypeVar(
-        "StepEvent",
-        bound="BaselineEstablished | TrialAdmitted | TrialAccepted | TrialRejected | TrialFailed | ExperimentCompleted",
-    )
 
-    class ExperimentEvent(Protocol):
-        """What every event class has."""
+# --- events: the experiment
 
-        kind: ClassVar[str]
+StepEvent = TypeVar(
+    "StepEvent", bound="BaselineEstablished | TrialAdmitted | TrialEnded | ExperimentCompleted"
+)
 
-        def apply(self, state: Any, ts: str) -> ExperimentState:
-            """The state after this event, written at ``ts``; pure."""
-            ...
+
+class ExperimentEvent(Protocol):
+    """What every event class has."""
+
+    kind: ClassVar[str]
+
+    def apply(self, state: Any, ts: str) -> ExperimentState:
+        """The state after this event, written at ``ts``; pure."""
+        ...
 
 
 def step_taken(state: ExperimentState, kind: type[StepEvent], *facts: Any) -> StepEvent:

@@ -9,10 +9,10 @@ follows. Indented lines, traces (``+ echo METRIC x=1``), quotations and other ca
 sequences (CSI, OSC and the like) are taken out before; a carriage return ends a line as a newline does, so a metric
 behind a progress bar is read and one that is drawn twice stands twice.
 
-**The name** has its grammar in :mod:`.metric_names`.
+**The name** has its grammar in `foundation.metric_texts`.
 
-**The value** is a finite decimal (:mod:`.decimals`). A second line for the primary metric is an error. A secondary
-metric that cannot be read, or stands twice, is not recorded, and a note says so: a guard on it then fails.
+**The value** is a finite decimal (`foundation.metric_texts`). A second line for the primary metric is an error. A
+secondary metric that cannot be read, or stands twice, is not recorded, and a note says so: a guard on it then fails.
 
 A metric of a command that failed is diagnostic text, never a number, and a missing one is never 0.
 """
@@ -22,8 +22,14 @@ from __future__ import annotations
 import json
 import re
 
-from omx_autoresearch.foundation.decimals import decimal_of, shown
-from omx_autoresearch.foundation.metric_names import NAME_LIMIT, name_faults, near_name, normal_name
+from omx_autoresearch.foundation.metric_texts import (
+    NAME_LIMIT,
+    decimal_of,
+    name_faults,
+    near_name,
+    normal_name,
+    shown,
+)
 from omx_autoresearch.foundation.records import dataclass, field
 from omx_autoresearch.foundation.types import MetricDirection, MetricSource, Outcome
 
@@ -204,7 +210,7 @@ class MetricSpec:
         source: ``line`` of stdout, ``wall`` or ``cpu`` (seconds, user and system of the whole process tree),
             ``memory`` (bytes, peak of the largest process), ``exit`` (the exit status) or ``json``.
         unit: for people.
-        json_path: see :mod:`.json_path`; only with ``json``.
+        json_path: see `parse_json_path`; only with ``json``.
     """
 
     name: str

@@ -10,19 +10,17 @@ from functools import lru_cache
 from math import cos, floor, log, pi, sin, sqrt
 
 from omx_autoresearch.experiments.judge.calibration import (
+    MEDIAN_FALSE_ACCEPTS,
     WANTED_PAIRS,
+    AcceptanceRule,
     Calibration,
     calibrate,
     detectable_effect,
-    known_effect,
-)
-from omx_autoresearch.experiments.judge.decision import Judge
-from omx_autoresearch.experiments.judge.rule import (
-    MEDIAN_FALSE_ACCEPTS,
-    AcceptanceRule,
     effect_of,
+    known_effect,
     verify_rule,
 )
+from omx_autoresearch.experiments.judge.decision import Judge
 from omx_autoresearch.experiments.judge.statistics import (
     median,
     normal_quantile,

@@ -1,20 +1,26 @@
-"""A measured experiment: its configuration, its trials, what was spent, and the state that its events fold to.
+"""A measured experiment: its configuration, its trials, what was and may be spent, and the state of all that.
 
-An experiment is durable by itself. Its truth is the append-only log of its events (:mod:`.experiment_events`); the
-state here is what folding them gives. Times are ISO 8601 UTC, durations seconds, costs US dollars, sizes bytes.
+The truth of an experiment is the append-only log of its events (`judge.events`); the state is what they fold to.
+
+Times are ISO 8601 UTC, durations seconds, costs US dollars, sizes bytes.
 """
 
 from __future__ import annotations
 
 from typing import Any, Literal
 
-from omx_autoresearch.experiments.judge.calibration import Calibration
-from omx_autoresearch.experiments.judge.claim import Claim
+from omx_autoresearch.experiments.judge.calibration import AcceptanceRule, Calibration
 from omx_autoresearch.experiments.judge.metrics import Guard, MetricSpec
-from omx_autoresearch.experiments.judge.rule import AcceptanceRule
 from omx_autoresearch.foundation.errors import StepIllegal, UsageError
-from omx_autoresearch.foundation.records import dataclass, field, nested
+from omx_autoresearch.foundation.records import (
+    dataclass,
+    field,
+    nested,
+    replace,
+)
 from omx_autoresearch.missions.rules.lifecycle import reached, target
+
+TYPE_CHECKING = False
 
 ExperimentPhase = Literal["started", "ready", "running", "completed"]
 """``started``: no baseline yet; ``ready``: the next trial may begin; ``running``: a trial is under way."""
@@ -183,6 +189,31 @@ class HypothesisOutcome:
 
 
 @dataclass(frozen=True, slots=True)
+class Claim:
+    """The verified gain of the final state over the base.
+
+    Attributes:
+        estimate: positive is better; a fraction on a ratio (0.032 is 3.2 %), else in the metric's unit.
+        interval: 95 % around it; both ends equal the estimate where the metric is deterministic.
+        pairs: how many were measured.
+        has_gain: the whole interval is better than the base.
+        scale: ``ratio`` or ``difference``.
+        is_exact: both states repeated their value in every pair.
+        base: median of the base's values.
+        final: median of the final state's values.
+    """
+
+    estimate: float
+    interval: tuple[float, float]
+    pairs: int
+    has_gain: bool
+    scale: str = "ratio"
+    is_exact: bool = False
+    base: float = 0.0
+    final: float = 0.0
+
+
+@dataclass(frozen=True, slots=True)
 class TrialRow:
     """One line of the table of trials; the fields of the wire events.
 
@@ -316,6 +347,106 @@ class ExperimentState:
     def tampered(self) -> int:
         """How many candidates touched what they must not."""
         return sum(row.reason_code == "tampered" for row in self.rows)
+
+
+# --- what may still be spent
+#
+# Every limit and every usage is a finite number that never falls. A number that could poison a total (NaN, infinity, a
+# negative one) is refused where it comes in, so a budget always ends a loop.
+
+_ENDLESS = float("inf")
+_BUDGETS: tuple[tuple[str, CompletedReason], ...] = (
+    ("wall_seconds", "budget_wall"),
+    ("cost_usd", "budget_cost"),
+    ("disk_bytes", "budget_disk"),
+    ("runs", "budget_runs"),
+    ("trials", "budget_trials"),
+)
+_BEFORE_TRIALS = ("trials", "cost_usd")
+
+
+@dataclass(frozen=True, slots=True)
+class BudgetLeft:
+    """What may still be spent, in the units of `ExperimentLimits`; None where there is no limit; never below 0."""
+
+    trials: int | None
+    wall_seconds: float | None
+    cost_usd: float | None
+    disk_bytes: int | None
+    runs: int | None
+
+
+def budget_left(limits: ExperimentLimits, usage: ExperimentUsage) -> BudgetLeft:
+    """What may still be spent."""
+    left = {}
+    for name, _ in _BUDGETS:
+        limit = getattr(limits, name)
+        left[name] = max(0, limit - getattr(usage, name)) if limit else None
+    return BudgetLeft(**left)
+
+
+def spent_budget(
+    limits: ExperimentLimits, usage: ExperimentUsage, *, is_in_trial: bool = False
+) -> CompletedReason | None:
+    """The budget that is spent, None where none is.
+
+    Within a trial neither the number of trials nor the cost counts: the one under way was admitted, its agent is paid,
+    and what is left of it costs nothing.
+    """
+    for name, reason in _BUDGETS:
+        limit = getattr(limits, name)
+        if limit and getattr(usage, name) >= limit and not (is_in_trial and name in _BEFORE_TRIALS):
+            return reason
+    return None
+
+
+def checked_cost(cost: object) -> float:
+    """The cost that a host reported, when it is one: a finite number of dollars, not negative.
+
+    Raises:
+        UsageError: it is something else; a total is never poisoned.
+    """
+    if isinstance(cost, bool) or not isinstance(cost, (int, float)):
+        raise UsageError(
+            f"cost_usd: a number of dollars is needed, received {repr(cost)[:80]}", next_step=_COST_NEXT
+        )
+    if not 0 <= cost < _ENDLESS:  # false for NaN, too
+        raise UsageError(
+            f"cost_usd: a finite number that is not negative is needed, received {cost!r}",
+            next_step=_COST_NEXT,
+        )
+    return float(cost)
+
+
+_COST_NEXT = "report what the turn cost in dollars, 0.0 where it is not known"
+
+
+def charge(
+    usage: ExperimentUsage,
+    *,
+    cost_usd: object = 0.0,
+    runs: int = 0,
+    trials: int = 0,
+    wall_seconds: float = 0.0,
+) -> ExperimentUsage:
+    """The usage after some more was spent.
+
+    Raises:
+        UsageError: the cost is none, or the total would not be finite any more.
+    """
+    total = usage.cost_usd + checked_cost(cost_usd)
+    if not total < _ENDLESS:
+        raise UsageError(
+            f"cost_usd: the total {usage.cost_usd!r} and {cost_usd!r} are no finite number together",
+            next_step=_COST_NEXT,
+        )
+    return replace(
+        usage,
+        cost_usd=total,
+        runs=usage.runs + runs,
+        trials=usage.trials + trials,
+        wall_seconds=usage.wall_seconds + max(0.0, wall_seconds),
+    )
 
 
 def next_experiment_phase(state: ExperimentState, step: ExperimentStep) -> ExperimentPhase:

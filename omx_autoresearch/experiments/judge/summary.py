@@ -8,6 +8,8 @@ from __future__ import annotations
 
 from typing import Literal
 
+from omx_autoresearch.agents.headless import harmless_line
+from omx_autoresearch.experiments.judge.metrics import Guard
 from omx_autoresearch.foundation.records import dataclass
 
 TYPE_CHECKING = False
@@ -206,3 +208,58 @@ def _basis(state: ExperimentState, pairs: str) -> str:
         return f"both repeated their value exactly in {pairs}"
     interval = effect_interval(claim.interval, claim.scale, state.config.metric.unit)
     return f"95 % interval of the gain {interval}, {pairs}" if interval else pairs
+
+
+def guard_words(guard: Guard) -> str:
+    """One guard for people: ``peak_mb at most 512``, ``peak_mb may rise by 5 %``."""
+    limits = []
+    if guard.bound is not None:
+        limits.append(f"at {'most' if guard.direction == 'lower' else 'least'} {guard.bound:g}")
+    moves = "may rise by" if guard.direction == "lower" else "may fall by"
+    if guard.max_regression is not None:
+        limits.append(f"{moves} {guard.max_regression:g}")
+    if guard.max_regression_percent is not None:
+        limits.append(f"{moves} {guard.max_regression_percent:g} %")
+    return f"{guard.name} {', '.join(limits)}"
+
+
+def row_text(row: TrialRow) -> str:
+    """What was tried in a trial: the stated hypothesis, else what it was called."""
+    return harmless_line(row.description or row.hypothesis_id)
+
+
+def effect_words(state: ExperimentState, row: TrialRow) -> str:
+    """The judge's estimate of one trial with its interval, in percent on ratios; empty where nothing was measured."""
+    if row.improvement is None:
+        return ""
+    scale = 100.0 if is_ratio(state) else 1.0
+    unit = " %" if is_ratio(state) else (f" {state.config.metric.unit}" if state.config.metric.unit else "")
+    text = f"{scale * row.improvement:+.3g}{unit}"
+    if len(row.interval) == 2:
+        low, high = row.interval
+        text += f" ({scale * low:+.3g} to {scale * high:+.3g})"
+    return text
+
+
+def is_ratio(state: ExperimentState) -> bool:
+    """Improvements of this experiment are fractions of the incumbent's value."""
+    return effect_scale(state) == "ratio"
+
+
+def left_words(state: ExperimentState, iteration: int = 0) -> list[str]:
+    """What is left of each limit, a phrase a limit; with ``iteration`` after that trial."""
+    limits, usage = state.config.limits, state.usage
+    trials = max(usage.trials, iteration)
+    left = []
+    if limits.trials:
+        count = max(0, limits.trials - trials)
+        left.append(f"{count} {'trial' if count == 1 else 'trials'}")
+    if limits.wall_seconds:
+        left.append(f"{max(0.0, limits.wall_seconds - usage.wall_seconds) / 3600:.1f} h")
+    if limits.cost_usd:
+        left.append(f"${max(0.0, limits.cost_usd - usage.cost_usd):.2f}")
+    if limits.runs:
+        left.append(f"{max(0, limits.runs - usage.runs)} measured runs")
+    if limits.disk_bytes:
+        left.append(f"{max(0, limits.disk_bytes - usage.disk_bytes) / 2**20:.0f} MiB")
+    return left

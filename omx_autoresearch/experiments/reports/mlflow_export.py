@@ -14,21 +14,18 @@ import os
 import re
 import tempfile
 import warnings
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from omx_autoresearch.experiments.judge.state import ExperimentState, TrialRow
 from omx_autoresearch.experiments.judge.summary import kind_of, quoted_claim, shown_reason, steps_of
 from omx_autoresearch.experiments.reports.pages import markdown_text, plain, trials_jsonl
 from omx_autoresearch.foundation.errors import UsageError
-from omx_autoresearch.foundation.records import dataclass, field
 from omx_autoresearch.foundation.times import datetime
 from omx_autoresearch.journal.safe_files import ensure_folder
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
-
-    from omx_autoresearch.experiments.judge.state import ExperimentState, TrialRow
 
 DATABASE_NAME, ARTIFACTS_NAME = "mlflow.db", "artifacts"
 _ID, _ITERATION, _WHOLE = "omx.experiment_id", "omx.iteration", "omx.is_whole"

@@ -12,9 +12,12 @@ import importlib
 import json
 import math
 import textwrap
-from typing import TYPE_CHECKING, Any
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, Literal
 
 from omx_autoresearch.agents.headless import harmless_line
+from omx_autoresearch.experiments.judge.state import ExperimentState, TrialRow
 from omx_autoresearch.experiments.judge.summary import (
     TrialKind,
     count_kinds,
@@ -27,15 +30,8 @@ from omx_autoresearch.experiments.judge.summary import (
 )
 from omx_autoresearch.foundation import templates
 from omx_autoresearch.foundation.errors import UsageError
-from omx_autoresearch.foundation.records import dataclass
 
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-    from typing import Literal
-
-    from omx_autoresearch.experiments.judge.state import ExperimentState, TrialRow
-
-    PlotFormat = Literal["html", "svg", "png"]
+PlotFormat = Literal["html", "svg", "png"]
 
 WIDTH, HEIGHT, LANE_HEIGHT = 780, 380, 26
 

@@ -2,15 +2,16 @@
 
 The checkout must stand where it stood at the start. Then git itself moves index and files from the base commit to the
 checkpoint (a two-way ``read-tree``, so the result is the checkpoint's tree to the byte, whatever the line ends, filters
-or the sparse checkout), and nothing is committed. Nothing that git does not track is written over. Where it fails it is
-taken back; where we are killed in it, the next call takes it back first.
+or the sparse checkout), and nothing is committed. No file that git does not track is overwritten. A failed attempt is
+taken back; one that was killed is taken back by the next call.
 """
 
 from __future__ import annotations
 
 import os
 import shutil
-from typing import TYPE_CHECKING
+from collections.abc import Iterable
+from dataclasses import dataclass
 
 from omx_autoresearch.experiments.worktrees.checkout import (
     UserRepository,
@@ -21,15 +22,9 @@ from omx_autoresearch.experiments.worktrees.checkout import (
     under_way,
     user_stamp,
 )
-from omx_autoresearch.experiments.worktrees.patches import TreeChange, tree_changes
+from omx_autoresearch.experiments.worktrees.object_store import ObjectStore, TreeChange, tree_changes
 from omx_autoresearch.foundation.errors import WorkspaceFault
-from omx_autoresearch.foundation.records import dataclass
 from omx_autoresearch.system.git import is_locked
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable
-
-    from omx_autoresearch.experiments.worktrees.object_store import ObjectStore
 
 _MARK = "accepting"
 _COMPARED_BYTES = 1 << 26

@@ -8,13 +8,14 @@ from __future__ import annotations
 
 import os
 import shlex
+from dataclasses import dataclass
 
-from omx_autoresearch.experiments.worktrees.patches import GITLINK
 from omx_autoresearch.foundation.digests import sha256
 from omx_autoresearch.foundation.errors import WorkspaceFault
-from omx_autoresearch.foundation.records import dataclass
 from omx_autoresearch.system.git import Git, common_dir, find_root, git_dir, user_git
 
+GITLINK = "160000"
+"""The mode of a submodule in a tree."""
 SHOWN_NAMES = 10
 """How many paths a message names."""
 

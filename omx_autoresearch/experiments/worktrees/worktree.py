@@ -1,29 +1,29 @@
-"""One work tree of an experiment: a folder that is made equal to a checkpoint, whatever was done to it.
+"""One worktree of an experiment: made equal to a checkpoint whatever was done to it, or taken as the next checkpoint.
 
 The index that says what each file was stands beside our repository, out of the agent's reach, and is kept between calls
 so that git reads only files that changed. The tree is looked at once (git at every file, `FolderScan` at folders that
 changed), and only what differs is removed or written again.
+
+Files that git ignores do not count: they are in no checkpoint and are gone before anything is measured. What no patch
+could carry to the user is refused with its paths: nested repositories, changed submodules, pipes and sockets, links out
+of the tree, files too large, paths outside a sparse checkout.
 """
 
 from __future__ import annotations
 
 import contextlib
-import json
 import os
 import stat
-import time
-from typing import TYPE_CHECKING
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 
-from omx_autoresearch.foundation.errors import WorkspaceFault
-from omx_autoresearch.foundation.records import dataclass
-from omx_autoresearch.system.git import Git, GitResult, is_locked
+from omx_autoresearch.experiments.worktrees.checkout import GITLINK, named
+from omx_autoresearch.experiments.worktrees.folder_scan import Extra, FolderScan, FreshFiles
+from omx_autoresearch.experiments.worktrees.object_store import LINK, ObjectStore, TreeChange
+from omx_autoresearch.foundation.errors import StepIllegal, WorkspaceFault
+from omx_autoresearch.system.contents import entries_below
+from omx_autoresearch.system.git import Git, GitResult, find_root, is_locked
 from omx_autoresearch.system.removal import remove
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
-
-    from omx_autoresearch.experiments.worktrees.object_store import ObjectStore
-    from omx_autoresearch.experiments.worktrees.patches import TreeChange
 
 _NOTHING = "0"
 _DIFFERENCES = ("diff-files", "-z", "--ignore-submodules=all")
@@ -325,263 +325,241 @@ def _unreadable(path: str, fault: OSError) -> WorkspaceFault:
     )
 
 
-# --- folders
+# --- the next checkpoint
 
-# What stands in a work tree that no checkpoint put there, found without asking for every file.
-#
-# Names come and go in a folder only when its mtime and ctime change (and no process can set a ctime), so a
-# folder that is as it was after the last look is not read again. Git is asked about contents, and looks at
-# each file; here only folders are looked at, which is fifty times as fast, and finds what git passes over:
-# pipes, sockets, devices, repositories inside tracked folders, links in the place of folders, empty folders,
-# and folders whose permissions were taken away.
+FILE_LIMIT_BYTES = 1024**3
+"""The largest file that a checkpoint takes."""
 
-
-_RACY_NS = 2_000_000_000
-"""A folder that changed this recently may change again under the same time stamp (coarse clocks of file systems)."""
-
-_FOLDER_MODE = 0o777
+_BARRED = ("..", ".git")
+"""Where no link of a checkpoint may begin to lead, from the root."""
+_NAMED_PATHS = 200
+"""More than these are not named to git one by one: it then looks at the whole tree itself."""
 
 
 @dataclass(frozen=True, slots=True)
-class Extra:
-    """Something that the checkpoint does not have.
+class Snapshot:
+    """The content of a work tree.
 
     Attributes:
-        path: relative to the root of the work tree.
-        kind: ``file``, ``link``, ``folder``, or ``special`` for a pipe, socket or device.
+        tree: its id in our repository.
+        changed: paths that differ from the checkpoint, a renamed file as both of its names.
     """
 
-    path: bytes
-    kind: str
+    tree: str
+    changed: tuple[str, ...]
 
 
-class FolderScan:
-    """The folders of one work tree: which names belong to the checkpoint, and how each folder looked when it was right.
+@dataclass(frozen=True, slots=True)
+class TreeFault:
+    """Why a work tree can be no checkpoint.
 
-    Args:
-        root: the work tree.
-        opaque: paths that are never looked into and may be there or not: kept ones, and submodules; the ``.git``
-            of a work tree is one.
+    Attributes:
+        reason_code: ``nested_repository``, ``submodule_changed``, ``special_file``, ``link_outside``,
+            ``file_too_large``, ``outside_sparse_checkout``, ``not_addable`` or ``workspace_lost``.
+        paths: where.
+        detail: a sentence for people.
     """
 
-    def __init__(self, root: bytes, opaque: frozenset[bytes] = frozenset()) -> None:
-        self._prefix = root + b"/"
-        self._opaque = opaque
-        self._names: dict[bytes, set[bytes]] = {b"": set()}
-        self._right: dict[bytes, tuple[int, int, int, int]] = {}
-        self.umask = _umask()
-        self._folder_mode = _FOLDER_MODE & ~self.umask
-        self.has_mended = False
+    reason_code: str
+    paths: tuple[str, ...]
+    detail: str
 
-    def expect(self, paths: Iterable[bytes]) -> None:
-        """Take these files, and no others, for those of the checkpoint."""
-        self._names = {b"": set()}
-        self._right = {}
-        grouped: dict[bytes, set[bytes]] = {}
-        for path in paths:
-            folder, _, name = path.rpartition(b"/")
-            names = grouped.get(folder)
-            if names is None:
-                names = grouped[folder] = set()
-            names.add(name)
-        for folder, names in grouped.items():
-            self._enter(folder)
-            self._names[folder] |= names
-        for path in self._opaque:
-            self.add(path)
 
-    def add(self, path: bytes) -> None:
-        """The checkpoint has one more file."""
-        folder, _, name = path.rpartition(b"/")
-        self._enter(folder)
-        self._names[folder].add(name)
-        self._right.pop(folder, None)
+def take_snapshot(
+    work_tree: WorkTree, base: str, limit_bytes: int = FILE_LIMIT_BYTES
+) -> Snapshot | TreeFault:
+    """The tree of a folder that was set to ``base`` before and has been worked on since.
 
-    def discard(self, path: bytes) -> None:
-        """The checkpoint has a file no more."""
-        while path:
-            folder, _, name = path.rpartition(b"/")
-            names = self._names.get(folder)
-            if names is None:
-                return
-            names.discard(name)
-            self._right.pop(folder, None)
-            if names or not folder:
-                return
-            del self._names[folder]
-            path = folder
+    Raises:
+        StepIllegal: nothing is known about the tree; restore it first.
+        WorkspaceFault: git or the file system fails.
+    """
+    if work_tree.is_lost():
+        return _fault("workspace_lost", (work_tree.root_path,), "the work tree is gone")
+    if not work_tree.recall():
+        raise StepIllegal(
+            f"the index of {work_tree.root_path} is gone, so nobody can tell what changed",
+            next_step="restore the tree first",
+        )
+    look = work_tree.look()
+    fault = _nested_in_tracked(work_tree, look.extras) or _special(work_tree, look.extras)
+    if fault is not None:
+        return fault
+    new = _untracked(work_tree, look.extras)
+    nested = tuple(os.fsdecode(path.rstrip(b"/")) for path in new if path.endswith(b"/"))
+    if nested:
+        return _nested(nested)
+    paths = sorted({*look.modified, *new})
+    fault = _too_large(work_tree, paths, limit_bytes)
+    if fault is None and paths:
+        fault = _add(work_tree, paths)
+    if fault is not None:
+        work_tree.forget()
+        return fault
+    return _tree(work_tree, base)
 
-    def has_name(self, name: bytes) -> bool:
-        """Some folder of the checkpoint has a file of this name."""
-        return any(name in names for names in self._names.values())
 
-    def look(self) -> list[Extra]:
-        """Everything that does not belong here, the topmost of each; folders get their permissions back.
+def _tree(work_tree: WorkTree, base: str) -> Snapshot | TreeFault:
+    """The tree that the index holds, and whether a patch can carry it."""
+    tree = work_tree.update("write-tree").decode("ascii").strip()
+    changes = work_tree.store.changes(base, tree)
+    links = tuple(change.path for change in changes if change.mode == LINK and _leaves(work_tree, change))
+    gitlinks = tuple(change.path for change in changes if GITLINK in (change.mode, change.old_mode))
+    fault = None
+    if gitlinks:
+        added = tuple(change.path for change in changes if change.mode == GITLINK and change.status == "A")
+        fault = (
+            _nested(added)
+            if added
+            else _fault("submodule_changed", gitlinks, "a submodule names another commit or is gone")
+        )
+    elif links:
+        fault = _fault("link_outside", links, "a link leads out of the tree")
+    if fault is not None:
+        work_tree.forget()
+        return fault
+    work_tree.take_over(tree, changes)
+    return Snapshot(tree, tuple(change.path for change in changes))
 
-        ``has_mended`` then says whether one had lost them.
 
-        Raises:
-            OSError: a folder cannot be read.
-        """
-        self.has_mended = False
-        found: list[Extra] = []
-        lost: set[bytes] = set()
-        for folder in sorted(self._names):
-            if folder and folder.rpartition(b"/")[0] in lost:
-                lost.add(folder)
-                continue
-            if not self._look_into(folder, found, lost):
-                lost.add(folder)
-        return found
+def _untracked(work_tree: WorkTree, extras: Iterable[Extra]) -> list[bytes]:
+    """Files among the extras that git does not ignore; a nested repository as a folder with a slash."""
+    names = [os.fsdecode(extra.path) for extra in extras if extra.kind != "special"]
+    if not names:
+        return []
+    args = ["ls-files", "-o", "-z", "--exclude-standard"]
+    if len(names) <= _NAMED_PATHS:
+        args += ["--", *names]
+    git = work_tree.git.at(work_tree.root_path, GIT_LITERAL_PATHSPECS="1")
+    tops = {extra.path for extra in extras}
+    return [path for path in git.output(*args).split(b"\0") if path and _is_below(path, tops)]
 
-    def _look_into(self, folder: bytes, found: list[Extra], lost: set[bytes]) -> bool:
-        """Look into one folder; False where there is none."""
-        path = self._prefix + folder
-        try:
-            status = os.lstat(path)
-        except (FileNotFoundError, NotADirectoryError):
-            return False
-        if not stat.S_ISDIR(status.st_mode):
-            return False
-        stamp = (status.st_ino, status.st_mtime_ns, status.st_ctime_ns, status.st_dev)
-        if self._right.get(folder) == stamp:
+
+def _is_below(path: bytes, tops: set[bytes]) -> bool:
+    """A path, or a folder above it, is one of these; a kept path is not, though a candidate may not ignore it."""
+    path = path.rstrip(b"/")
+    while path:
+        if path in tops:
             return True
-        self._right.pop(folder, None)
-        if status.st_mode & _FOLDER_MODE != self._folder_mode:
-            os.chmod(path, (status.st_mode & ~_FOLDER_MODE) | self._folder_mode)
-            stamp = (0, 0, 0, 0)
-            self.has_mended = True
-        extras = list(self._foreign(folder, path))
-        found += extras
-        lost.update(extra.path for extra in extras)
-        changed_ns = max(status.st_mtime_ns, status.st_ctime_ns)
-        if not extras and stamp[0] and changed_ns < time.time_ns() - _RACY_NS:
-            self._right[folder] = stamp
-        return True
-
-    def _foreign(self, folder: bytes, path: bytes) -> Iterable[Extra]:
-        names = self._names[folder]
-        prefix = folder + b"/" if folder else b""
-        with os.scandir(path) as entries:
-            for entry in entries:
-                name = entry.name
-                full = prefix + name
-                if full in self._opaque:
-                    continue
-                kind = _kind(entry)
-                is_folder = full in self._names
-                if name not in names or (kind == "folder") != is_folder or kind == "special":
-                    yield Extra(full, kind)
-
-    def _enter(self, folder: bytes) -> None:
-        """Expect a folder, and those above it."""
-        while folder not in self._names:
-            self._names[folder] = set()
-            parent, _, name = folder.rpartition(b"/")
-            if parent in self._names:
-                self._names[parent].add(name)
-                self._right.pop(parent, None)
-                return
-            self._enter(parent)
-            self._names[parent].add(name)
+        path = path.rpartition(b"/")[0]
+    return False
 
 
-def _kind(entry: os.DirEntry[bytes]) -> str:
-    if entry.is_symlink():
-        return "link"
-    if entry.is_dir(follow_symlinks=False):
-        return "folder"
-    return "file" if entry.is_file(follow_symlinks=False) else "special"
+def _add(work_tree: WorkTree, paths: list[bytes]) -> TreeFault | None:
+    """Put the files into the index as they are."""
+    beyond = _beyond_links(work_tree, paths)
+    if (
+        beyond
+    ):  # files of a folder that is a link now: git names no path behind one, but forgets it when told so
+        work_tree.update("update-index", "-z", "--force-remove", "--stdin", stdin=b"\0".join(beyond) + b"\0")
+        paths = [path for path in paths if path not in beyond]
+    args = ["add", "-A"] if work_tree.is_sparse else ["add", "-A", "--sparse"]
+    stdin = b""
+    # Without names git would look at submodules, too, and at kept paths that a candidate no longer ignores.
+    if len(paths) <= _NAMED_PATHS or work_tree.is_sparse or work_tree.has_opaque:
+        args += ["--pathspec-from-file=-", "--pathspec-file-nul"]
+        stdin = b"".join(path + b"\0" for path in paths)
+    result = work_tree.attempt(*args, stdin=stdin, is_literal=True)
+    if result.exit_status == 0:
+        return None
+    outside = tuple(line for line in result.stderr.splitlines() if os.fsencode(line) in set(paths))
+    if "sparse-checkout" in result.stderr:
+        return _fault("outside_sparse_checkout", outside, "outside the sparse checkout")
+    shown = tuple(os.fsdecode(path) for path in paths)
+    return _fault("not_addable", shown, f"git cannot take it: {result.stderr}")
 
 
-def _umask() -> int:
-    """The process's umask, read without changing it where the system shows it."""
+def _beyond_links(work_tree: WorkTree, paths: list[bytes]) -> frozenset[bytes]:
+    """The paths that have a symbolic link on their way."""
+    root = os.fsencode(work_tree.root_path)
+    links: dict[bytes, bool] = {b"": False}
+
+    def is_link(folder: bytes) -> bool:
+        if folder not in links:
+            links[folder] = is_link(os.path.dirname(folder)) or os.path.islink(os.path.join(root, folder))
+        return links[folder]
+
+    return frozenset(path for path in paths if is_link(os.path.dirname(path)))
+
+
+def _nested_in_tracked(work_tree: WorkTree, extras: Iterable[Extra]) -> TreeFault | None:
+    """A repository around tracked files, whose content git would pass over."""
+    found = []
+    for extra in extras:
+        folder, _, name = extra.path.rpartition(b"/")
+        if name == b".git":
+            path = os.path.join(work_tree.root_path, os.fsdecode(folder)).rstrip("/")
+            if find_root(path) == path:
+                found.append(os.fsdecode(folder))
+    return _nested(tuple(found)) if found else None
+
+
+def _special(work_tree: WorkTree, extras: Iterable[Extra]) -> TreeFault | None:
+    """Pipes, sockets and devices that are not ignored: git passes over them without a word."""
+    root = os.fsencode(work_tree.root_path)
+    found: list[bytes] = []
+    for extra in extras:
+        if extra.kind == "special":
+            found.append(extra.path)
+        elif extra.kind == "folder":
+            found += (  # git names a folder that it cannot read
+                extra.path + b"/" + name
+                for name, entry in entries_below(os.path.join(root, extra.path))
+                if not (
+                    entry.is_dir(follow_symlinks=False)
+                    or entry.is_symlink()
+                    or entry.is_file(follow_symlinks=False)
+                )
+            )
+    if not found:
+        return None
+    git = work_tree.git
+    result = git.run("check-ignore", "-z", "--stdin", stdin=b"".join(path + b"\0" for path in found))
+    ignored = set(result.stdout.split(b"\0"))
+    paths = tuple(os.fsdecode(path) for path in found if path not in ignored)
+    return _fault("special_file", paths, "a pipe, socket or device is no file") if paths else None
+
+
+def _too_large(work_tree: WorkTree, paths: list[bytes], limit_bytes: int) -> TreeFault | None:
+    root = os.fsencode(work_tree.root_path)
+    large = tuple(os.fsdecode(path) for path in paths if _size(os.path.join(root, path)) > limit_bytes)
+    if not large:
+        return None
+    return _fault("file_too_large", large, f"larger than {limit_bytes} bytes")
+
+
+def _size(path: bytes) -> int:
     try:
-        with open("/proc/self/status", encoding="ascii", errors="replace") as stream:
-            for line in stream:
-                if line.startswith("Umask:"):
-                    return int(line.split()[1], 8)
-    except (OSError, ValueError):
-        pass
-    mask = os.umask(0o022)
-    os.umask(mask)
-    return mask
+        status = os.lstat(path)
+    except OSError:
+        return 0
+    return status.st_size if stat.S_ISREG(status.st_mode) else 0
 
 
-# --- files written a moment ago
+def _leaves(work_tree: WorkTree, change: TreeChange) -> bool:
+    """A link whose target is absolute, or outside of the root, or in git's own folder; targets need not exist.
 
-# Files that were written within the last second: what happens to them in that second, git cannot see.
-#
-# The index keeps ctimes in whole seconds. Whoever takes the permissions of a file away in the second in which
-# it was written leaves an index entry that looks right for ever. So the exact times of such files are noted,
-# until one look after that second has found them unchanged.
-
-
-_SECOND_NS = 1_000_000_000
-
-
-class FreshFiles:
-    """The exact times of files written a moment ago, in memory and in a file for the next process.
-
-    Args:
-        root_path: the work tree.
-        notes_path: the file, beside the index.
+    As it is written, and as the links on its way lead: ``sub/up/..`` is above the root where ``sub/up`` is the root.
     """
+    root = work_tree.root_path
+    folder = os.path.join(root, os.path.dirname(change.path))
+    try:
+        target = os.readlink(os.path.join(root, change.path))
+    except OSError:
+        return False
+    real = os.path.realpath(os.path.join(folder, os.path.dirname(target)))
+    places = (
+        os.path.relpath(os.path.normpath(os.path.join(folder, target)), root),
+        os.path.relpath(
+            os.path.normpath(os.path.join(real, os.path.basename(target))), os.path.realpath(root)
+        ),
+    )
+    return os.path.isabs(target) or any(place.split(os.sep)[0].lower() in _BARRED for place in places)
 
-    def __init__(self, root_path: str, notes_path: str) -> None:
-        self._prefix = os.fsencode(root_path) + b"/"
-        self._notes_path = notes_path
-        self._times: dict[bytes, list[int]] | None = None
 
-    def note(self, paths: Iterable[bytes]) -> None:
-        """These files have just been written."""
-        times = self._load()
-        since = time.time_ns() // _SECOND_NS - 1
-        for path in paths:
-            found = self._facts(path)
-            if found and found[1] // _SECOND_NS >= since:
-                times[path] = found
-        self._save(times)
+def _nested(paths: tuple[str, ...]) -> TreeFault:
+    return _fault("nested_repository", paths, "a nested repository: no patch can carry its files")
 
-    def drop(self, paths: Iterable[bytes]) -> None:
-        """These files are others now, or gone."""
-        times = self._load()
-        kept = times.keys() - set(paths)
-        if len(kept) < len(times):
-            self._save({path: times[path] for path in kept})
 
-    def changed(self) -> list[bytes]:
-        """Noted files that are not as they were written; those whose second is over are noted no more."""
-        times = self._load()
-        if not times:
-            return []
-        changed = [path for path, noted in times.items() if self._facts(path) != noted]
-        until = time.time_ns() // _SECOND_NS - 1
-        kept = {path: noted for path, noted in times.items() if noted[1] // _SECOND_NS >= until}
-        if len(kept) < len(times):
-            self._save(kept)
-        return changed
-
-    def _facts(self, path: bytes) -> list[int]:
-        try:
-            status = os.lstat(self._prefix + path)
-        except OSError:
-            return []
-        return [status.st_ino, status.st_ctime_ns, status.st_mtime_ns]
-
-    def _load(self) -> dict[bytes, list[int]]:
-        if self._times is None:
-            try:
-                with open(self._notes_path, encoding="ascii") as stream:
-                    self._times = {os.fsencode(path): noted for path, noted in json.load(stream).items()}
-            except (OSError, ValueError, AttributeError):
-                self._times = {}
-        return self._times
-
-    def _save(self, times: dict[bytes, list[int]]) -> None:
-        self._times = times
-        if times:
-            with open(self._notes_path, "w", encoding="ascii") as stream:
-                json.dump({os.fsdecode(path): noted for path, noted in times.items()}, stream)
-        else:
-            remove(self._notes_path)
+def _fault(reason_code: str, paths: tuple[str, ...], what: str) -> TreeFault:
+    return TreeFault(reason_code, paths, f"{what}: {named(paths)}" if paths else what)

@@ -213,7 +213,7 @@ class Trial(Rule):
         """A metric and a gain."""
         import re
 
-        from omx_autoresearch.foundation.metric_names import name_faults
+        from omx_autoresearch.foundation.metric_texts import name_faults
 
         found = re.fullmatch(
             r"(?P<name>\S+)\s+(?P<gain>[0-9]{1,12}(?:\.[0-9]{1,12})?)\s*(?P<percent>%?)",

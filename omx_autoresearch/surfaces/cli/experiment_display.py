@@ -14,12 +14,14 @@ from omx_autoresearch.agents.headless import harmless_line
 from omx_autoresearch.experiments.judge.calibration import known_effect, too_few_pairs
 from omx_autoresearch.experiments.judge.summary import (
     HELD_OUT_FAILED,
+    effect_words,
     ending_words,
     figure,
     kind_of,
+    left_words,
     quoted_claim,
+    row_text,
 )
-from omx_autoresearch.experiments.prompts import effect_words, left_words, row_text
 from omx_autoresearch.foundation.records import fields
 from omx_autoresearch.surfaces.cli.display import count_of, harmless, print_rows, print_table, say, tell
 

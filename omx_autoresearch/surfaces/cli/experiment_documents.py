@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from omx_autoresearch.experiments.judge.calibration import Calibration
-from omx_autoresearch.experiments.judge.claim import Claim
 from omx_autoresearch.experiments.judge.state import (
+    Claim,
     ExperimentLimits,
     ExperimentState,
     ExperimentUsage,

@@ -18,7 +18,7 @@ from omx_autoresearch.surfaces.cli.experiment_run import frozen_paths
 
 if TYPE_CHECKING:
     from omx_autoresearch.experiments.judge.state import ExperimentState
-    from omx_autoresearch.experiments.reports.facts import ReportMaterial
+    from omx_autoresearch.experiments.reports.pages import ReportMaterial
 
 
 @click.command("plot")
@@ -153,7 +153,7 @@ def _export_to_mlflow(
 
 def material_of(named: str, auto_log: str) -> tuple[ExperimentState, ReportMaterial, Meant | None]:
     """The state that is meant, and what else is known of it; an ``.auto/`` log has no experiment of ours."""
-    from omx_autoresearch.experiments.reports.facts import ReportMaterial
+    from omx_autoresearch.experiments.reports.pages import ReportMaterial
 
     if not auto_log:
         found = meant(named)

@@ -55,7 +55,7 @@ def experiment_cancel(named: str, as_json: bool) -> None:
 
 def _end(found: Meant, request: str, *, as_json: bool) -> None:
     """Ask the controller at work, or end the experiment here where there is none."""
-    from omx_autoresearch.experiments.remote_control import request_cancel, request_stop
+    from omx_autoresearch.experiments.controller import request_cancel, request_stop
 
     state = found.load()
     if state.phase == "completed":

@@ -199,7 +199,7 @@ def _told(document: ExperimentPatchDocument, *, as_json: bool) -> int:
 @json_option
 def experiment_finalize(named: str, prefix: str, as_json: bool) -> None:
     """Make one branch a checkpoint in your repository, for review; no branch of yours moves, none is checked out."""
-    from omx_autoresearch.experiments.branches import finalize
+    from omx_autoresearch.experiments.final_patch import finalize
     from omx_autoresearch.experiments.judge.summary import steps_of
     from omx_autoresearch.experiments.worktrees.pair import Workspaces
     from omx_autoresearch.surfaces.cli.experiment_documents import (

@@ -352,9 +352,8 @@ def experiment_start(
     measured against itself to learn how noisy the metric is. The plan says what a trial will cost before that takes
     long.
     """
-    from omx_autoresearch.experiments.configuration import configure
+    from omx_autoresearch.experiments.configuration import checked_config, configure
     from omx_autoresearch.experiments.controller import AutoresearchController
-    from omx_autoresearch.experiments.judge.budget import checked_config
 
     caller = this_caller()
     root_path = caller.new_workspace_path()

@@ -183,7 +183,7 @@ def _maker(
     if command:
         _require_startable(found, command)
         return lambda controller: _by_command(found, controller, command, cost_usd)
-    from omx_autoresearch.experiments.candidates import patched, require_applicable, take_candidate
+    from omx_autoresearch.experiments.background import patched, require_applicable, take_candidate
     from omx_autoresearch.journal.safe_files import replace_file
 
     patch = take_candidate(found.caller.runtime, found.experiment_id, _read_patch(patch_path))

@@ -14,9 +14,14 @@ from mcp.server.mcpserver import Context
 from mcp_types import ToolAnnotations
 from pydantic import Field
 
-from omx_autoresearch.experiments.judge.budget import budget_left
 from omx_autoresearch.experiments.judge.calibration import known_effect
-from omx_autoresearch.experiments.judge.state import DESCRIPTION_LIMIT, ID_LIMIT, ExperimentState, TrialRow
+from omx_autoresearch.experiments.judge.state import (
+    DESCRIPTION_LIMIT,
+    ID_LIMIT,
+    ExperimentState,
+    TrialRow,
+    budget_left,
+)
 from omx_autoresearch.experiments.judge.summary import count_kinds, effect_scale, effect_text, quoted_claim
 from omx_autoresearch.journal.layout import Runtime
 from omx_autoresearch.surfaces.mcp.calls import Call, begun

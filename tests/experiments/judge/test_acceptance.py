@@ -11,9 +11,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from omx_autoresearch.experiments.judge.calibration import Calibration, calibrate
+from omx_autoresearch.experiments.judge.calibration import AcceptanceRule, Calibration, calibrate
 from omx_autoresearch.experiments.judge.decision import Judge, Verdict
-from omx_autoresearch.experiments.judge.rule import AcceptanceRule
 from omx_autoresearch.experiments.judge.statistics import orders
 from omx_autoresearch.foundation.errors import StepIllegal, UsageError
 

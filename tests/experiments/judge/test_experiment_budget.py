@@ -6,16 +6,17 @@ import math
 
 import pytest
 
-from omx_autoresearch.experiments.judge.budget import (
+from omx_autoresearch.experiments.configuration import checked_config, limit_faults
+from omx_autoresearch.experiments.judge.metrics import MetricSpec
+from omx_autoresearch.experiments.judge.state import (
+    ExperimentConfig,
+    ExperimentLimits,
+    ExperimentUsage,
     budget_left,
     charge,
-    checked_config,
     checked_cost,
-    limit_faults,
     spent_budget,
 )
-from omx_autoresearch.experiments.judge.metrics import MetricSpec
-from omx_autoresearch.experiments.judge.state import ExperimentConfig, ExperimentLimits, ExperimentUsage
 from omx_autoresearch.foundation.errors import MissionInvalid, UsageError
 from omx_autoresearch.foundation.records import replace
 

@@ -6,10 +6,9 @@ from dataclasses import replace
 
 import pytest
 
-from omx_autoresearch.experiments.judge.claim import Claim
+from omx_autoresearch.experiments.judge.calibration import AcceptanceRule
 from omx_autoresearch.experiments.judge.metrics import MetricSpec
-from omx_autoresearch.experiments.judge.rule import AcceptanceRule
-from omx_autoresearch.experiments.judge.state import ExperimentConfig, ExperimentState
+from omx_autoresearch.experiments.judge.state import Claim, ExperimentConfig, ExperimentState
 from omx_autoresearch.experiments.judge.summary import (
     KEPT_WITHOUT_GAIN,
     count_kinds,

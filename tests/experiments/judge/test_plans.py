@@ -10,11 +10,10 @@ from typing import Any
 
 import pytest
 
-from omx_autoresearch.experiments.judge.calibration import Calibration, calibrate
-from omx_autoresearch.experiments.judge.claim import Claim, claim
-from omx_autoresearch.experiments.judge.decision import Judge
+from omx_autoresearch.experiments.judge.calibration import AcceptanceRule, Calibration, calibrate, verify_rule
+from omx_autoresearch.experiments.judge.decision import Judge, claim
 from omx_autoresearch.experiments.judge.plans import Option, Outlay, plan_of
-from omx_autoresearch.experiments.judge.rule import AcceptanceRule, verify_rule
+from omx_autoresearch.experiments.judge.state import Claim
 from omx_autoresearch.experiments.judge.statistics import BLOCK_SIZES, orders
 from omx_autoresearch.foundation.errors import UsageError
 from omx_autoresearch.foundation.input_validation import validated

@@ -15,10 +15,8 @@ from hypothesis import strategies as st
 from benchmarks.acceptance import TRUE_AT, wilson
 from benchmarks.acceptance_trials import Work, claims, missions, trials
 from benchmarks.noise_worlds import NAMED, OTHERS, World
-from omx_autoresearch.experiments.judge.calibration import calibrate, order_gains
-from omx_autoresearch.experiments.judge.decision import Judge
-from omx_autoresearch.experiments.judge.rule import AcceptanceRule
-from omx_autoresearch.experiments.judge.sequential import cleared, decision_of, estimate_of
+from omx_autoresearch.experiments.judge.calibration import AcceptanceRule, calibrate, order_gains
+from omx_autoresearch.experiments.judge.decision import Judge, cleared, decision_of, estimate_of
 from omx_autoresearch.experiments.judge.statistics import (
     ci_rank,
     exact_p_value,

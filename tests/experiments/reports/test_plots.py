@@ -13,8 +13,8 @@ from xml.etree import ElementTree
 
 import pytest
 
+from omx_autoresearch.experiments.judge.calibration import AcceptanceRule
 from omx_autoresearch.experiments.judge.metrics import MetricSpec
-from omx_autoresearch.experiments.judge.rule import AcceptanceRule
 from omx_autoresearch.experiments.judge.state import ExperimentConfig, ExperimentState
 from omx_autoresearch.experiments.judge.summary import quoted_claim
 from omx_autoresearch.experiments.reports.plots import (

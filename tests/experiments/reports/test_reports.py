@@ -15,18 +15,20 @@ from markdown_it import MarkdownIt
 from omx_autoresearch.experiments.judge.calibration import calibrate
 from omx_autoresearch.experiments.judge.metrics import Guard, MetricSpec
 from omx_autoresearch.experiments.judge.state import ExperimentConfig, ExperimentLimits, ExperimentState
-from omx_autoresearch.experiments.reports.facts import ReportMaterial, duration_text, report_facts
 from omx_autoresearch.experiments.reports.pages import (
+    ReportMaterial,
+    duration_text,
     html_report,
     markdown_block,
     markdown_cell,
     markdown_code,
     markdown_report,
     markdown_text,
+    report_facts,
     report_files,
     with_plot,
 )
-from omx_autoresearch.experiments.worktrees.patches import FileChange
+from omx_autoresearch.experiments.worktrees.object_store import FileChange
 from tests.experiments.samples import a_claim, a_row, a_state, a_story, accepted, commit, judged
 
 if TYPE_CHECKING:

@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from omx_autoresearch.experiments.worktrees.checkpoints import TreeFault
 from omx_autoresearch.experiments.worktrees.pair import Checkpoint, WorkspaceOptions, Workspaces
+from omx_autoresearch.experiments.worktrees.worktree import TreeFault
 from omx_autoresearch.foundation.errors import WorkspaceFault
 from tests.support.contents_on_disk import contents, everything, script
 from tests.support.repositories import git

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from omx_autoresearch.experiments.worktrees.checkpoints import Snapshot, TreeFault
 from omx_autoresearch.experiments.worktrees.pair import Checkpoint, WorkspaceOptions, Workspaces
+from omx_autoresearch.experiments.worktrees.worktree import Snapshot, TreeFault
 from omx_autoresearch.foundation.errors import StateUntrusted, StepIllegal, WorkspaceFault
 from omx_autoresearch.system.git import LOCK_WAIT_SECONDS
 from tests.support.contents_on_disk import contents
