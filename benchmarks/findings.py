@@ -24,7 +24,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from omx_autoresearch.journal.layout import Runtime, StateHome
-from omx_autoresearch.missions import findings, launch, readiness, views
+from omx_autoresearch.missions import findings, launch, views
 from omx_autoresearch.missions.intake import write_intake
 from omx_autoresearch.missions.records.findings import FindingRecorded
 from omx_autoresearch.missions.rules.criteria import criterion_of
@@ -116,7 +116,7 @@ def _filled(root: Path, count: int, rounds: int) -> Filled:
         "status": lambda: views.view(runtime, task_id),
         "last 50": lambda: findings.list_findings(runtime, task_id, limit=50),
         "one by id": lambda: findings.find_finding(runtime, task_id, f"f{count // 2}"),
-        "readiness": lambda: readiness.readiness(runtime, task_id),
+        "readiness": lambda: views.readiness(runtime, task_id),
         "one more": one_more,
     }
     return Filled(calls, seconds)

@@ -34,12 +34,10 @@ if TYPE_CHECKING:
     from omx_autoresearch.experiments.trial import ExperimentWorkspace as ExperimentWorkspace
     from omx_autoresearch.foundation.errors import AutoresearchError as AutoresearchError
     from omx_autoresearch.missions.api import CreateOptions as CreateOptions
-    from omx_autoresearch.missions.api import Problem as Problem
     from omx_autoresearch.missions.api import ProgressPatch as ProgressPatch
     from omx_autoresearch.missions.api import Store as Store
     from omx_autoresearch.missions.api import Summary as Summary
     from omx_autoresearch.missions.api import Task as Task
-    from omx_autoresearch.missions.api import ValidationReport as ValidationReport
     from omx_autoresearch.missions.findings import Recorded as Recorded
     from omx_autoresearch.missions.findings import Submission as Submission
     from omx_autoresearch.missions.rules.criteria import Criterion as Criterion
@@ -50,17 +48,18 @@ if TYPE_CHECKING:
     from omx_autoresearch.missions.task_files import AllowedOperations as AllowedOperations
     from omx_autoresearch.missions.task_files import Progress as Progress
     from omx_autoresearch.missions.task_files import TaskSpec as TaskSpec
+    from omx_autoresearch.missions.views import Problem as Problem
+    from omx_autoresearch.missions.views import ValidationReport as ValidationReport
 
 _PUBLIC = {
     "missions.api": (
         "CreateOptions",
-        "Problem",
         "ProgressPatch",
         "Store",
         "Summary",
         "Task",
-        "ValidationReport",
     ),
+    "missions.views": ("Problem", "ValidationReport"),
     "missions.task_files": ("AllowedOperations", "Progress", "TaskSpec"),
     "missions.findings": ("Recorded", "Submission"),
     "missions.rules.criteria": ("Criterion", "criterion_of"),

@@ -1,15 +1,29 @@
-"""What every door asks of experiments without holding one: which is meant, who works on it, what it reached."""
+"""What every surface asks of experiments, answered once: which is meant, how it stands, who works on it, what is next.
+
+Nothing here holds an experiment or changes one; it may be asked while another process works.
+"""
 
 from __future__ import annotations
 
 import contextlib
 import os
+import shlex
 from typing import TYPE_CHECKING
 
 from omx_autoresearch.experiments.final_patch import patch_warning
+from omx_autoresearch.experiments.judge.calibration import Calibration
+from omx_autoresearch.experiments.judge.state import (
+    Claim,
+    ExperimentLimits,
+    ExperimentState,
+    ExperimentUsage,
+    TrialRow,
+)
+from omx_autoresearch.experiments.judge.summary import count_kinds, quoted_claim
 from omx_autoresearch.experiments.store import ExperimentStore
 from omx_autoresearch.foundation.errors import AutoresearchError, UsageError
 from omx_autoresearch.foundation.records import dataclass
+from omx_autoresearch.foundation.types import MetricDirection
 from omx_autoresearch.freezing.pins import load_manifest
 from omx_autoresearch.missions.checkouts import experiment_around, project_root, workspace_root
 from omx_autoresearch.missions.store import MissionStore
@@ -18,7 +32,6 @@ from omx_autoresearch.system.processes import ProcessIdentity, is_alive
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator
 
-    from omx_autoresearch.experiments.judge.state import ExperimentState
     from omx_autoresearch.experiments.worktrees.object_store import FileChange
     from omx_autoresearch.journal.layout import Runtime
 
@@ -103,15 +116,216 @@ def _of_task(store: ExperimentStore, runtime: Runtime, task_id: str) -> list[Exp
     return [store.load(name) for name in linked if store.exists(name)][-1:]
 
 
-def more_of(reason: str) -> str:
-    """The option of `resume` that adds to the budget which ended an experiment; empty where none did."""
-    return {
+# --- how it stands
+
+
+@dataclass(frozen=True, slots=True)
+class ExperimentView:
+    """How an experiment stands.
+
+    Attributes:
+        experiment_id: its name on disk.
+        name: for people.
+        task_id: of the mission that it counts for; empty for none.
+        phase: ``started`` (no baseline yet), ``ready``, ``running`` or ``completed``.
+        completed_reason: why it ended; empty before.
+        is_at_work: a controller works on it now.
+        controller_pid: of that controller; 0 for none.
+        project_path: the user's checkout.
+        session_path: its folder: ``events.jsonl``, outputs, prompts.
+        workspace_path: the candidate's worktree, where a change is made by hand; empty where it is gone.
+        metric: what is measured.
+        unit: of it.
+        direction: which way is better.
+        baseline: the median of the base; null before it was measured.
+        calibration: what measuring the base against itself showed; null before.
+        base_commit: where the checkout stood.
+        incumbent_commit: the last accepted checkpoint.
+        counts: trials by how they ended.
+        rows: every trial.
+        usage: what was spent.
+        limits: what may be spent; 0 is no limit.
+        claim: the fresh check of base against final; null before there was one.
+        result: the one sentence that may be quoted.
+        warnings: what the reader must know before the final is accepted.
+        isolation: what really isolated the newest run.
+        next: the command that follows.
+    """
+
+    experiment_id: str
+    name: str
+    task_id: str
+    phase: str
+    completed_reason: str
+    is_at_work: bool
+    controller_pid: int
+    project_path: str
+    session_path: str
+    workspace_path: str
+    metric: str
+    unit: str
+    direction: MetricDirection
+    baseline: float | None
+    calibration: Calibration | None
+    base_commit: str
+    incumbent_commit: str
+    counts: dict[str, int]
+    rows: tuple[TrialRow, ...]
+    usage: ExperimentUsage
+    limits: ExperimentLimits
+    claim: Claim | None
+    result: str
+    warnings: tuple[str, ...]
+    isolation: str
+    next: str
+
+
+@dataclass(frozen=True, slots=True)
+class ExperimentLine:
+    """How an experiment stands, in a line of a list.
+
+    Attributes:
+        experiment_id: its name on disk.
+        name: for people.
+        phase: as in the whole view; ``invalid`` where its log cannot be believed.
+        completed_reason: why it ended; empty before.
+        is_at_work: a controller works on it now.
+        project_path: the user's checkout.
+        metric: what is measured.
+        trials: so far.
+        accepted: of them.
+        result: the one sentence that may be quoted.
+        fault: why its log cannot be believed; empty otherwise.
+    """
+
+    experiment_id: str
+    name: str
+    phase: str
+    completed_reason: str
+    is_at_work: bool
+    project_path: str
+    metric: str
+    trials: int
+    accepted: int
+    result: str
+    fault: str
+
+
+def view(runtime: Runtime, state: ExperimentState) -> ExperimentView:
+    """How an experiment of the state home stands."""
+    folder = ExperimentStore(runtime.home).folder(state.experiment_id)
+    return view_of(
+        state,
+        session_path=folder.root_path,
+        workspace_path=candidate_path(runtime, state.experiment_id),
+        has_controller=is_at_work(state),
+    )
+
+
+def view_of(
+    state: ExperimentState, *, session_path: str = "", workspace_path: str = "", has_controller: bool = False
+) -> ExperimentView:
+    """How an experiment stands that may be in no state home, as one that somebody else's log tells of."""
+    quoted = quoted_claim(state)
+    config = state.config
+    return ExperimentView(
+        experiment_id=state.experiment_id,
+        name=config.name,
+        task_id=state.task_id,
+        phase=state.phase,
+        completed_reason=state.completed_reason,
+        is_at_work=has_controller,
+        controller_pid=state.controller_pid if has_controller else 0,
+        project_path=state.project_path,
+        session_path=session_path,
+        workspace_path=workspace_path,
+        metric=config.metric.name,
+        unit=config.metric.unit,
+        direction=config.metric.direction,
+        baseline=state.baseline,
+        calibration=state.calibration,
+        base_commit=state.base_commit,
+        incumbent_commit=state.incumbent_commit,
+        counts={str(kind): count for kind, count in count_kinds(state.rows).items()},
+        rows=state.rows,
+        usage=state.usage,
+        limits=config.limits,
+        claim=state.claim,
+        result=quoted.sentence,
+        warnings=quoted.warnings,
+        isolation=state.isolation,
+        next=next_command(state, has_controller=has_controller),
+    )
+
+
+def list_views(runtime: Runtime) -> tuple[ExperimentLine, ...]:
+    """Every experiment of the state home, newest first; one that cannot be read hides no other."""
+    store = ExperimentStore(runtime.home)
+    return tuple(_line(store, experiment_id) for experiment_id in store.list_ids())
+
+
+def _line(store: ExperimentStore, experiment_id: str) -> ExperimentLine:
+    try:
+        state = store.load(experiment_id)
+    except AutoresearchError as error:
+        return ExperimentLine(experiment_id, "", "invalid", "", False, "", "", 0, 0, "", error.message)
+    return ExperimentLine(
+        experiment_id,
+        state.config.name,
+        state.phase,
+        state.completed_reason,
+        is_at_work(state),
+        state.project_path,
+        state.config.metric.name,
+        len(state.rows),
+        sum(row.status == "accepted" for row in state.rows),
+        quoted_claim(state).sentence,
+        "",
+    )
+
+
+# --- what to type next
+
+
+def next_command(state: ExperimentState, *, has_controller: bool = False, is_patch_seen: bool = False) -> str:
+    """What the owner types next, legal in the experiment's phase: the one answer to that question.
+
+    Args:
+        state: that its log folds to.
+        has_controller: a controller works on it now, see :func:`is_at_work`.
+        is_patch_seen: the owner has just looked at the final patch.
+    """
+    program, name = "omx-autoresearch experiment", state.experiment_id
+    if has_controller:
+        return f"{program} status {name}"
+    if state.applied_commit and is_patch_seen:
+        return f"git -C {shlex.quote(state.project_path)} status"
+    has_patch = state.incumbent_commit != state.base_commit and not state.applied_commit
+    if is_patch_seen:
+        return f"{program} {'accept' if has_patch else 'status'} {name}"
+    if state.phase != "completed" and state.controller_pid:
+        return f"{program} resume {name}"  # its controller was killed
+    quoted = quoted_claim(state)
+    if quoted.has_gain and quoted.is_current and not state.applied_commit:
+        return f"{program} accept {name}"
+    if state.phase in ("started", "ready"):
+        return f'{program} run {name} --agent "claude -p --permission-mode acceptEdits"'
+    return f"{program} {'patch' if has_patch else 'report'} {name}"
+
+
+def reopening_command(state: ExperimentState) -> str:
+    """What lets an experiment go on that a budget ended; empty where nothing does."""
+    more = {
         "budget_trials": "--add-trials 20",
         "budget_wall": "--add-hours 4",
         "budget_cost": "--add-cost 5",
         "budget_runs": "--add-runs 500",
         "budget_disk": "--add-disk 2GiB",
-    }.get(reason, "")
+    }.get(state.completed_reason, "")
+    return f"omx-autoresearch experiment resume {state.experiment_id} {more}" if more else ""
+
+
+# --- what else is asked
 
 
 def is_at_work(state: ExperimentState) -> bool:

@@ -20,7 +20,6 @@ import warnings
 from omx_autoresearch.foundation.errors import (
     AutoresearchError,
     MissionInvalid,
-    StateUntrusted,
     StepIllegal,
     UsageError,
 )
@@ -32,7 +31,6 @@ from omx_autoresearch.missions.claims import write_changed
 from omx_autoresearch.missions.directions import declare
 from omx_autoresearch.missions.findings import Recorded, Submission, add_finding, list_findings
 from omx_autoresearch.missions.intake import read_intake, write_intake
-from omx_autoresearch.missions.readiness import readiness as readiness_of
 from omx_autoresearch.missions.rules import briefing
 from omx_autoresearch.missions.rules.directions import direction_of
 from omx_autoresearch.missions.rules.intake import MissionDraft
@@ -40,6 +38,8 @@ from omx_autoresearch.missions.rules.prompts import paths_named
 from omx_autoresearch.missions.rules.readiness import ReadinessReport, criteria_of, open_criteria
 from omx_autoresearch.missions.store import MissionStore
 from omx_autoresearch.missions.task_files import AllowedOperations, Progress, TaskSpec
+from omx_autoresearch.missions.views import ValidationReport, validation_report
+from omx_autoresearch.missions.views import readiness as readiness_of
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -86,40 +86,6 @@ class ProgressPatch:
 
     blocked_reason: str
     needs: str
-
-
-@dataclass(frozen=True, slots=True)
-class Problem:
-    """One thing that is wrong with a mission's files.
-
-    Attributes:
-        path: the file.
-        json_path: the field in it, ``$.head.seq`` or ``line 12``; empty for the whole file.
-        cause: what is wrong.
-        next_command: what mends it.
-    """
-
-    path: str
-    json_path: str
-    cause: str
-    next_command: str
-
-
-@dataclass(frozen=True, slots=True)
-class ValidationReport:
-    """Whether a mission's durable state can be believed.
-
-    Attributes:
-        task_id: of the mission.
-        is_valid: nothing is wrong.
-        records: records that could be read.
-        problems: what is wrong, file by file.
-    """
-
-    task_id: str
-    is_valid: bool
-    records: int
-    problems: tuple[Problem, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -269,19 +235,9 @@ class Store:
         return result
 
     def validate_task(self, task_id: str) -> ValidationReport:
-        """Check every record and the whole chain; what is wrong is a value."""
+        """Check every record and the whole chain, the state files and the pinned files; what is wrong is a value."""
         _texts(task_id=task_id)
-        checked = self._store.journal(task_id).verify()
-        problems = []
-        if not checked.ok:
-            place = f"line {checked.line}" if checked.line else ""
-            problems.append(Problem(checked.file, place, checked.cause, f"omx-autoresearch repair {task_id}"))
-        else:
-            try:
-                self._store.load(task_id)
-            except StateUntrusted as error:
-                problems.append(Problem(checked.file, "", error.message, error.next_step))
-        return ValidationReport(task_id, not problems, checked.entries, tuple(problems))
+        return validation_report(self._runtime, task_id)
 
     def readiness(self, task_id: str) -> ReadinessReport:
         """Whether the mission would complete now, line by line."""

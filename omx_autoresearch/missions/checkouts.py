@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 
 from omx_autoresearch.foundation.errors import UsageError
 from omx_autoresearch.journal.layout import Runtime, is_safe_task_id
-from omx_autoresearch.journal.reader import EVENTS_NAME
+from omx_autoresearch.journal.reader import EVENTS_NAME, parse_line
 from omx_autoresearch.journal.safe_files import is_there
 from omx_autoresearch.system.git import common_dir, find_root, main_checkout
 
@@ -46,6 +47,20 @@ def experiment_around(runtime: Runtime, path: str) -> str:
     name = real[len(inside) :].split(os.sep, 1)[0] if real.startswith(inside) else ""
     is_named = is_safe_task_id(name) and is_there(os.path.join(inside, name, EVENTS_NAME))
     return name if is_named else ""
+
+
+def project_of(runtime: Runtime, cwd: str) -> str:
+    """The project that a folder belongs to; a worktree of an experiment belongs to the project that it measures."""
+    around = experiment_around(runtime, cwd)
+    if around:
+        with contextlib.suppress(
+            OSError, ValueError, KeyError
+        ):  # a log that cannot be read: told by whoever needs it
+            log_path = os.path.join(runtime.home.experiments_path, around, EVENTS_NAME)
+            with open(log_path, "rb") as log:
+                begun = parse_line(log.readline().rstrip(b"\n"), 0)
+            return project_root(begun.data["project_path"])
+    return project_root(cwd)
 
 
 def project_root(cwd: str) -> str:

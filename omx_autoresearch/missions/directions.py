@@ -28,7 +28,8 @@ from omx_autoresearch.missions.rules.directions import (
     pivot_faults,
     repeated,
 )
-from omx_autoresearch.missions.rules.lifecycle import COMMAND_FOR, FINAL_PHASES
+from omx_autoresearch.missions.rules.lifecycle import FINAL_PHASES
+from omx_autoresearch.missions.rules.mission import next_command
 from omx_autoresearch.missions.store import MissionStore
 
 TYPE_CHECKING = False
@@ -107,7 +108,7 @@ def judge(mission: Mission, direction: Direction) -> Declared:
     if mission.phase != "running":
         raise StepIllegal(
             f"mission {mission.task_id} is {mission.phase}; a direction is declared while it runs",
-            next_step=COMMAND_FOR[mission.phase].format(task=mission.task_id),
+            next_step=next_command(mission),
         )
     direction, is_invited = _taken_up(mission, direction)
     same, similar = (
@@ -179,7 +180,7 @@ def inject(runtime: Runtime, task_id: str, direction: Direction) -> Declared:
         if mission.phase in FINAL_PHASES:
             raise StepIllegal(
                 f"mission {task_id} is {mission.phase}; nobody works on it",
-                next_step=COMMAND_FOR[mission.phase].format(task=task_id),
+                next_step=next_command(mission),
             )
         faults = direction_faults(direction.summary, direction.axes)
         if len(direction.summary) > INJECTED_LIMIT:

@@ -10,7 +10,6 @@ import os
 
 from omx_autoresearch.foundation.errors import (
     AutoresearchError,
-    JournalBroken,
     OwnerOnly,
     StateUntrusted,
     StepIllegal,
@@ -18,12 +17,10 @@ from omx_autoresearch.foundation.errors import (
 )
 from omx_autoresearch.foundation.records import dataclass
 from omx_autoresearch.freezing.pins import load_manifest, restore_pins
-from omx_autoresearch.journal.layout import Runtime, is_safe_task_id
 from omx_autoresearch.journal.safe_files import sweep_temporary
 from omx_autoresearch.missions import sessions
 from omx_autoresearch.missions.approvals import approval_key
 from omx_autoresearch.missions.approvals import approve as write_approval
-from omx_autoresearch.missions.checkouts import project_root
 from omx_autoresearch.missions.claims import take_in
 from omx_autoresearch.missions.completion import write_completion
 from omx_autoresearch.missions.faults import forget_faults
@@ -39,8 +36,7 @@ from omx_autoresearch.missions.records.lifecycle import (
 from omx_autoresearch.missions.records.validations import CommandsApproved, PinsRestored
 from omx_autoresearch.missions.registry import ActiveSession, Registry
 from omx_autoresearch.missions.rules.lifecycle import FINAL_PHASES
-from omx_autoresearch.missions.rules.mission import Blocker, Mission
-from omx_autoresearch.missions.rules.prompts import NamedFolder, paths_named
+from omx_autoresearch.missions.rules.mission import Blocker
 from omx_autoresearch.missions.sessions import live_clients
 from omx_autoresearch.missions.store import MissionStore
 from omx_autoresearch.system.processes import (
@@ -53,10 +49,9 @@ from omx_autoresearch.system.processes import (
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from omx_autoresearch.journal.layout import Runtime
     from omx_autoresearch.missions.records.lifecycle import StepRecord
-
-_LEAST_OF_A_NAME = 4
-"""Characters of the beginning of an id; with fewer nobody means one mission."""
+    from omx_autoresearch.missions.rules.mission import Mission
 
 
 @dataclass(frozen=True, slots=True)
@@ -209,112 +204,6 @@ def _is_unknown(registry: Registry, session_id: str) -> bool:
 def unbind(runtime: Runtime, task_id: str, *, reason: str = "") -> Mission:
     """The owner lets a mission's session go; the mission goes on existing and can be bound again."""
     return sessions.unbind(runtime, task_id, reason=reason)
-
-
-# --- which mission is meant
-
-
-def resolve_task(
-    runtime: Runtime, named: str, *, session_id: str = "", cwd: str = "", is_here: bool = False
-) -> str:
-    """The task id that a command means.
-
-    A name is a task id, a slug that only one mission has, the beginning of one task id alone (4 characters or more),
-    or the path of a task's folder. Without a name: the mission bound to the session, else the only one under way of
-    this project, else (not with ``is_here``) the only one under way at all.
-
-    Raises:
-        UsageError: nothing fits, or several do; the error lists them.
-        JournalBroken: the mission's own folder is gone, or its journal.
-    """
-    store = MissionStore(runtime.home)
-    if named:
-        return _named(runtime, store, named, cwd)
-    if session_id:
-        entry = Registry(runtime.home).find(session_id)
-        if entry is not None and store.exists(entry.task_id):
-            return entry.task_id
-    open_missions = _open_missions(store)
-    root = project_root(cwd) if cwd else ""
-    here = [mission for mission in open_missions if mission.project_path == root]
-    found = here if is_here else here or open_missions
-    if len(found) == 1:
-        return found[0].task_id
-    if not found and open_missions:
-        raise UsageError(
-            "no mission of this project is under way, and none is bound to this session",
-            next_step=f"name the mission, such as {open_missions[0].task_id}",
-        )
-    if not found:
-        raise UsageError(
-            "no mission is under way", next_step="omx-autoresearch init --goal ... --validator ..."
-        )
-    names = ", ".join(mission.task_id for mission in found[:8])
-    raise UsageError(
-        f"which mission? {len(found)} are under way: {names}",
-        next_step=f"the same with one of them behind the verb, such as {found[0].task_id}",
-    )
-
-
-def _named(runtime: Runtime, store: MissionStore, named: str, cwd: str) -> str:
-    folders = paths_named(named)
-    for task_id in (named, *(folder.task_id for folder in folders)):
-        if store.exists(task_id):
-            return task_id
-        if is_safe_task_id(task_id) and _is_missing(runtime, task_id):
-            path = runtime.home.mission(task_id).journal_path
-            raise JournalBroken(
-                f"mission {task_id} is missing: {path} is gone",
-                next_step=f"put it back from a copy, then: omx-autoresearch repair {task_id}",
-            )
-    if path := _adoptable_path(named, folders, cwd):
-        raise UsageError(f"{path} is no mission yet", next_step=f"omx-autoresearch adopt {path}")
-    if folders:
-        raise UsageError(
-            f"no mission {folders[0].task_id!r}, and there is no folder {folders[0].path}",
-            next_step="omx-autoresearch list",
-        )
-    known = store.task_ids()
-    found = [task_id for task_id in known if task_id.split("-", 2)[-1] == named]
-    if not found and len(named) >= _LEAST_OF_A_NAME:
-        found = [task_id for task_id in known if task_id.startswith(named)]
-    if len(found) == 1:
-        return found[0]
-    what = (
-        f"{len(found)} missions are called {named!r}, or begin so: {', '.join(found[:8])}"
-        if found
-        else f"no mission {named!r}"
-    )
-    raise UsageError(what, next_step="omx-autoresearch list")
-
-
-def _is_missing(runtime: Runtime, task_id: str) -> bool:
-    """The mission was there: its folder stands without a journal, or a session is bound to it."""
-    if os.path.isdir(runtime.home.mission(task_id).root_path):
-        return True
-    return any(entry.task_id == task_id for entry in Registry(runtime.home).entries())
-
-
-def _adoptable_path(named: str, folders: tuple[NamedFolder, ...], cwd: str) -> str:
-    """The task folder on this disk that a word names, by its path or by its id; empty where there is none."""
-    root = project_root(cwd) if cwd else ""
-    found = [os.path.join(cwd, folder.path) for folder in folders]
-    found += [os.path.join(root, f".{folder.root}", "autoresearch", folder.task_id) for folder in folders]
-    if root and is_safe_task_id(named):
-        found += [os.path.join(root, name, "autoresearch", named) for name in (".reasonix", ".omx")]
-    return next((path for path in found if os.path.isdir(path)), "")
-
-
-def _open_missions(store: MissionStore) -> list[Mission]:
-    found = []
-    for task_id in store.task_ids():
-        try:
-            mission = store.load(task_id)
-        except AutoresearchError:
-            continue  # a corrupt mission hides no other; list and status show it
-        if mission.phase not in FINAL_PHASES:
-            found.append(mission)
-    return found
 
 
 # --- Owner or agent: verbs of the owner are refused inside an agent, recorded, and shown to the owner.

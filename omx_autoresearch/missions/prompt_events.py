@@ -13,6 +13,7 @@ from omx_autoresearch.foundation.records import dataclass
 from omx_autoresearch.missions import lifecycle_commands, sessions
 from omx_autoresearch.missions.rules import briefing
 from omx_autoresearch.missions.store import MissionStore
+from omx_autoresearch.missions.views import resolve_task
 from omx_autoresearch.system.git import common_dir, find_root
 
 TYPE_CHECKING = False
@@ -30,7 +31,7 @@ def carry_out(runtime: Runtime, client: Client, event: HookEvent, command: Promp
     """Carry out a prompt command and say what happened, to the agent and to the person."""
     task_id = ""
     try:
-        task_id = lifecycle_commands.resolve_task(
+        task_id = resolve_task(
             runtime,
             command.task,
             session_id=event.session_id,

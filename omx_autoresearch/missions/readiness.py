@@ -1,22 +1,16 @@
-"""Whether a mission would complete now: ``missions/rules/readiness.py`` over workspace and files as they are."""
+"""What ``missions/rules/readiness.py`` judges, looked up: workspace, state files and journal as they are now."""
 
 from __future__ import annotations
 
 import os
 
-from omx_autoresearch.foundation.errors import StateUntrusted, StepIllegal, WorkspaceFault
+from omx_autoresearch.foundation.errors import StateUntrusted, WorkspaceFault
 from omx_autoresearch.foundation.records import replace
 from omx_autoresearch.journal.layout import ProjectFolder, Runtime
 from omx_autoresearch.journal.omx_folder import OmxFolder
 from omx_autoresearch.missions import projection_texts
 from omx_autoresearch.missions.claims import take_in_quietly
 from omx_autoresearch.missions.looks import take_look
-from omx_autoresearch.missions.rules.readiness import (
-    CriterionView,
-    ReadinessReport,
-    criteria_of,
-    readiness_report,
-)
 from omx_autoresearch.missions.store import MissionStore, changed
 
 TYPE_CHECKING = False
@@ -25,41 +19,6 @@ if TYPE_CHECKING:
     from omx_autoresearch.missions.rules.mission import Mission
 
 _STATE_BYTES = 16 * 1024 * 1024
-
-
-def readiness(runtime: Runtime, task_id: str) -> ReadinessReport:
-    """Every line of the completion gate as it stands now; nothing is run and nothing is written.
-
-    Raises:
-        StepIllegal: the mission was never launched.
-        StateUntrusted: the journal cannot be believed.
-        WorkspaceFault: the workspace cannot be looked at.
-    """
-    mission = MissionStore(runtime.home).load(task_id)
-    if mission.contract is None:
-        raise StepIllegal(
-            f"mission {task_id} is a draft; nothing is required of it yet",
-            next_step=f"omx-autoresearch start {task_id}",
-        )
-    look = whole_look(runtime, mission)
-    return readiness_report(mission, look, unresolved=unresolved_ids(runtime, mission))
-
-
-def criteria(runtime: Runtime, task_id: str) -> tuple[CriterionView, ...]:
-    """Every criterion as it stands now; of a draft what sandbox.md says. Nothing is run.
-
-    Raises:
-        WorkspaceFault: the workspace cannot be looked at.
-        StateUntrusted: the journal cannot be believed.
-        MissionInvalid: sandbox.md of a draft cannot be read.
-    """
-    mission = MissionStore(runtime.home).load(task_id)
-    if mission.contract is not None:
-        return criteria_of(mission, take_look(runtime.home.mission(task_id), mission))
-    from omx_autoresearch.missions.intake import read_intake
-
-    draft = read_intake(os.path.join(mission.project_path, mission.specs_path))
-    return criteria_of(mission, drafted=draft.criteria)
 
 
 def whole_look(runtime: Runtime, mission: Mission) -> Look:

@@ -1,31 +1,59 @@
-"""How a mission stands: one view that the command line, the status line and every other surface show."""
+"""What every surface asks of missions, answered once: which one is meant, how it stands, what is open, what is next.
+
+Begin with :class:`StatusView`, which says how a mission stands, and :func:`resolve_task`, which finds the one that is
+meant. The command line, the tools, the status line and other programs render what these functions return.
+"""
 
 from __future__ import annotations
 
+import os
 from typing import TYPE_CHECKING, Literal
 
-from omx_autoresearch.foundation.errors import AutoresearchError
+from omx_autoresearch.foundation.errors import (
+    AutoresearchError,
+    JournalBroken,
+    StateUntrusted,
+    StepIllegal,
+    UsageError,
+    WorkspaceFault,
+)
 from omx_autoresearch.foundation.records import dataclass
-from omx_autoresearch.journal.layout import ProjectFolder, Runtime
+from omx_autoresearch.foundation.times import seconds_between
+from omx_autoresearch.foundation.types import Verdict
+from omx_autoresearch.journal.layout import ProjectFolder, is_safe_task_id
+from omx_autoresearch.journal.outputs import output_path
 from omx_autoresearch.missions import heartbeat
+from omx_autoresearch.missions.checkouts import project_of
 from omx_autoresearch.missions.claims import take_in_quietly
 from omx_autoresearch.missions.expiry import is_expired
+from omx_autoresearch.missions.looks import take_look
+from omx_autoresearch.missions.readiness import state_fault, unresolved_ids, whole_look
 from omx_autoresearch.missions.registry import Registry
 from omx_autoresearch.missions.rules.lifecycle import FINAL_PHASES
-from omx_autoresearch.missions.rules.mission import Contract, Mission, Notice
+from omx_autoresearch.missions.rules.mission import Notice, next_command
+from omx_autoresearch.missions.rules.prompts import paths_named
 from omx_autoresearch.missions.rules.readiness import (
     CriterionView,
     checked_at,
     completion_items,
     criteria_of,
+    readiness_report,
     recorded_codes,
 )
 from omx_autoresearch.missions.stop import seconds_running
 from omx_autoresearch.missions.store import MissionStore
+from omx_autoresearch.missions.validation.runs import output_tail
 
 if TYPE_CHECKING:
+    from omx_autoresearch.journal.layout import Runtime
+    from omx_autoresearch.missions.rules.evidence import Missing
     from omx_autoresearch.missions.rules.findings import Look
+    from omx_autoresearch.missions.rules.mission import Contract, Mission
+    from omx_autoresearch.missions.rules.prompts import NamedFolder
+    from omx_autoresearch.missions.rules.readiness import ReadinessReport
 
+_LEAST_OF_A_NAME = 4
+"""The shortest beginning of an id that names a mission, in characters."""
 _TOLD = ("pivot_required", "heartbeat_failed", "readiness_blocked", "projection_edited")
 """Events that the owner should read of; the others show in phase and blocker."""
 Status = Literal["running", "blocked", "complete", "stopped", "invalid", "missing"]
@@ -55,6 +83,7 @@ class StatusView:
         criteria: every condition of the contract as it stood at ``checked_at``.
         checked_at: this moment where the workspace was looked at, else the time of the newest run or check under the
             contract; empty for never.
+        checked_age_seconds: how long ago that was; null for never.
         blocker: why a person must act; empty otherwise.
         next_command: what the owner types next; ``$autoresearch TASK`` is typed in the agent.
         last_verdict: of the newest run; empty when there was none.
@@ -88,6 +117,7 @@ class StatusView:
     open_criteria: tuple[str, ...] = ()
     criteria: tuple[CriterionView, ...] = ()
     checked_at: str = ""
+    checked_age_seconds: float | None = None
     blocker: str = ""
     next_command: str = ""
     last_verdict: str = ""
@@ -101,6 +131,241 @@ class StatusView:
     hold: str = "unbound"
     notices: tuple[str, ...] = ()
     lifecycle: tuple[Notice, ...] = ()
+
+
+# --- which mission is meant
+
+
+def resolve_task(
+    runtime: Runtime, named: str, *, session_id: str = "", cwd: str = "", is_here: bool = False
+) -> str:
+    """The task id that a command means.
+
+    A name is a task id, a slug that only one mission has, the beginning of one task id alone (4 characters or more),
+    or the path of a task's folder. Without a name: the mission bound to the session, else the only one under way of
+    this project, else (not with ``is_here``) the only one under way at all.
+
+    A folder of an experiment's worktrees counts as the project that the experiment is of.
+
+    Raises:
+        UsageError: nothing fits, or several do; the error lists them.
+        JournalBroken: the mission's own folder is gone, or its journal.
+    """
+    store = MissionStore(runtime.home)
+    if named:
+        return _named(runtime, store, named, cwd)
+    held = held_task(runtime, session_id)
+    if held and store.exists(held):
+        return held
+    open_missions = _open_missions(store)
+    root = project_of(runtime, cwd) if cwd else ""
+    here = [mission for mission in open_missions if mission.project_path == root]
+    found = here if is_here else here or open_missions
+    if len(found) == 1:
+        return found[0].task_id
+    if not found and open_missions:
+        raise UsageError(
+            "no mission of this project is under way, and none is bound to this session",
+            next_step=f"name the mission, such as {open_missions[0].task_id}",
+        )
+    if not found:
+        raise UsageError(
+            "no mission is under way", next_step="omx-autoresearch init --goal ... --validator ..."
+        )
+    names = ", ".join(mission.task_id for mission in found[:8])
+    raise UsageError(
+        f"which mission? {len(found)} are under way: {names}",
+        next_step=f"the same with one of them behind the verb, such as {found[0].task_id}",
+    )
+
+
+def _named(runtime: Runtime, store: MissionStore, named: str, cwd: str) -> str:
+    folders = paths_named(named)
+    for task_id in (named, *(folder.task_id for folder in folders)):
+        if store.exists(task_id):
+            return task_id
+        if is_safe_task_id(task_id) and _is_missing(runtime, task_id):
+            path = runtime.home.mission(task_id).journal_path
+            raise JournalBroken(
+                f"mission {task_id} is missing: {path} is gone",
+                next_step=f"put it back from a copy, then: omx-autoresearch repair {task_id}",
+            )
+    if path := _adoptable_path(runtime, named, folders, cwd):
+        raise UsageError(f"{path} is no mission yet", next_step=f"omx-autoresearch adopt {path}")
+    if folders:
+        raise UsageError(
+            f"no mission {folders[0].task_id!r}, and there is no folder {folders[0].path}",
+            next_step="omx-autoresearch list",
+        )
+    known = store.task_ids()
+    found = [task_id for task_id in known if task_id.split("-", 2)[-1] == named]
+    if not found and len(named) >= _LEAST_OF_A_NAME:
+        found = [task_id for task_id in known if task_id.startswith(named)]
+    if len(found) == 1:
+        return found[0]
+    what = (
+        f"{len(found)} missions are called {named!r}, or begin so: {', '.join(found[:8])}"
+        if found
+        else f"no mission {named!r}"
+    )
+    raise UsageError(what, next_step="omx-autoresearch list")
+
+
+def _is_missing(runtime: Runtime, task_id: str) -> bool:
+    """The mission was there: its folder stands without a journal, or a session is bound to it."""
+    if os.path.isdir(runtime.home.mission(task_id).root_path):
+        return True
+    return any(entry.task_id == task_id for entry in Registry(runtime.home).entries())
+
+
+def _adoptable_path(runtime: Runtime, named: str, folders: tuple[NamedFolder, ...], cwd: str) -> str:
+    """The task folder on this disk that a word names, by its path or by its id; empty where there is none."""
+    root = project_of(runtime, cwd) if cwd else ""
+    found = [os.path.join(cwd, folder.path) for folder in folders]
+    found += [os.path.join(root, f".{folder.root}", "autoresearch", folder.task_id) for folder in folders]
+    if root and is_safe_task_id(named):
+        found += [os.path.join(root, name, "autoresearch", named) for name in (".reasonix", ".omx")]
+    return next((path for path in found if os.path.isdir(path)), "")
+
+
+def _open_missions(store: MissionStore) -> list[Mission]:
+    found = []
+    for task_id in store.task_ids():
+        try:
+            mission = store.load(task_id)
+        except AutoresearchError:
+            continue  # a corrupt mission hides no other; list and status show it
+        if mission.phase not in FINAL_PHASES:
+            found.append(mission)
+    return found
+
+
+def held_task(runtime: Runtime, session_id: str) -> str:
+    """The mission that holds a session; empty for none."""
+    entry = Registry(runtime.home).find(session_id) if session_id else None
+    return entry.task_id if entry is not None and entry.state == "bound" else ""
+
+
+def current_tasks(runtime: Runtime, cwd: str) -> tuple[str, ...]:
+    """The launched missions of this project that have not ended; where just one of them has a session, that one."""
+    root = project_of(runtime, cwd) if cwd else ""
+    here = [
+        mission
+        for mission in _open_missions(MissionStore(runtime.home))
+        if mission.project_path == root and mission.phase != "draft"
+    ]
+    held = [mission for mission in here if mission.binding is not None]
+    return tuple(mission.task_id for mission in (held if len(held) == 1 else here))
+
+
+def draft_tasks(runtime: Runtime, cwd: str, *, is_here: bool = False) -> tuple[str, ...]:
+    """The drafts of this project; where it has none, and not with ``is_here``, every draft."""
+    root = project_of(runtime, cwd) if cwd else ""
+    drafts = [mission for mission in _open_missions(MissionStore(runtime.home)) if mission.phase == "draft"]
+    here = [mission for mission in drafts if mission.project_path == root]
+    return tuple(mission.task_id for mission in (here if is_here else here or drafts))
+
+
+def shown_view(
+    runtime: Runtime, named: str, *, session_id: str = "", cwd: str = "", looks: bool = False
+) -> StatusView:
+    """The mission to look at: as :func:`resolve_task`, but where none is under way also another one.
+
+    That is the only one that cannot be read, else the last one that ended in this project.
+
+    Raises:
+        UsageError: none or several can be meant.
+    """
+    if named in known_ids(runtime):
+        return view(runtime, named, looks=looks)  # the trace of a lost one, too
+    try:
+        return view(runtime, resolve_task(runtime, named, session_id=session_id, cwd=cwd), looks=looks)
+    except UsageError:
+        if named:
+            raise
+        views = list_views(runtime)
+        if any(item.phase not in ("", *FINAL_PHASES) for item in views):
+            raise
+        below = os.path.join(project_of(runtime, cwd), ".omx", "") if cwd else ""
+        broken = [item for item in views if not item.phase]
+        ended = [item for item in views if item.phase and below and item.task_path.startswith(below)]
+        found = broken if len(broken) == 1 else ended[:1]
+        if not found:
+            raise
+        return found[0]
+
+
+# --- the newest run
+
+
+@dataclass(frozen=True, slots=True)
+class RunView:
+    """The newest run of a mission's validator or reviewer.
+
+    Attributes:
+        task_id: of the mission.
+        is_running: a validation goes on; its verdict is not here yet.
+        run_id: of the newest ended run; empty when there was none.
+        verdict: of that run; null when there was none.
+        cause: one word for the verdict.
+        summary: one line.
+        is_fresh: it passed, and the workspace did not move while it ran; false for every other verdict.
+        exit_status: of the command; null where it did not end by itself.
+        score: the validator's score, if it printed one.
+        tests: tests that a known runner ran, if it said so.
+        isolation: what isolated the run.
+        duration_seconds: wall time.
+        leaked: command lines of processes that outlived the run and were ended.
+        output_path: the whole output.
+        output_tail: its end.
+        next: the command that follows.
+    """
+
+    task_id: str
+    is_running: bool
+    run_id: str
+    verdict: Verdict | None
+    cause: str
+    summary: str
+    is_fresh: bool
+    exit_status: int | None
+    score: float | None
+    tests: int | None
+    isolation: str
+    duration_seconds: float
+    leaked: tuple[str, ...]
+    output_path: str
+    output_tail: str
+    next: str
+
+
+def run_view(
+    runtime: Runtime, task_id: str, *, is_running: bool = False, tail_characters: int = 4000
+) -> RunView:
+    """The newest run of a mission; ``is_running`` where one goes on."""
+    mission = MissionStore(runtime.home).load(task_id)
+    run = mission.attestation
+    return RunView(
+        task_id=task_id,
+        is_running=is_running,
+        run_id=run.run_id if run else "",
+        verdict=run.verdict if run else None,
+        cause=run.cause if run else "",
+        summary=run.summary if run else "",
+        is_fresh=run.is_fresh if run else False,
+        exit_status=run.exit_status if run else None,
+        score=run.score if run else None,
+        tests=run.tests if run else None,
+        isolation=run.isolation if run else "none",
+        duration_seconds=run.duration_seconds if run else 0.0,
+        leaked=run.leaked if run else (),
+        output_path=output_path(runtime.home.mission(task_id), run.run_id) if run else "",
+        output_tail=output_tail(runtime, mission, tail_characters),
+        next=next_command(mission, is_validating=is_running, is_after_run=True),
+    )
+
+
+# --- how it stands
 
 
 def view(runtime: Runtime, task_id: str, *, looks: bool = False) -> StatusView:
@@ -177,8 +442,9 @@ def _view_of(runtime: Runtime, mission: Mission, *, looks: bool) -> StatusView:
         open_criteria=lacking,
         criteria=criteria_of(mission, look),
         checked_at=seen_at,
+        checked_age_seconds=round(max(0.0, seconds_between(seen_at, runtime.now())), 1) if seen_at else None,
         blocker=f"{blocker.reason_code}: {blocker.what} (needed: {blocker.needs})" if blocker else "",
-        next_command=_next_command(mission),
+        next_command=next_command(mission),
         last_verdict=mission.attestation.verdict if mission.attestation else "",
         last_run_id=mission.attestation.run_id if mission.attestation else "",
         last_heartbeat_at=last.at if last else "",
@@ -191,17 +457,6 @@ def _view_of(runtime: Runtime, mission: Mission, *, looks: bool) -> StatusView:
         notices=_notices(mission),
         lifecycle=mission.notices,
     )
-
-
-def _next_command(mission: Mission) -> str:
-    """What the owner types next; a running mission that no session works on waits for the line in the agent."""
-    from omx_autoresearch.missions.rules.lifecycle import COMMAND_FOR
-
-    if mission.blocker:
-        return mission.blocker.command
-    if mission.phase == "running" and mission.binding is None:
-        return f"$autoresearch {mission.task_id}"
-    return COMMAND_FOR[mission.phase].format(task=mission.task_id)
 
 
 def hold_of(runtime: Runtime, mission: Mission, last: heartbeat.Beat | None) -> str:
@@ -238,15 +493,58 @@ def _open(runtime: Runtime, mission: Mission, *, looks: bool) -> tuple[Look | No
     if mission.phase in FINAL_PHASES or mission.contract is None:
         return None, (), ""
     if looks:
-        from omx_autoresearch.missions.readiness import whole_look
-
         try:
-            look = whole_look(runtime, mission)
+            look, items = open_items(runtime, mission)
         except AutoresearchError:
             pass  # a workspace that is gone is said by the next stop; here stands what was seen last
         else:
-            return look, tuple(item.code for item in completion_items(mission, look)), runtime.now()
+            return look, tuple(item.code for item in items), runtime.now()
     return None, recorded_codes(mission), checked_at(mission)
+
+
+def open_items(runtime: Runtime, mission: Mission) -> tuple[Look, tuple[Missing, ...]]:
+    """A look at the workspace and the state files as they are now, and what a completion still lacks there.
+
+    Raises:
+        WorkspaceFault: the workspace cannot be looked at.
+        StateUntrusted: the mission was never launched.
+    """
+    look = whole_look(runtime, mission)
+    return look, completion_items(mission, look)
+
+
+def readiness(runtime: Runtime, task_id: str) -> ReadinessReport:
+    """Every line of the completion gate as it stands now; nothing is run and nothing is written.
+
+    Raises:
+        StepIllegal: the mission was never launched.
+        StateUntrusted: the journal cannot be believed.
+        WorkspaceFault: the workspace cannot be looked at.
+    """
+    mission = MissionStore(runtime.home).load(task_id)
+    if mission.contract is None:
+        raise StepIllegal(
+            f"mission {task_id} is a draft; nothing is required of it yet", next_step=next_command(mission)
+        )
+    look = whole_look(runtime, mission)
+    return readiness_report(mission, look, unresolved=unresolved_ids(runtime, mission))
+
+
+def criteria(runtime: Runtime, task_id: str) -> tuple[CriterionView, ...]:
+    """Every criterion as it stands now; of a draft what sandbox.md says. Nothing is run.
+
+    Raises:
+        WorkspaceFault: the workspace cannot be looked at.
+        StateUntrusted: the journal cannot be believed.
+        MissionInvalid: sandbox.md of a draft cannot be read.
+    """
+    mission = MissionStore(runtime.home).load(task_id)
+    if mission.contract is not None:
+        return criteria_of(mission, take_look(runtime.home.mission(task_id), mission))
+    from omx_autoresearch.missions.intake import read_intake
+
+    draft = read_intake(os.path.join(mission.project_path, mission.specs_path))
+    return criteria_of(mission, drafted=draft.criteria)
 
 
 def _notices(mission: Mission) -> tuple[str, ...]:
@@ -271,3 +569,82 @@ def _notices(mission: Mission) -> tuple[str, ...]:
         found.append(f"no file is pinned: {mission.contract.unfrozen_reason}")
     found += [f"{item.at} {item.text}" for item in mission.notices if item.kind in _TOLD]
     return tuple(found)
+
+
+# --- whether its files can be believed
+
+
+@dataclass(frozen=True, slots=True)
+class Problem:
+    """One thing that is wrong with a mission's files.
+
+    Attributes:
+        path: the file.
+        json_path: the field in it, ``$.head.seq`` or ``line 12``; empty for the whole file.
+        cause: what is wrong.
+        next_command: what mends it.
+    """
+
+    path: str
+    json_path: str
+    cause: str
+    next_command: str
+
+
+@dataclass(frozen=True, slots=True)
+class ValidationReport:
+    """Whether a mission's durable state can be believed.
+
+    Attributes:
+        task_id: of the mission.
+        is_valid: nothing is wrong.
+        records: records that could be read.
+        problems: what is wrong, file by file.
+    """
+
+    task_id: str
+    is_valid: bool
+    records: int
+    problems: tuple[Problem, ...] = ()
+
+
+def validation_report(runtime: Runtime, task_id: str) -> ValidationReport:
+    """Check every record and the whole chain, then the state files and the pinned files against what was recorded."""
+    store = MissionStore(runtime.home)
+    checked = store.journal(task_id).verify()
+    if not checked.ok:
+        place = f"line {checked.line}" if checked.line else ""
+        problem = Problem(checked.file, place, checked.cause, f"omx-autoresearch repair {task_id}")
+        return ValidationReport(task_id, False, checked.entries, (problem,))
+    try:
+        mission = store.load(task_id)
+        problems = _file_problems(runtime, mission)
+    except StateUntrusted as error:
+        problems = [Problem(checked.file, "", error.message, error.next_step)]
+    return ValidationReport(task_id, not problems, checked.entries, tuple(problems))
+
+
+def _file_problems(runtime: Runtime, mission: Mission) -> list[Problem]:
+    """Files beside the journal that do not say what it says; a mission that has ended pins nothing any more."""
+    task_id, found = mission.task_id, []
+    if fault := state_fault(runtime, mission):
+        task_path = ProjectFolder(mission.project_path).task_path(task_id)
+        found.append(
+            Problem(os.path.join(task_path, "state"), "", fault, f"omx-autoresearch repair {task_id}")
+        )
+    if mission.contract is None or mission.phase in FINAL_PHASES:
+        return found
+    try:
+        changed = take_look(runtime.home.mission(task_id), mission).changed_pins
+    except WorkspaceFault as error:
+        return [*found, Problem(mission.workspace_path, "", error.message, error.next_step)]
+    cure = f"omx-autoresearch restore {task_id}"
+    return found + [
+        Problem(
+            os.path.join(mission.workspace_path, path),
+            "",
+            "this pinned file is not as it was frozen",
+            cure,
+        )
+        for path in changed
+    ]

@@ -125,6 +125,20 @@ def test_a_broken_journal_is_a_report_with_file_line_and_cure_and_an_error_to_ev
         store.load_task(task_id)
 
 
+def test_a_state_file_or_a_pinned_file_that_was_changed_is_a_problem_with_its_cure(world: Scratch) -> None:
+    store, task = created(world)
+    task_id = task.spec.task_id
+    progress = Path(task.task_path, "state", "progress.json")
+    progress.write_text("{}")
+    world.write("check.sh", "#!/bin/sh\nexit 0\n")
+    report = store.validate_task(task_id)
+    assert not report.is_valid
+    assert [(problem.path, problem.next_command) for problem in report.problems] == [
+        (str(progress.parent), f"omx-autoresearch repair {task_id}"),
+        (str(world.project / "check.sh"), f"omx-autoresearch restore {task_id}"),
+    ]
+
+
 @pytest.mark.requirement("API-04", "RESUME-01")
 def test_a_goal_that_names_a_folder_resumes_its_mission_however_it_is_written(world: Scratch) -> None:
     store, task = created(world)

@@ -17,12 +17,13 @@ from omx_autoresearch.missions import lifecycle_commands
 from omx_autoresearch.missions.findings import Submission, add_finding
 from omx_autoresearch.missions.launch import amend_mission
 from omx_autoresearch.missions.looks import UNKNOWN
-from omx_autoresearch.missions.readiness import readiness, state_fault, unresolved_ids
+from omx_autoresearch.missions.readiness import state_fault, unresolved_ids
 from omx_autoresearch.missions.records.findings import CriteriaChecked
 from omx_autoresearch.missions.rules.criteria import criterion_of
 from omx_autoresearch.missions.rules.findings import Check
 from omx_autoresearch.missions.validation import checks
 from omx_autoresearch.missions.validation.reviews import Review, record_review
+from omx_autoresearch.missions.views import readiness
 
 if TYPE_CHECKING:
     from omx_autoresearch.missions.rules.mission import Mission

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 def meant(world: Scratch, named: str = "", session: str = "") -> str:
-    return lifecycle_commands.resolve_task(world.runtime(), named, session_id=session, cwd=str(world.project))
+    return views.resolve_task(world.runtime(), named, session_id=session, cwd=str(world.project))
 
 
 def break_line(world: Scratch, mission: Mission) -> Path:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from omx_autoresearch.agents.tool_servers import NAME
-from omx_autoresearch.missions import lifecycle_commands
+from omx_autoresearch.missions import views
 from omx_autoresearch.missions.registry import Registry
 from tests.support.scratch import OTHER, SESSION, Scratch
 
@@ -367,5 +367,5 @@ def test_nothing_but_the_protocol_stands_on_stdout(scratch: Scratch) -> None:
 
 def test_the_tools_are_named_as_in_the_settings(scratch: Scratch) -> None:
     assert server.build_server(scratch.runtime()).name == NAME
-    assert lifecycle_commands.resolve_task(scratch.runtime(), scratch.draft().task_id)
+    assert views.resolve_task(scratch.runtime(), scratch.draft().task_id)
     assert calls.server_runtime(str(scratch.home_path)).environ.keys() <= os.environ.keys()

@@ -11,7 +11,7 @@ from omx_autoresearch.missions.rules.budget import Limits, Usage
 from omx_autoresearch.missions.rules.criteria import Criterion
 from omx_autoresearch.missions.rules.directions import Direction, Tried
 from omx_autoresearch.missions.rules.findings import Check
-from omx_autoresearch.missions.rules.lifecycle import WIRE_STATUS
+from omx_autoresearch.missions.rules.lifecycle import COMMAND_FOR, WIRE_STATUS
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -414,3 +414,25 @@ class Mission:
 def noticed(mission: Mission, ts: str, kind: str, text: str) -> Mission:
     """The mission with one more notice; the oldest ones make room."""
     return replace(mission, notices=(*mission.notices, Notice(ts, kind, text))[-KEPT_NOTICES:])
+
+
+def next_command(mission: Mission, *, is_validating: bool = False, is_after_run: bool = False) -> str:
+    """What a person types next: the one answer to that question, for every surface.
+
+    A running mission that no session works on waits for ``$autoresearch TASK``, which is typed in the agent.
+
+    Args:
+        mission: as it stands.
+        is_validating: a run of its validator or reviewer goes on.
+        is_after_run: somebody has just looked at the newest run, whose verdict may ask for something.
+    """
+    task, run = mission.task_id, mission.attestation
+    if is_validating:
+        return f"omx-autoresearch wait {task}"
+    if mission.blocker:
+        return mission.blocker.command
+    if mission.phase == "running" and is_after_run and run is not None and run.verdict == "tampered":
+        return f"omx-autoresearch restore {task}"
+    if mission.phase == "running" and mission.binding is None:
+        return f"$autoresearch {task}"
+    return COMMAND_FOR[mission.phase].format(task=task)

@@ -17,6 +17,7 @@ from __future__ import annotations
 from omx_autoresearch.foundation.records import dataclass
 from omx_autoresearch.missions.rules.criteria import Criterion, Facts
 from omx_autoresearch.missions.rules.evidence import Missing, is_passing, missing_items
+from omx_autoresearch.missions.rules.mission import next_command
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -351,14 +352,12 @@ def readiness_report(mission: Mission, look: Look, *, unresolved: tuple[str, ...
 
 
 def _lacking_phase(mission: Mission) -> Missing:
-    from omx_autoresearch.missions.rules.lifecycle import COMMAND_FOR
-
     blocker = mission.blocker
     return Missing(
         "blocked",
         "a running mission",
         f"it is {mission.phase}" + (f": {blocker.what}" if blocker else ""),
-        COMMAND_FOR[mission.phase].format(task=mission.task_id),
+        next_command(mission),
         is_owners=True,
     )
 

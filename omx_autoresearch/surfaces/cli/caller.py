@@ -37,7 +37,7 @@ class Caller:
 
     def task(self, named: str) -> str:
         """The mission that is meant; see ``runtime.missions.resolve_task``."""
-        from omx_autoresearch.missions.lifecycle_commands import resolve_task
+        from omx_autoresearch.missions.views import resolve_task
 
         return resolve_task(self.runtime, named, session_id=self.session_id, cwd=self.cwd)
 
@@ -65,11 +65,11 @@ class Caller:
         Raises:
             UsageError: its folder is gone.
         """
-        from omx_autoresearch.missions.checkouts import project_root
+        from omx_autoresearch.missions.checkouts import project_of
 
         if not self.cwd:
             raise UsageError("the current folder is gone", next_step="cd into the project")
-        return project_root(self.cwd)
+        return project_of(self.runtime, self.cwd)
 
     def new_workspace_path(self) -> str:
         """The work tree in which what is begun here works: a linked one rather than its project.
@@ -84,10 +84,9 @@ class Caller:
 
     def held_task(self) -> str:
         """The mission that holds the session of this process; empty for none."""
-        from omx_autoresearch.missions.registry import Registry
+        from omx_autoresearch.missions.views import held_task
 
-        entry = Registry(self.runtime.home).find(self.session_id) if self.session_id else None
-        return entry.task_id if entry is not None and entry.state == "bound" else ""
+        return held_task(self.runtime, self.session_id)
 
     def is_agent(self) -> bool:
         """True inside an agent's process tree."""

@@ -109,7 +109,7 @@ def readiness_verb(task: str, as_json: bool) -> int:
 
     Nothing is run. Ends with 0 when it is ready, else with 9.
     """
-    from omx_autoresearch.missions.readiness import readiness
+    from omx_autoresearch.missions.views import readiness
 
     caller = this_caller()
     report = readiness(caller.runtime, caller.task(task))
@@ -130,10 +130,10 @@ def log_verb(task: str, limit: int, as_json: bool) -> None:
     """Show the newest iterations, what each brought and how the gate answered, and the newest events of the mission."""
     from omx_autoresearch.missions.findings import list_iterations
     from omx_autoresearch.missions.store import MissionStore
-    from omx_autoresearch.surfaces.cli.status import shown_task
+    from omx_autoresearch.surfaces.cli.status import shown_view
 
     caller = this_caller()
-    task_id = shown_task(caller, task)
+    task_id = shown_view(caller, task).task_id
     found = list_iterations(caller.runtime, task_id, limit=limit)
     notices = MissionStore(caller.runtime.home).load(task_id).notices[::-1][:limit]
     if as_json:
@@ -180,7 +180,7 @@ def _task_and_names(caller: Caller, words: tuple[str, ...]) -> tuple[str, tuple[
 def _print_criteria(
     caller: Caller, task_id: str, *, as_json: bool, is_running: bool = False
 ) -> tuple[CriterionView, ...]:
-    from omx_autoresearch.missions.readiness import criteria
+    from omx_autoresearch.missions.views import criteria
     from omx_autoresearch.surfaces.cli.documents import CriterionListDocument
 
     lines = criteria(caller.runtime, task_id)

@@ -9,12 +9,12 @@ from typing import TYPE_CHECKING
 
 import click
 
-from omx_autoresearch.foundation.errors import AutoresearchError, CommandFault, WorkspaceFault
-from omx_autoresearch.surfaces.cli.caller import Caller, json_option, task_argument, this_caller
+from omx_autoresearch.foundation.errors import CommandFault, WorkspaceFault
+from omx_autoresearch.surfaces.cli.caller import json_option, task_argument, this_caller
 from omx_autoresearch.surfaces.cli.display import print_json, say
 
 if TYPE_CHECKING:
-    from omx_autoresearch.missions.rules.mission import Mission
+    from omx_autoresearch.surfaces.cli.caller import Caller
 
 OPENERS = {"darwin": "open"}
 """The command that shows a folder in the system's file browser, by platform; elsewhere ``xdg-open``."""
@@ -34,7 +34,7 @@ def current_verb(session: str, as_json: bool) -> None:
 
     caller = this_caller()
     found = _current(caller, session)
-    view = views.view(caller.runtime, found[0], looks=True) if len(found) == 1 else None
+    view = views.view(caller.runtime, found[0]) if len(found) == 1 else None
     if as_json:
         print_json(CurrentDocument(view, found if view is None else ()))
     elif view is not None:
@@ -45,33 +45,12 @@ def current_verb(session: str, as_json: bool) -> None:
 
 def _current(caller: Caller, session: str) -> tuple[str, ...]:
     """The task ids that can be meant; one is the answer."""
-    from omx_autoresearch.missions.registry import Registry
+    from omx_autoresearch.missions import views
 
-    for session_id in (session, caller.session_id):
-        entry = Registry(caller.runtime.home).find(session_id)
-        if entry is not None and entry.state == "bound":
-            return (entry.task_id,)
-        if session:
-            return ()
-    root_path = caller.project_path() if caller.cwd else ""
-    here = [mission for mission in _under_way(caller) if mission.project_path == root_path]
-    held = [mission for mission in here if mission.binding is not None]
-    return tuple(mission.task_id for mission in (held if len(held) == 1 else here))
-
-
-def _under_way(caller: Caller) -> list[Mission]:
-    from omx_autoresearch.missions.rules.lifecycle import FINAL_PHASES
-    from omx_autoresearch.missions.store import MissionStore
-
-    store, found = MissionStore(caller.runtime.home), []
-    for task_id in store.task_ids():
-        try:
-            mission = store.load(task_id)
-        except AutoresearchError:
-            continue  # `list` shows it
-        if mission.phase not in (*FINAL_PHASES, "draft"):
-            found.append(mission)
-    return found
+    held = views.held_task(caller.runtime, session or caller.session_id)
+    if held or session:
+        return (held,) if held else ()
+    return views.current_tasks(caller.runtime, caller.cwd)
 
 
 @click.command("open")

@@ -8,14 +8,14 @@ from __future__ import annotations
 
 from omx_autoresearch.agents.hold_proof import Check
 from omx_autoresearch.foundation.records import dataclass, field
-from omx_autoresearch.foundation.types import Operation, Verdict
+from omx_autoresearch.foundation.types import Operation
 from omx_autoresearch.missions.rules.budget import Limits
 from omx_autoresearch.missions.rules.evidence import RunReport
 from omx_autoresearch.missions.rules.findings import Evidence
 from omx_autoresearch.missions.rules.mission import Notice
 from omx_autoresearch.missions.rules.readiness import CriterionView, ReadinessReport
 from omx_autoresearch.missions.task_files import IterationLine, TriedDirection
-from omx_autoresearch.missions.views import StatusView
+from omx_autoresearch.missions.views import RunView, StatusView
 from omx_autoresearch.surfaces.cli.experiment_documents import EXPERIMENT_SCHEMAS, EXPERIMENT_VERBS
 
 # --- What ``finding``, ``criterion``, ``readiness`` and ``log`` print with ``--json``; see documents.
@@ -351,47 +351,6 @@ class StartDocument:
 
 
 @dataclass(frozen=True, slots=True)
-class RunDocument:
-    """``validate``, ``review`` and ``wait``.
-
-    Attributes:
-        task_id: of the mission.
-        is_running: a validation goes on; its verdict is not in this document.
-        run_id: of the newest ended run; empty when there was none.
-        verdict: of that run; empty when there was none.
-        cause: one word for the verdict.
-        summary: one line.
-        is_fresh: it passed, and the workspace did not move while it ran; of other verdicts nobody asks.
-        exit_status: of the command; null where it did not end by itself.
-        score: the validator's score, if it printed one.
-        tests: tests that a known runner ran, if it said so.
-        isolation: what isolated the run.
-        duration_seconds: wall time.
-        leaked: command lines of processes that outlived the run and were ended.
-        output_path: the whole output.
-        output_tail: its end.
-        next: the command that follows.
-    """
-
-    task_id: str
-    is_running: bool
-    run_id: str
-    verdict: Verdict | None
-    cause: str
-    summary: str
-    is_fresh: bool
-    exit_status: int | None
-    score: float | None
-    tests: int | None
-    isolation: str
-    duration_seconds: float
-    leaked: tuple[str, ...]
-    output_path: str
-    output_tail: str
-    next: str
-
-
-@dataclass(frozen=True, slots=True)
 class CurrentDocument:
     """``current``.
 
@@ -566,7 +525,7 @@ SCHEMAS: dict[str, object] = {
     "status-list": StatusList,
     "init": DraftDocument,
     "start": StartDocument,
-    "run": RunDocument,
+    "run": RunView,
     "current": CurrentDocument,
     "open": FolderDocument,
     "restore": RestoreDocument,

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from importlib import import_module
 from typing import TYPE_CHECKING
 
@@ -18,7 +17,8 @@ if TYPE_CHECKING:
 
     from omx_autoresearch.experiments.judge.state import ExperimentState
     from omx_autoresearch.experiments.store import ExperimentFolder, ExperimentStore
-    from omx_autoresearch.surfaces.cli.experiment_documents import ExperimentDocument
+    from omx_autoresearch.experiments.views import ExperimentView
+    from omx_autoresearch.surfaces.cli.caller import Caller
 
 SUBVERBS: tuple[tuple[str, tuple[tuple[str, str, str], ...]], ...] = (
     (
@@ -144,20 +144,15 @@ class Meant:
 
     def workspace_path(self) -> str:
         """The candidate's worktree; empty where it is gone."""
-        path = os.path.join(self.folder.work_path, "candidate")
-        return path if os.path.isdir(path) else ""
+        from omx_autoresearch.experiments.views import candidate_path
 
-    def document(self, state: ExperimentState) -> ExperimentDocument:
-        """What ``status --json`` prints of it."""
-        from omx_autoresearch.experiments.views import is_at_work
-        from omx_autoresearch.surfaces.cli.experiment_documents import experiment_document
+        return candidate_path(self.caller.runtime, self.experiment_id)
 
-        return experiment_document(
-            state,
-            session_path=self.folder.root_path,
-            workspace_path=self.workspace_path(),
-            is_at_work=is_at_work(state),
-        )
+    def view(self) -> ExperimentView:
+        """How it stands."""
+        from omx_autoresearch.experiments.views import view
+
+        return view(self.caller.runtime, self.load())
 
     def require_owner(self, verb: str) -> None:
         """Let the owner pass.
@@ -182,16 +177,13 @@ def meant(named: str, *, is_open: bool = False, option: str = "") -> Meant:
         UsageError: none or several can be meant; they are named.
     """
     from omx_autoresearch.experiments.store import ExperimentStore
-    from omx_autoresearch.experiments.views import NEXT_START, find_experiment, more_of
+    from omx_autoresearch.experiments.views import NEXT_START, find_experiment, reopening_command
 
     caller = this_caller()
     state = find_experiment(caller.runtime, named, cwd=caller.cwd, task_id=caller.held_task(), option=option)
     if is_open and not named and state.phase == "completed":
-        more = more_of(state.completed_reason)
         raise UsageError(
             f"no experiment of this project is under way; the newest, {state.experiment_id}, has ended",
-            next_step=f"omx-autoresearch experiment resume {state.experiment_id} {more}"
-            if more
-            else NEXT_START,
+            next_step=reopening_command(state) or NEXT_START,
         )
     return Meant(caller, ExperimentStore(caller.runtime.home), state.experiment_id)

@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from rich.table import Table
 
     from omx_autoresearch.experiments.judge.state import ExperimentState, TrialRow
-    from omx_autoresearch.surfaces.cli.experiment_documents import ExperimentDocument
+    from omx_autoresearch.experiments.views import ExperimentView
 
 STYLES = {"accepted": "green", "rejected": "dim", "failed": "yellow", "tampered": "red", "running": "cyan"}
 HEADER = ("TRIAL", "RESULT", "METRIC", "EFFECT", "PAIRS", "COST", "HYPOTHESIS")
@@ -51,7 +51,7 @@ _GAP = 2
 """Columns of a screen between two of a table."""
 
 
-def print_experiment(state: ExperimentState, document: ExperimentDocument) -> None:
+def print_experiment(state: ExperimentState, document: ExperimentView) -> None:
     """The page of one experiment, for people."""
     metric = state.config.metric
     unit = f" ({metric.unit})" if metric.unit else ""

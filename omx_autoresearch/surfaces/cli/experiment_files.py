@@ -4,17 +4,17 @@ from __future__ import annotations
 
 import os
 import sys
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import click
 
 from omx_autoresearch.experiments.judge.summary import quoted_claim
+from omx_autoresearch.experiments.views import frozen_paths
 from omx_autoresearch.foundation.errors import UsageError
-from omx_autoresearch.foundation.records import replace
 from omx_autoresearch.surfaces.cli.caller import json_option, this_caller
 from omx_autoresearch.surfaces.cli.display import count_of, harmless, print_json, say, tell
 from omx_autoresearch.surfaces.cli.experiment import Meant, auto_log_option, experiment_argument, meant
-from omx_autoresearch.surfaces.cli.experiment_run import frozen_paths
 
 if TYPE_CHECKING:
     from omx_autoresearch.experiments.judge.state import ExperimentState
@@ -184,7 +184,10 @@ def _whole(found: Meant, state: ExperimentState, material: ReportMaterial) -> Re
         if isinstance(event, RunMeasured)
     )
     return replace(
-        material, frozen_paths=frozen_paths(found, state), changes=changes, isolations=tuple(isolations)
+        material,
+        frozen_paths=frozen_paths(found.caller.runtime, state),
+        changes=changes,
+        isolations=tuple(isolations),
     )
 
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import click
 
 from omx_autoresearch.experiments.judge.summary import ending_words
-from omx_autoresearch.experiments.views import NEXT_START, is_at_work, more_of
+from omx_autoresearch.experiments.views import NEXT_START, is_at_work, reopening_command
 from omx_autoresearch.foundation.errors import StepIllegal, UsageError
 from omx_autoresearch.surfaces.cli.caller import json_option
 from omx_autoresearch.surfaces.cli.display import harmless, print_json, say, tell
@@ -25,7 +25,7 @@ _SECONDS_PER_HOUR = 3600.0
 
 
 def _print(found: Meant, what: str, *, as_json: bool) -> None:
-    document = found.document(found.load())
+    document = found.view()
     if as_json:
         print_json(document)
     else:
@@ -148,11 +148,8 @@ def found_name(field: str) -> str:
 def _ended(state: ExperimentState) -> StepIllegal:
     """Why it does not go on, and what does."""
     said = f"{state.experiment_id} has ended ({ending_words(state.completed_reason)})"
-    if more := more_of(state.completed_reason):
-        return StepIllegal(
-            f"{said}; only more of a spent budget lets it go on",
-            next_step=f"omx-autoresearch experiment resume {state.experiment_id} {more}",
-        )
+    if reopening := reopening_command(state):
+        return StepIllegal(f"{said}; only more of a spent budget lets it go on", next_step=reopening)
     if state.completed_reason == "target_reached":
         return StepIllegal(f"{said}; another target lets it go on", next_step="--target VALUE")
     return StepIllegal(

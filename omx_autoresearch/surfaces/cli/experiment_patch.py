@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from omx_autoresearch.experiments.views import is_at_work
+from omx_autoresearch.experiments.views import is_at_work, next_command
 from omx_autoresearch.foundation.errors import StepIllegal, UsageError
 from omx_autoresearch.surfaces.cli.caller import json_option
 from omx_autoresearch.surfaces.cli.display import count_of, harmless, print_json, say, tell
@@ -77,33 +77,23 @@ def _document(
     state: ExperimentState, patch: FinalPatch, done: PatchAcceptance | None
 ) -> ExperimentPatchDocument:
     from omx_autoresearch.experiments.judge.summary import quoted_claim
-    from omx_autoresearch.surfaces.cli.experiment_documents import ExperimentPatchDocument, PatchFile
+    from omx_autoresearch.surfaces.cli.experiment_documents import ExperimentPatchDocument
 
-    files = tuple(
-        PatchFile(item.path, item.status, item.old_path, item.added_lines, item.deleted_lines)
-        for item in patch.changed
-    )
     is_applied = done.is_applied if done is not None else bool(state.applied_commit)
-    next_step = f"git -C {shlex.quote(state.project_path)} status" if is_applied else _next(state)
     return ExperimentPatchDocument(
         experiment_id=state.experiment_id,
         path=patch.path,
         size_bytes=patch.size_bytes,
         base_commit=patch.base_commit,
         final_commit=patch.final_commit,
-        files=files,
+        files=patch.changed,
         is_applied=is_applied,
         reason_code=done.reason_code if done is not None else "",
         reasons=done.reasons if done is not None else (),
         result=quoted_claim(state).sentence,
         warnings=(patch.warning,) if patch.warning else (),
-        next=next_step,
+        next=next_command(state, is_patch_seen=True),
     )
-
-
-def _next(state: ExperimentState) -> str:
-    verb = "accept" if state.incumbent_commit != state.base_commit else "status"
-    return f"omx-autoresearch experiment {verb} {state.experiment_id}"
 
 
 def _print_stat(document: ExperimentPatchDocument) -> None:

@@ -90,7 +90,7 @@ def _told(found: Meant, state: ExperimentState, end: DriveEnd, *, as_json: bool)
     from omx_autoresearch.experiments.judge.summary import quoted_claim
     from omx_autoresearch.surfaces.cli.experiment_documents import ExperimentRunDocument
 
-    document = found.document(found.load())
+    document = found.view()
     if as_json:
         print_json(ExperimentRunDocument(end.trials, end.reason, end.detail, document))
     else:
@@ -107,19 +107,10 @@ def agent_of(found: Meant, state: ExperimentState, line: str) -> Agent:
     """The agent that a command line is: in the owner's environment, without anybody's session."""
     from omx_autoresearch.agents.headless import fresh_environment, read_report
     from omx_autoresearch.experiments.driver import Agent
+    from omx_autoresearch.experiments.views import frozen_paths
 
-    return Agent(
-        line, fresh_environment(found.caller.runtime.environ), read_report, frozen_paths(found, state)
-    )
-
-
-def frozen_paths(found: Meant, state: ExperimentState) -> tuple[str, ...]:
-    """The files that no candidate may touch, and the owner's globs."""
-    from omx_autoresearch.freezing.pins import load_manifest
-
-    manifest = load_manifest(found.folder.frozen_path, state.pin_digest)
-    pinned = [pin.path for pin in manifest.pins if pin.kind != "absent-guard"]
-    return tuple(dict.fromkeys((*pinned, *state.config.protect)))
+    runtime = found.caller.runtime
+    return Agent(line, fresh_environment(runtime.environ), read_report, frozen_paths(runtime, state))
 
 
 def verify_if_needed(controller: AutoresearchController, progress: LineProgress | LiveProgress) -> None:

@@ -13,11 +13,19 @@ from omx_autoresearch.experiments.judge.summary import effect_text
 from omx_autoresearch.foundation.errors import UsageError
 from omx_autoresearch.foundation.records import to_plain
 from omx_autoresearch.surfaces.cli.caller import Caller, json_option, this_caller
-from omx_autoresearch.surfaces.cli.display import count_of, harmless, print_json, print_rows, say, tell
+from omx_autoresearch.surfaces.cli.display import (
+    count_of,
+    duration_text,
+    harmless,
+    print_json,
+    print_rows,
+    say,
+    tell,
+)
 from omx_autoresearch.surfaces.cli.error_handler import INTERRUPTED
 from omx_autoresearch.surfaces.cli.experiment import Meant
 from omx_autoresearch.surfaces.cli.experiment_documents import ExperimentStartDocument, PlanDocument
-from omx_autoresearch.surfaces.cli.experiment_run import attended, frozen_paths
+from omx_autoresearch.surfaces.cli.experiment_run import attended
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -215,9 +223,7 @@ class PlanTeller:
 
     def _estimate(self, left_seconds: float) -> list[str]:
         document = plan_document(self._config, None, self.run_seconds)
-        first = (
-            f"a run takes {self.run_seconds:.1f} s, so calibration will take about {_time_of(left_seconds)}"
-        )
+        first = f"a run takes {self.run_seconds:.1f} s, so calibration will take about {duration_text(left_seconds)}"
         return [first, *document.lines, *document.cheaper]
 
 
@@ -308,15 +314,7 @@ def _cheaper(config: ExperimentConfig, plan: Plan, option: Option) -> str:
 
 
 def _hours(hours: float) -> str:
-    return _time_of(hours * _SECONDS_PER_HOUR)
-
-
-def _time_of(seconds: float) -> str:
-    if seconds < 100:
-        return f"{seconds:.0f} s" if seconds >= 1 else "under a second"
-    if seconds < 2 * _SECONDS_PER_HOUR:
-        return f"{seconds / 60:.0f} min"
-    return f"{seconds / _SECONDS_PER_HOUR:.1f} h"
+    return duration_text(hours * _SECONDS_PER_HOUR)
 
 
 def print_plan(document: PlanDocument) -> None:
@@ -424,9 +422,10 @@ def _words(value: Any) -> str:
 def _begun(caller: Caller, controller: AutoresearchController, *, has_baseline: bool, as_json: bool) -> int:
     """Measure the base where that is asked for, and print the plan."""
     from omx_autoresearch.experiments.store import ExperimentStore
+    from omx_autoresearch.experiments.views import frozen_paths
 
     found = Meant(caller, ExperimentStore(caller.runtime.home), controller.experiment_id)
-    frozen = frozen_paths(found, controller.state)
+    frozen = frozen_paths(caller.runtime, controller.state)
     if not as_json:
         _tell_frozen(frozen)
     with attended(controller, as_json=as_json) as progress:
@@ -460,7 +459,7 @@ def _document(
     from omx_autoresearch.freezing.pins import load_manifest
     from omx_autoresearch.surfaces.cli.experiment_documents import ExperimentStartDocument
 
-    document = found.document(found.load())
+    document = found.view()
     notes = list(load_manifest(found.folder.frozen_path, state.pin_digest).notes)
     if state.is_agents:
         notes.append("an agent chose what judges: no criterion of the mission is met by what this brings")

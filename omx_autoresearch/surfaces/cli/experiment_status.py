@@ -7,13 +7,12 @@ import shlex
 
 import click
 
-from omx_autoresearch.experiments.views import NEXT_START, is_at_work
-from omx_autoresearch.foundation.errors import AutoresearchError, WorkspaceFault
+from omx_autoresearch.experiments.views import NEXT_START, ExperimentLine, list_views, view_of
+from omx_autoresearch.foundation.errors import WorkspaceFault
 from omx_autoresearch.foundation.records import replace
 from omx_autoresearch.surfaces.cli.caller import json_option, this_caller
 from omx_autoresearch.surfaces.cli.display import harmless, print_json, print_table, say, tell
 from omx_autoresearch.surfaces.cli.experiment import auto_log_option, experiment_argument, meant
-from omx_autoresearch.surfaces.cli.experiment_documents import ExperimentLine
 
 
 @click.command("status")
@@ -26,24 +25,22 @@ def experiment_status(named: str, auto_log: str, as_json: bool) -> None:
         _show_auto_log(named, auto_log, as_json=as_json)
         return
     found = meant(named)
-    state = found.load()
-    document = found.document(state)
+    view = found.view()
     if as_json:
-        print_json(document)
+        print_json(view)
         return
     from omx_autoresearch.surfaces.cli.experiment_display import print_experiment
 
-    print_experiment(state, document)
+    print_experiment(found.load(), view)
 
 
 def _show_auto_log(named: str, auto_log: str, *, as_json: bool) -> None:
     """The newest session of a log that is not ours, as an experiment has its page, and what it is not."""
     from omx_autoresearch.surfaces.cli.experiment_display import print_experiment
-    from omx_autoresearch.surfaces.cli.experiment_documents import experiment_document
     from omx_autoresearch.surfaces.cli.experiment_files import material_of
 
     state, material, _ = material_of(named, auto_log)
-    document = experiment_document(state, session_path="", workspace_path="", is_at_work=False)
+    document = view_of(state)
     notes = (material.origin, *material.faults)
     next_command = f"omx-autoresearch experiment report --auto-log {shlex.quote(auto_log)}"
     document = replace(document, warnings=(*document.warnings, *notes), next=next_command)
@@ -59,35 +56,7 @@ def _show_auto_log(named: str, auto_log: str, *, as_json: bool) -> None:
 @json_option
 def experiment_list(as_json: bool) -> None:
     """Show every experiment of every project, newest first."""
-    from omx_autoresearch.experiments.judge.summary import quoted_claim
-    from omx_autoresearch.experiments.store import ExperimentStore
-
-    store = ExperimentStore(this_caller().runtime.home)
-    lines = []
-    for experiment_id in store.list_ids():
-        try:
-            state = store.load(experiment_id)
-        except AutoresearchError as error:
-            lines.append(
-                ExperimentLine(experiment_id, "", "invalid", "", False, "", "", 0, 0, "", error.message)
-            )
-            continue
-        accepted = sum(row.status == "accepted" for row in state.rows)
-        lines.append(
-            ExperimentLine(
-                experiment_id,
-                state.config.name,
-                state.phase,
-                state.completed_reason,
-                is_at_work(state),
-                state.project_path,
-                state.config.metric.name,
-                len(state.rows),
-                accepted,
-                quoted_claim(state).sentence,
-                "",
-            )
-        )
+    lines = list_views(this_caller().runtime)
     if as_json:
         print_json(lines)
     elif not lines:
@@ -109,7 +78,7 @@ def _project_words(path: str) -> str:
     return harmless(f"~/{path.removeprefix(home)}" if path.startswith(home) else path).replace("\n", " ")
 
 
-def _print_list(lines: list[ExperimentLine]) -> None:
+def _print_list(lines: tuple[ExperimentLine, ...]) -> None:
     from omx_autoresearch.experiments.judge.summary import ending_words
 
     rows = [
@@ -140,6 +109,6 @@ def experiment_workspace(named: str, as_json: bool) -> None:
             next_step=f"omx-autoresearch experiment resume {found.experiment_id}",
         )
     if as_json:
-        print_json(found.document(found.load()))
+        print_json(found.view())
     else:
         say(path)

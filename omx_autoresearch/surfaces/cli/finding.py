@@ -237,9 +237,9 @@ def _text(value: Any) -> str:
 def _print_list(caller: Caller, task: str, options: dict[str, Any], *, as_json: bool) -> None:
     from omx_autoresearch.missions.findings import list_findings
     from omx_autoresearch.missions.store import MissionStore
-    from omx_autoresearch.surfaces.cli.status import shown_task
+    from omx_autoresearch.surfaces.cli.status import shown_view
 
-    task_id = shown_task(caller, task)
+    task_id = shown_view(caller, task).task_id
     found = list_findings(caller.runtime, task_id, **options)
     mission = MissionStore(caller.runtime.home).load(task_id)
     if as_json:

@@ -249,13 +249,11 @@ def _worktree(caller: Caller, task_id: str) -> str:
 
 def _startable(caller: Caller, named: str) -> str:
     """The mission to start: the named one, the only draft of this project, else the only one under way."""
-    from omx_autoresearch.missions import views
+    from omx_autoresearch.missions.views import draft_tasks
 
     if named:
         return caller.task(named)
-    drafts = [view for view in views.list_views(caller.runtime) if view.phase == "draft"]
-    here = [view for view in drafts if caller.cwd and view.task_path.startswith(f"{caller.project_path()}/")]
-    found = [view.task_id for view in here or drafts]
+    found = draft_tasks(caller.runtime, caller.cwd)
     if len(found) > 1:
         raise UsageError(
             f"which mission? {len(found)} are written down: {', '.join(found[:8])}",

@@ -2,72 +2,54 @@
 
 from __future__ import annotations
 
-import os
 from typing import TYPE_CHECKING
 
 import click
 
-from omx_autoresearch.foundation.errors import UsageError
-from omx_autoresearch.missions.rules.lifecycle import FINAL_PHASES
-from omx_autoresearch.missions.rules.readiness import open_criteria
-from omx_autoresearch.surfaces.cli.caller import Caller, json_option, task_argument, this_caller
-from omx_autoresearch.surfaces.cli.display import Row, harmless, print_json, print_rows, print_table, say
+from omx_autoresearch.surfaces.cli.caller import json_option, task_argument, this_caller
+from omx_autoresearch.surfaces.cli.display import (
+    duration_text,
+    harmless,
+    print_json,
+    print_rows,
+    print_table,
+    say,
+)
 
 if TYPE_CHECKING:
     from omx_autoresearch.journal.layout import Runtime
     from omx_autoresearch.missions.rules.mission import Mission
-    from omx_autoresearch.missions.views import StatusView
-    from omx_autoresearch.surfaces.cli.documents import RunDocument
+    from omx_autoresearch.missions.views import RunView, StatusView
+    from omx_autoresearch.surfaces.cli.caller import Caller
+    from omx_autoresearch.surfaces.cli.display import Row
 
+LOOK_SECONDS = 1.0
+"""What was seen within this time counts as now."""
 WAIT_SECONDS = 90.0
 """Below the limit that every known agent CLI puts on a command of its agent (Claude Code: 120 s)."""
 
 
 @click.command("status")
 @task_argument
+@click.option("--look", is_flag=True, help="Look at the workspace now.")
 @json_option
-def status_verb(task: str, as_json: bool) -> None:
-    """Show how a mission stands, what is in its way and what to type next."""
-    view = _view(this_caller(), task, looks=True)
+def status_verb(task: str, look: bool, as_json: bool) -> None:
+    """Show how a mission stands, what is in its way and what to type next.
+
+    What is missing is what the newest run or check found, and the answer says how long ago; --look looks now.
+    """
+    view = shown_view(this_caller(), task, looks=look)
     if as_json:
         print_json(view)
     else:
         print_status(view)
 
 
-def _view(caller: Caller, task: str, *, looks: bool = False) -> StatusView:
-    """The mission that is meant; where none is under way, the one that cannot be read, else the last one here."""
-    from omx_autoresearch.missions import views as status
+def shown_view(caller: Caller, task: str, *, looks: bool = False) -> StatusView:
+    """The mission to look at; where none is under way, the one that cannot be read, else the last one here."""
+    from omx_autoresearch.missions import views
 
-    if task in status.known_ids(caller.runtime):
-        return status.view(caller.runtime, task, looks=looks)  # the trace of a lost one, too
-    try:
-        return status.view(caller.runtime, caller.task(task), looks=looks)
-    except UsageError:
-        if task:
-            raise
-        views = status.list_views(caller.runtime)
-        if any(view.phase not in ("", *FINAL_PHASES) for view in views):
-            raise
-        broken = [view for view in views if not view.phase]
-        ended = [view for view in views if view.phase and _is_of_project(caller, view)]
-        found = broken if len(broken) == 1 else ended[:1]
-        if not found:
-            raise
-        return found[0]
-
-
-def shown_task(caller: Caller, task: str) -> str:
-    """The mission that a verb looks back on: where none is under way, the last one that ended here.
-
-    Raises:
-        UsageError: none or several can be meant.
-    """
-    return _view(caller, task).task_id
-
-
-def _is_of_project(caller: Caller, view: StatusView) -> bool:
-    return bool(caller.cwd) and view.task_path.startswith(os.path.join(caller.project_path(), ".omx", ""))
+    return views.shown_view(caller.runtime, task, session_id=caller.session_id, cwd=caller.cwd, looks=looks)
 
 
 @click.command("list")
@@ -168,8 +150,8 @@ def print_step(caller: Caller, task_id: str, what: str, *, as_json: bool) -> Non
         print_json(view)
         return
     say(f"Mission {task_id} is {what}.")
-    if _next(view) and view.phase not in ("complete", "cancelled"):
-        say(f"  next: {_next(view)}", "dim")
+    if _typed(view.next_command) and view.phase not in ("complete", "cancelled"):
+        say(f"  next: {_typed(view.next_command)}", "dim")
 
 
 def say_unblock(caller: Caller, task_id: str) -> None:
@@ -188,7 +170,7 @@ def print_status(view: StatusView) -> None:
         ("goal", harmless(view.goal), ""),
         ("phase", word, STYLES.get(word, "")),
         ("problem" if view.status in ("invalid", "missing") else "blocked", harmless(view.blocker), "red"),
-        ("next", _next(view), "bold" if view.blocker else ""),
+        ("next", _typed(view.next_command), "bold" if view.blocker else ""),
     ]
     if view.phase:
         rows += _progress(view)
@@ -198,12 +180,11 @@ def print_status(view: StatusView) -> None:
     print_rows(rows)
 
 
-def _next(view: StatusView) -> str:
-    """What to type next; nothing that leads back to this page."""
-    if view.next_command.startswith("omx-autoresearch status"):
+def _typed(command: str) -> str:
+    """What to type next, and where; nothing that leads back to the page of ``status``."""
+    if command.startswith("omx-autoresearch status"):
         return ""
-    where = "type in the agent: " if view.next_command.startswith("$") else ""
-    return where + view.next_command
+    return f"type in the agent: {command}" if command.startswith("$") else command
 
 
 def _progress(view: StatusView) -> list[Row]:
@@ -229,9 +210,15 @@ def _progress(view: StatusView) -> list[Row]:
 
 def _lacking(view: StatusView) -> str:
     """What is still missing, a line each."""
-    if not view.open_criteria and view.phase == "running":
-        return "nothing; the agent's next stop completes it"
-    return "\n".join(map(_missing, view.open_criteria))
+    if view.phase not in ("running", "blocked", "paused"):
+        return ""
+    lines = list(map(_missing, view.open_criteria)) or ["nothing; the agent's next stop completes it"]
+    age = view.checked_age_seconds
+    if age is None:
+        lines.append("(nothing was run or checked yet; --look looks at the workspace now)")
+    elif age >= LOOK_SECONDS:
+        lines.append(f"(as seen {duration_text(age)} ago; --look looks at the workspace now)")
+    return "\n".join(lines)
 
 
 def _missing(criterion: str) -> str:
@@ -243,63 +230,24 @@ def _missing(criterion: str) -> str:
 
 # --- The newest run of a mission's validator or reviewer, printed.
 
-TAIL_CHARACTERS = 4000
 _STYLES = {"passed": "green", "failed": "red", "error": "red", "tampered": "red"}
 
 
 def print_run(runtime: Runtime, task_id: str, *, is_running: bool, as_json: bool) -> Mission:
     """Print the newest run, or that one still goes on; returns the mission as it is now."""
     from omx_autoresearch.missions.store import MissionStore
+    from omx_autoresearch.missions.views import run_view
 
+    view = run_view(runtime, task_id, is_running=is_running)
     mission = MissionStore(runtime.home).load(task_id)
-    document = _document(runtime, mission, is_running=is_running)
     if as_json:
-        print_json(document)
+        print_json(view)
     else:
-        _print(document, runtime, mission)
+        _print(view, runtime, mission)
     return mission
 
 
-def _document(runtime: Runtime, mission: Mission, *, is_running: bool) -> RunDocument:
-    from omx_autoresearch.journal.outputs import output_path
-    from omx_autoresearch.missions.validation.runs import output_tail
-    from omx_autoresearch.surfaces.cli.documents import RunDocument
-
-    run = mission.attestation
-    return RunDocument(
-        task_id=mission.task_id,
-        is_running=is_running,
-        run_id=run.run_id if run else "",
-        verdict=run.verdict if run else None,
-        cause=run.cause if run else "",
-        summary=run.summary if run else "",
-        is_fresh=run.is_fresh if run else False,
-        exit_status=run.exit_status if run else None,
-        score=run.score if run else None,
-        tests=run.tests if run else None,
-        isolation=run.isolation if run else "none",
-        duration_seconds=run.duration_seconds if run else 0.0,
-        leaked=run.leaked if run else (),
-        output_path=output_path(runtime.home.mission(mission.task_id), run.run_id) if run else "",
-        output_tail=output_tail(runtime, mission, TAIL_CHARACTERS),
-        next=_next_after_run(mission, is_running=is_running),
-    )
-
-
-def _next_after_run(mission: Mission, *, is_running: bool) -> str:
-    from omx_autoresearch.missions.rules.lifecycle import COMMAND_FOR
-
-    run = mission.attestation
-    if is_running:
-        return f"omx-autoresearch wait {mission.task_id}"
-    if mission.phase != "running":
-        return COMMAND_FOR[mission.phase].format(task=mission.task_id)
-    if run is not None and run.verdict == "tampered":
-        return f"omx-autoresearch restore {mission.task_id}"
-    return f"omx-autoresearch status {mission.task_id}"
-
-
-def _print(document: RunDocument, runtime: Runtime, mission: Mission) -> None:
+def _print(document: RunView, runtime: Runtime, mission: Mission) -> None:
     if document.is_running:
         say(f"Still running; call again: {document.next}", "yellow")
         return
@@ -324,22 +272,23 @@ def _print(document: RunDocument, runtime: Runtime, mission: Mission) -> None:
                 "",
             ),
             ("output", document.output_path, "dim"),
-            ("next", "" if document.next.startswith("omx-autoresearch status") else document.next, ""),
+            ("next", _typed(document.next), ""),
         ]
     )
 
 
-def _note(document: RunDocument, runtime: Runtime, mission: Mission) -> tuple[str, str]:
+def _note(document: RunView, runtime: Runtime, mission: Mission) -> tuple[str, str]:
     """What follows from a run that passed, and the colour of that."""
     if document.verdict != "passed":
         return "", ""
-    from omx_autoresearch.missions.looks import take_look
+    from omx_autoresearch.missions.views import open_items
 
     if not document.is_fresh:
         return "the workspace moved while it ran, so it completes nothing", "yellow"
     if mission.phase != "running":
         return "", ""
-    if lacking := open_criteria(mission, take_look(runtime.home.mission(mission.task_id), mission)):
-        named = harmless(", ".join(lacking))
-        return f"criteria are open: {named}; see omx-autoresearch readiness {mission.task_id}", "yellow"
+    _, items = open_items(runtime, mission)
+    if items:
+        named = harmless(", ".join(item.code.removeprefix("criterion:") for item in items))
+        return f"still open: {named}; see omx-autoresearch readiness {mission.task_id}", "yellow"
     return "the mission is complete at the agent's next stop, unless something changes before", ""

@@ -112,14 +112,15 @@ def _live(caller: Caller, task_id: str) -> Mission:
     Raises:
         StepIllegal: it is a draft, or it has ended.
     """
-    from omx_autoresearch.missions.rules.lifecycle import COMMAND_FOR, FINAL_PHASES
+    from omx_autoresearch.missions.rules.lifecycle import FINAL_PHASES
+    from omx_autoresearch.missions.rules.mission import next_command
     from omx_autoresearch.missions.store import MissionStore
 
     mission = MissionStore(caller.runtime.home).load(task_id)
     if mission.contract is None or mission.phase in FINAL_PHASES:
         raise StepIllegal(
             f"mission {task_id} is {mission.phase}; there is nothing to run",
-            next_step=COMMAND_FOR[mission.phase].format(task=task_id),
+            next_step=next_command(mission),
         )
     return mission
 

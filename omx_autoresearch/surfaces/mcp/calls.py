@@ -130,8 +130,8 @@ def seen_task(runtime: Runtime, caller: ToolCaller, named: str, cwd: str) -> str
     Raises:
         UsageError: nothing fits, or several do.
     """
-    from omx_autoresearch.missions.lifecycle_commands import resolve_task
     from omx_autoresearch.missions.sessions import TASK_VARIABLE
+    from omx_autoresearch.missions.views import resolve_task
 
     if not named and caller.task_id:
         return caller.task_id

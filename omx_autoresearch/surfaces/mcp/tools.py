@@ -48,7 +48,7 @@ class Tools:
 
     def readiness(self, ctx: _Context, task: Task = "") -> results.ReadinessResult:
         """Show line by line whether the mission would complete now; runs nothing."""
-        from omx_autoresearch.missions.readiness import readiness
+        from omx_autoresearch.missions.views import readiness
 
         with begun(self._runtime, ctx) as call:
             report = readiness(call.runtime, call.seen_task(task))
@@ -57,7 +57,7 @@ class Tools:
 
     def criterion_list(self, ctx: _Context, task: Task = "") -> results.CriterionList:
         """List the conditions of the contract, with the rule that says what counts for each."""
-        from omx_autoresearch.missions.readiness import criteria
+        from omx_autoresearch.missions.views import criteria
 
         with begun(self._runtime, ctx) as call:
             task_id = call.seen_task(task)
@@ -213,7 +213,7 @@ class Tools:
         """Launch the mission that your person wrote down, for this very session; your client confirms it by itself."""
         from omx_autoresearch.foundation.records import fields
         from omx_autoresearch.missions.launch import StartOptions, start
-        from omx_autoresearch.missions.lifecycle_commands import resolve_task
+        from omx_autoresearch.missions.views import resolve_task
 
         with begun(self._runtime, ctx) as call:
             task_id = resolve_task(call.runtime, task) if task else _only_draft(call)
@@ -245,15 +245,9 @@ def _only_draft(call: Call) -> str:
     Raises:
         UsageError: there is none, or there are several.
     """
-    from omx_autoresearch.missions import views
-    from omx_autoresearch.missions.checkouts import project_root
+    from omx_autoresearch.missions.views import draft_tasks
 
-    root_path = os.path.join(project_root(os.getcwd()), "")
-    drafts = [
-        view.task_id
-        for view in views.list_views(call.runtime)
-        if view.phase == "draft" and view.task_path.startswith(root_path)
-    ]
+    drafts = draft_tasks(call.runtime, os.getcwd(), is_here=True)
     if len(drafts) != 1:
         found = (
             f"{len(drafts)} are written down: {', '.join(drafts[:8])}" if drafts else "none is written down"
@@ -282,7 +276,7 @@ def _status(call: Call, task_id: str) -> results.MissionStatus:
 def _run(call: Call, task_id: str, seconds: float, *, is_review: bool) -> results.RunResult:
     """Run what the owner's contract names, with the rights that the caller's sandbox leaves."""
     from omx_autoresearch.missions.looks import take_look
-    from omx_autoresearch.missions.rules.lifecycle import COMMAND_FOR
+    from omx_autoresearch.missions.rules.mission import next_command
     from omx_autoresearch.missions.store import MissionStore
     from omx_autoresearch.missions.validation import runs
 
@@ -291,7 +285,7 @@ def _run(call: Call, task_id: str, seconds: float, *, is_review: bool) -> result
     if contract is None or mission.phase != "running":
         raise StepIllegal(
             f"mission {task_id} is {mission.phase}; there is nothing to run",
-            next_step=COMMAND_FOR[mission.phase].format(task=task_id),
+            next_step=next_command(mission),
         )
     if is_review == (contract.validation_mode == SCRIPT_MODE):
         judge, tool = ("its validator", "validate") if is_review else ("a review", "review")

@@ -10,7 +10,7 @@ import pytest
 
 from omx_autoresearch.missions.claims import relay_line
 from tests.support.needs import needs_bubblewrap
-from tests.surfaces.support.command_line import AGENT, SESSION, Person, at_terminal
+from tests.surfaces.support.command_line import AGENT, REVIEWER, SESSION, Person, at_terminal
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -166,6 +166,33 @@ def test_where_nothing_can_be_written_the_command_leaves_the_rest_to_the_hook(
     person.run("wait", task_id)
 
 
+@pytest.mark.requirement("GATE-25")
+def test_status_believes_what_was_seen_last_and_says_how_old_that_is_and_a_look_looks(person: Person) -> None:
+    task_id = person.start()
+    person.bind(task_id)
+    person.write("answer.txt", "42\n")
+    assert person.json("validate", task_id)["verdict"] == "passed"
+    person.write("answer.txt", "41\n")
+    seen, now = person.json("status", task_id), person.json("status", task_id, "--look")
+    assert (seen["open_criteria"], now["open_criteria"]) == ([], ["validation"])
+    assert seen["checked_age_seconds"] >= now["checked_age_seconds"] == 0.0
+    assert seen["checked_at"] < now["checked_at"]
+    assert "ago; --look looks" not in person.ok("status", task_id, "--look")
+
+
+@pytest.mark.requirement("GATE-25")
+def test_after_a_pass_stands_what_readiness_still_misses(person: Person) -> None:
+    person.write("review.sh", REVIEWER, mode=0o755)
+    judged = ("--prompt", "Is it true?", "--output", "r.md", "--reviewer", "./review.sh")
+    task_id = person.start("report", *judged)
+    person.bind(task_id)
+    person.write("r.md", "It is.\n")
+    person.write("code.py", "print(1)\n")
+    assert "still open: verification" in person.ok("review", task_id)
+    missing = person.json("readiness", task_id, status=9)["missing"]
+    assert [item["code"] for item in missing] == ["verification"]
+
+
 @needs_bubblewrap
 @pytest.mark.requirement("GATE-25")
 def test_where_nothing_can_be_written_the_status_looks_all_the_same(person: Person) -> None:
@@ -176,7 +203,9 @@ def test_where_nothing_can_be_written_the_status_looks_all_the_same(person: Pers
         done = person.run(verb, "--json", under=(*SEALED, *_sealed(person)), env=AGENT)
         assert done.returncode in (0, 9), done.stderr
         assert task_id in done.stdout
-    shown = json.loads(person.run("status", "--json", under=(*SEALED, *_sealed(person)), env=AGENT).stdout)
+    shown = json.loads(
+        person.run("status", "--look", "--json", under=(*SEALED, *_sealed(person)), env=AGENT).stdout
+    )
     assert shown["open_criteria"] == ["validation"]
     assert shown["checked_at"] > person.json("list")[0]["checked_at"]
 

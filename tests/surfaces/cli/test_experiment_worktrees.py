@@ -51,7 +51,15 @@ def test_a_verb_within_a_worktree_means_its_experiment_unless_another_one_is_nam
             assert told(person, cwd, "workspace")["workspace_path"] == str(candidate)
     cwd = worktree(person, "older", "candidate")
     assert told(person, cwd, "status", "newer")["name"] == "newer"
-    assert [item["name"] for item in told(person, cwd, "list")] == ["newer", "older"]
+    assert sorted(item["name"] for item in told(person, cwd, "list")) == ["newer", "older"]
+
+
+@pytest.mark.requirement("CLI-01", "DRIVE-19")
+def test_a_mission_verb_within_a_worktree_means_the_mission_of_its_project(person: Researcher) -> None:
+    task_id = person.json("init", "--goal", "Count faster", "--validator", "./check.sh")["task_id"]
+    for arm, folder in PLACES:
+        done = person.run("readiness", cwd=worktree(person, "older", arm, folder))
+        assert (done.returncode, task_id in done.stderr) == (5, True), done.stderr
 
 
 @pytest.mark.requirement("DRIVE-10", "DRIVE-19")

@@ -11,6 +11,7 @@ from jsonschema import Draft202012Validator
 
 from omx_autoresearch.surfaces.cli.documents import DOCUMENT_OF_VERB
 from omx_autoresearch.surfaces.cli.program import VERBS
+from tests.surfaces.support.command_line import REVIEWER
 
 if TYPE_CHECKING:
     from tests.surfaces.support.command_line import Person
@@ -103,7 +104,7 @@ def test_list_is_an_array_of_what_status_prints(person: Person) -> None:
 def test_a_dry_run_an_error_and_a_review_follow_their_schemas(person: Person) -> None:
     check("init", person.json("init", "--goal", "Write it", "--validator", "./check.sh", "--dry-run"))
     check("error", person.json("status", "nobody", status=2))
-    person.write("review.sh", _REVIEWER, mode=0o755)
+    person.write("review.sh", REVIEWER, mode=0o755)
     task_id = person.start(
         "report", "--prompt", "Is it true?", "--output", "r.md", "--reviewer", "./review.sh"
     )
@@ -112,10 +113,3 @@ def test_a_dry_run_an_error_and_a_review_follow_their_schemas(person: Person) ->
     document = person.json("review", task_id)
     check("run", document)
     assert document["verdict"] == "passed"
-
-
-_REVIEWER = """\
-#!/bin/sh
-nonce=$(sed -n 's/.*"nonce": "\\([^"]*\\)".*/\\1/p')
-printf '{"nonce": "%s", "verdict": "approved", "summary": "it holds"}\\n' "$nonce"
-"""

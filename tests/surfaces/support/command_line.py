@@ -33,6 +33,12 @@ SESSION = "11111111-2222-4333-8444-555555555555"
 AGENT = {"CLAUDECODE": "1", "CLAUDE_CODE_SESSION_ID": SESSION}
 """What Claude Code sets for the commands that its agent runs."""
 CHECK = "#!/bin/sh\ngrep -qx 42 answer.txt 2>/dev/null && exit 0\necho 'answer.txt must hold 42'\nexit 1\n"
+REVIEWER = """\
+#!/bin/sh
+nonce=$(sed -n 's/.*"nonce": "\\([^"]*\\)".*/\\1/p')
+printf '{"nonce": "%s", "verdict": "approved", "summary": "it holds"}\\n' "$nonce"
+"""
+"""Approves whatever it is shown."""
 SECONDS = 60
 
 
