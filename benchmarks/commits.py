@@ -100,7 +100,9 @@ def main(argv: list[str] | None = None) -> int:
     )
     parser.add_argument("before", type=Path, help="a checkout with a .venv")
     parser.add_argument("after", type=Path, nargs="?", default=ROOT)
+    parser.add_argument("--quick", action="store_true", help="one run of two calls, so that it cannot rot")
     options = parser.parse_args(argv)
+    runs, calls = (1, 2) if options.quick else (RUNS, CALLS)
     folder = Path(tempfile.mkdtemp(prefix="commits-benchmark-"))
     try:
         before = Checkout(options.before.resolve(), folder / "before")
@@ -109,8 +111,8 @@ def main(argv: list[str] | None = None) -> int:
         print(f"{'verb':24} {'before':>9} {'after':>9} {'ratio':>7}")
         for verb in VERBS:
             ratios, medians = [], []
-            for _ in range(RUNS):
-                pairs = [(before.run(*verb), after.run(*verb)) for _ in range(CALLS)]
+            for _ in range(runs):
+                pairs = [(before.run(*verb), after.run(*verb)) for _ in range(calls)]
                 old, new = (statistics.median(side) for side in zip(*pairs, strict=True))
                 ratios.append(new / old)
                 medians.append((old, new))
