@@ -20,7 +20,6 @@ if TYPE_CHECKING:
     from omx_autoresearch.experiments.controller import ControllerHandle as ControllerHandle
     from omx_autoresearch.experiments.controller import new_controller_handle as new_controller_handle
     from omx_autoresearch.experiments.final_patch import FinalPatch as FinalPatch
-    from omx_autoresearch.experiments.final_patch import PatchAcceptance as PatchAcceptance
     from omx_autoresearch.experiments.judge.calibration import AcceptanceRule as AcceptanceRule
     from omx_autoresearch.experiments.judge.metrics import Guard as Guard
     from omx_autoresearch.experiments.judge.metrics import MetricSpec as MetricSpec
@@ -32,6 +31,7 @@ if TYPE_CHECKING:
     from omx_autoresearch.experiments.judge.state import HypothesisOutcome as HypothesisOutcome
     from omx_autoresearch.experiments.judge.state import TrialRow as TrialRow
     from omx_autoresearch.experiments.trial import ExperimentWorkspace as ExperimentWorkspace
+    from omx_autoresearch.experiments.worktrees.acceptance import PatchAcceptance as PatchAcceptance
     from omx_autoresearch.foundation.errors import AutoresearchError as AutoresearchError
     from omx_autoresearch.missions.api import CreateOptions as CreateOptions
     from omx_autoresearch.missions.api import ProgressPatch as ProgressPatch
@@ -66,8 +66,8 @@ _PUBLIC = {
     "missions.rules.readiness": ("CriterionView", "ReadinessLine", "ReadinessReport"),
     "foundation.errors": ("AutoresearchError",),
     "experiments.judge.calibration": ("AcceptanceRule",),
-    "experiments.judge.decision": ("Claim",),
     "experiments.judge.state": (
+        "Claim",
         "ExperimentConfig",
         "ExperimentHypothesis",
         "ExperimentLimits",
@@ -87,10 +87,8 @@ _PUBLIC = {
         "ControllerHandle",
         "new_controller_handle",
     ),
-    "experiments.final_patch": (
-        "FinalPatch",
-        "PatchAcceptance",
-    ),
+    "experiments.final_patch": ("FinalPatch",),
+    "experiments.worktrees.acceptance": ("PatchAcceptance",),
     "experiments.trial": ("ExperimentWorkspace",),
 }
 

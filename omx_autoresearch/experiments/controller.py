@@ -40,12 +40,7 @@ from omx_autoresearch.experiments.context import (
     clear_request,
     put_request,
 )
-from omx_autoresearch.experiments.final_patch import (
-    FinalPatch,
-    PatchAcceptance,
-    apply_final_patch,
-    final_patch_of,
-)
+from omx_autoresearch.experiments.final_patch import FinalPatch, apply_final_patch, final_patch_of
 from omx_autoresearch.experiments.judge.events import (
     ControllerDetached,
     ExperimentCompleted,
@@ -71,6 +66,7 @@ from omx_autoresearch.experiments.mission_link import link_experiment, require_l
 from omx_autoresearch.experiments.startup import begin_experiment, holds_of, reopen_experiment
 from omx_autoresearch.experiments.store import ExperimentStore, Hold, Holder
 from omx_autoresearch.experiments.trial import Callback, Trial
+from omx_autoresearch.experiments.worktrees.acceptance import PatchAcceptance
 from omx_autoresearch.experiments.worktrees.checkout import ignored_folders
 from omx_autoresearch.foundation.errors import CommandFault, StepIllegal, UsageError, WorkspaceFault
 from omx_autoresearch.journal.layout import Runtime, StateHome, state_home

@@ -11,13 +11,14 @@ import os
 import re
 import shlex
 import textwrap
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from omx_autoresearch.agents.headless import harmless_line
 from omx_autoresearch.experiments.context import ExperimentContext
 from omx_autoresearch.experiments.judge.events import PatchApplied
 from omx_autoresearch.experiments.judge.state import Claim, ExperimentState, TrialRow
 from omx_autoresearch.experiments.judge.summary import figure, median_of, quoted_claim, steps_of
+from omx_autoresearch.experiments.worktrees.acceptance import PatchAcceptance
 from omx_autoresearch.experiments.worktrees.checkout import open_repository
 from omx_autoresearch.experiments.worktrees.object_store import FileChange
 from omx_autoresearch.experiments.worktrees.pair import Workspaces
@@ -55,25 +56,6 @@ class FinalPatch:
         """The patch itself."""
         with open(self.path, "rb") as stream:
             return stream.read()
-
-
-@dataclass(frozen=True, slots=True)
-class PatchAcceptance:
-    """What became of taking the final state into the checkout.
-
-    Attributes:
-        is_applied: index and work tree hold it now; nothing was committed.
-        changed_paths: empty where it was refused.
-        warning: what the owner should know of what was taken over.
-        reason_code: why it was refused: ``user_moved in_the_way locked git_refused``; else empty.
-        reasons: what exactly, one sentence each.
-    """
-
-    is_applied: bool
-    changed_paths: tuple[str, ...]
-    warning: str = ""
-    reason_code: str = ""
-    reasons: tuple[str, ...] = ()
 
 
 def final_patch_of(state: ExperimentState, workspaces: Workspaces, folder_path: str) -> FinalPatch:
@@ -128,16 +110,9 @@ def apply_final_patch(context: ExperimentContext) -> PatchAcceptance:
         )
     warning = patch_warning(state)
     done = context.workspaces.apply_to_user(state.incumbent_commit)
-    if not done.is_applied:
-        return PatchAcceptance(
-            is_applied=False,
-            changed_paths=(),
-            warning=warning,
-            reason_code=done.reason_code,
-            reasons=done.reasons,
-        )
-    context.log.record(PatchApplied(state.incumbent_commit, warning))
-    return PatchAcceptance(is_applied=True, changed_paths=done.changed, warning=warning)
+    if done.is_applied:
+        context.log.record(PatchApplied(state.incumbent_commit, warning))
+    return replace(done, warning=warning)
 
 
 PREFIX = "autoresearch"

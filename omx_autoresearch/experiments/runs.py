@@ -72,14 +72,10 @@ class Run:
         outcome: how the command ended.
         exit_status: of its first process; negative for a signal; None where it did not end by itself.
         wall_seconds: by the monotonic clock.
-        cpu_seconds: user and system, of all its processes.
-        peak_bytes: of its largest process; 0 where it was not needed.
         leaked: command lines of processes that had left its session and were ended.
         has_left_running: processes of it still worked when its first one had ended.
         output_path: its whole output, up to a limit.
-        output_size_bytes: how much it wrote.
         isolation: what really isolated it, for records: ``none`` or ``bubblewrap``.
-        isolated: the same for people, a phrase.
     """
 
     run_id: str
@@ -93,14 +89,10 @@ class Run:
     outcome: Outcome = "not_started"
     exit_status: int | None = None
     wall_seconds: float = 0.0
-    cpu_seconds: float = 0.0
-    peak_bytes: int = 0
     leaked: tuple[str, ...] = ()
     has_left_running: bool = False
     output_path: str = ""
-    output_size_bytes: int = 0
     isolation: str = "none"
-    isolated: str = ""
 
     @property
     def is_tampered(self) -> bool:
@@ -203,14 +195,10 @@ def _run_of(job: Job, result: CommandResult, stdout: str, document: str | None) 
         outcome=result.outcome,
         exit_status=status,
         wall_seconds=result.duration_seconds,
-        cpu_seconds=result.cpu_seconds,
-        peak_bytes=result.peak_bytes,
         leaked=tuple(masked(harmless(line)) for line in result.leaked),
         has_left_running=result.has_left_running,
         output_path=result.output_path,
-        output_size_bytes=result.output_size_bytes,
         isolation=isolation.backend,
-        isolated=isolation.describe(),
     )
 
 

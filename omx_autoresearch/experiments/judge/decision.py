@@ -15,7 +15,6 @@ hopeless trials early. Being first or second within a pair has an effect of its 
 from __future__ import annotations
 
 import math
-import re
 from functools import lru_cache
 from math import sqrt
 from typing import Literal
@@ -56,7 +55,7 @@ from omx_autoresearch.experiments.judge.statistics import (
     z_statistic,
 )
 from omx_autoresearch.foundation.errors import StepIllegal, UsageError
-from omx_autoresearch.foundation.metric_texts import decimal_of, name_faults, normal_name, shown
+from omx_autoresearch.foundation.metric_texts import name_faults, normal_name, shown
 from omx_autoresearch.foundation.records import dataclass, replace
 
 TYPE_CHECKING = False
@@ -64,7 +63,6 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
     from fractions import Fraction
 
-    from omx_autoresearch.foundation.types import MetricDirection
 
 FIRST_LOOK = 4
 LOOK_SHARE, LOOK_POWER = 0.22, 1.5
@@ -490,39 +488,6 @@ def _fitting(rule: AcceptanceRule, calibration: Calibration) -> Calibration:
 # metric that is missing in any run of either side is a failure that says so.
 
 _ROUNDING = 1e-9
-_BOUND = re.compile(r"(?P<name>.+?)\s*(?P<sign><=|>=)\s*(?P<value>[^<>=]+)")
-_REGRESSION = re.compile(r"(?P<name>.+?)\s+(?P<sign>[+-])(?P<value>[^\s%+-][^\s%]*)(?P<percent>%?)")
-
-
-def guard_of(text: str) -> Guard:
-    """A guard as a person writes it.
-
-    ``p99_ms<=20`` and ``throughput>=1000`` are bounds; ``peak_bytes +5%`` and ``size_bytes +100`` allow the metric
-    to grow that much, ``score -2%`` and ``score -0.01`` to fall that much.
-
-    Raises:
-        UsageError: it is none of these.
-    """
-    stripped = text.strip()
-    guard = None
-    if found := _BOUND.fullmatch(stripped):
-        value = decimal_of(found["value"]).value
-        direction: MetricDirection = "lower" if found["sign"] == "<=" else "higher"
-        guard = None if value is None else Guard(found["name"], bound=value, direction=direction)
-    elif found := _REGRESSION.fullmatch(stripped):
-        value = decimal_of(found["value"]).value
-        direction = "lower" if found["sign"] == "+" else "higher"
-        if found["percent"]:
-            guard = Guard(found["name"], max_regression_percent=value, direction=direction)
-        else:
-            guard = Guard(found["name"], max_regression=value, direction=direction)
-    faults = guard_faults(guard) if guard else ["it is neither a bound nor an allowed regression"]
-    if guard is None or faults:
-        raise UsageError(
-            f"the guard {shown(text)} cannot be read: {faults[0]}",
-            next_step="write e.g. 'p99_ms<=20', 'throughput>=1000', 'peak_bytes +5%' or 'score -0.01'",
-        )
-    return guard
 
 
 def guard_faults(guard: Guard) -> list[str]:

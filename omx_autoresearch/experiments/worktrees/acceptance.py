@@ -31,25 +31,27 @@ _COMPARED_BYTES = 1 << 26
 
 
 @dataclass(frozen=True, slots=True)
-class Acceptance:
-    """What became of taking a checkpoint over.
+class PatchAcceptance:
+    """What became of taking a checkpoint into the checkout.
 
     Attributes:
-        is_applied: the checkout now holds it, staged and not committed.
-        changed: the paths that changed; empty where it was refused or there was nothing to take over.
-        reason_code: why it was refused: ``user_moved``, ``in_the_way``, ``locked`` or ``git_refused``; else empty.
+        is_applied: index and work tree hold it now; nothing was committed.
+        changed_paths: empty where it was refused or there was nothing to take over.
+        warning: what the owner should know of what was taken over.
+        reason_code: why it was refused: ``user_moved in_the_way locked git_refused``; else empty.
         reasons: what exactly, one sentence each.
     """
 
     is_applied: bool
-    changed: tuple[str, ...]
+    changed_paths: tuple[str, ...] = ()
+    warning: str = ""
     reason_code: str = ""
     reasons: tuple[str, ...] = ()
 
 
 def apply_checkpoint(
     store: ObjectStore, repository_path: str, stamp: UserStamp, base: str, final: str
-) -> Acceptance:
+) -> PatchAcceptance:
     """Bring a checkpoint into the checkout that still looks like its stamp.
 
     Raises:
@@ -57,22 +59,23 @@ def apply_checkpoint(
     """
     repository = open_repository(repository_path)
     changes = tree_changes(store.git, base, final)
+    changed = tuple(change.path for change in changes)
     mark = os.path.join(store.path, _MARK)
     if os.path.exists(mark):
         if _has_ended(repository, final):
             os.unlink(mark)
-            return Acceptance(is_applied=True, changed=tuple(change.path for change in changes))
+            return PatchAcceptance(True, changed)
         _take_back(store, repository, stamp, _marked_changes(store, mark, base))
         os.unlink(mark)
     reasons = moved(stamp, user_stamp(repository)) or under_way(repository)
     if reasons:
-        return Acceptance(is_applied=False, changed=(), reason_code="user_moved", reasons=reasons)
+        return _refused("user_moved", *reasons)
     in_the_way = _in_the_way(repository.root_path, changes)
     if in_the_way:
         said = f"files that git does not track would be written over: {named(in_the_way)}"
-        return Acceptance(is_applied=False, changed=(), reason_code="in_the_way", reasons=(said,))
+        return _refused("in_the_way", said)
     if not changes:
-        return Acceptance(is_applied=True, changed=())
+        return PatchAcceptance(is_applied=True)
     give_objects(store, repository, (final,), base)
     with open(mark, "w", encoding="ascii") as stream:
         stream.write(final)
@@ -81,9 +84,13 @@ def apply_checkpoint(
         _take_back(store, repository, stamp, changes)
         os.unlink(mark)
         code = "locked" if is_locked(result) else "git_refused"
-        return Acceptance(is_applied=False, changed=(), reason_code=code, reasons=(result.stderr,))
+        return _refused(code, result.stderr)
     os.unlink(mark)
-    return Acceptance(is_applied=True, changed=tuple(change.path for change in changes))
+    return PatchAcceptance(True, changed)
+
+
+def _refused(code: str, *reasons: str) -> PatchAcceptance:
+    return PatchAcceptance(is_applied=False, reason_code=code, reasons=reasons)
 
 
 def reasons_against(store: ObjectStore, repository_path: str, stamp: UserStamp) -> tuple[str, ...]:

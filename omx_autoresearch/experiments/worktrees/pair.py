@@ -24,7 +24,7 @@ from dataclasses import dataclass, replace
 from typing import Self
 
 from omx_autoresearch.experiments.worktrees.acceptance import (
-    Acceptance,
+    PatchAcceptance,
     apply_checkpoint,
     create_branches,
     reasons_against,
@@ -330,7 +330,7 @@ class Workspaces:
         """
         return write_patch(self._store.git, base, final, to_path)
 
-    def apply_to_user(self, final: str, stamp: UserStamp | None = None) -> Acceptance:
+    def apply_to_user(self, final: str, stamp: UserStamp | None = None) -> PatchAcceptance:
         """Bring a checkpoint into the user's checkout: index and files, nothing committed.
 
         Args:

@@ -19,8 +19,9 @@ from omx_autoresearch.surfaces.cli.experiment_lifecycle import confirm
 from omx_autoresearch.surfaces.cli.experiment_run import verify_if_needed, working
 
 if TYPE_CHECKING:
-    from omx_autoresearch.experiments.final_patch import FinalPatch, PatchAcceptance
+    from omx_autoresearch.experiments.final_patch import FinalPatch
     from omx_autoresearch.experiments.judge.state import ExperimentState
+    from omx_autoresearch.experiments.worktrees.acceptance import PatchAcceptance
     from omx_autoresearch.surfaces.cli.experiment_documents import ExperimentPatchDocument
 
 
@@ -152,7 +153,7 @@ def experiment_accept(named: str, yes: bool, no_verify: bool, as_json: bool) -> 
 
 def _refused(found: Meant, state: ExperimentState) -> PatchAcceptance | None:
     """That the checkout moved, before base and final are measured for nothing; None where it stands as it was."""
-    from omx_autoresearch.experiments.final_patch import PatchAcceptance
+    from omx_autoresearch.experiments.worktrees.acceptance import PatchAcceptance
     from omx_autoresearch.experiments.worktrees.pair import Workspaces
 
     if state.incumbent_commit in (state.base_commit, state.claim_commit):

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from omx_autoresearch.experiments.judge.decision import guard_failures, guard_faults, guard_of
+from omx_autoresearch.experiments.judge.decision import guard_failures, guard_faults
 from omx_autoresearch.experiments.judge.metrics import Guard, samples_of
-from omx_autoresearch.foundation.errors import UsageError
 
 
 def failures(guard: Guard, incumbent: list[float], candidate: list[float]) -> tuple[str, ...]:
@@ -73,30 +72,6 @@ def test_each_guard_is_judged_by_itself() -> None:
 
 def test_a_guard_compares_names_in_their_normal_form() -> None:
     assert guard_failures([Guard("\u00b5s", bound=1.0)], {}, {"\u03bcs": [1.0]}) == ()
-
-
-@pytest.mark.parametrize(
-    ("text", "guard"),
-    [
-        ("p99_ms<=20", Guard("p99_ms", bound=20.0)),
-        ("rate >= 1e3", Guard("rate", bound=1000.0, direction="higher")),
-        ("peak_bytes +5%", Guard("peak_bytes", max_regression_percent=5.0)),
-        ("size +100", Guard("size", max_regression=100.0)),
-        ("score -0.01", Guard("score", max_regression=0.01, direction="higher")),
-        ("score -2%", Guard("score", max_regression_percent=2.0, direction="higher")),
-    ],
-)
-def test_a_guard_is_read_as_a_person_writes_it(text: str, guard: Guard) -> None:
-    assert guard_of(text) == guard
-
-
-@pytest.mark.parametrize(
-    "text", ["", "m", "m<=", "m<=x", "m<=nan", "m +", "m +x%", "m +-5", "m<5", "a b<=5", "m<=1,5"]
-)
-def test_a_guard_that_cannot_be_read_is_refused_with_examples(text: str) -> None:
-    with pytest.raises(UsageError) as caught:
-        guard_of(text)
-    assert "p99_ms<=20" in caught.value.next_step
 
 
 @pytest.mark.parametrize(

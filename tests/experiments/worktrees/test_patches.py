@@ -114,7 +114,7 @@ def test_a_patch_reproduces_the_exact_tree_and_so_does_an_acceptance(
     assert applied_tree(repository, workspaces.base_commit, patch) == made.tree
     accepted = workspaces.apply_to_user(made.commit)
     assert accepted.is_applied
-    assert accepted.changed == made.changed
+    assert accepted.changed_paths == made.changed
     assert git(repository, "write-tree") == made.tree
     assert git(repository, "diff", "--stat") == ""
     assert git(repository, "rev-parse", "HEAD") == workspaces.base_commit
