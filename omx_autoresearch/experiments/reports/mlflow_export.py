@@ -16,7 +16,7 @@ import tempfile
 import warnings
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -56,13 +56,8 @@ class MlflowExport:
     known: int
 
 
-@dataclass(frozen=True, slots=True)
-class _Run:
-    """What goes into one run of MLflow; metrics as ``(name, value, step)``."""
-
-    metrics: list[tuple[str, float, int]] = field(default_factory=list)
-    params: dict[str, str] = field(default_factory=dict)
-    tags: dict[str, str] = field(default_factory=dict)
+Metrics = list[tuple[str, float, int]]
+"""Name, value and step."""
 
 
 def export_to_mlflow(
@@ -172,13 +167,14 @@ def _add_child(mlflow: Mlflow, experiment: str, parent: str, trial: tuple[Experi
         run_name=plain(f"{row.iteration:04d} {kind_of(row)} {row.hypothesis_id}", _NAME_CHARACTERS),
         tags={_PARENT: parent, _ID: state.experiment_id, _ITERATION: str(row.iteration)},
     )
-    _log(mlflow, run.info.run_id, _of_trial(row))
+    _log(mlflow, run.info.run_id, *_of_trial(row))
     end = "KILLED" if row.reason_code == "cancelled" else "FAILED" if row.status == "failed" else "FINISHED"
     mlflow.client.set_terminated(run.info.run_id, end, end_time=ended)
     mlflow.client.set_tag(run.info.run_id, _WHOLE, "yes")
 
 
-def _of_trial(row: TrialRow) -> _Run:
+def _of_trial(row: TrialRow) -> tuple[Metrics, dict[str, Any], dict[str, Any]]:
+    """Metrics, parameters and tags of a trial."""
     singles = {
         "metric": row.metric,
         "improvement": row.improvement,
@@ -190,10 +186,8 @@ def _of_trial(row: TrialRow) -> _Run:
         **{name: row.others[key] for key, name in metric_names(row.others).items()},
     }
     metrics = [(name, value, row.iteration) for name, value in singles.items() if value is not None]
-    metrics += [("sample", value, number) for number, value in enumerate(row.samples, start=1)]
-    metrics += [
-        ("incumbent_sample", value, number) for number, value in enumerate(row.incumbent_samples, start=1)
-    ]
+    for name, values in (("sample", row.samples), ("incumbent_sample", row.incumbent_samples)):
+        metrics += [(name, value, number) for number, value in enumerate(values, start=1)]
     texts = {
         "hypothesis_id": row.hypothesis_id,
         "description": row.description,
@@ -204,8 +198,7 @@ def _of_trial(row: TrialRow) -> _Run:
     }
     tags = {"omx.status": row.status, "omx.kind": kind_of(row), "omx.reason": shown_reason(row)}
     tags |= {name: row.metadata[key] for key, name in metric_names(row.metadata, "metadata.").items()}
-    words = {name: _text(value) for name, value in texts.items() if value}
-    return _Run(metrics, words, {name: _text(value) for name, value in tags.items()})
+    return metrics, texts, tags
 
 
 def metric_names(names: Mapping[str, Any], prefix: str = "others/") -> dict[str, str]:
@@ -249,42 +242,27 @@ def _update_parent(mlflow: Mlflow, run_id: str, state: ExperimentState, *, is_ne
         "pin_digest": state.pin_digest,
         "seed": str(config.seed),
     }
-    metrics = _missing(mlflow, run_id, _of_experiment(state))
-    words = {name: _text(value) for name, value in params.items() if value} if is_new else {}
-    _log(mlflow, run_id, _Run(metrics, words, {name: _text(value) for name, value in tags.items()}))
+    _log(mlflow, run_id, _missing(mlflow, run_id, _of_experiment(state)), params if is_new else {}, tags)
 
 
-def _of_experiment(state: ExperimentState) -> list[tuple[str, float, int]]:
-    metrics = [("metric", row.metric, row.iteration) for row in state.rows if row.metric is not None]
-    incumbent = [] if state.baseline is None else [("incumbent", state.baseline, 0)]
-    incumbent += [
-        ("incumbent", row.metric, row.iteration) for row in steps_of(state) if row.metric is not None
-    ]
+def _of_experiment(state: ExperimentState) -> Metrics:
     last = max((row.iteration for row in state.rows if row.status != "running"), default=0)
-    usage = state.usage
-    spent = {
-        "spent/trials": float(usage.trials),
-        "spent/runs": float(usage.runs),
-        "spent/wall_seconds": usage.wall_seconds,
-        "spent/cost_usd": usage.cost_usd,
-    }
-    claimed = []
-    if state.claim is not None:
-        claim = state.claim
-        low, high = claim.interval
-        for name, value in (
-            ("gain", claim.estimate),
-            ("gain_low", low),
-            ("gain_high", high),
-            ("pairs", claim.pairs),
-        ):
-            claimed.append((f"verified/{name}", float(value), last))
-    return [*metrics, *incumbent, *((name, value, last) for name, value in spent.items()), *claimed]
+    claim = state.claim
+    metrics = [("metric", row.metric, row.iteration) for row in state.rows]
+    metrics += [("incumbent", state.baseline, 0)]
+    metrics += [("incumbent", row.metric, row.iteration) for row in steps_of(state)]
+    metrics += [
+        (f"spent/{name}", getattr(state.usage, name), last)
+        for name in ("trials", "runs", "wall_seconds", "cost_usd")
+    ]
+    if claim is not None:
+        claimed = {"gain": claim.estimate, "gain_low": claim.interval[0], "gain_high": claim.interval[1]}
+        claimed["pairs"] = claim.pairs
+        metrics += [(f"verified/{name}", value, last) for name, value in claimed.items()]
+    return [(name, float(value), step) for name, value, step in metrics if value is not None]
 
 
-def _missing(
-    mlflow: Mlflow, run_id: str, metrics: list[tuple[str, float, int]]
-) -> list[tuple[str, float, int]]:
+def _missing(mlflow: Mlflow, run_id: str, metrics: Metrics) -> Metrics:
     """What the run does not have yet at that step."""
     have = {
         (name, point.value, point.step)
@@ -310,12 +288,14 @@ def _close_parent(mlflow: Mlflow, run_id: str, state: ExperimentState) -> None:
     mlflow.client.set_terminated(run_id, end, end_time=_milliseconds(state.updated_at))
 
 
-def _log(mlflow: Mlflow, run_id: str, run: _Run) -> None:
-    """Write in as few calls as MLflow's limits on one call allow."""
+def _log(
+    mlflow: Mlflow, run_id: str, values: Metrics, words: Mapping[str, Any], marks: Mapping[str, Any]
+) -> None:
+    """Write metrics, parameters and tags in as few calls as MLflow's limits on one call allow."""
     entities = mlflow.entities
-    metrics = [entities.Metric(name, value, 0, step) for name, value, step in run.metrics]
-    params = [entities.Param(name, value) for name, value in run.params.items()]
-    tags = [entities.RunTag(name, value) for name, value in run.tags.items()]
+    metrics = [entities.Metric(name, value, 0, step) for name, value, step in values]
+    params = [entities.Param(name, _text(value)) for name, value in words.items() if value]
+    tags = [entities.RunTag(name, _text(value)) for name, value in marks.items()]
     while metrics or params or tags:
         mlflow.client.log_batch(run_id, metrics[:_BATCH_METRICS], params[:_BATCH_WORDS], tags[:_BATCH_WORDS])
         metrics, params, tags = metrics[_BATCH_METRICS:], params[_BATCH_WORDS:], tags[_BATCH_WORDS:]
@@ -391,13 +371,11 @@ def loaded_mlflow(tracking_uri: str) -> Iterator[Mlflow]:
 @contextmanager
 def _settings() -> Iterator[None]:
     """MLflow's own switches for as long as it works for us; whatever stood there before comes back."""
-    before = {name: os.environ.get(name) for name in _SETTINGS}
+    before = {name: os.environ[name] for name in _SETTINGS if name in os.environ}
     os.environ.update(_SETTINGS)
     try:
         yield
     finally:
-        for name, value in before.items():
-            if value is None:
-                os.environ.pop(name, None)
-            else:
-                os.environ[name] = value
+        for name in _SETTINGS:
+            os.environ.pop(name, None)
+        os.environ.update(before)

@@ -11,15 +11,14 @@ import csv
 import io
 import json
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
-from typing import Any
+from typing import Any, NamedTuple
 
 from omx_autoresearch.agents.headless import harmless_line
 from omx_autoresearch.experiments.judge.calibration import Calibration, known_effect, too_few_pairs
 from omx_autoresearch.experiments.judge.state import ExperimentState, TrialRow
 from omx_autoresearch.experiments.judge.summary import (
-    QuotedClaim,
     count_kinds,
     effect_interval,
     effect_scale,
@@ -80,8 +79,7 @@ class ReportMaterial:
     faults: tuple[str, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
-class Fact:
+class Fact(NamedTuple):
     """A line of a list: what, and the value as a text; ``is_code`` for a foreign or literal one."""
 
     name: str
@@ -89,88 +87,38 @@ class Fact:
     is_code: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class ShownTrial:
-    """A line of the table of trials, as texts."""
-
-    iteration: int
-    kind: str
-    hypothesis: str
-    metric: str
-    judged: str
-    pairs: str
-    cost: str
-    duration: str
-    checkpoint: str
-    reason: str
-
-
-@dataclass(frozen=True, slots=True)
-class ShownStep:
-    """An accepted step: its commit, and how many lines of which files."""
-
-    iteration: int
-    hypothesis: str
-    commit: str
-    files: tuple[tuple[str, str], ...]
-    left_out: int
-
-
-@dataclass(frozen=True, slots=True)
-class ReportFacts:
-    """The report, ready to be laid out."""
-
-    title: str
-    experiment_id: str
-    is_ours: bool
-    is_taken: bool
-    claim: QuotedClaim
-    phase: str
-    counts: tuple[tuple[str, int], ...]
-    asked: tuple[Fact, ...]
-    commands: tuple[tuple[str, str], ...]
-    frozen: tuple[str, ...]
-    frozen_left_out: int
-    pin_digest: str
-    measured: tuple[Fact, ...]
-    steps: tuple[ShownStep, ...]
-    trials: tuple[ShownTrial, ...]
-    tampered: tuple[tuple[int, str, tuple[str, ...]], ...]
-    budget: tuple[Fact, ...]
-    left: str
-    isolations: tuple[str, ...]
-
-
-def report_facts(state: ExperimentState, material: ReportMaterial) -> ReportFacts:
-    """Everything that a report says, from the state."""
+def report_facts(state: ExperimentState, material: ReportMaterial) -> dict[str, Any]:
+    """Everything that a report says, from the state: plain values by the names that both templates use."""
     counts = count_kinds(state.rows)
     exempt = {glob for glob in state.config.protect if glob.startswith("!")}
-    frozen = tuple(path for path in material.frozen_paths if path not in exempt)
-    return ReportFacts(
-        title=state.config.name or state.config.metric.name,
-        experiment_id=state.experiment_id,
-        is_ours=not material.origin,
-        is_taken=bool(state.applied_commit),
-        claim=quoted_claim(state),
-        phase=_phase(state),
-        counts=tuple((kind, count) for kind, count in counts.items() if count),
-        asked=_asked(state),
-        commands=_commands(state),
-        frozen=frozen[:PATHS_SHOWN],
-        frozen_left_out=max(0, len(frozen) - PATHS_SHOWN),
-        pin_digest=state.pin_digest,
-        measured=_measured(state),
-        steps=tuple(_step(row, material) for row in steps_of(state)),
-        trials=tuple(_trial(state, row) for row in state.rows),
-        tampered=tuple(_tampered(row) for row in state.rows if kind_of(row) == "tampered"),
-        budget=_budget(state),
-        left=", ".join(left_words(state)) or "no limit is set",
-        isolations=_isolations(state, material),
-    )
-
-
-def _phase(state: ExperimentState) -> str:
-    return f"{state.phase} ({state.completed_reason})" if state.completed_reason else state.phase
+    frozen = [path for path in material.frozen_paths if path not in exempt]
+    return {
+        "title": state.config.name or state.config.metric.name,
+        "experiment_id": state.experiment_id,
+        "is_ours": not material.origin,
+        "is_taken": bool(state.applied_commit),
+        "claim": quoted_claim(state),
+        "phase": f"{state.phase} ({state.completed_reason})" if state.completed_reason else state.phase,
+        "counts": [(kind, count) for kind, count in counts.items() if count],
+        "asked": _asked(state),
+        "commands": _commands(state),
+        "frozen": frozen[:PATHS_SHOWN],
+        "frozen_left_out": max(0, len(frozen) - PATHS_SHOWN),
+        "pin_digest": state.pin_digest,
+        "measured": _measured(state),
+        "steps": [_step(row, material) for row in steps_of(state)],
+        "trials": [_trial(state, row) for row in state.rows],
+        "tampered": [
+            (row.iteration, shown_reason(row), row.changed_paths[:PATHS_SHOWN])
+            for row in state.rows
+            if kind_of(row) == "tampered"
+        ],
+        "budget": _budget(state),
+        "left": ", ".join(left_words(state)) or "no limit is set",
+        "isolations": _isolations(state, material),
+        "origin": material.origin,
+        "faults": material.faults,
+    }
 
 
 def _asked(state: ExperimentState) -> tuple[Fact, ...]:
@@ -255,39 +203,40 @@ def hypothesis_text(row: TrialRow) -> str:
     return f"{row.hypothesis_id}: {row.description}" if row.description.strip() else row.hypothesis_id
 
 
-def _trial(state: ExperimentState, row: TrialRow) -> ShownTrial:
+def _trial(state: ExperimentState, row: TrialRow) -> dict[str, Any]:
+    """A line of the table of trials, as texts."""
     unit = state.config.metric.unit
-    return ShownTrial(
-        iteration=row.iteration,
-        kind=kind_of(row),
-        hypothesis=hypothesis_text(row),
-        metric=figure(row.metric, unit) if row.metric is not None else "",
-        judged=effect_interval(row.interval, effect_scale(state), unit),
-        pairs=str(row.pairs) if row.pairs else "",
-        cost=f"${row.cost_usd:.2f}" if row.cost_usd else "",
-        duration=duration_text(row.duration_seconds) if row.duration_seconds else "",
-        checkpoint=row.checkpoint[:12],
-        reason=shown_reason(row),
-    )
+    return {
+        "iteration": row.iteration,
+        "kind": kind_of(row),
+        "hypothesis": hypothesis_text(row),
+        "metric": figure(row.metric, unit) if row.metric is not None else "",
+        "judged": effect_interval(row.interval, effect_scale(state), unit),
+        "pairs": str(row.pairs) if row.pairs else "",
+        "cost": f"${row.cost_usd:.2f}" if row.cost_usd else "",
+        "duration": duration_text(row.duration_seconds) if row.duration_seconds else "",
+        "checkpoint": row.checkpoint[:12],
+        "reason": shown_reason(row),
+    }
 
 
-def _step(row: TrialRow, material: ReportMaterial) -> ShownStep:
+def _step(row: TrialRow, material: ReportMaterial) -> dict[str, Any]:
+    """An accepted step: its commit, and how many lines of which files."""
     changes = material.changes.get(row.candidate_commit)
     if changes is None:
         files = [(path, "") for path in row.changed_paths]
     else:
-        files = [(_moved(change), _lines(change)) for change in changes]
-    return ShownStep(
-        row.iteration,
-        hypothesis_text(row),
-        row.candidate_commit[:12],
-        tuple(files[:PATHS_SHOWN]),
-        max(0, len(files) - PATHS_SHOWN),
-    )
-
-
-def _moved(change: FileChange) -> str:
-    return f"{change.old_path} -> {change.path}" if change.old_path else change.path
+        files = [
+            (f"{change.old_path} -> {change.path}" if change.old_path else change.path, _lines(change))
+            for change in changes
+        ]
+    return {
+        "iteration": row.iteration,
+        "hypothesis": hypothesis_text(row),
+        "commit": row.candidate_commit[:12],
+        "files": files[:PATHS_SHOWN],
+        "left_out": max(0, len(files) - PATHS_SHOWN),
+    }
 
 
 def _lines(change: FileChange) -> str:
@@ -296,27 +245,19 @@ def _lines(change: FileChange) -> str:
     return f"+{change.added_lines} -{change.deleted_lines}"
 
 
-def _tampered(row: TrialRow) -> tuple[int, str, tuple[str, ...]]:
-    return row.iteration, shown_reason(row), row.changed_paths[:PATHS_SHOWN]
-
-
-def _budget(state: ExperimentState) -> tuple[Fact, ...]:
-    usage, limits = state.usage, state.config.limits
-    lines = (
-        ("Trials", str(usage.trials), limits.trials, str(limits.trials)),
-        ("Measured runs", str(usage.runs), limits.runs, str(limits.runs)),
-        (
-            "Wall clock",
-            duration_text(usage.wall_seconds),
-            limits.wall_seconds,
-            duration_text(limits.wall_seconds),
-        ),
-        ("Cost, as reported", f"${usage.cost_usd:.2f}", limits.cost_usd, f"${limits.cost_usd:.2f}"),
-        ("Disk", _size(usage.disk_bytes), limits.disk_bytes, _size(limits.disk_bytes)),
-    )
-    return tuple(
-        Fact(name, f"{used} of {limit}" if has_limit else used) for name, used, has_limit, limit in lines
-    )
+def _budget(state: ExperimentState) -> list[Fact]:
+    shown: dict[str, tuple[str, Callable[[Any], str]]] = {
+        "trials": ("Trials", str),
+        "runs": ("Measured runs", str),
+        "wall_seconds": ("Wall clock", duration_text),
+        "cost_usd": ("Cost, as reported", "${:.2f}".format),
+        "disk_bytes": ("Disk", lambda size_bytes: f"{size_bytes / 2**20:.0f} MiB"),
+    }
+    facts = []
+    for key, (name, text) in shown.items():
+        used, limit = text(getattr(state.usage, key)), getattr(state.config.limits, key)
+        facts.append(Fact(name, f"{used} of {text(limit)}" if limit else used))
+    return facts
 
 
 def duration_text(seconds: float) -> str:
@@ -329,20 +270,11 @@ def duration_text(seconds: float) -> str:
     return f"{minutes // 60} h {minutes % 60:02} min"
 
 
-def _size(size_bytes: int) -> str:
-    return f"{size_bytes / 2**20:.0f} MiB"
-
-
 def _isolations(state: ExperimentState, material: ReportMaterial) -> tuple[str, ...]:
     if material.origin:
         return ("unknown: nothing was run by this runtime",)
     names = material.isolations or (state.isolation,)
     return tuple(_ISOLATION.get(name, name) for name in dict.fromkeys(names))
-
-
-def plain_facts(facts: ReportFacts) -> dict[str, Any]:
-    """The facts by name, as a template takes them."""
-    return {name: getattr(facts, name) for name in ReportFacts.__slots__}
 
 
 # --- The table of trials for other programs: JSON lines, CSV, and the events as they stand in the log.
@@ -365,27 +297,15 @@ _SPREAD = ("others", "metadata")
 _FORMULA_OPENINGS = ("=", "+", "-", "@", "\t", "\r", "\n", "＝", "＋", "－", "＠")  # noqa: RUF001  # meant: spreadsheets take the wide forms too
 
 
-@dataclass(frozen=True, slots=True)
-class TrialTable:
-    """Trials as rows of flat cells.
-
-    Attributes:
-        columns: names, in order; the same for every row.
-        rows: cells by name: numbers, texts, None for none; lists and objects as JSON text.
-    """
+class TrialTable(NamedTuple):
+    """Trials as rows of flat cells; the columns are the same for every row, lists and objects are JSON text."""
 
     columns: tuple[str, ...]
     rows: tuple[dict[str, Any], ...]
 
 
-@dataclass(frozen=True, slots=True)
-class ExportedEvents:
-    """The log of an experiment.
-
-    Attributes:
-        data: its whole lines, byte for byte.
-        torn_bytes: of an unfinished last line, which is left out; 0 where the log ends well.
-    """
+class ExportedEvents(NamedTuple):
+    """The whole lines of an experiment's log, byte for byte, and the size of an unfinished last line left out."""
 
     data: bytes
     torn_bytes: int = 0
@@ -503,9 +423,7 @@ def markdown_report(state: ExperimentState, material: ReportMaterial | None = No
     material = material or ReportMaterial()
     return templates.render(
         "experiment_report.md.j2",
-        **plain_facts(report_facts(state, material)),
-        origin=material.origin,
-        faults=material.faults,
+        **report_facts(state, material),
         text=markdown_text,
         code=markdown_code,
         cell=markdown_cell,
@@ -518,9 +436,7 @@ def html_report(state: ExperimentState, material: ReportMaterial | None = None) 
     material = material or ReportMaterial()
     return templates.render(
         "experiment_report.html.j2",
-        **plain_facts(report_facts(state, material)),
-        origin=material.origin,
-        faults=material.faults,
+        **report_facts(state, material),
         plot=base64.b64encode(material.svg).decode("ascii"),
         plot_note=material.plot_note,
         colours=COLOURS,

@@ -70,7 +70,7 @@ def plot_specification(state: ExperimentState, *, origin: str = "") -> dict[str,
     Raises:
         UsageError: the extra ``plots`` is not installed; says how to get it.
     """
-    alt = plot_packages().altair
+    alt = _package("altair")
     frame = frame_of(state)
     counts = count_kinds(state.rows)
     rows = sorted(
@@ -131,14 +131,13 @@ def _steps(state: ExperimentState, frame: Frame) -> list[dict[str, Any]]:
     return line
 
 
-def _short(text: str) -> str:
+def _short(text: str, limit: int = _TEXT_CHARACTERS) -> str:
     line = harmless_line(text)
-    return line if len(line) <= _TEXT_CHARACTERS else f"{line[: _TEXT_CHARACTERS - 1]}…"
+    return line if len(line) <= limit else f"{line[: limit - 1]}…"
 
 
 def _name(state: ExperimentState) -> str:
-    name = harmless_line(state.config.name) or state.config.metric.name
-    return name if len(name) <= _TITLE_CHARACTERS else f"{name[: _TITLE_CHARACTERS - 1]}…"
+    return _short(state.config.name, _TITLE_CHARACTERS) or _short(state.config.metric.name, _TITLE_CHARACTERS)
 
 
 # --- how it is drawn
@@ -146,11 +145,8 @@ def _name(state: ExperimentState) -> str:
 
 def _title(alt: Any, state: ExperimentState, origin: str) -> Any:
     quoted = quoted_claim(state)
-    lines = textwrap.wrap(quoted.sentence, _LINE_CHARACTERS)
-    for warning in quoted.warnings:
-        lines += textwrap.wrap(warning, _LINE_CHARACTERS)
-    if origin:
-        lines += textwrap.wrap(harmless_line(origin), _LINE_CHARACTERS)
+    said = (quoted.sentence, *quoted.warnings, harmless_line(origin))
+    lines = [line for text in said for line in textwrap.wrap(text, _LINE_CHARACTERS)]
     return alt.TitleParams(
         text=_name(state),
         subtitle=lines,
@@ -192,26 +188,18 @@ def _y(alt: Any, state: ExperimentState, frame: Frame, field: str = "value:Q") -
 
 def _marks(alt: Any, state: ExperimentState) -> dict[str, Any]:
     """Colour and shape of the kinds; both views name the same ones, so that they share one legend."""
-    kinds = _kinds(state)
-    domain = [label for label, _ in kinds]
+    counts = count_kinds(state.rows)
+    kinds = [kind for kind in counts if counts[kind]]
+    labels = [kind_label(kind, counts) for kind in kinds]
     legend = alt.Legend(
         title=None, orient="top", direction="horizontal", symbolSize=90, symbolOpacity=1, offset=4
     )
+    colours = alt.Scale(domain=labels, range=[COLOURS[kind] for kind in kinds])
+    shapes = alt.Scale(domain=labels, range=[SHAPES[kind] for kind in kinds])
     return {
-        "color": alt.Color(
-            "kind:N",
-            legend=legend,
-            scale=alt.Scale(domain=domain, range=[COLOURS[kind] for _, kind in kinds]),
-        ),
-        "shape": alt.Shape(
-            "kind:N", legend=legend, scale=alt.Scale(domain=domain, range=[SHAPES[kind] for _, kind in kinds])
-        ),
+        "color": alt.Color("kind:N", legend=legend, scale=colours),
+        "shape": alt.Shape("kind:N", legend=legend, scale=shapes),
     }
-
-
-def _kinds(state: ExperimentState) -> list[tuple[str, TrialKind]]:
-    counts = count_kinds(state.rows)
-    return [(kind_label(kind, counts), kind) for kind in counts if counts[kind]]
 
 
 _TOOLTIP = (
@@ -415,22 +403,14 @@ _IN_SCRIPT = {"<": "\\u003c", ">": "\\u003e", "&": "\\u0026", "\u2028": "\\u2028
 """What could end a script element or a line of it; each is the same character to whoever reads the JSON."""
 
 
-@dataclass(frozen=True, slots=True)
-class PlotPackages:
-    """Modules ``altair`` and ``vl_convert``."""
-
-    altair: Any
-    vl_convert: Any
-
-
-def plot_packages() -> PlotPackages:
-    """The packages that draw.
+def _package(name: str) -> Any:
+    """A package that draws.
 
     Raises:
-        UsageError: one is missing; the message names the extra.
+        UsageError: it is missing; the message names the extra.
     """
     try:
-        return PlotPackages(importlib.import_module("altair"), importlib.import_module("vl_convert"))
+        return importlib.import_module(name)
     except ImportError as error:
         raise UsageError(
             f"plots need the packages of the extra `plots`; {error.name or error} cannot be loaded",
@@ -452,17 +432,14 @@ def render_plot(specification: dict[str, Any], plot_format: PlotFormat) -> bytes
         raise UsageError(
             f"{plot_format!r} is no format of a plot", next_step=f"use one of {', '.join(FORMATS)}"
         )
-    converter = plot_packages().vl_convert
+    converter = _package("vl_convert")
     version = _vega_lite_version(specification, converter)
     if plot_format == "html":
         return _page(specification, converter.javascript_bundle(vl_version=version)).encode("utf-8")
+    options: dict[str, Any] = {"vl_version": version, "allowed_base_urls": []}
     if plot_format == "svg":
-        svg: str = converter.vegalite_to_svg(specification, vl_version=version, allowed_base_urls=[])
-        return svg.encode("utf-8")
-    png: bytes = converter.vegalite_to_png(
-        specification, vl_version=version, scale=PNG_SCALE, allowed_base_urls=[]
-    )
-    return png
+        return str(converter.vegalite_to_svg(specification, **options)).encode("utf-8")
+    return bytes(converter.vegalite_to_png(specification, scale=PNG_SCALE, **options))
 
 
 def _vega_lite_version(specification: dict[str, Any], converter: Any) -> str | None:

@@ -149,11 +149,11 @@ def test_a_run_that_an_interrupted_export_left_unfinished_is_made_anew(
     written = []
     whole = mlflow_export._log
 
-    def killed_at_the_second(mlflow: Any, run_id: str, run: Any) -> None:
+    def killed_at_the_second(mlflow: Any, run_id: str, *values: Any) -> None:
         written.append(run_id)
         if len(written) == 2:
             raise KeyboardInterrupt
-        whole(mlflow, run_id, run)
+        whole(mlflow, run_id, *values)
 
     monkeypatch.setattr(mlflow_export, "_log", killed_at_the_second)
     with pytest.raises(KeyboardInterrupt):

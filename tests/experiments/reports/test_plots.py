@@ -256,7 +256,7 @@ def test_the_page_says_without_its_script_what_the_plot_says() -> None:
 def test_a_missing_package_names_the_extra(monkeypatch: pytest.MonkeyPatch, missing: str) -> None:
     monkeypatch.setitem(sys.modules, missing, None)
     with pytest.raises(UsageError, match="extra `plots`") as caught:
-        plot_specification(a_story())
+        render_plot(plot_specification(a_story()), "svg")
     assert caught.value.next_step == "pip install 'omx-autoresearch[plots]'"
 
 

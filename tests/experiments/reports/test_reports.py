@@ -164,8 +164,8 @@ def test_a_judges_estimate_of_one_trial_is_no_second_number() -> None:
 def test_a_file_that_the_owner_takes_out_of_the_frozen_ones_is_not_listed_as_frozen() -> None:
     state = replace(a_state(), config=replace(a_state().config, protect=("!value.txt", "data/**")))
     facts = report_facts(state, ReportMaterial(frozen_paths=("check.sh", "data/**", "!value.txt")))
-    assert facts.frozen == ("check.sh", "data/**")
-    named = {(fact.name, fact.text) for fact in facts.asked}
+    assert facts["frozen"] == ["check.sh", "data/**"]
+    named = {(fact.name, fact.text) for fact in facts["asked"]}
     assert {("Not frozen", "value.txt"), ("Protected", "data/**")} <= named
 
 
@@ -292,7 +292,7 @@ def test_the_regime_is_told_in_words(pairs: list[tuple[float, float]], words: st
 
 def test_a_thousand_trials_are_a_thousand_lines() -> None:
     rows = [judged(number, 100, 101) for number in range(1, 1001)]
-    assert len(report_facts(a_state(rows), ReportMaterial()).trials) == 1000
+    assert len(report_facts(a_state(rows), ReportMaterial())["trials"]) == 1000
     assert html_report(a_state(rows)).count("<tr>") == 1001
 
 
