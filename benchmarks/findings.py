@@ -26,9 +26,8 @@ from typing import TYPE_CHECKING
 from omx_autoresearch.journal.layout import Runtime, StateHome
 from omx_autoresearch.missions import findings, launch, views
 from omx_autoresearch.missions.intake import write_intake
-from omx_autoresearch.missions.records.findings import FindingRecorded
-from omx_autoresearch.missions.rules.criteria import criterion_of
-from omx_autoresearch.missions.rules.findings import Evidence, Finding
+from omx_autoresearch.missions.records.work import FindingRecorded
+from omx_autoresearch.missions.rules.criteria import Evidence, Finding, criterion_of
 from omx_autoresearch.missions.rules.intake import MissionDraft
 from omx_autoresearch.missions.store import MissionStore
 

@@ -33,11 +33,10 @@ from omx_autoresearch.agents import claude
 from omx_autoresearch.agents.installations import HookProgram, hook_line, hook_script, status_line
 from omx_autoresearch.journal.layout import Runtime, StateHome
 from omx_autoresearch.missions import sessions
-from omx_autoresearch.missions.approvals import approval_key, approve
 from omx_autoresearch.missions.records.lifecycle import MissionCreated, MissionLaunched
-from omx_autoresearch.missions.rules.budget import Limits
-from omx_autoresearch.missions.rules.mission import Contract
+from omx_autoresearch.missions.rules.mission import Contract, Limits
 from omx_autoresearch.missions.store import MissionStore
+from omx_autoresearch.missions.validation.runs import approval_key, approve
 
 if TYPE_CHECKING:
     from collections.abc import Callable

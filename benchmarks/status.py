@@ -20,8 +20,8 @@ from typing import TYPE_CHECKING
 
 from omx_autoresearch.journal.layout import Runtime, StateHome
 from omx_autoresearch.missions import store as states
-from omx_autoresearch.missions.records.findings import ClaimRecorded
 from omx_autoresearch.missions.records.lifecycle import MissionCreated
+from omx_autoresearch.missions.records.work import ClaimRecorded
 from omx_autoresearch.missions.store import MissionStore
 from omx_autoresearch.missions.views import view
 

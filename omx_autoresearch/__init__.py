@@ -42,7 +42,7 @@ if TYPE_CHECKING:
     from omx_autoresearch.missions.findings import Submission as Submission
     from omx_autoresearch.missions.rules.criteria import Criterion as Criterion
     from omx_autoresearch.missions.rules.criteria import criterion_of as criterion_of
-    from omx_autoresearch.missions.rules.readiness import CriterionView as CriterionView
+    from omx_autoresearch.missions.rules.evidence import CriterionView as CriterionView
     from omx_autoresearch.missions.rules.readiness import ReadinessLine as ReadinessLine
     from omx_autoresearch.missions.rules.readiness import ReadinessReport as ReadinessReport
     from omx_autoresearch.missions.task_files import AllowedOperations as AllowedOperations
@@ -63,7 +63,8 @@ _PUBLIC = {
     "missions.task_files": ("AllowedOperations", "Progress", "TaskSpec"),
     "missions.findings": ("Recorded", "Submission"),
     "missions.rules.criteria": ("Criterion", "criterion_of"),
-    "missions.rules.readiness": ("CriterionView", "ReadinessLine", "ReadinessReport"),
+    "missions.rules.evidence": ("CriterionView",),
+    "missions.rules.readiness": ("ReadinessLine", "ReadinessReport"),
     "foundation.errors": ("AutoresearchError",),
     "experiments.judge.calibration": ("AcceptanceRule",),
     "experiments.judge.state": (

@@ -25,7 +25,7 @@ if __name__ == "__main__":
 
 from omx_autoresearch.missions import task_files  # noqa: E402 - after the path
 from omx_autoresearch.missions.records import KINDS, record_class  # noqa: E402 - after the path
-from omx_autoresearch.missions.rules import lifecycle  # noqa: E402 - after the path
+from omx_autoresearch.missions.rules import mission  # noqa: E402 - after the path
 from omx_autoresearch.surfaces.cli import documents  # noqa: E402 - after the path
 
 SPECS = ROOT / "specs"
@@ -41,14 +41,14 @@ SCHEMAS = {
 
 def lifecycle_block() -> str:
     """The phases as a mermaid diagram, as ``transitions`` draws its own table."""
-    options = lifecycle.machine_options(lifecycle.TRANSITIONS, "draft")
+    options = mission.machine_options(mission.TRANSITIONS, "draft")
     drawn = GraphMachine(graph_engine="mermaid", **options).get_graph().draw(None)
     kept = [
         line.rstrip()
         for line in drawn.splitlines()
         if line.strip() and not re.match(r"\s*(---|title:|Class |classDef |direction |State Machine$)", line)
     ]
-    finals = [f"  {phase} --> [*]" for phase in lifecycle.FINAL_PHASES]
+    finals = [f"  {phase} --> [*]" for phase in mission.FINAL_PHASES]
     return "\n".join(["```mermaid", *kept, *finals, "```"])
 
 

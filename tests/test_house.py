@@ -90,8 +90,8 @@ def test_each_contract_of_the_rooms_can_be_broken(tmp_path: Path) -> None:
     shutil.copytree(PACKAGE, copy, ignore=shutil.ignore_patterns("__pycache__"))
     shutil.copy(ROOT / "pyproject.toml", tmp_path)
     for name, line in {
-        "missions/rules/budget.py": "import omx_autoresearch.surfaces",  # a room above
-        "missions/rules/stall.py": "import random",  # no pure rule
+        "missions/rules/mission.py": "import omx_autoresearch.surfaces",  # a room above
+        "missions/rules/gate.py": "import random",  # no pure rule
         "system/clock.py": "import omx_autoresearch.system.processes",  # half of a cycle
         "system/processes.py": "import omx_autoresearch.system.clock",
         "agents/claude.py": "import omx_autoresearch.agents.gemini",  # a dialect that knows another

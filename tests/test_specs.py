@@ -10,7 +10,7 @@ import pytest
 from jsonschema import Draft202012Validator
 
 from omx_autoresearch.foundation import errors
-from omx_autoresearch.missions.rules import lifecycle
+from omx_autoresearch.missions.rules import mission
 from scripts import generate_specs
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -34,7 +34,7 @@ def test_schemas_and_diagram_are_what_the_code_says() -> None:
 @pytest.mark.requirement("LIFE-08")
 def test_the_diagram_shows_every_step_of_the_table() -> None:
     block = generate_specs.lifecycle_block()
-    for step, sources, target in lifecycle.TRANSITIONS:
+    for step, sources, target in mission.TRANSITIONS:
         for source in sources:
             assert re.search(rf"{source} --> {target}: {step}\b", block), f"{source} {step}"
 

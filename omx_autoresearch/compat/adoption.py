@@ -30,17 +30,16 @@ from omx_autoresearch.journal.layout import task_id as make_task_id
 from omx_autoresearch.journal.safe_files import open_inside, read_chunks
 from omx_autoresearch.missions.intake import MissionDraft, read_intake, write_intake
 from omx_autoresearch.missions.launch import creation_of
-from omx_autoresearch.missions.records.directions import DirectionDeclared
-from omx_autoresearch.missions.records.findings import FindingRecorded
 from omx_autoresearch.missions.records.lifecycle import MissionAdopted
-from omx_autoresearch.missions.rules import directions, findings
+from omx_autoresearch.missions.records.work import DirectionDeclared, FindingRecorded
+from omx_autoresearch.missions.rules import criteria, directions
 from omx_autoresearch.missions.rules.criteria import Criterion, rule_of
-from omx_autoresearch.missions.rules.lifecycle import FINAL_PHASES
+from omx_autoresearch.missions.rules.mission import FINAL_PHASES
 from omx_autoresearch.missions.store import MissionStore
 
 if TYPE_CHECKING:
+    from omx_autoresearch.missions.rules.criteria import Finding
     from omx_autoresearch.missions.rules.directions import Direction
-    from omx_autoresearch.missions.rules.findings import Finding
     from omx_autoresearch.missions.rules.mission import Mission
 
 TASK_SPEC, TASK_PAGE = "task_spec.json", "task_spec.md"
@@ -154,9 +153,9 @@ class _FindingLine(_File):
             ValueError: it cannot be recorded.
         """
         said = "accepted" if self.accepted is True else "not accepted"
-        found = findings.Finding(
+        found = criteria.Finding(
             id=str(self.id or f"line-{number}"),
-            kind=self.kind if self.kind in findings.FINDING_KINDS else "manual",
+            kind=self.kind if self.kind in criteria.FINDING_KINDS else "manual",
             summary=directions.entry_words(self.model_dump()),
             source="adoption",
             command=self.command if isinstance(self.command, str) else "",
@@ -164,7 +163,7 @@ class _FindingLine(_File):
             claim_reason=f"adopted from {origin}, {FINDINGS} line {number}, which calls it {said}: this runtime did "
             "not attest it",
         )
-        if faults := findings.finding_faults(found):
+        if faults := criteria.finding_faults(found):
             raise ValueError("; ".join(faults))
         return found
 

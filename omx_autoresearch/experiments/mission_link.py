@@ -14,10 +14,9 @@ from omx_autoresearch.foundation.errors import AutoresearchError, StepIllegal
 from omx_autoresearch.foundation.json_codec import encode
 from omx_autoresearch.foundation.records import to_plain
 from omx_autoresearch.missions.claims import write_changed
-from omx_autoresearch.missions.records.findings import ExperimentLinked, GainVerified, TrialsAccepted
 from omx_autoresearch.missions.records.lifecycle import MissionBlocked, step_taken
-from omx_autoresearch.missions.rules.lifecycle import FINAL_PHASES, is_legal
-from omx_autoresearch.missions.rules.mission import Blocker, Mission
+from omx_autoresearch.missions.records.work import ExperimentLinked, GainVerified, TrialsAccepted
+from omx_autoresearch.missions.rules.mission import FINAL_PHASES, Blocker, Mission, is_legal
 from omx_autoresearch.missions.store import MissionStore
 
 TYPE_CHECKING = False

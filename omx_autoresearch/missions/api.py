@@ -25,7 +25,7 @@ from omx_autoresearch.foundation.errors import (
 )
 from omx_autoresearch.foundation.records import dataclass, field, replace
 from omx_autoresearch.journal.layout import ProjectFolder, Runtime
-from omx_autoresearch.missions import heartbeat, launch, lifecycle_commands, projection_texts
+from omx_autoresearch.missions import launch, lifecycle_commands, projection_texts, registry
 from omx_autoresearch.missions.checkouts import project_root
 from omx_autoresearch.missions.claims import write_changed
 from omx_autoresearch.missions.directions import declare
@@ -33,9 +33,9 @@ from omx_autoresearch.missions.findings import Recorded, Submission, add_finding
 from omx_autoresearch.missions.intake import read_intake, write_intake
 from omx_autoresearch.missions.rules import briefing
 from omx_autoresearch.missions.rules.directions import direction_of
+from omx_autoresearch.missions.rules.evidence import criteria_of, open_criteria
 from omx_autoresearch.missions.rules.intake import MissionDraft
 from omx_autoresearch.missions.rules.prompts import paths_named
-from omx_autoresearch.missions.rules.readiness import ReadinessReport, criteria_of, open_criteria
 from omx_autoresearch.missions.store import MissionStore
 from omx_autoresearch.missions.task_files import AllowedOperations, Progress, TaskSpec
 from omx_autoresearch.missions.views import ValidationReport, validation_report
@@ -47,6 +47,7 @@ if TYPE_CHECKING:
     from typing import TypeVar
 
     from omx_autoresearch.missions.rules.mission import Mission
+    from omx_autoresearch.missions.rules.readiness import ReadinessReport
 
     Kind = TypeVar("Kind")
     Result = TypeVar("Result")
@@ -191,7 +192,7 @@ class Store:
                     next_step="leave what there is to say in a finding",
                 )
         path = self._runtime.home.mission(task_id).heartbeat_path
-        heartbeat.beat(path, at=self._runtime.now(), status=status, session_id=session_id)
+        registry.beat(path, at=self._runtime.now(), status=status, session_id=session_id)
 
     def append_finding(self, task_id: str, submission: Submission) -> Recorded:
         """Record an observation; whether it is evidence is decided by its criterion's rule."""

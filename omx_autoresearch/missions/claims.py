@@ -1,6 +1,6 @@
 """A mission's journal and its files under ``.omx``, brought into step: the one place where either follows the other.
 
-note            journal; where that cannot be written, the inbox; where neither can, the hook (``missions/relay.py``)
+note            journal; where that cannot be written, the inbox; where neither can, the hook (``hook_events``)
 take_in         what waits in the inbox and what others wrote into projections becomes records; then the projections
                 say what the journal says. At a stop, an owner's verb, a look
 write_changed   the same for every mission that this process recorded something in: when it ends, after its answer
@@ -16,20 +16,22 @@ import os
 from omx_autoresearch.foundation.digests import sha256
 from omx_autoresearch.foundation.errors import AutoresearchError, StorageFailed, UsageError
 from omx_autoresearch.foundation.records import dataclass, replace
-from omx_autoresearch.journal.layout import ProjectFolder, Runtime, StateHome
+from omx_autoresearch.journal.layout import ProjectFolder, StateHome
 from omx_autoresearch.journal.safe_files import storage_failed
 from omx_autoresearch.missions import inbox, projection_texts
 from omx_autoresearch.missions import store as missions
-from omx_autoresearch.missions.projections import Edit, Projections
-from omx_autoresearch.missions.records.findings import ClaimRecorded, FindingRecorded, ProjectionEdited
+from omx_autoresearch.missions.projections import Projections
+from omx_autoresearch.missions.records.work import ClaimRecorded, ProjectionEdited
 from omx_autoresearch.missions.store import MissionStore
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from omx_autoresearch.journal.layout import Runtime
     from omx_autoresearch.missions.inbox import Claim
+    from omx_autoresearch.missions.projections import Edit
     from omx_autoresearch.missions.records import Record
-    from omx_autoresearch.missions.records.directions import DirectionDeclared
-    from omx_autoresearch.missions.rules.findings import Finding
+    from omx_autoresearch.missions.records.work import DirectionDeclared, FindingRecorded
+    from omx_autoresearch.missions.rules.criteria import Finding
     from omx_autoresearch.missions.rules.mission import Mission
 
 RELAY_MARK = "omx-autoresearch: not recorded here; the hook takes it in:"
@@ -208,7 +210,7 @@ def _directions(mission: Mission, texts: list[str]) -> list[DirectionDeclared]:
     if not texts:
         return []
     from omx_autoresearch.foundation.json_codec import decode
-    from omx_autoresearch.missions.records.directions import claimed
+    from omx_autoresearch.missions.records.work import claimed
     from omx_autoresearch.missions.rules.directions import claimed_direction, entry_words
 
     said = []
@@ -228,7 +230,7 @@ def _findings(
     said = [claim for claim in claims if claim.verb == inbox.FINDING]
     if not said:
         return {}
-    from omx_autoresearch.missions.records.findings import FindingRecorded
+    from omx_autoresearch.missions.records.work import FindingRecorded
 
     read = {claim.file_path: finding for claim in said if (finding := _finding_in(claim.text)) is not None}
     journal = store.journal(task_id)
@@ -248,7 +250,7 @@ def _finding_in(text: str) -> Finding | None:
     """What an inbox file says: the finding as a claim, whatever it says of itself; None for one that cannot stand."""
     from omx_autoresearch.foundation.json_codec import decode
     from omx_autoresearch.foundation.records import from_plain
-    from omx_autoresearch.missions.rules.findings import Finding, finding_faults
+    from omx_autoresearch.missions.rules.criteria import Finding, finding_faults
 
     try:
         value = decode(text.encode("utf-8", "replace"))["finding"]

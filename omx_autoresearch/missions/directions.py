@@ -12,7 +12,7 @@ from omx_autoresearch.foundation.errors import StepIllegal, StorageFailed
 from omx_autoresearch.foundation.records import dataclass, replace
 from omx_autoresearch.journal.layout import ProjectFolder, Runtime
 from omx_autoresearch.missions import inbox
-from omx_autoresearch.missions.records.directions import DirectionDeclared, DirectionInjected
+from omx_autoresearch.missions.records.work import DirectionDeclared, DirectionInjected
 from omx_autoresearch.missions.rules.directions import (
     DIRECTIONS_LIMIT,
     INJECTED_LIMIT,
@@ -28,8 +28,7 @@ from omx_autoresearch.missions.rules.directions import (
     pivot_faults,
     repeated,
 )
-from omx_autoresearch.missions.rules.lifecycle import FINAL_PHASES
-from omx_autoresearch.missions.rules.mission import next_command
+from omx_autoresearch.missions.rules.mission import FINAL_PHASES, next_command
 from omx_autoresearch.missions.store import MissionStore
 
 TYPE_CHECKING = False

@@ -21,9 +21,9 @@ from omx_autoresearch.journal.layout import ProjectFolder, Runtime
 from omx_autoresearch.journal.safe_files import read_bounded
 from omx_autoresearch.missions import inbox, projection_texts
 from omx_autoresearch.missions.looks import take_look
-from omx_autoresearch.missions.records.findings import FindingRecorded
-from omx_autoresearch.missions.rules.findings import FINDING_KINDS, Finding, finding_faults
-from omx_autoresearch.missions.rules.lifecycle import FINAL_PHASES
+from omx_autoresearch.missions.records.work import FindingRecorded
+from omx_autoresearch.missions.rules.criteria import FINDING_KINDS, Finding, finding_faults
+from omx_autoresearch.missions.rules.mission import FINAL_PHASES
 from omx_autoresearch.missions.store import MissionStore
 from omx_autoresearch.missions.validation import checks
 from omx_autoresearch.missions.validation.checks import look_at

@@ -7,26 +7,38 @@ carry out what a person typed, and put the mission before the agent's eyes.
 from __future__ import annotations
 
 import os
+import os.path
 
-from omx_autoresearch.agents.events import SILENCE, Client, HookEvent, Reply
+from omx_autoresearch.agents.events import SILENCE, HookEvent, Reply
 from omx_autoresearch.foundation.digests import sha256
-from omx_autoresearch.foundation.errors import AutoresearchError
-from omx_autoresearch.foundation.records import replace
-from omx_autoresearch.missions import heartbeat, sessions
-from omx_autoresearch.missions.expiry import is_expired
-from omx_autoresearch.missions.heartbeat import note_failed_heartbeat
+from omx_autoresearch.foundation.errors import AutoresearchError, StepIllegal, UsageError
+from omx_autoresearch.foundation.records import dataclass, replace
+from omx_autoresearch.missions import lifecycle_commands, sessions
+from omx_autoresearch.missions.claims import note, relay_line
 from omx_autoresearch.missions.lifecycle_commands import missions_around, refuse_verb
-from omx_autoresearch.missions.records.sessions import PersonPrompted
-from omx_autoresearch.missions.registry import TOKEN_WORD, Registry
+from omx_autoresearch.missions.records.work import PersonPrompted
+from omx_autoresearch.missions.registry import (
+    TOKEN_WORD,
+    Registry,
+    bound_mission,
+    fault_reply,
+    is_expired,
+    leave_heartbeat,
+    size_of,
+)
 from omx_autoresearch.missions.rules import briefing
-from omx_autoresearch.missions.rules.prompts import PromptCommand, command_in
+from omx_autoresearch.missions.rules.prompts import command_in
 from omx_autoresearch.missions.store import MissionStore
+from omx_autoresearch.missions.views import resolve_task
+from omx_autoresearch.system.git import common_dir, find_root
 from omx_autoresearch.system.processes import SHELLS, command_name
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from omx_autoresearch.agents.events import Client, HookEvent
     from omx_autoresearch.journal.layout import Runtime
     from omx_autoresearch.missions.rules.mission import Mission
+    from omx_autoresearch.missions.rules.prompts import PromptCommand
 
 BEATS = {
     "session_start": "session_start",
@@ -50,42 +62,17 @@ def answer_event(runtime: Runtime, client: Client, event: HookEvent) -> Reply:
             return _session_start(runtime, client, event)
         if event.kind == "tool":
             return _tool(runtime, client, event)
-        mission = bound_mission(runtime, event)
+        mission = bound_mission(runtime.home, event.session_id)
         if mission is not None and not is_expired(runtime, mission, runtime.now()):
-            beat(runtime, mission, event)
+            _beat(runtime, mission, event)
     except AutoresearchError as error:
-        from omx_autoresearch.missions.faults import fault_reply
-
         return fault_reply(runtime, event, error)
     return SILENCE
 
 
-def bound_mission(runtime: Runtime, event: HookEvent) -> Mission | None:
-    """The mission that this session is bound to, or None."""
-    entry = Registry(runtime.home).find(event.session_id)
-    if entry is None or entry.state != "bound" or entry.session_id != event.session_id:
-        return None
-    store = MissionStore(runtime.home)
-    if not store.exists(entry.task_id):
-        return None
-    mission = store.load(entry.task_id)
-    is_ours = mission.binding is not None and mission.binding.session_id == event.session_id
-    return mission if is_ours else None
-
-
-def beat(runtime: Runtime, mission: Mission, event: HookEvent) -> str:
+def _beat(runtime: Runtime, mission: Mission, event: HookEvent) -> str:
     """Leave the event's heartbeat; returns a warning when it could not be written."""
-    try:
-        heartbeat.beat(
-            runtime.home.mission(mission.task_id).heartbeat_path,
-            at=runtime.now(),
-            status=BEATS[event.kind],
-            session_id=event.session_id,
-        )
-    except OSError as error:
-        note_failed_heartbeat(runtime, mission, BEATS[event.kind], error)
-        return f"{briefing.MARK} the heartbeat of {mission.task_id} could not be written ({error.strerror}); going on."
-    return ""
+    return leave_heartbeat(runtime, mission, BEATS[event.kind], event.session_id)
 
 
 def _session_start(runtime: Runtime, client: Client, event: HookEvent) -> Reply:
@@ -96,7 +83,7 @@ def _session_start(runtime: Runtime, client: Client, event: HookEvent) -> Reply:
 
 
 def _started(runtime: Runtime, client: Client, event: HookEvent) -> Reply:
-    mission = bound_mission(runtime, event)
+    mission = bound_mission(runtime.home, event.session_id)
     if mission is None and runtime.environ.get(sessions.TASK_VARIABLE):
         mission = sessions.consume_environment(runtime, event.session_id, client.name)
     if mission is None and event.source == "clear":
@@ -113,7 +100,7 @@ def _started(runtime: Runtime, client: Client, event: HookEvent) -> Reply:
     if is_expired(runtime, mission, runtime.now()):
         return Reply(context=_expired(mission))
     _remember_process(runtime, client, event, mission)
-    warning = beat(runtime, mission, event)
+    warning = _beat(runtime, mission, event)
     return Reply(context=briefing.summary(mission), person_message=warning)
 
 
@@ -145,11 +132,10 @@ def _tool(runtime: Runtime, client: Client, event: HookEvent) -> Reply:
         bound = sessions.confirm_token(runtime, event.session_id, client.name, event.tool_output)
     if bound is None:
         bound = sessions.confirm_start(runtime, event.session_id, client.name, event.tool_command)
-    mission = bound or bound_mission(runtime, event)
+    mission = bound or bound_mission(runtime.home, event.session_id)
     if mission is None or is_expired(runtime, mission, runtime.now()):
         return SILENCE  # an expired binding comes back by a person's word only, never by a tool
-    warning = beat(runtime, mission, event)
-    from omx_autoresearch.missions.relay import take_relayed
+    warning = _beat(runtime, mission, event)
 
     take_relayed(runtime, mission, event)
     return Reply(context=briefing.bound(mission) if bound else "", person_message=warning)
@@ -191,13 +177,13 @@ class _Prompt:
             return SILENCE if command is None else self._refuse(command, why)
         if command is not None:
             return self._command(command)
-        mission = bound_mission(self._runtime, self._event)
+        mission = bound_mission(self._runtime.home, self._event.session_id)
         if mission is None or mission.phase != "running":
             return SILENCE
         if is_expired(self._runtime, mission, self._runtime.now()):
             return Reply(context=_expired(mission))
         _remember_process(self._runtime, self._client, self._event, mission)
-        warning = beat(self._runtime, mission, self._event)
+        warning = _beat(self._runtime, mission, self._event)
         return Reply(context=self._note_person(mission.task_id), person_message=warning)
 
     def _refuse(self, command: PromptCommand, why: str) -> Reply:
@@ -221,13 +207,329 @@ class _Prompt:
         path = self._runtime.home.mission(task_id).heartbeat_path
         with MissionStore(self._runtime.home).transaction(task_id, self._runtime.now()) as transaction:
             before, session_id = transaction.mission, self._event.session_id
-            prompted = PersonPrompted(session_id, heartbeat.size_of(path))
+            prompted = PersonPrompted(session_id, size_of(path))
             said = briefing.summary(prompted.apply(before, transaction.ts))
             digest = sha256(f"{session_id}\n{said}".encode("utf-8", "surrogatepass")).hexdigest()[:16]
             transaction.record(replace(prompted, told_digest=digest))
         return "" if digest == before.told_digest else said
 
     def _command(self, command: PromptCommand) -> Reply:
-        from omx_autoresearch.missions.prompt_events import carry_out
 
         return carry_out(self._runtime, self._client, self._event, command)
+
+
+# --- What a person typed to the agent: ``$autoresearch TASK`` and the owner verbs behind it.
+#
+# A prompt command counts as the owner's. One that no person can have typed never gets here.
+
+BASELINE_SECONDS = 60.0
+"""What a prompt hook's time-out leaves for a draft's baseline; a longer one is given up, and the mission starts."""
+
+
+def carry_out(runtime: Runtime, client: Client, event: HookEvent, command: PromptCommand) -> Reply:
+    """Carry out a prompt command and say what happened, to the agent and to the person."""
+    task_id = ""
+    try:
+        task_id = resolve_task(
+            runtime,
+            command.task,
+            session_id=event.session_id,
+            cwd=event.cwd,
+            is_here=command.verb in ("pause", "cancel"),
+        )
+        text: str = getattr(_Typed(runtime, client, event, task_id), command.verb)()
+    except AutoresearchError as error:
+        return Reply(context=f"{briefing.MARK} {error}", person_message=f"{briefing.MARK} {error}")
+    return Reply(context=text, person_message=text.splitlines()[0])
+
+
+@dataclass(frozen=True, slots=True)
+class _Typed:
+    """One prompt command, resolved to its mission."""
+
+    runtime: Runtime
+    client: Client
+    event: HookEvent
+    task_id: str
+
+    def bind(self) -> str:
+        mission = MissionStore(self.runtime.home).load(self.task_id)
+        if mission.phase == "draft":
+            from omx_autoresearch.missions.launch import StartOptions, start
+
+            options = StartOptions(
+                reason="prompt command",
+                baseline_seconds=BASELINE_SECONDS,
+                workspace_path=worktree_of(mission, self.event.cwd),
+                is_sandboxed=self.event.is_sandboxed,
+            )
+            mission = start(self.runtime, self.task_id, options).mission
+        if mission.phase in ("paused", "blocked"):
+            verb = "resume" if mission.phase == "paused" else "unblock"
+            raise StepIllegal(
+                f"mission {self.task_id} is {mission.phase}",
+                next_step=f"omx-autoresearch {verb} {self.task_id}",
+            )
+        act = sessions.Act(
+            self.event.session_id,
+            self.client.name,
+            "prompt",
+            sessions.client_process(),
+            worktree_of(mission, self.event.cwd),
+        )
+        return briefing.bound(sessions.bind(self.runtime, self.task_id, act))
+
+    def pause(self) -> str:
+        lifecycle_commands.pause(self.runtime, self.task_id, reason="prompt command")
+        how = f"To go on: $autoresearch resume {self.task_id}"
+        return f"{briefing.MARK} mission {self.task_id} is paused; nobody is held. {how}"
+
+    def resume(self) -> str:
+        mission = MissionStore(self.runtime.home).load(self.task_id)
+        if mission.phase == "blocked":
+            lifecycle_commands.unblock(self.runtime, self.task_id, reason="prompt command")
+        elif mission.phase != "running":
+            lifecycle_commands.resume(self.runtime, self.task_id, reason="prompt command")
+        return self.bind()
+
+    def cancel(self) -> str:
+        lifecycle_commands.cancel(self.runtime, self.task_id, reason="prompt command")
+        return f"{briefing.MARK} mission {self.task_id} is cancelled; nothing re-opens it."
+
+    def status(self) -> str:
+        return briefing.summary(MissionStore(self.runtime.home).load(self.task_id))
+
+
+def worktree_of(mission: Mission, cwd: str) -> str:
+    """The worktree of the mission's own repository that ``cwd`` lies in; empty when it is another repository."""
+    root = find_root(cwd) if cwd and os.path.isdir(cwd) else None
+    if root is None or common_dir(root) is None or common_dir(root) != common_dir(mission.project_path):
+        return ""
+    return root
+
+
+# --- Verbs of an agent whose sandbox lets it write nothing: the hook carries them out from the tool event.
+#
+# The command ran in the sandbox and failed with :data:`~omx_autoresearch.missions.claims.RELAY_MARK` and its verb; the
+# client's tool event brings command and output here. Only the verbs of :data:`VERBS` are carried out, only for the
+# mission that this session is bound to, and only where the command is one simple command that a shell would not have
+# changed. A finding's own words are never run: the stop looks at what it is offered for.
+
+PROGRAM = "omx-autoresearch"
+VERBS = ("block", "validate", "note", "direction", "finding")
+COMMAND_LIMIT = 64 * 1024
+_OPTIONS = {
+    "block": ("--reason", "--needs"),
+    "validate": ("--seconds",),
+    "note": (),
+    "direction": ("--axis",),
+    "finding": ("--summary", "--kind", "--criterion", "--id", "--command", "--path", "--seconds"),
+}
+_REPEATED = ("--axis", "--path")
+_FLAGS = ("--json",)
+_PIVOT = "--pivot"
+_NEVER_BARE = frozenset(";&|<>()`$\n\r\\*?[]{}~!#")
+"""What a shell acts on, or may change, outside quotes."""
+_NEVER_QUOTED = frozenset("`$")
+
+
+@dataclass(frozen=True, slots=True)
+class Relayed:
+    """A verb that the hook is asked to carry out.
+
+    Attributes:
+        verb: one of :data:`VERBS`.
+        words: what stood beside options: perhaps a task id, perhaps a text.
+        options: option to value; of ``--axis`` and ``--path`` all of them, a line each.
+    """
+
+    verb: str
+    words: tuple[str, ...]
+    options: dict[str, str]
+
+
+def take_relayed(runtime: Runtime, mission: Mission, event: HookEvent) -> str:
+    """Carry out the verb of a tool event that asks for it; a duplicate of the event changes nothing more.
+
+    Returns:
+        the verb that was carried out; empty for any other event.
+
+    Raises:
+        StateUntrusted: the journal cannot be believed or written.
+        CommandFault: no validation could be started.
+    """
+    relayed = relayed_verb(event.tool_command, event.tool_output)
+    if relayed is None or event.agent_id:
+        return ""
+    if relayed.verb == "note":
+        return _note(runtime, mission, relayed.words)
+    if relayed.verb == "direction":
+        return _direction(runtime, mission, relayed)
+    if relayed.verb == "finding":
+        return _finding(runtime, mission, relayed)
+    if relayed.words not in ((), *((name,) for name in _names(mission))) or mission.phase != "running":
+        return ""  # another mission is meant, or the verb has nothing to do here any more
+    if relayed.verb == "block":
+        return _block(runtime, mission, relayed.options)
+    return _validate(runtime, mission, event)
+
+
+def relayed_verb(command: str, output: str) -> Relayed | None:
+    """The verb that a command asks for, when its output carries the mark of that very verb; None for any other."""
+    if PROGRAM not in command or len(command) > COMMAND_LIMIT:
+        return None
+    words = simple_words(command)
+    if words is None or len(words) < 2 or os.path.basename(words[0]) != PROGRAM or words[1] not in VERBS:
+        return None
+    verb = words[1]
+    if relay_line(verb) not in output:
+        return None
+    return _parsed(verb, words[2:])
+
+
+def simple_words(command: str) -> list[str] | None:
+    """The words of one simple command without anything that a shell would act on; None for every other text.
+
+    ``2>&1`` at its end changes nothing that concerns us, and agents like to write it.
+    """
+    text = command.strip()
+    if text.endswith(" 2>&1"):
+        text = text[: -len("2>&1")].rstrip()
+    if not _is_simple(text):
+        return None
+    import shlex
+
+    try:
+        return shlex.split(text)
+    except ValueError:
+        return None
+
+
+def _is_simple(text: str) -> bool:
+    """True when every character outside quotes is literal, and nothing inside double quotes would be expanded."""
+    quote, is_escaped = "", False
+    for char in text:
+        if is_escaped:
+            is_escaped = False
+        elif quote == '"' and char == "\\":
+            is_escaped = True
+        elif quote and char == quote:
+            quote = ""
+        elif char in (_NEVER_QUOTED if quote == '"' else "" if quote else _NEVER_BARE):
+            return False
+        elif not quote and char in "'\"":
+            quote = char
+    return not quote
+
+
+def _parsed(verb: str, words: list[str]) -> Relayed | None:
+    """Options and words; None where an option is unknown, stands twice or has no value."""
+    found: list[str] = []
+    options: dict[str, str] = {}
+    waiting = list(words)
+    while waiting:
+        word = waiting.pop(0)
+        name, has_value, value = word.partition("=")
+        if word == "--":
+            found += waiting
+            break
+        if not word.startswith("-"):
+            found.append(word)
+        elif name in _REPEATED and name in _OPTIONS[verb] and (has_value or waiting):
+            one = value if has_value else waiting.pop(0)
+            options[name] = f"{options[name]}\n{one}" if name in options else one
+        elif name in _OPTIONS[verb] and name not in options and (has_value or waiting):
+            options[name] = value if has_value else waiting.pop(0)
+        elif word == _PIVOT and verb == "direction":
+            options[word] = ""
+        elif word not in _FLAGS:
+            return None
+    return Relayed(verb, tuple(found), options)
+
+
+def _note(runtime: Runtime, mission: Mission, words: tuple[str, ...]) -> str:
+    """Its words are a text, after a task id where the first of several is one."""
+    if len(words) > 1 and MissionStore(runtime.home).exists(words[0]):
+        if words[0] != mission.task_id:
+            return ""
+        words = words[1:]
+    try:
+        note(runtime, mission.task_id, " ".join(words), origin="tool-event")
+    except UsageError:
+        return ""  # an empty note
+    return "note"
+
+
+def _direction(runtime: Runtime, mission: Mission, relayed: Relayed) -> str:
+    """A declaration, judged as if the agent could have made it itself; a refused one changes nothing."""
+    from omx_autoresearch.missions.directions import declare, is_declared_now
+    from omx_autoresearch.missions.rules.directions import direction_of
+
+    action, *words = relayed.words or ("",)
+    if action != "add":
+        return ""
+    if len(words) > 1 and MissionStore(runtime.home).exists(words[0]):
+        if words[0] != mission.task_id:
+            return ""
+        del words[0]
+    given = (item.partition("=") for item in relayed.options.get("--axis", "").split("\n"))
+    axes = {name.strip().replace("-", "_"): value for name, is_given, value in given if is_given}
+    direction = direction_of(" ".join(words), axes, is_pivot=_PIVOT in relayed.options)
+    if mission.phase != "running" or is_declared_now(mission, direction):
+        return ""  # the mission runs no more, or this is a duplicate of the event
+    return "direction" if declare(runtime, mission.task_id, direction).is_recorded else ""
+
+
+def _finding(runtime: Runtime, mission: Mission, relayed: Relayed) -> str:
+    """A finding in the agent's words, recorded as its twin over MCP is: no command is run for it."""
+    from omx_autoresearch.missions.findings import Submission, add_finding
+
+    action, *words = relayed.words or ("",)
+    summary = relayed.options.get("--summary", "")
+    if action != "add" or words not in ([], *([name] for name in _names(mission))) or summary == "-":
+        return ""  # another mission is meant, or a text that only the command itself could read
+    paths = tuple(filter(None, relayed.options.get("--path", "").split("\n")))
+    given = {name: relayed.options.get(f"--{name}", "") for name in ("kind", "criterion", "id", "command")}
+    made = sha256(repr((summary, paths, sorted(given.items()))).encode("utf-8", "surrogatepass")).hexdigest()
+    submission = Submission(
+        summary,
+        kind=given["kind"] or "manual",  # type: ignore[arg-type]  # judged with every other fault
+        id=given["id"] or f"f-{made[:12]}",  # the same for a duplicate of the event
+        command=given["command"],
+        paths=paths,
+        criterion_id=given["criterion"],
+    )
+    try:
+        recorded = add_finding(runtime, mission.task_id, submission, source="hook")
+    except (StepIllegal, UsageError):
+        return ""  # one that cannot stand; the command itself has said so
+    return "" if recorded.is_known else "finding"
+
+
+def _names(mission: Mission) -> tuple[str, ...]:
+    """What a command may call the mission."""
+    return mission.task_id, mission.task_id.split("-", 2)[-1]
+
+
+def _block(runtime: Runtime, mission: Mission, options: dict[str, str]) -> str:
+    from omx_autoresearch.missions.lifecycle_commands import block
+
+    reason, needs = options.get("--reason", ""), options.get("--needs", "")
+    try:
+        block(runtime, mission.task_id, reason=reason, needs=needs, by="agent")
+    except (StepIllegal, UsageError):
+        return ""  # a duplicate, or a block that says nothing
+    return "block"
+
+
+def _validate(runtime: Runtime, mission: Mission, event: HookEvent) -> str:
+    """Start a validation and leave it to itself; ``wait`` and the next stop see its verdict."""
+    from omx_autoresearch.missions.looks import take_look
+    from omx_autoresearch.missions.validation import runs
+
+    look = take_look(runtime.home.mission(mission.task_id), mission)
+    permit = runs.permission(runtime, mission, is_sandboxed=event.is_sandboxed)
+    if look.changed_pins or not permit.may_run:
+        return ""
+    runs.validate(runtime, mission.task_id, runs.Ask(isolation=permit.isolation, look=look), wait_seconds=0.0)
+    return "validate"

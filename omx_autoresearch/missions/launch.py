@@ -19,13 +19,13 @@ from omx_autoresearch.journal.layout import Runtime
 from omx_autoresearch.journal.layout import task_id as make_task_id
 from omx_autoresearch.journal.safe_files import ensure_folder, replace_file
 from omx_autoresearch.missions import sessions
-from omx_autoresearch.missions.approvals import approval_key, approve, is_approved
 from omx_autoresearch.missions.contracts import (
     KEPT_NAMES,
     KEPT_PREFIXES,
     compile_contract,
     contract_digest,
     intake_drift,
+    try_validator,
 )
 from omx_autoresearch.missions.intake import (
     FILE_MODE,
@@ -39,13 +39,11 @@ from omx_autoresearch.missions.intake import (
 from omx_autoresearch.missions.lifecycle_commands import missions_around
 from omx_autoresearch.missions.looks import keep_launch_tree
 from omx_autoresearch.missions.records.lifecycle import MissionAmended, MissionCreated, MissionLaunched
-from omx_autoresearch.missions.records.validations import CommandsApproved
-from omx_autoresearch.missions.rules.budget import Limits
+from omx_autoresearch.missions.records.work import CommandsApproved
 from omx_autoresearch.missions.rules.criteria import has_measured
-from omx_autoresearch.missions.rules.lifecycle import next_phase
+from omx_autoresearch.missions.rules.mission import Limits, next_phase
 from omx_autoresearch.missions.store import MissionStore
-from omx_autoresearch.missions.validation.baseline_run import try_validator
-from omx_autoresearch.missions.validation.runs import is_narrowed
+from omx_autoresearch.missions.validation.runs import approval_key, approve, is_approved, is_narrowed
 from omx_autoresearch.system.sandbox import can_isolate
 
 if TYPE_CHECKING:

@@ -19,11 +19,8 @@ from omx_autoresearch.foundation.records import dataclass
 from omx_autoresearch.freezing.pins import load_manifest, restore_pins
 from omx_autoresearch.journal.safe_files import sweep_temporary
 from omx_autoresearch.missions import sessions
-from omx_autoresearch.missions.approvals import approval_key
-from omx_autoresearch.missions.approvals import approve as write_approval
 from omx_autoresearch.missions.claims import take_in
 from omx_autoresearch.missions.completion import write_completion
-from omx_autoresearch.missions.faults import forget_faults
 from omx_autoresearch.missions.records.lifecycle import (
     MissionBlocked,
     MissionCancelled,
@@ -33,12 +30,13 @@ from omx_autoresearch.missions.records.lifecycle import (
     OwnerVerbRefused,
     step_taken,
 )
-from omx_autoresearch.missions.records.validations import CommandsApproved, PinsRestored
-from omx_autoresearch.missions.registry import ActiveSession, Registry
-from omx_autoresearch.missions.rules.lifecycle import FINAL_PHASES
-from omx_autoresearch.missions.rules.mission import Blocker
+from omx_autoresearch.missions.records.work import CommandsApproved, PinsRestored
+from omx_autoresearch.missions.registry import ActiveSession, Registry, forget_faults
+from omx_autoresearch.missions.rules.mission import FINAL_PHASES, Blocker
 from omx_autoresearch.missions.sessions import live_clients
 from omx_autoresearch.missions.store import MissionStore
+from omx_autoresearch.missions.validation.runs import approval_key
+from omx_autoresearch.missions.validation.runs import approve as write_approval
 from omx_autoresearch.system.processes import (
     ProcessIdentity,
     agent_marks,

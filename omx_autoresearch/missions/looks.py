@@ -20,9 +20,8 @@ from omx_autoresearch.journal.safe_files import (
     replace_file,
 )
 from omx_autoresearch.missions.rules.briefing import completion_path
-from omx_autoresearch.missions.rules.evidence import read_artifact
-from omx_autoresearch.missions.rules.findings import Look
-from omx_autoresearch.missions.rules.readiness import is_code
+from omx_autoresearch.missions.rules.criteria import Look
+from omx_autoresearch.missions.rules.evidence import is_code, read_artifact
 from omx_autoresearch.system.git import find_root
 
 TYPE_CHECKING = False

@@ -13,7 +13,7 @@ from omx_autoresearch.foundation import json_codec
 from omx_autoresearch.foundation.json_codec import encode, without_surrogates
 from omx_autoresearch.foundation.records import to_plain
 from omx_autoresearch.missions.rules import briefing
-from omx_autoresearch.missions.rules.readiness import criteria_of
+from omx_autoresearch.missions.rules.evidence import criteria_of
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

@@ -15,7 +15,7 @@ from omx_autoresearch.missions.store import MissionStore, changed
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from omx_autoresearch.missions.rules.findings import Look
+    from omx_autoresearch.missions.rules.criteria import Look
     from omx_autoresearch.missions.rules.mission import Mission
 
 _STATE_BYTES = 16 * 1024 * 1024

@@ -1,34 +1,45 @@
-"""Which session is bound to which mission: one small file a session in ``active/``.
+"""Sessions as the state home knows them: which mission holds each, when it was last heard of, what it was told.
 
-The registry is what a hook finds a mission by, whatever the cwd is; the journal says the same and wins. It also is the
-sign that anything is active at all: the folder stands exactly while it holds an entry, and without it the hook's shell
-line looks no further. (The line cannot look for files itself: zsh and fish, by which Codex runs it, read a pattern that
+The registry, one small file a session in ``active/``, is what a hook finds a mission by, whatever the cwd is; the
+journal says the same and wins. :func:`bound_mission` answers which mission holds a session; only what may load no
+module reads the files by itself (the short path of ``surfaces/hook.py``, the status line). The folder is also the
+sign that anything is active at all: it stands exactly while it holds an entry, and without it the hook's shell line
+looks no further. (The line cannot look for files itself: zsh and fish, by which Codex runs it, read a pattern that
 matches nothing in ways of their own.)
 
-Three kinds of entries stand there: ``bound``, ``pending`` (an agent ran ``start`` itself; its next tool event confirms)
-and ``token`` (a client whose shell has no session id; the token's digest is the file's name).
+Three kinds of entries stand there: ``bound``, ``pending`` (an agent ran ``start`` itself; its next tool event
+confirms) and ``token`` (a client whose shell has no session id; the token's digest is the file's name).
 """
 
 from __future__ import annotations
 
 import os
 
+from omx_autoresearch.agents.events import Reply
 from omx_autoresearch.foundation.digests import sha256
-from omx_autoresearch.foundation.errors import StateUntrusted, StorageFailed
-from omx_autoresearch.foundation.json_codec import encode
+from omx_autoresearch.foundation.errors import AutoresearchError, JournalBroken, StateUntrusted, StorageFailed
+from omx_autoresearch.foundation.json_codec import decode, encode
 from omx_autoresearch.foundation.records import ShapeError, dataclass, from_plain, replace, to_plain
-from omx_autoresearch.journal.layout import HASH_PREFIX, StateHome
+from omx_autoresearch.foundation.times import datetime, seconds_between
+from omx_autoresearch.journal.layout import HASH_PREFIX
 from omx_autoresearch.journal.safe_files import (
     ensure_folder,
     load_json,
+    read_bounded,
     replace_file,
     storage_failed,
     sync_folder,
+    write_all,
 )
+from omx_autoresearch.missions.rules import briefing
+from omx_autoresearch.missions.store import MissionStore
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from omx_autoresearch.agents.events import HookEvent
     from omx_autoresearch.foundation.types import SessionState
+    from omx_autoresearch.journal.layout import Runtime, StateHome
+    from omx_autoresearch.missions.rules.mission import Mission
 
 STATES = ("bound", "pending", "token")
 PUT_TRIES = 1000
@@ -82,6 +93,12 @@ class Registry:
             StateUntrusted: the file is there and cannot be read as an entry.
         """
         return self._load(self._home.session_path(session_id)) if session_id else None
+
+    def bound(self, session_id: str) -> ActiveSession | None:
+        """The entry of a session that is bound, and no other's; see :func:`bound_mission`."""
+        entry = self.find(session_id)
+        is_bound = entry is not None and entry.state == "bound" and entry.session_id == session_id
+        return entry if is_bound else None
 
     def find_token(self, token: str) -> ActiveSession | None:
         """The pending bind that this token was made for, or None."""
@@ -191,3 +208,214 @@ def _damaged(path: str, why: str) -> StateUntrusted:
 def token_name(token: str) -> str:
     """The file name of a token: its digest, so that the registry never shows one."""
     return TOKEN_PREFIX + sha256(token.encode("utf-8", "surrogatepass")).hexdigest()
+
+
+def bound_mission(home: StateHome, session_id: str) -> Mission | None:
+    """The mission that holds a session: the registry names it, and its journal says the same; else None.
+
+    Raises:
+        StateUntrusted: the registry's file cannot be read as an entry.
+        JournalBroken: the journal is gone, or has a broken line.
+    """
+    entry = Registry(home).bound(session_id)
+    return mission_of(home, entry) if entry is not None else None
+
+
+def mission_of(home: StateHome, entry: ActiveSession) -> Mission | None:
+    """The mission that a bound session's entry names, where the journal says the same; None where it does not.
+
+    Raises:
+        JournalBroken: the journal is gone, or has a broken line.
+    """
+    store = MissionStore(home)
+    if not store.exists(entry.task_id):
+        raise JournalBroken(
+            f"{home.mission(entry.task_id).journal_path} is gone, and session {entry.session_id[:80]!r} is bound to "
+            "its mission",
+            next_step=f"put the folder back from a copy, or forget the session: remove "
+            f"{home.session_path(entry.session_id)}",
+        )
+    mission = store.load(entry.task_id)
+    is_ours = mission.binding is not None and mission.binding.session_id == entry.session_id
+    return mission if is_ours else None
+
+
+# --- Heartbeats of a bound session: one line an event, appended without a lock and without fsync.
+#
+# They are no part of the journal. They say when a client was last heard of (``hold: proven``), when a binding has
+# expired, and whether a tool ran since an offset. Lines are ``{"ts":...,"status":...,"session":...}``; the tool-event
+# path writes the same form by itself, without this module (``surfaces/hook.py``).
+
+TOOL_MARK = b'"status":"tool"'
+"""How a tool event looks in the file, byte for byte."""
+_TAIL_BYTES = 64 * 1024
+_SCAN_BYTES = 64 * 1024 * 1024
+
+
+@dataclass(frozen=True, slots=True)
+class Beat:
+    """The newest line.
+
+    Attributes:
+        at: when, ISO 8601 UTC.
+        status: ``starting_turn``, ``turn_done``, ``tool``, ``session_start``, ...
+        session_id: of the client.
+    """
+
+    at: str
+    status: str
+    session_id: str
+
+
+def beat(path: str, *, at: str, status: str, session_id: str) -> None:
+    """Append one line.
+
+    Raises:
+        OSError: the file cannot be written; a failed heartbeat warns and the caller goes on.
+    """
+    line = encode({"ts": at, "status": status, "session": session_id}) + b"\n"
+    descriptor = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
+    try:
+        write_all(descriptor, line)
+    finally:
+        os.close(descriptor)
+
+
+def size_of(path: str) -> int:
+    """Bytes of the file; 0 when there is none."""
+    try:
+        return os.stat(path).st_size
+    except OSError:
+        return 0
+
+
+def has_tool_after(path: str, offset: int) -> bool:
+    """True when a tool event stands in the file behind ``offset``."""
+    try:
+        with open(path, "rb") as stream:
+            stream.seek(offset)
+            return TOOL_MARK in stream.read(_SCAN_BYTES)
+    except OSError:
+        return False
+
+
+def tools_after(path: str, offset: int) -> int:
+    """How many tool events stand in the file behind ``offset``; 0 when it cannot be read."""
+    try:
+        with open(path, "rb") as stream:
+            stream.seek(offset)
+            return stream.read(_SCAN_BYTES).count(TOOL_MARK)
+    except OSError:
+        return 0
+
+
+def last_beat(path: str) -> Beat | None:
+    """The newest whole line with a readable time; None when nothing was heard yet."""
+    try:
+        with open(path, "rb") as stream:
+            stream.seek(max(0, os.fstat(stream.fileno()).st_size - _TAIL_BYTES))
+            lines = stream.read().split(b"\n")
+    except OSError:
+        return None
+    for line in reversed(lines[:-1]):
+        try:
+            value = decode(line)
+            found = Beat(str(value["ts"]), str(value["status"]), str(value["session"]))
+            if datetime.fromisoformat(found.at).utcoffset() is not None:
+                return found
+        except (ValueError, KeyError, TypeError):
+            continue
+    return None
+
+
+def leave_heartbeat(runtime: Runtime, mission: Mission, status: str, session_id: str, *, at: str = "") -> str:
+    """Leave one heartbeat; returns a warning when it cannot be written, which neither holds nor releases anybody."""
+    path = runtime.home.mission(mission.task_id).heartbeat_path
+    try:
+        beat(path, at=at or runtime.now(), status=status, session_id=session_id)
+    except OSError as error:
+        _note_failed_heartbeat(runtime, mission, status, error)
+        return f"{briefing.MARK} the heartbeat of {mission.task_id} could not be written ({error.strerror}); going on."
+    return ""
+
+
+def _note_failed_heartbeat(runtime: Runtime, mission: Mission, status: str, error: OSError) -> None:
+    """Record that a heartbeat failed, where the journal can be written and has not said it in this turn."""
+    if mission.turn_heartbeat_failed:
+        return
+    from omx_autoresearch.missions.records.work import HeartbeatFailed
+
+    try:
+        with MissionStore(runtime.home).transaction(mission.task_id, runtime.now()) as transaction:
+            if not transaction.mission.turn_heartbeat_failed:
+                transaction.record(HeartbeatFailed(status, error.strerror or type(error).__name__))
+    except AutoresearchError:
+        return  # the disk that refuses the one will refuse the other
+
+
+def is_expired(runtime: Runtime, mission: Mission, now: str) -> bool:
+    """True when the bound session was not heard of for longer than ``session_idle_hours``.
+
+    A person's ``resume`` or ``unblock`` counts as hearing of it.
+    """
+    if mission.binding is None:
+        return True
+    return seconds_unheard(runtime, mission, now) > mission.limits.session_idle_hours * 3600
+
+
+def seconds_unheard(runtime: Runtime, mission: Mission, now: str) -> float:
+    """How long nobody heard of a bound mission, in seconds; 0 for one that holds nobody."""
+    if mission.binding is None:
+        return 0.0
+    last = last_beat(runtime.home.mission(mission.task_id).heartbeat_path)
+    newest = max(last.at if last else "", mission.binding.at, mission.running_since)
+    return seconds_between(newest, now)
+
+
+# --- A fault of the runtime at an event lets the session go; a broken journal is told once, not at every stop.
+
+_TOLD_LIMIT_BYTES = 65536
+"""What is remembered of one session; behind it every fault is told again."""
+
+
+def fault_reply(runtime: Runtime, event: HookEvent, error: AutoresearchError) -> Reply:
+    """The answer when nothing could be decided: a release, said to the person and always to the hook's log.
+
+    A journal stays broken until a person mends it, so that is told once for each session and kind of event, and again
+    when a session starts. Every other fault may be another one the next time, and is told each time.
+    """
+    fault = str(error)
+    is_repeated = isinstance(error, JournalBroken) and event.kind != "session_start"
+    if is_repeated and _is_told(runtime.home, event.session_id, f"{event.kind}\n{fault}"):
+        return Reply(fault=f"{fault} (told already)")
+    return Reply(person_message=briefing.fault_for_person(fault), fault=fault)
+
+
+def forget_faults(home: StateHome, session_id: str) -> None:
+    """After a repair: a journal of this session that breaks again is told again."""
+    try:
+        os.unlink(home.told_path(session_id))
+    except OSError:
+        return
+
+
+def _is_told(home: StateHome, session_id: str, text: str) -> bool:
+    """True when the session has heard this; remembers it otherwise. What cannot be remembered is told again."""
+    path = home.told_path(session_id)
+    line = sha256(text.encode("utf-8", "surrogatepass")).hexdigest().encode() + b"\n"
+    try:
+        try:
+            if line in read_bounded(path, _TOLD_LIMIT_BYTES):
+                return True
+        except FileNotFoundError:
+            ensure_folder(os.path.dirname(path))
+        descriptor = os.open(
+            path, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600
+        )
+        try:
+            os.write(descriptor, line)
+        finally:
+            os.close(descriptor)
+    except (OSError, AutoresearchError):
+        return False
+    return False

@@ -17,11 +17,18 @@ from datetime import timedelta
 from omx_autoresearch.foundation.digests import sha256
 from omx_autoresearch.foundation.errors import AutoresearchError, OwnerOnly, StateUntrusted, StepIllegal
 from omx_autoresearch.foundation.records import dataclass, replace
-from omx_autoresearch.missions.expiry import is_expired, seconds_unheard
 from omx_autoresearch.missions.records.lifecycle import OwnerVerbRefused
-from omx_autoresearch.missions.records.sessions import SessionBound, SessionForked, SessionUnbound
-from omx_autoresearch.missions.registry import TOKEN_WORD, ActiveSession, Registry
-from omx_autoresearch.missions.rules.lifecycle import FINAL_PHASES
+from omx_autoresearch.missions.records.work import SessionBound, SessionForked, SessionUnbound
+from omx_autoresearch.missions.registry import (
+    TOKEN_WORD,
+    ActiveSession,
+    Registry,
+    bound_mission,
+    is_expired,
+    mission_of,
+    seconds_unheard,
+)
+from omx_autoresearch.missions.rules.mission import FINAL_PHASES
 from omx_autoresearch.missions.store import MissionStore
 from omx_autoresearch.system.clock import format_time, parse_time
 from omx_autoresearch.system.processes import SHELLS, ancestors, command_name, is_alive
@@ -193,12 +200,8 @@ def _refuse_start(runtime: Runtime, task_id: str, why: str) -> NoReturn:
 
 def held_by(runtime: Runtime, session_id: str) -> Mission | None:
     """The unfinished mission that holds a session, or None."""
-    entry = Registry(runtime.home).find(session_id)
-    store = MissionStore(runtime.home)
-    if entry is None or entry.state != "bound" or not store.exists(entry.task_id):
-        return None
-    mission = store.load(entry.task_id)
-    return None if mission.phase in FINAL_PHASES else mission
+    mission = bound_mission(runtime.home, session_id)
+    return None if mission is None or mission.phase in FINAL_PHASES else mission
 
 
 def confirm_start(runtime: Runtime, session_id: str, client: str, command: str) -> Mission | None:
@@ -263,7 +266,7 @@ def rebind_cleared(runtime: Runtime, session_id: str, client: str) -> Mission | 
     ]
     if len(found) != 1 or found[0].left_at:
         return None  # a process that serves several sessions does not tell which one was cleared
-    mission = MissionStore(runtime.home).load_bound(found[0])
+    mission = mission_of(runtime.home, found[0])
     if mission is None or is_expired(runtime, mission, runtime.now()):
         return None
     return bind(runtime, mission.task_id, Act(session_id, client, "clear", process))
@@ -301,7 +304,7 @@ def note_fork(runtime: Runtime, session_id: str, client: str, cwd: str) -> None:
 
 
 def _record_fork(runtime: Runtime, store: MissionStore, entry: ActiveSession, fork: SessionForked) -> None:
-    mission = store.load_bound(entry)
+    mission = mission_of(runtime.home, entry)
     if mission is None or mission.phase != "running" or is_expired(runtime, mission, runtime.now()):
         return
     with store.transaction(entry.task_id, runtime.now()) as transaction:

@@ -11,7 +11,7 @@ Any fault of ours lets go and says where; it never completes a mission.
 
 from __future__ import annotations
 
-from omx_autoresearch.agents.events import SILENCE, Client, HookEvent, Reply, StopCap
+from omx_autoresearch.agents.events import SILENCE, Reply
 from omx_autoresearch.foundation.errors import (
     AutoresearchError,
     JournalBroken,
@@ -22,40 +22,48 @@ from omx_autoresearch.foundation.errors import (
 from omx_autoresearch.foundation.records import dataclass, replace
 from omx_autoresearch.foundation.times import seconds_between
 from omx_autoresearch.journal.outputs import masked
-from omx_autoresearch.missions import heartbeat
 from omx_autoresearch.missions.claims import take_in_quietly
-from omx_autoresearch.missions.expiry import is_expired
-from omx_autoresearch.missions.heartbeat import note_failed_heartbeat
 from omx_autoresearch.missions.looks import take_look
-from omx_autoresearch.missions.records.sessions import StopAllowed, StopFacts, StopRefused, StopReleased
-from omx_autoresearch.missions.registry import Registry
+from omx_autoresearch.missions.records.work import StopAllowed, StopFacts, StopRefused, StopReleased
+from omx_autoresearch.missions.registry import (
+    Registry,
+    bound_mission,
+    fault_reply,
+    has_tool_after,
+    is_expired,
+    leave_heartbeat,
+    size_of,
+    tools_after,
+)
 from omx_autoresearch.missions.rules import briefing
-from omx_autoresearch.missions.rules.budget import Limits, Usage
 from omx_autoresearch.missions.rules.evidence import (
-    Missing,
+    completion_items,
     is_better,
     is_passing,
     is_rejected_by_person,
     is_reusable_failure,
+    is_reusable_miss,
     missing_items,
     run_score,
+    unsettled_criteria,
 )
-from omx_autoresearch.missions.rules.gate import Decision, OwnerNeed, Situation, decide
-from omx_autoresearch.missions.rules.readiness import completion_items, is_reusable_miss, unsettled_criteria
-from omx_autoresearch.missions.rules.stall import Observation
-from omx_autoresearch.missions.store import MissionStore, Transaction
+from omx_autoresearch.missions.rules.gate import Decision, Observation, OwnerNeed, Situation, decide
+from omx_autoresearch.missions.rules.mission import Limits, Usage
+from omx_autoresearch.missions.store import MissionStore
 from omx_autoresearch.missions.validation import runs
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
 
+    from omx_autoresearch.agents.events import Client, HookEvent, StopCap
     from omx_autoresearch.foundation.types import StopScope
     from omx_autoresearch.journal.layout import Runtime
-    from omx_autoresearch.missions.records.directions import PivotRequired
-    from omx_autoresearch.missions.records.findings import ReadinessBlocked
-    from omx_autoresearch.missions.rules.findings import Look
+    from omx_autoresearch.missions.records.work import PivotRequired, ReadinessBlocked
+    from omx_autoresearch.missions.rules.criteria import Look
+    from omx_autoresearch.missions.rules.evidence import Missing
     from omx_autoresearch.missions.rules.mission import Attestation, Mission
+    from omx_autoresearch.missions.store import Transaction
     from omx_autoresearch.missions.validation.runs import Permission
 
 
@@ -63,7 +71,7 @@ if TYPE_CHECKING:
 
 
 def iteration_facts(mission: Mission, heartbeat_path: str, *, is_iteration: bool) -> dict[str, Any]:
-    """The fields of :class:`~omx_autoresearch.missions.records.sessions.StopFacts` that tell of the iteration."""
+    """The fields of :class:`~omx_autoresearch.missions.records.work.StopFacts` that tell of the iteration."""
     if not is_iteration:
         return {}
     run, last = mission.attestation, mission.last_stop
@@ -71,7 +79,7 @@ def iteration_facts(mission: Mission, heartbeat_path: str, *, is_iteration: bool
     return {
         "iteration": mission.iteration + 1,
         "began_at": last.at if last is not None else mission.running_since,
-        "tool_count": heartbeat.tools_after(heartbeat_path, mission.turn_heartbeat_bytes),
+        "tool_count": tools_after(heartbeat_path, mission.turn_heartbeat_bytes),
         "direction": mission.current_direction,
         "evidence_ids": mission.turn_evidence_ids,
         "verdict": run.verdict if run is not None and is_current else "",
@@ -88,7 +96,7 @@ def readiness_blocked(
         return ()
     if last is not None and last.reason_code == reason_code:
         return ()
-    from omx_autoresearch.missions.records.findings import ReadinessBlocked
+    from omx_autoresearch.missions.records.work import ReadinessBlocked
 
     return (ReadinessBlocked(tuple(item.code for item in missing)),)
 
@@ -213,7 +221,7 @@ def pivot_demanded(mission: Mission, usage: Usage) -> tuple[PivotRequired, ...]:
     """The record of a stale count that reaches the pivot with ``usage``; none where it had reached it, or does not."""
     if not mission.usage.stale < mission.limits.stale_pivot <= usage.stale:
         return ()
-    from omx_autoresearch.missions.records.directions import PivotRequired
+    from omx_autoresearch.missions.records.work import PivotRequired
     from omx_autoresearch.missions.rules.directions import perturbation
 
     return (PivotRequired(usage.stale, perturbation(mission.directions, mission.recent_directions)),)
@@ -261,8 +269,6 @@ def _let_go(
     decision = decide(situation, Usage(), Limits())
     if decision.answer != "release" or error is None:
         return SILENCE
-    from omx_autoresearch.missions.faults import fault_reply
-
     return fault_reply(runtime, event, error)
 
 
@@ -270,12 +276,9 @@ def _scope_of(runtime: Runtime, event: HookEvent, now: str) -> tuple[StopScope, 
     """Whose stop it is, and the mission that holds its session where one does."""
     if event.agent_id or event.kind == "subagent_stop":
         return "subagent", None
-    entry = Registry(runtime.home).find(event.session_id)
-    if entry is None or entry.state != "bound":
-        return "unbound", None
-    mission = MissionStore(runtime.home).load_bound(entry) if entry.session_id == event.session_id else None
+    mission = bound_mission(runtime.home, event.session_id)
     if mission is None:
-        return "other-session", None
+        return "unbound", None
     return ("expired" if is_expired(runtime, mission, now) else "ours"), mission
 
 
@@ -294,7 +297,7 @@ class _Stop:
         repeated = self._duplicate(mission)
         if repeated is not None:
             return repeated
-        self._beat(mission)
+        leave_heartbeat(self._runtime, mission, "turn_done", self._event.session_id, at=self._entered_at)
         take_in_quietly(self._runtime, mission.task_id, mission)
         seen = self._see(mission)
         decision = decide(seen.situation, mission.usage, mission.limits)
@@ -304,13 +307,6 @@ class _Stop:
         with self._store.transaction(mission.task_id, self._runtime.now()) as transaction:
             transaction.ts = self._runtime.now()  # the lock may have been waited for
             return self._settle(transaction, seen)
-
-    def _beat(self, mission: Mission) -> None:
-        path = self._runtime.home.mission(mission.task_id).heartbeat_path
-        try:
-            heartbeat.beat(path, at=self._entered_at, status="turn_done", session_id=self._event.session_id)
-        except OSError as error:  # no reason to hold or to release anybody
-            note_failed_heartbeat(self._runtime, mission, "turn_done", error)
 
     # --- look
 
@@ -381,7 +377,7 @@ class _Stop:
 
     def _situated(self, situation: Situation, mission: Mission, look: Look, *, is_running: bool) -> Situation:
         path = self._runtime.home.mission(mission.task_id).heartbeat_path
-        has_tool = heartbeat.has_tool_after(path, mission.turn_heartbeat_bytes)
+        has_tool = has_tool_after(path, mission.turn_heartbeat_bytes)
         last = mission.last_stop
         has_tree_change = last is not None and bool(last.tree_digest) and last.tree_digest != look.tree_digest
         used_tools = has_tool or (not self._client.has_tool_events and has_tree_change)
@@ -533,7 +529,7 @@ class _Stop:
             payload_digest=self._event.payload_digest,
             text=text,
             tree_digest=seen.look.tree_digest if seen.look else "",
-            heartbeat_bytes=heartbeat.size_of(path),
+            heartbeat_bytes=size_of(path),
             last_message_digest=digest_of_text(self._event.last_message),
             **iteration_facts(mission, path, is_iteration=decision.is_iteration),
         )

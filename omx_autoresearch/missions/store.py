@@ -26,8 +26,8 @@ from omx_autoresearch.journal.reader import Entry, Head, OpenJournal
 from omx_autoresearch.journal.safe_files import ensure_folder, is_there, names_in, storage_failed, sync_folder
 from omx_autoresearch.missions import snapshots
 from omx_autoresearch.missions.records import draft_of, fold
+from omx_autoresearch.missions.rules.evidence import checked_at, recorded_codes
 from omx_autoresearch.missions.rules.mission import SCHEMA_VERSION, Mission
-from omx_autoresearch.missions.rules.readiness import checked_at, recorded_codes
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -36,7 +36,6 @@ if TYPE_CHECKING:
     from typing import Any
 
     from omx_autoresearch.missions.records import Record
-    from omx_autoresearch.missions.registry import ActiveSession
 
 
 # --- The newest state of a mission: what is known of it already, and the records behind that.
@@ -197,9 +196,7 @@ def _walked(
 
 
 def _as_of_now(entry: Entry, version: int) -> tuple[int, dict[str, Any]]:
-    from omx_autoresearch.missions import (
-        snapshots as migrations,  # only where a version is said, or is an old one
-    )
+    from omx_autoresearch.missions import snapshots as migrations
 
     version = migrations.version_after(entry.kind, entry.data, version)
     return version, migrations.migrated(entry.kind, entry.data, version)
@@ -435,23 +432,6 @@ class MissionStore:
         with journal.opened() as descriptor:
             return newest_state(folder, OpenJournal(descriptor, journal.path)).mission
 
-    def load_bound(self, entry: ActiveSession) -> Mission | None:
-        """The mission that a bound session's entry names, where the journal says the same; None where it does not.
-
-        Raises:
-            JournalBroken: the journal is gone, or has a broken line.
-        """
-        folder = self.home.mission(entry.task_id)
-        if not self.exists(entry.task_id):
-            raise JournalBroken(
-                f"{folder.journal_path} is gone, and session {entry.session_id[:80]!r} is bound to its mission",
-                next_step="put the folder back from a copy, or forget the session: remove "
-                + self.home.session_path(entry.session_id),
-            )
-        mission = self.load(entry.task_id)
-        is_ours = mission.binding is not None and mission.binding.session_id == entry.session_id
-        return mission if is_ours else None
-
     def transaction(self, task_id: str, ts: str) -> Transaction:
         """Lock a mission, hand out its newest state, and write its snapshot afterwards.
 
@@ -496,7 +476,7 @@ def _migrating(version: int) -> Record:
 
 
 def _set_aside(torn: TornTail) -> Record:
-    from omx_autoresearch.missions.records.findings import TornTailSetAside
+    from omx_autoresearch.missions.records.work import TornTailSetAside
 
     return TornTailSetAside(path=torn.path, size_bytes=torn.size_bytes)
 

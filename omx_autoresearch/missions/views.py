@@ -22,32 +22,29 @@ from omx_autoresearch.foundation.times import seconds_between
 from omx_autoresearch.foundation.types import Verdict
 from omx_autoresearch.journal.layout import ProjectFolder, is_safe_task_id
 from omx_autoresearch.journal.outputs import output_path
-from omx_autoresearch.missions import heartbeat
 from omx_autoresearch.missions.checkouts import project_of
 from omx_autoresearch.missions.claims import take_in_quietly
-from omx_autoresearch.missions.expiry import is_expired
 from omx_autoresearch.missions.looks import take_look
 from omx_autoresearch.missions.readiness import state_fault, unresolved_ids, whole_look
-from omx_autoresearch.missions.registry import Registry
-from omx_autoresearch.missions.rules.lifecycle import FINAL_PHASES
-from omx_autoresearch.missions.rules.mission import Notice, next_command
-from omx_autoresearch.missions.rules.prompts import paths_named
-from omx_autoresearch.missions.rules.readiness import (
+from omx_autoresearch.missions.registry import Beat, Registry, is_expired, last_beat
+from omx_autoresearch.missions.rules.evidence import (
     CriterionView,
     checked_at,
     completion_items,
     criteria_of,
-    readiness_report,
     recorded_codes,
 )
+from omx_autoresearch.missions.rules.mission import FINAL_PHASES, Notice, next_command
+from omx_autoresearch.missions.rules.prompts import paths_named
+from omx_autoresearch.missions.rules.readiness import readiness_report
 from omx_autoresearch.missions.stop import seconds_running
 from omx_autoresearch.missions.store import MissionStore
 from omx_autoresearch.missions.validation.runs import output_tail
 
 if TYPE_CHECKING:
     from omx_autoresearch.journal.layout import Runtime
+    from omx_autoresearch.missions.rules.criteria import Look
     from omx_autoresearch.missions.rules.evidence import Missing
-    from omx_autoresearch.missions.rules.findings import Look
     from omx_autoresearch.missions.rules.mission import Contract, Mission
     from omx_autoresearch.missions.rules.prompts import NamedFolder
     from omx_autoresearch.missions.rules.readiness import ReadinessReport
@@ -242,8 +239,8 @@ def _open_missions(store: MissionStore) -> list[Mission]:
 
 def held_task(runtime: Runtime, session_id: str) -> str:
     """The mission that holds a session; empty for none."""
-    entry = Registry(runtime.home).find(session_id) if session_id else None
-    return entry.task_id if entry is not None and entry.state == "bound" else ""
+    entry = Registry(runtime.home).bound(session_id)
+    return entry.task_id if entry is not None else ""
 
 
 def current_tasks(runtime: Runtime, cwd: str) -> tuple[str, ...]:
@@ -419,7 +416,7 @@ def _missing(runtime: Runtime, task_id: str) -> StatusView:
 
 def _view_of(runtime: Runtime, mission: Mission, *, looks: bool) -> StatusView:
     contract, usage, limits = mission.contract, mission.usage, mission.limits
-    last = heartbeat.last_beat(runtime.home.mission(mission.task_id).heartbeat_path)
+    last = last_beat(runtime.home.mission(mission.task_id).heartbeat_path)
     blocker = mission.blocker
     look, lacking, seen_at = _open(runtime, mission, looks=looks)
     status: Status = mission.status  # type: ignore[assignment]
@@ -459,7 +456,7 @@ def _view_of(runtime: Runtime, mission: Mission, *, looks: bool) -> StatusView:
     )
 
 
-def hold_of(runtime: Runtime, mission: Mission, last: heartbeat.Beat | None) -> str:
+def hold_of(runtime: Runtime, mission: Mission, last: Beat | None) -> str:
     """Whether the client's hooks are known to reach us: ``proven`` only by an event since the binding."""
     binding = mission.binding
     if binding is None:
@@ -478,10 +475,10 @@ def _is_registered(runtime: Runtime, mission: Mission) -> bool:
     """True when the hook, which asks the registry, finds the mission by its session."""
     session_id = mission.binding.session_id if mission.binding else ""
     try:
-        entry = Registry(runtime.home).find(session_id)
+        entry = Registry(runtime.home).bound(session_id)
     except AutoresearchError:
         return False
-    return entry is not None and entry.state == "bound" and entry.task_id == mission.task_id
+    return entry is not None and entry.task_id == mission.task_id
 
 
 def _judged_by(contract: Contract) -> str:

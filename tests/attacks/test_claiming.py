@@ -15,7 +15,7 @@ from omx_autoresearch.compat.adoption import adopt, draft_of, read_origin
 from omx_autoresearch.foundation.errors import MissionInvalid, StepIllegal, UsageError
 from omx_autoresearch.foundation.records import replace
 from omx_autoresearch.journal.safe_files import FILE_LIMIT_BYTES
-from omx_autoresearch.missions import heartbeat, launch, looks, sessions
+from omx_autoresearch.missions import launch, looks, registry, sessions
 from omx_autoresearch.missions.api import Store
 from omx_autoresearch.missions.directions import declare
 from omx_autoresearch.missions.launch import amend_mission
@@ -27,7 +27,7 @@ from omx_autoresearch.missions.rules.directions import (
     direction_of,
     fingerprint_of,
 )
-from omx_autoresearch.missions.rules.readiness import open_criteria
+from omx_autoresearch.missions.rules.evidence import open_criteria
 from omx_autoresearch.missions.validation import checks
 from omx_autoresearch.surfaces import statusline
 from omx_autoresearch.surfaces.mcp.calls import tool_caller
@@ -121,7 +121,7 @@ def test_a_sign_of_life_is_a_short_text(world: Scratch, status: Any) -> None:
     store = Store(str(world.project), home_path=str(world.home_path), environ=world.environ)
     with pytest.raises(UsageError, match="status: a text of at most"):
         store.append_heartbeat(mission.task_id, status)
-    assert heartbeat.size_of(world.home.mission(mission.task_id).heartbeat_path) == 0
+    assert registry.size_of(world.home.mission(mission.task_id).heartbeat_path) == 0
 
 
 # --- another session

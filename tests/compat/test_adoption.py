@@ -15,7 +15,7 @@ from omx_autoresearch.foundation.records import replace
 from omx_autoresearch.missions import launch, lifecycle_commands
 from omx_autoresearch.missions.directions import declare
 from omx_autoresearch.missions.findings import Submission, add_finding, list_findings
-from omx_autoresearch.missions.records.findings import ClaimRecorded
+from omx_autoresearch.missions.records.work import ClaimRecorded
 from omx_autoresearch.missions.rules.directions import direction_of
 
 if TYPE_CHECKING:

@@ -10,8 +10,7 @@ import pytest
 from omx_autoresearch.foundation.errors import MissionInvalid, UsageError
 from omx_autoresearch.foundation.input_validation import validated
 from omx_autoresearch.foundation.records import nested
-from omx_autoresearch.missions.rules.budget import Limits
-from omx_autoresearch.missions.rules.mission import Contract
+from omx_autoresearch.missions.rules.mission import Contract, Limits
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,8 +6,7 @@ import pytest
 
 from omx_autoresearch.foundation import json_codec
 from omx_autoresearch.foundation.records import to_plain
-from omx_autoresearch.missions.rules.budget import Limits
-from omx_autoresearch.missions.rules.mission import Contract, Mission
+from omx_autoresearch.missions.rules.mission import Contract, Limits, Mission
 
 MISSION = Mission(
     "t", "s", 'the "goal" é\ud800', "standard", "/p", "/w", "x", "2026", scope=("a", "b"),

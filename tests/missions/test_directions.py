@@ -13,8 +13,8 @@ from omx_autoresearch.foundation.errors import StepIllegal, StorageFailed
 from omx_autoresearch.journal.layout import ProjectFolder
 from omx_autoresearch.missions import inbox, lifecycle_commands
 from omx_autoresearch.missions.claims import relay_line, take_in
-from omx_autoresearch.missions.directions import Declared, declare, inject
-from omx_autoresearch.missions.records.directions import DirectionDeclared
+from omx_autoresearch.missions.directions import declare, inject
+from omx_autoresearch.missions.records.work import DirectionDeclared
 from omx_autoresearch.missions.rules.directions import (
     AXES,
     DIRECTIONS_LIMIT,
@@ -30,6 +30,7 @@ from omx_autoresearch.missions.views import view
 from tests.support.scratch import OTHER, SESSION
 
 if TYPE_CHECKING:
+    from omx_autoresearch.missions.directions import Declared
     from omx_autoresearch.missions.rules.mission import Mission
     from tests.support.scratch import Scratch
 

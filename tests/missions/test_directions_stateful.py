@@ -17,9 +17,9 @@ from omx_autoresearch.journal.layout import ProjectFolder
 from omx_autoresearch.missions import inbox, lifecycle_commands
 from omx_autoresearch.missions.directions import declare, inject
 from omx_autoresearch.missions.records import fold
-from omx_autoresearch.missions.records.findings import FindingRecorded
+from omx_autoresearch.missions.records.work import FindingRecorded
+from omx_autoresearch.missions.rules.criteria import Evidence, Finding
 from omx_autoresearch.missions.rules.directions import AXES, claim_text, direction_of
-from omx_autoresearch.missions.rules.findings import Evidence, Finding
 from tests.support.scratch import Scratch, fingerprint
 
 LIMITS = {

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from omx_autoresearch.missions import heartbeat
+from omx_autoresearch.missions import registry
 from tests.missions.real_missions import SESSION, at
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -21,13 +21,13 @@ def pulse(tmp_path: Path) -> Path:
 
 
 def beat(pulse: Path, second: int, status: str) -> None:
-    heartbeat.beat(str(pulse), at=at(second), status=status, session_id=SESSION)
+    registry.beat(str(pulse), at=at(second), status=status, session_id=SESSION)
 
 
 def test_nothing_was_heard_yet(pulse: Path) -> None:
-    assert heartbeat.last_beat(str(pulse)) is None
-    assert heartbeat.size_of(str(pulse)) == 0
-    assert not heartbeat.has_tool_after(str(pulse), 0)
+    assert registry.last_beat(str(pulse)) is None
+    assert registry.size_of(str(pulse)) == 0
+    assert not registry.has_tool_after(str(pulse), 0)
 
 
 def test_the_newest_whole_line_is_the_last_beat(pulse: Path) -> None:
@@ -35,7 +35,7 @@ def test_the_newest_whole_line_is_the_last_beat(pulse: Path) -> None:
     beat(pulse, 2, "turn_done")
     with pulse.open("ab") as stream:
         stream.write(b'{"ts":"2099')
-    assert heartbeat.last_beat(str(pulse)) == heartbeat.Beat(at(2), "turn_done", SESSION)
+    assert registry.last_beat(str(pulse)) == registry.Beat(at(2), "turn_done", SESSION)
 
 
 @pytest.mark.parametrize("line", [b"", b"\0\0\0", b"[]", b"null", b'{"ts":"x"}', b"\xff\xfe"])
@@ -43,23 +43,23 @@ def test_a_broken_line_is_passed_over(pulse: Path, line: bytes) -> None:
     beat(pulse, 1, "tool")
     with pulse.open("ab") as stream:
         stream.write(line + b"\n")
-    found = heartbeat.last_beat(str(pulse))
+    found = registry.last_beat(str(pulse))
     assert found is not None
     assert found.at == at(1)
 
 
 def test_tools_are_counted_from_the_turns_beginning_on(pulse: Path) -> None:
     beat(pulse, 1, "tool")
-    offset = heartbeat.size_of(str(pulse))
+    offset = registry.size_of(str(pulse))
     beat(pulse, 2, "turn_done")
-    assert not heartbeat.has_tool_after(str(pulse), offset)
+    assert not registry.has_tool_after(str(pulse), offset)
     beat(pulse, 3, "tool")
-    assert heartbeat.has_tool_after(str(pulse), offset)
+    assert registry.has_tool_after(str(pulse), offset)
 
 
 def test_a_session_id_that_looks_like_a_tool_event_is_none(pulse: Path) -> None:
-    heartbeat.beat(str(pulse), at=at(1), status="turn_done", session_id='"status":"tool"')
-    assert not heartbeat.has_tool_after(str(pulse), 0)
+    registry.beat(str(pulse), at=at(1), status="turn_done", session_id='"status":"tool"')
+    assert not registry.has_tool_after(str(pulse), 0)
 
 
 def test_a_link_in_its_place_is_not_written_through(pulse: Path, tmp_path: Path) -> None:
@@ -72,7 +72,7 @@ def test_a_link_in_its_place_is_not_written_through(pulse: Path, tmp_path: Path)
 
 def test_many_processes_leave_whole_lines(pulse: Path) -> None:
     code = (
-        "import sys\nfrom omx_autoresearch.missions import heartbeat\n"
+        "import sys\nfrom omx_autoresearch.missions import registry as heartbeat\n"
         "for n in range(200): heartbeat.beat(sys.argv[1], at='t', status='tool', session_id=sys.argv[2] * 50)\n"
     )
     running = [

@@ -17,7 +17,6 @@ from omx_autoresearch.journal.reader import GENESIS, digest_of
 from omx_autoresearch.missions import snapshots, store
 from omx_autoresearch.missions import snapshots as migrations
 from omx_autoresearch.missions.records import KINDS
-from omx_autoresearch.missions.records.findings import ClaimRecorded
 from omx_autoresearch.missions.records.lifecycle import (
     MissionBlocked,
     MissionCancelled,
@@ -26,6 +25,7 @@ from omx_autoresearch.missions.records.lifecycle import (
     MissionResumed,
     MissionUnblocked,
 )
+from omx_autoresearch.missions.records.work import ClaimRecorded
 from omx_autoresearch.missions.rules.mission import SCHEMA_VERSION, Blocker
 from tests.missions.real_missions import TASK, Place, at
 

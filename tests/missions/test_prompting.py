@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from omx_autoresearch.missions import lifecycle_commands, prompt_events
+from omx_autoresearch.missions import hook_events, lifecycle_commands
 from tests.support.scratch import OTHER, SESSION, Scratch
 
 
@@ -75,7 +75,7 @@ def test_without_a_name_the_bound_mission_is_meant_then_the_only_one_and_otherwi
 def test_a_drafts_baseline_does_not_outlast_the_prompts_time(
     world: Scratch, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(prompt_events, "BASELINE_SECONDS", 0.2)
+    monkeypatch.setattr(hook_events, "BASELINE_SECONDS", 0.2)
     world.write("check.sh", "#!/bin/sh\nexec sleep 300\n", executable=True)
     draft = world.draft()
     world.prompt(f"$autoresearch {draft.task_id}")

@@ -18,9 +18,8 @@ from omx_autoresearch.missions.findings import Submission, add_finding
 from omx_autoresearch.missions.launch import amend_mission
 from omx_autoresearch.missions.looks import UNKNOWN
 from omx_autoresearch.missions.readiness import state_fault, unresolved_ids
-from omx_autoresearch.missions.records.findings import CriteriaChecked
-from omx_autoresearch.missions.rules.criteria import criterion_of
-from omx_autoresearch.missions.rules.findings import Check
+from omx_autoresearch.missions.records.work import CriteriaChecked
+from omx_autoresearch.missions.rules.criteria import Check, criterion_of
 from omx_autoresearch.missions.validation import checks
 from omx_autoresearch.missions.validation.reviews import Review, record_review
 from omx_autoresearch.missions.views import readiness

@@ -20,34 +20,31 @@ from omx_autoresearch.foundation.records import ShapeError, fields, from_plain, 
 from omx_autoresearch.foundation.records import replace as light_replace
 from omx_autoresearch.missions import records as record_module
 from omx_autoresearch.missions.records import KINDS, draft_of, fold, record_class
-from omx_autoresearch.missions.records.findings import ClaimRecorded
 from omx_autoresearch.missions.records.lifecycle import (
     MissionCreated,
     MissionLaunched,
     MissionPaused,
     OwnerVerbRefused,
 )
-from omx_autoresearch.missions.records.sessions import (
+from omx_autoresearch.missions.records.work import (
     KEPT_OUTPUT_MARKS,
+    ClaimRecorded,
     PersonPrompted,
+    PinsRestored,
     SessionBound,
     SessionUnbound,
     StopAllowed,
     StopFacts,
     StopRefused,
     StopReleased,
-)
-from omx_autoresearch.missions.records.validations import (
-    PinsRestored,
     ValidationFinished,
     ValidationLost,
     ValidationStarted,
 )
 from omx_autoresearch.missions.rules import mission as mission_module
-from omx_autoresearch.missions.rules.budget import Limits, Usage
 from omx_autoresearch.missions.rules.criteria import KINDS as RULE_KINDS
 from omx_autoresearch.missions.rules.criteria import Rule, rule_class
-from omx_autoresearch.missions.rules.mission import Contract, Mission, RunningValidation
+from omx_autoresearch.missions.rules.mission import Contract, Limits, Mission, RunningValidation, Usage
 from tests.missions.rules.samples import SCRIPT, TASK, a_mission, a_run, at
 
 Record = Any

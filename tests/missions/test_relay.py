@@ -10,13 +10,13 @@ import pytest
 from omx_autoresearch.agents.events import HookEvent
 from omx_autoresearch.freezing.comparison import manifest_of
 from omx_autoresearch.freezing.pins import freeze
-from omx_autoresearch.missions.approvals import approval_key, approve
 from omx_autoresearch.missions.claims import relay_line
 from omx_autoresearch.missions.findings import list_findings
+from omx_autoresearch.missions.hook_events import relayed_verb, simple_words, take_relayed
 from omx_autoresearch.missions.records.lifecycle import MissionAmended, MissionPaused
-from omx_autoresearch.missions.relay import relayed_verb, simple_words, take_relayed
 from omx_autoresearch.missions.rules.mission import Contract
 from omx_autoresearch.missions.validation import runs
+from omx_autoresearch.missions.validation.runs import approval_key, approve
 from omx_autoresearch.system.processes import ProcessIdentity, wait_for
 from tests.missions.real_missions import SESSION, TASK, Place, at
 from tests.support.pipes import opened

@@ -5,18 +5,20 @@ from __future__ import annotations
 import os
 import shutil
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from omx_autoresearch.foundation.errors import JournalBroken
 from omx_autoresearch.missions import store
 from omx_autoresearch.missions.projections import Projections
-from omx_autoresearch.missions.records.findings import ClaimRecorded
-from omx_autoresearch.missions.records.validations import ValidationLost, ValidationStarted
-from omx_autoresearch.missions.rules.mission import Mission, RunningValidation
+from omx_autoresearch.missions.records.work import ClaimRecorded, ValidationLost, ValidationStarted
+from omx_autoresearch.missions.rules.mission import RunningValidation
 from tests.missions.real_missions import TASK, Place, at
 from tests.support import snapshots
+
+if TYPE_CHECKING:
+    from omx_autoresearch.missions.rules.mission import Mission
 
 RUN = ValidationStarted(RunningValidation("r-1", 1, "boot:1", at(1), "tree"))
 

@@ -95,7 +95,7 @@ def test_the_gate_decides_every_stop_whoever_it_is_of_and_whatever_broke(
     lifecycle_commands.unbind(world.runtime(), mission.task_id)
     entry.parent.mkdir(exist_ok=True)
     entry.write_bytes(kept)
-    assert reason(world.payload()) == "other-session"
+    assert reason(world.payload()) == "unbound"
 
 
 @pytest.mark.requirement("GATE-01")

@@ -32,7 +32,7 @@ from omx_autoresearch.missions import lifecycle_commands
 from omx_autoresearch.missions.looks import take_look
 from omx_autoresearch.missions.records import fold
 from omx_autoresearch.missions.registry import Registry
-from omx_autoresearch.missions.rules.lifecycle import FINAL_PHASES
+from omx_autoresearch.missions.rules.mission import FINAL_PHASES
 from omx_autoresearch.missions.validation import runs as validation
 from tests.support.scratch import OTHER, Scratch, fingerprint, with_timeout
 

@@ -25,10 +25,10 @@ from omx_autoresearch.foundation.errors import (
 from omx_autoresearch.journal import reader
 from omx_autoresearch.journal.layout import StateHome
 from omx_autoresearch.journal.reader import Head
-from omx_autoresearch.missions import heartbeat
+from omx_autoresearch.missions import registry
 from omx_autoresearch.missions import store as states
 from omx_autoresearch.missions.claims import write_changed
-from omx_autoresearch.missions.records.findings import ClaimRecorded
+from omx_autoresearch.missions.records.work import ClaimRecorded
 from omx_autoresearch.missions.stop import answer_stop
 from omx_autoresearch.missions.store import MissionStore
 from tests.missions.real_missions import SESSION, TASK, Place, at
@@ -485,5 +485,5 @@ def test_without_a_state_home_no_file_in_the_project_is_a_mission(tmp_path: Path
 
 def test_the_heartbeat_is_outside_the_journal(place: Place, journal_path: Path) -> None:
     before = journal_path.read_bytes()
-    heartbeat.beat(place.folder.heartbeat_path, at=at(2), status="tool", session_id=SESSION)
+    registry.beat(place.folder.heartbeat_path, at=at(2), status="tool", session_id=SESSION)
     assert journal_path.read_bytes() == before

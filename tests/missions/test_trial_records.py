@@ -5,24 +5,26 @@ from __future__ import annotations
 import pytest
 
 from omx_autoresearch.foundation.records import replace
-from omx_autoresearch.missions.records.findings import (
+from omx_autoresearch.missions.records.work import (
     KEPT_EXPERIMENTS,
     ExperimentLinked,
     GainVerified,
+    StopFacts,
+    StopRefused,
     TrialsAccepted,
 )
-from omx_autoresearch.missions.records.sessions import StopFacts, StopRefused
 from omx_autoresearch.missions.rules.criteria import (
+    Check,
     Criterion,
     CriterionFault,
+    Look,
     criterion_of,
     criterion_text,
     has_measured,
     rule_of,
 )
-from omx_autoresearch.missions.rules.findings import Check, Look
-from omx_autoresearch.missions.rules.readiness import is_criterion_met
-from omx_autoresearch.missions.rules.stall import Observation, progress_of
+from omx_autoresearch.missions.rules.evidence import is_criterion_met
+from omx_autoresearch.missions.rules.gate import Observation, progress_of
 from omx_autoresearch.missions.stop import with_records
 from tests.missions.rules.samples import a_mission, at
 

@@ -638,7 +638,7 @@ def test_a_held_stop_loads_no_package_and_no_heavy_module(held: Scratch, client:
     assert not dialects & names
     unneeded = {
         f"omx_autoresearch.missions.{name}"
-        for name in ("launch", "intake", "contracts", "views", "prompt_events")
+        for name in ("launch", "intake", "contracts", "views", "hook_events")
     }
     assert not unneeded & names
 

@@ -15,7 +15,7 @@ from omx_autoresearch.experiments.judge.events import TrialAdmitted
 from omx_autoresearch.experiments.judge.state import ExperimentUsage, TrialRow
 from omx_autoresearch.experiments.store import ExperimentStore
 from omx_autoresearch.journal.layout import StateHome
-from omx_autoresearch.missions.rules.lifecycle import TRANSITIONS
+from omx_autoresearch.missions.rules.mission import TRANSITIONS
 from tests.surfaces.support.command_line import CLIENT, SESSION, Person
 from tests.surfaces.support.experiments import Researcher, works_at
 

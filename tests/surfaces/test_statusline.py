@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from omx_autoresearch.agents.installations import HookProgram, hook_script, status_line
-from omx_autoresearch.missions import heartbeat, lifecycle_commands, views
-from omx_autoresearch.missions.rules.lifecycle import PHASES
+from omx_autoresearch.missions import lifecycle_commands, registry, views
+from omx_autoresearch.missions.rules.mission import PHASES
 from omx_autoresearch.surfaces import statusline
 from tests.support.scratch import HOOK, OTHER, SESSION, Scratch
 
@@ -38,7 +38,7 @@ def test_a_running_mission_shows_iteration_stale_count_open_criteria_and_heartbe
     assert line_of(scratch) == "Research 0      stale  0  open  1  checked   -  heard   -"
     scratch.stop()
     path = scratch.home.mission(mission.task_id).heartbeat_path
-    heartbeat.beat(path, at="2020-01-02T03:04:05.123456Z", status="tool", session_id=SESSION)
+    registry.beat(path, at="2020-01-02T03:04:05.123456Z", status="tool", session_id=SESSION)
     loaded = scratch.load(mission)
     line = line_of(scratch)
     assert line.startswith(f"Research {loaded.iteration} ")

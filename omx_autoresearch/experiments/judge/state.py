@@ -18,7 +18,7 @@ from omx_autoresearch.foundation.records import (
     nested,
     replace,
 )
-from omx_autoresearch.missions.rules.lifecycle import reached, target
+from omx_autoresearch.missions.rules.mission import reached, target
 
 TYPE_CHECKING = False
 

@@ -9,15 +9,19 @@ from __future__ import annotations
 
 from omx_autoresearch.foundation.records import dataclass, field, nested, replace
 from omx_autoresearch.foundation.times import seconds_between
-from omx_autoresearch.missions.rules.budget import extended, refreshed
-from omx_autoresearch.missions.rules.lifecycle import TRANSITIONS, is_legal, next_phase, target
 from omx_autoresearch.missions.rules.mission import (
     SCHEMA_VERSION,
+    TRANSITIONS,
     Blocker,
     Contract,
     Mission,
     Notice,
+    extended,
+    is_legal,
+    next_phase,
     noticed,
+    refreshed,
+    target,
 )
 
 TYPE_CHECKING = False

@@ -8,14 +8,13 @@ and never phrased as an instruction.
 from __future__ import annotations
 
 from omx_autoresearch.missions.rules.directions import FRESH, by_diversity, perturbation
-from omx_autoresearch.missions.rules.readiness import open_criteria
+from omx_autoresearch.missions.rules.evidence import open_criteria
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from omx_autoresearch.missions.rules.budget import Limits, Usage
     from omx_autoresearch.missions.rules.evidence import Missing
     from omx_autoresearch.missions.rules.gate import Decision
-    from omx_autoresearch.missions.rules.mission import Mission
+    from omx_autoresearch.missions.rules.mission import Limits, Mission, Usage
 
 MARK = "[omx-autoresearch]"
 _GOAL_CHARACTERS = 300

@@ -8,9 +8,8 @@ from typing import Any, Literal
 from omx_autoresearch.foundation.records import dataclass, field, fields, replace
 from omx_autoresearch.foundation.types import Operation, Reviewer, TaskType, ValidationMode
 from omx_autoresearch.freezing.manifest import glob_faults
-from omx_autoresearch.missions.rules.budget import Limits, check_limits
 from omx_autoresearch.missions.rules.criteria import Criterion, criteria_faults, has_measured
-from omx_autoresearch.missions.rules.mission import OPERATIONS, VALIDATION_MODES
+from omx_autoresearch.missions.rules.mission import OPERATIONS, VALIDATION_MODES, Limits, check_limits
 
 SCRIPT: ValidationMode = "mission-validator-script"
 REVIEW: ValidationMode = "prompt-architect-artifact"

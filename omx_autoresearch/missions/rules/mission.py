@@ -1,17 +1,16 @@
 """A mission as its journal tells it: what was asked, the completion contract, what was spent, what was found out.
 
-:class:`Mission` is the fold of the journal (``core/records``); nothing else changes it. :class:`Contract` is compiled
-once, at launch or by ``amend``, from ``mission.md`` and ``sandbox.md``; a later edit of those files changes nothing.
+:class:`Mission` is the fold of the journal (``missions/records``); nothing else changes it. :class:`Contract` is
+compiled once, at launch or by ``amend``, from ``mission.md`` and ``sandbox.md``; a later edit of those files changes
+nothing.
 """
 
 from __future__ import annotations
 
-from omx_autoresearch.foundation.records import dataclass, field, nested, replace
-from omx_autoresearch.missions.rules.budget import Limits, Usage
-from omx_autoresearch.missions.rules.criteria import Criterion
+from omx_autoresearch.foundation.errors import AutoresearchError, StepIllegal
+from omx_autoresearch.foundation.records import dataclass, field, fields, nested, replace
+from omx_autoresearch.missions.rules.criteria import Check, Criterion
 from omx_autoresearch.missions.rules.directions import Direction, Tried
-from omx_autoresearch.missions.rules.findings import Check
-from omx_autoresearch.missions.rules.lifecycle import COMMAND_FOR, WIRE_STATUS
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -24,6 +23,254 @@ if TYPE_CHECKING:
         ValidationMode,
         Verdict,
     )
+
+
+# --- What may be spent and what was: the finite allowances that every refusal draws on.
+#
+# Counters stand between an agent and an endless loop. No allowance is unlimited by accident: a limit is a positive
+# finite number, a whole one where it counts, and :func:`check_limits` refuses anything else with the field's name.
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """The owner's allowances for one mission.
+
+    Attributes:
+        idle_refusals: refusals in a row without a tool event between them.
+        stale_pivot: stale count at which a structural pivot is demanded.
+        stale_fresh: stale count at which a fresh direction is offered.
+        stale_stalled: stale count at which the mission is stalled.
+        weak_holds: weak progress holds the stale count at most this often between two strong ones.
+        refusals_total: refusals of the whole mission, until the owner adds some.
+        background_allows: stops let through for the client's own background work between two strong progresses.
+        wait_refusals: refusals because a validation of ours still runs, between two strong progresses.
+        wall_clock_hours: from launch; time in ``paused`` and ``blocked`` is not charged.
+        session_idle_hours: a binding without any event for this long has expired.
+    """
+
+    idle_refusals: int = 3
+    stale_pivot: int = 2
+    stale_fresh: int = 3
+    stale_stalled: int = 4
+    weak_holds: int = 40
+    refusals_total: int = 200
+    background_allows: int = 8
+    wait_refusals: int = 6
+    wall_clock_hours: float = 24.0
+    session_idle_hours: float = 24.0
+
+
+@dataclass(frozen=True, slots=True)
+class Usage:
+    """What was spent of :class:`Limits`.
+
+    Attributes:
+        refusals: counted refusals of the mission.
+        idle_refusals: counted refusals since the last tool event or person's prompt.
+        refusals_in_row: refusals since the last answer of another kind or a person's prompt (for client caps).
+        stale: iterations without progress since the last strong progress.
+        weak_holds: times that weak progress held the stale count since the last strong progress.
+        background_allows: stops let through for background work since the last strong progress.
+        wait_refusals: refusals for a running validation since the last strong progress.
+        tamper_refusals: refusals that named ``restore`` since the pinned files were last put back.
+        seconds_running: time charged so far, up to the last phase change.
+        repeats: times in a row that the agent's answer was the same and no tool ran.
+    """
+
+    refusals: int = 0
+    idle_refusals: int = 0
+    refusals_in_row: int = 0
+    stale: int = 0
+    weak_holds: int = 0
+    background_allows: int = 0
+    wait_refusals: int = 0
+    tamper_refusals: int = 0
+    seconds_running: float = 0.0
+    repeats: int = 0
+
+
+def check_limits(limits: Limits) -> list[str]:
+    """Why these limits cannot stand, a sentence a fault; empty when they can."""
+    faults = []
+    for item in fields(limits):
+        value = getattr(limits, item.name)
+        is_count = isinstance(item.default, int)
+        if not _is_positive(value) or (is_count and not isinstance(value, int)):
+            wanted = "a positive whole number" if is_count else "a positive finite number"
+            faults.append(f"limits.{item.name} must be {wanted}, received {str(value)[:40]}")
+    if not faults and not limits.stale_pivot <= limits.stale_fresh <= limits.stale_stalled:
+        faults.append("limits must hold stale_pivot <= stale_fresh <= stale_stalled")
+    return faults
+
+
+def _is_positive(value: object) -> bool:
+    """True for a finite number above zero that a float can hold; True and False are no numbers."""
+    if isinstance(value, bool) or not isinstance(value, (int, float)):
+        return False
+    from math import isfinite
+
+    try:
+        return isfinite(value) and value > 0
+    except OverflowError:
+        return False
+
+
+def refreshed(usage: Usage) -> Usage:
+    """After ``resume``, ``unblock`` or ``amend``: stall and idle allowances begin anew, what was spent stays spent."""
+    return replace(
+        usage, idle_refusals=0, refusals_in_row=0, stale=0, weak_holds=0, background_allows=0, wait_refusals=0,
+        tamper_refusals=0, repeats=0,
+    )  # fmt: skip
+
+
+def after_person_prompt(usage: Usage) -> Usage:
+    """A person spoke: refusals in a row begin anew; nothing else does."""
+    return replace(usage, idle_refusals=0, refusals_in_row=0, repeats=0)
+
+
+def after_tool(usage: Usage, *, resets_row: bool) -> Usage:
+    """A tool ran since the last refusal; ``resets_row`` where the client's own cap is reset by tools."""
+    return replace(
+        usage, idle_refusals=0, repeats=0, refusals_in_row=0 if resets_row else usage.refusals_in_row
+    )
+
+
+def extended(limits: Limits, *, hours: float = 0.0, refusals: int = 0) -> Limits:
+    """The limits after ``--add-hours`` and ``--add-refusals``; :func:`check_limits` says whether they can stand."""
+    return replace(
+        limits,
+        wall_clock_hours=limits.wall_clock_hours + hours,
+        refusals_total=limits.refusals_total + refusals,
+    )
+
+
+# --- Phases as tables, and the one place that runs them: ``transitions`` decides every change of phase.
+#
+# draft --launch--> running --complete--> complete
+# running --block--> blocked --unblock--> running
+# running --pause--> paused --resume--> running
+# draft | running | blocked | paused --cancel--> cancelled
+#
+# Whoever changes a phase asks :func:`next_phase` (a mission) or :func:`~.experiments.next_experiment_phase`, which run
+# the machine, and records the phase that it reached. A replay runs no machine: :func:`target` reads the same table as
+# data, and a record whose step the phase does not have changes nothing. So a refused stop, a fold and a look never load
+# the package.
+
+if TYPE_CHECKING:
+    from typing import Any, Literal, TypeVar
+
+    from omx_autoresearch.foundation.types import Phase, Step
+
+    AnyPhase = TypeVar("AnyPhase", bound=str)
+    AnyStep = TypeVar("AnyStep", bound=str)
+    Table = tuple[tuple[AnyStep, tuple[AnyPhase, ...], AnyPhase], ...]
+
+PHASES: tuple[Phase, ...] = ("draft", "running", "blocked", "paused", "complete", "cancelled")
+FINAL_PHASES: tuple[Phase, ...] = ("complete", "cancelled")
+
+TRANSITIONS: tuple[tuple[Step, tuple[Phase, ...], Phase], ...] = (
+    ("launch", ("draft",), "running"),
+    ("complete", ("running",), "complete"),
+    ("block", ("running",), "blocked"),
+    ("unblock", ("blocked",), "running"),
+    ("pause", ("running",), "paused"),
+    ("resume", ("paused",), "running"),
+    ("cancel", ("draft", "running", "blocked", "paused"), "cancelled"),
+)
+"""(step, from phases, to phase). ``amend`` is legal in every phase but the final ones and changes none."""
+
+
+def target(table: Table[AnyStep, AnyPhase], phase: AnyPhase, step: AnyStep) -> AnyPhase | Literal[""]:
+    """The phase behind a step by the table alone; empty where ``phase`` has no such step."""
+    return next((to for name, sources, to in table if name == step and phase in sources), "")
+
+
+def is_legal(phase: Phase, step: Step) -> bool:
+    """True when a mission in ``phase`` may take ``step``; the table alone, for the fold and for messages."""
+    if step == "amend":
+        return phase not in FINAL_PHASES
+    return bool(target(TRANSITIONS, phase, step))
+
+
+def legal_steps(phase: Phase) -> tuple[Step, ...]:
+    """Every step that ``phase`` allows, in the table's order."""
+    steps: tuple[Step, ...] = (*(name for name, _, _ in TRANSITIONS), "amend")
+    return tuple(step for step in steps if is_legal(phase, step))
+
+
+WIRE_STATUS: dict[Phase, str] = {
+    "draft": "running",
+    "running": "running",
+    "blocked": "blocked",
+    "paused": "stopped",
+    "complete": "complete",
+    "cancelled": "stopped",
+}
+"""The ``status`` word that hosts of the typed mission read; ``invalid`` and ``missing`` are shown, never stored."""
+
+COMMAND_FOR: dict[Phase, str] = {
+    "draft": "omx-autoresearch start {task}",
+    "running": "omx-autoresearch status {task}",
+    "blocked": "omx-autoresearch unblock {task}",
+    "paused": "omx-autoresearch resume {task}",
+    "complete": "omx-autoresearch status {task}",
+    "cancelled": "omx-autoresearch init --goal ...",
+}
+"""What an owner types next in each phase."""
+
+
+def machine_options(table: Table[Any, Any], initial: str) -> dict[str, Any]:
+    """What a ``transitions`` machine over a table is built with (also the one that draws the diagram)."""
+    steps = [{"trigger": step, "source": list(sources), "dest": dest} for step, sources, dest in table]
+    states = dict.fromkeys(phase for _, sources, dest in table for phase in (*sources, dest))
+    return {"states": [*states], "transitions": steps, "initial": initial, "auto_transitions": False}
+
+
+def reached(table: Table[AnyStep, AnyPhase], phase: AnyPhase, step: AnyStep) -> AnyPhase | Literal[""]:
+    """The phase that the machine reaches by a step; empty where it has no such step.
+
+    Raises:
+        AutoresearchError: the package ``transitions`` cannot be loaded.
+    """
+    try:
+        from transitions import Machine, MachineError  # here, since only a change of phase needs it
+    except ImportError as error:
+        folder = __file__.rpartition("/omx_autoresearch/")[0]
+        raise AutoresearchError(
+            f"the step {step} was not taken: the package transitions, which decides it, cannot be loaded ({error})",
+            next_step=f"pip install transitions (into the environment of {folder}), then the same again",
+        ) from None
+    holder: Any = _Holder()
+    Machine(model=holder, **machine_options(table, phase))
+    try:
+        getattr(holder, step)()
+    except MachineError:
+        return ""
+    after: AnyPhase = holder.state
+    return after
+
+
+def next_phase(phase: Phase, step: Step, *, task_id: str = "TASK") -> Phase:
+    """The phase of a mission after ``step``, as the machine decides it; ``amend`` changes none.
+
+    Raises:
+        StepIllegal: the phase has no such step; the error names the legal ones and what to type instead.
+        AutoresearchError: the machine cannot be run.
+    """
+    if step == "amend" and is_legal(phase, step):
+        return phase
+    if step != "amend" and (after := reached(TRANSITIONS, phase, step)):
+        return after
+    verbs = ("start" if name == "launch" else name for name in legal_steps(phase) if name != "complete")
+    legal = ", ".join(verbs)
+    raise StepIllegal(
+        f"a mission that is {phase} cannot {step}; {f'it can {legal}' if legal else 'nothing re-opens it'}",
+        next_step=COMMAND_FOR[phase].format(task=task_id),
+    )
+
+
+class _Holder:
+    """The object that ``transitions`` hangs state and triggers on."""
 
 
 # --- Lifecycle notices: what a host shows of a mission's life, kept newest last beside the state. The journal has all.

@@ -8,12 +8,11 @@ from __future__ import annotations
 
 from omx_autoresearch.foundation.digests import sha256
 from omx_autoresearch.foundation.records import dataclass
-from omx_autoresearch.missions.rules.criteria import CriterionFault, Examination, Facts, Rule
+from omx_autoresearch.missions.rules.criteria import CriterionFault, Rule
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from omx_autoresearch.missions.rules.criteria import Examiner
-    from omx_autoresearch.missions.rules.findings import Check
+    from omx_autoresearch.missions.rules.criteria import Check, Examination, Examiner, Facts
 
 _PLAIN = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789@%+=:,./-_"
 """What a shell takes as it is."""

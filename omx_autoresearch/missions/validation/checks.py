@@ -17,14 +17,12 @@ from omx_autoresearch.foundation.records import dataclass, field, replace
 from omx_autoresearch.journal.outputs import output_path, trim_for_person
 from omx_autoresearch.journal.safe_files import FILE_LIMIT_BYTES, open_inside, read_chunks
 from omx_autoresearch.missions.looks import PinnedRun, take_look
-from omx_autoresearch.missions.records.findings import CriteriaChecked, FindingRecorded, VerificationExcused
-from omx_autoresearch.missions.rules.criteria import Criterion, Examination, Rule
-from omx_autoresearch.missions.rules.evidence import has_moved, is_passing
-from omx_autoresearch.missions.rules.findings import Check, Evidence, Finding, Look, evidence_digest
-from omx_autoresearch.missions.rules.lifecycle import FINAL_PHASES
-from omx_autoresearch.missions.rules.readiness import unsettled_criteria
-from omx_autoresearch.missions.rules.stall import masked
-from omx_autoresearch.missions.store import MissionStore, Transaction
+from omx_autoresearch.missions.records.work import CriteriaChecked, FindingRecorded, VerificationExcused
+from omx_autoresearch.missions.rules.criteria import Check, Evidence, Examination, Finding, evidence_digest
+from omx_autoresearch.missions.rules.evidence import has_moved, is_passing, unsettled_criteria
+from omx_autoresearch.missions.rules.gate import masked
+from omx_autoresearch.missions.rules.mission import FINAL_PHASES
+from omx_autoresearch.missions.store import MissionStore
 from omx_autoresearch.missions.validation import runs
 from omx_autoresearch.system.sandbox import bubblewrap_fault, isolation_of
 
@@ -34,7 +32,9 @@ if TYPE_CHECKING:
     from typing import Any
 
     from omx_autoresearch.journal.layout import Runtime
+    from omx_autoresearch.missions.rules.criteria import Criterion, Look, Rule
     from omx_autoresearch.missions.rules.mission import Contract, Mission
+    from omx_autoresearch.missions.store import Transaction
     from omx_autoresearch.system.commands import CommandResult
 
 _TAIL_CHARACTERS = 300

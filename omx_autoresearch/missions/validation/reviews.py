@@ -10,16 +10,16 @@ from __future__ import annotations
 from omx_autoresearch.foundation.errors import StepIllegal
 from omx_autoresearch.foundation.records import dataclass
 from omx_autoresearch.missions.looks import take_look
-from omx_autoresearch.missions.records.validations import ValidationFinished
+from omx_autoresearch.missions.records.work import ValidationFinished
 from omx_autoresearch.missions.rules.evidence import RunReport
-from omx_autoresearch.missions.rules.lifecycle import FINAL_PHASES
-from omx_autoresearch.missions.rules.mission import Attestation, Contract, Mission
+from omx_autoresearch.missions.rules.mission import FINAL_PHASES, Attestation
 from omx_autoresearch.missions.store import MissionStore
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from omx_autoresearch.foundation.types import Reviewer
     from omx_autoresearch.journal.layout import Runtime
+    from omx_autoresearch.missions.rules.mission import Contract, Mission
 
 VERDICTS = ("approved", "rejected")
 _KEYS = {"nonce", "verdict", "summary", "approved"}

@@ -13,21 +13,16 @@ import time
 from omx_autoresearch.foundation import json_codec
 from omx_autoresearch.foundation.digests import sha256
 from omx_autoresearch.foundation.errors import AutoresearchError, CommandFault, StateUntrusted
-from omx_autoresearch.foundation.records import dataclass, replace
+from omx_autoresearch.foundation.records import ShapeError, dataclass, from_plain, replace, to_plain
 from omx_autoresearch.journal.outputs import output_path, trim_for_person
-from omx_autoresearch.missions.approvals import approval_key, is_approved
+from omx_autoresearch.journal.safe_files import ensure_folder, load_json, replace_file, storage_failed
 from omx_autoresearch.missions.claims import write_changed
 from omx_autoresearch.missions.looks import PinnedRun, take_look
-from omx_autoresearch.missions.records.validations import (
-    ValidationFinished,
-    ValidationLost,
-    ValidationStarted,
-)
+from omx_autoresearch.missions.records.work import ValidationFinished, ValidationLost, ValidationStarted
 from omx_autoresearch.missions.rules.evidence import RunReport, has_moved, report_of_run
-from omx_autoresearch.missions.rules.lifecycle import FINAL_PHASES
-from omx_autoresearch.missions.rules.mission import Attestation, Contract, Mission, RunningValidation
-from omx_autoresearch.missions.rules.stall import masked
-from omx_autoresearch.missions.store import MissionStore, Transaction
+from omx_autoresearch.missions.rules.gate import masked
+from omx_autoresearch.missions.rules.mission import FINAL_PHASES, Attestation, Contract, RunningValidation
+from omx_autoresearch.missions.store import MissionStore
 from omx_autoresearch.system.commands import (
     CommandResult,
     explain_shell_status,
@@ -41,9 +36,94 @@ from omx_autoresearch.system.sandbox import bubblewrap_argv, bubblewrap_fault, c
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable
+    from typing import Any
 
-    from omx_autoresearch.journal.layout import Runtime
-    from omx_autoresearch.missions.rules.findings import Look
+    from omx_autoresearch.journal.layout import Runtime, StateHome
+    from omx_autoresearch.missions.rules.criteria import Look
+    from omx_autoresearch.missions.rules.mission import Contract, Mission
+    from omx_autoresearch.missions.store import Transaction
+    from omx_autoresearch.system.commands import CommandResult
+
+
+# --- What the owner allows to run outside a sandbox: one small file a key, outside every workspace.
+#
+# The key binds project, task, contract and pinned files; whatever of these changes needs a new approval. A file counts
+# by its content, not by its name alone.
+
+LIMIT_BYTES = 4096
+_HEX = frozenset("0123456789abcdef")
+
+
+@dataclass(frozen=True, slots=True)
+class Approval:
+    """The owner's word for one key.
+
+    Attributes:
+        key: see :func:`approval_key`.
+        is_unsandboxed: also for a client that itself runs in a sandbox.
+        ts: when it was given, ISO 8601 UTC.
+    """
+
+    key: str
+    is_unsandboxed: bool
+    ts: str
+
+
+def approval_key(project_path: str, task_id: str, contract_digest: str, pin_digest: str) -> str:
+    """Return the sha256 under which exactly these four are approved."""
+    parts = (os.path.realpath(project_path), task_id, contract_digest, pin_digest)
+    return sha256(b"\0".join(os.fsencode(part) for part in parts)).hexdigest()
+
+
+def approve(home: StateHome, key: str, *, is_unsandboxed: bool, ts: str) -> Approval:
+    """Record that the owner allows the commands of ``key``; an older approval of it is replaced whole.
+
+    The caller has made sure that it is the owner who speaks.
+
+    Raises:
+        ValueError: ``key`` is no key.
+        StorageFailed: the system refused.
+    """
+    approval = Approval(key, is_unsandboxed, ts)
+    path = _path(home, key)
+    ensure_folder(home.approved_path)
+    replace_file(path, json_codec.encode(to_plain(approval)), mode=0o600)
+    return approval
+
+
+def is_approved(home: StateHome, key: str) -> Approval | None:
+    """Return the approval of ``key``; None where there is none, or where the file does not say so itself.
+
+    A file that is empty, cut, of another key, of another user, or writable by others approves nothing; the cure is the
+    same as for a missing one: ``omx-autoresearch approve``.
+
+    Raises:
+        ValueError: ``key`` is no key.
+        StorageFailed: the system refused the read.
+    """
+    path = _path(home, key)
+    try:
+        status = os.lstat(path)
+        if status.st_uid != os.geteuid() or status.st_mode & 0o022:
+            return None
+        found: Any = from_plain(Approval, load_json(path, limit_bytes=LIMIT_BYTES))
+    except (FileNotFoundError, NotADirectoryError, ShapeError):
+        return None
+    except StateUntrusted as error:
+        if type(error) is not StateUntrusted:
+            raise  # the system refused: that is no answer
+        return None
+    except OSError as error:
+        raise storage_failed("read", path, error) from error
+    if found.key != key or not isinstance(found.is_unsandboxed, bool) or not isinstance(found.ts, str):
+        return None
+    return Approval(found.key, found.is_unsandboxed, found.ts)
+
+
+def _path(home: StateHome, key: str) -> str:
+    if len(key) != 64 or not _HEX.issuperset(key):
+        raise ValueError(f"not an approval key: {key[:80]!r}")
+    return os.path.join(home.approved_path, key)
 
 
 # --- What an ended run of the contract's command proves: exit status, last line, and why it could not even be started.

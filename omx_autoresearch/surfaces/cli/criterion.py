@@ -20,7 +20,8 @@ from omx_autoresearch.surfaces.cli.error_handler import CHECK_SAID_NO
 if TYPE_CHECKING:
     from typing import Any
 
-    from omx_autoresearch.missions.rules.readiness import CriterionView, ReadinessReport
+    from omx_autoresearch.missions.rules.evidence import CriterionView
+    from omx_autoresearch.missions.rules.readiness import ReadinessReport
 
 _STYLES = {"satisfied": "green", "blocked": "red", "open": "yellow"}
 

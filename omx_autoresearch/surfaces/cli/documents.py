@@ -9,11 +9,10 @@ from __future__ import annotations
 from omx_autoresearch.agents.hold_proof import Check
 from omx_autoresearch.foundation.records import dataclass, field
 from omx_autoresearch.foundation.types import Operation
-from omx_autoresearch.missions.rules.budget import Limits
-from omx_autoresearch.missions.rules.evidence import RunReport
-from omx_autoresearch.missions.rules.findings import Evidence
-from omx_autoresearch.missions.rules.mission import Notice
-from omx_autoresearch.missions.rules.readiness import CriterionView, ReadinessReport
+from omx_autoresearch.missions.rules.criteria import Evidence
+from omx_autoresearch.missions.rules.evidence import CriterionView, RunReport
+from omx_autoresearch.missions.rules.mission import Limits, Notice
+from omx_autoresearch.missions.rules.readiness import ReadinessReport
 from omx_autoresearch.missions.task_files import IterationLine, TriedDirection
 from omx_autoresearch.missions.views import RunView, StatusView
 from omx_autoresearch.surfaces.cli.experiment_documents import EXPERIMENT_SCHEMAS, EXPERIMENT_VERBS

@@ -10,7 +10,7 @@ import click
 from omx_autoresearch.foundation.errors import StorageFailed, UsageError
 from omx_autoresearch.foundation.records import to_plain
 from omx_autoresearch.missions.projection_texts import finding_line
-from omx_autoresearch.missions.rules.findings import FINDING_KINDS, SUMMARY_LIMIT_BYTES
+from omx_autoresearch.missions.rules.criteria import FINDING_KINDS, SUMMARY_LIMIT_BYTES
 from omx_autoresearch.surfaces.cli.caller import Caller, json_option, task_argument, this_caller
 from omx_autoresearch.surfaces.cli.display import harmless, print_json, print_rows, print_table, say, tell
 from omx_autoresearch.surfaces.cli.validate import is_relayed

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from omx_autoresearch.missions.contracts import DryRun
     from omx_autoresearch.missions.intake import MissionDraft
     from omx_autoresearch.missions.launch import Started
-    from omx_autoresearch.missions.rules.budget import Limits
+    from omx_autoresearch.missions.rules.mission import Limits
     from omx_autoresearch.surfaces.cli.documents import StartDocument
 
 START = "omx-autoresearch start"
@@ -239,7 +239,7 @@ def start_verb(
 
 def _worktree(caller: Caller, task_id: str) -> str:
     """The linked work tree of the mission's project that ``start`` is typed in; empty elsewhere."""
-    from omx_autoresearch.missions.prompt_events import worktree_of
+    from omx_autoresearch.missions.hook_events import worktree_of
     from omx_autoresearch.missions.store import MissionStore
 
     mission = MissionStore(caller.runtime.home).load(task_id)

@@ -112,8 +112,7 @@ def _live(caller: Caller, task_id: str) -> Mission:
     Raises:
         StepIllegal: it is a draft, or it has ended.
     """
-    from omx_autoresearch.missions.rules.lifecycle import FINAL_PHASES
-    from omx_autoresearch.missions.rules.mission import next_command
+    from omx_autoresearch.missions.rules.mission import FINAL_PHASES, next_command
     from omx_autoresearch.missions.store import MissionStore
 
     mission = MissionStore(caller.runtime.home).load(task_id)

@@ -17,9 +17,8 @@ from omx_autoresearch.foundation.errors import AutoresearchError, StepIllegal, U
 from omx_autoresearch.foundation.records import dataclass
 from omx_autoresearch.journal.layout import Runtime, StateHome, state_home
 from omx_autoresearch.missions.claims import take_in_quietly, write_changed
-from omx_autoresearch.missions.registry import Registry
+from omx_autoresearch.missions.registry import Registry, bound_mission
 from omx_autoresearch.missions.sessions import client_process, sessions_of_process
-from omx_autoresearch.missions.store import MissionStore
 from omx_autoresearch.surfaces.sources import SOURCES
 from omx_autoresearch.system.processes import ProcessIdentity, ancestors, is_alive
 
@@ -97,10 +96,7 @@ def _is_anothers(runtime: Runtime, session_id: str) -> bool:
 
 def _of_session(runtime: Runtime, session_id: str) -> ToolCaller:
     try:
-        entry = Registry(runtime.home).find(session_id)
-        mission = None
-        if entry is not None and entry.state == "bound" and entry.session_id == session_id:
-            mission = MissionStore(runtime.home).load_bound(entry)
+        mission = bound_mission(runtime.home, session_id)
     except AutoresearchError as error:
         return ToolCaller(session_id, "", str(error))
     if mission is None:

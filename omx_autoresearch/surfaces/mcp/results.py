@@ -8,7 +8,8 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from omx_autoresearch.foundation import types
 from omx_autoresearch.foundation.types import MetricDirection
-from omx_autoresearch.missions.rules.readiness import CriterionView, ReadinessLine
+from omx_autoresearch.missions.rules.evidence import CriterionView
+from omx_autoresearch.missions.rules.readiness import ReadinessLine
 
 TEXT_CHARACTERS = 2000
 

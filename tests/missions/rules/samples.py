@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
+from omx_autoresearch.missions.rules.criteria import Look
 from omx_autoresearch.missions.rules.evidence import Missing
-from omx_autoresearch.missions.rules.findings import Look
 from omx_autoresearch.missions.rules.mission import Attestation, Blocker, Contract, Mission
 
 if TYPE_CHECKING:

@@ -11,11 +11,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from omx_autoresearch.missions.rules import briefing
-from omx_autoresearch.missions.rules.budget import Usage
 from omx_autoresearch.missions.rules.evidence import Missing, missing_items
 from omx_autoresearch.missions.rules.gate import Decision, OwnerNeed, Situation, decide
-from omx_autoresearch.missions.rules.lifecycle import PHASES
-from omx_autoresearch.missions.rules.mission import Blocker, Mission
+from omx_autoresearch.missions.rules.mission import PHASES, Blocker, Mission, Usage
 from tests.missions.rules.samples import BLOCKER, LOOK, NEEDED, REVIEW, SCRIPT, TASK, a_mission, a_run
 
 if TYPE_CHECKING:

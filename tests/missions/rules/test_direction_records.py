@@ -3,19 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from omx_autoresearch.missions.records.directions import (
-    KEPT_RECENT,
-    DirectionDeclared,
-    DirectionInjected,
-    PivotRequired,
-)
-from omx_autoresearch.missions.records.findings import FindingRecorded, ReadinessBlocked
 from omx_autoresearch.missions.records.lifecycle import (
     MissionAmended,
     MissionBlocked,
@@ -27,20 +20,28 @@ from omx_autoresearch.missions.records.lifecycle import (
     MissionResumed,
     MissionUnblocked,
 )
-from omx_autoresearch.missions.records.sessions import (
+from omx_autoresearch.missions.records.work import (
+    KEPT_RECENT,
+    DirectionDeclared,
+    DirectionInjected,
+    FindingRecorded,
     HeartbeatFailed,
+    PivotRequired,
+    ReadinessBlocked,
     StopAllowed,
     StopFacts,
     StopRefused,
     StopReleased,
 )
-from omx_autoresearch.missions.rules.budget import Limits, Usage
+from omx_autoresearch.missions.rules.criteria import Evidence, Finding
 from omx_autoresearch.missions.rules.directions import OPEN_LIMIT, direction_of
-from omx_autoresearch.missions.rules.findings import Evidence, Finding
 from omx_autoresearch.missions.rules.gate import Situation, decide
-from omx_autoresearch.missions.rules.mission import KEPT_NOTICES, Blocker, Mission
+from omx_autoresearch.missions.rules.mission import KEPT_NOTICES, Blocker, Limits, Usage
 from omx_autoresearch.missions.stop import observe, pivot_demanded
 from tests.missions.rules.samples import BLOCKER, NEEDED, SCRIPT, TASK, a_mission, at
+
+if TYPE_CHECKING:
+    from omx_autoresearch.missions.rules.mission import Mission
 
 SMALL = Limits(
     idle_refusals=50, stale_pivot=2, stale_fresh=3, stale_stalled=4, weak_holds=3, refusals_total=60

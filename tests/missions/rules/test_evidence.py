@@ -12,6 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from omx_autoresearch.foundation.types import Verdict
+from omx_autoresearch.missions.rules.criteria import Look
 from omx_autoresearch.missions.rules.evidence import (
     RunReport,
     better_of,
@@ -24,7 +25,6 @@ from omx_autoresearch.missions.rules.evidence import (
     report_of_run,
     run_score,
 )
-from omx_autoresearch.missions.rules.findings import Look
 from tests.missions.rules.samples import LOOK, REVIEW, SCRIPT, TASK, a_mission, a_run
 
 if TYPE_CHECKING:

@@ -5,10 +5,17 @@ from __future__ import annotations
 import pytest
 
 from omx_autoresearch.foundation.records import replace
-from omx_autoresearch.missions.records.findings import CriteriaChecked, FindingRecorded
 from omx_autoresearch.missions.records.lifecycle import MissionAmended, MissionCreated
-from omx_autoresearch.missions.rules.criteria import Criterion, rule_of
-from omx_autoresearch.missions.rules.findings import Check, Evidence, Finding, evidence_digest, finding_faults
+from omx_autoresearch.missions.records.work import CriteriaChecked, FindingRecorded
+from omx_autoresearch.missions.rules.criteria import (
+    Check,
+    Criterion,
+    Evidence,
+    Finding,
+    evidence_digest,
+    finding_faults,
+    rule_of,
+)
 from omx_autoresearch.missions.rules.mission import Contract, Mission
 
 AT = "2026-01-02T03:04:05.000000Z"

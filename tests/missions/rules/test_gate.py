@@ -13,10 +13,8 @@ import pytest
 import omx_autoresearch
 from omx_autoresearch.agents.events import StopCap
 from omx_autoresearch.foundation.types import HostEnd, Phase, StopScope
-from omx_autoresearch.missions.rules.budget import Limits, Usage, after_person_prompt
-from omx_autoresearch.missions.rules.gate import Decision, OwnerNeed, Situation, decide
-from omx_autoresearch.missions.rules.lifecycle import PHASES
-from omx_autoresearch.missions.rules.stall import Observation
+from omx_autoresearch.missions.rules.gate import Decision, Observation, OwnerNeed, Situation, decide
+from omx_autoresearch.missions.rules.mission import PHASES, Limits, Usage, after_person_prompt
 from tests.missions.rules.samples import NEEDED, TASK
 
 PACKAGE = Path(omx_autoresearch.__file__).parent

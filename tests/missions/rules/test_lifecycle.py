@@ -24,24 +24,24 @@ from omx_autoresearch.missions.records.lifecycle import (
     MissionResumed,
     MissionUnblocked,
 )
-from omx_autoresearch.missions.records.sessions import SessionBound
-from omx_autoresearch.missions.records.validations import ValidationFinished
-from omx_autoresearch.missions.rules.lifecycle import (
+from omx_autoresearch.missions.records.work import SessionBound, ValidationFinished
+from omx_autoresearch.missions.rules.mission import (
     COMMAND_FOR,
     FINAL_PHASES,
     PHASES,
     TRANSITIONS,
     WIRE_STATUS,
+    RunningValidation,
     is_legal,
     legal_steps,
     machine_options,
     next_phase,
 )
-from omx_autoresearch.missions.rules.mission import Mission, RunningValidation
 from tests.missions.rules.samples import BLOCKER, SCRIPT, TASK, a_mission, a_run, at
 
 if TYPE_CHECKING:
     from omx_autoresearch.missions.records import Record
+    from omx_autoresearch.missions.rules.mission import Mission
 
 STEPS: tuple[Step, ...] = get_args(Step)
 RECORDS: tuple[tuple[Step, Record], ...] = (

@@ -8,17 +8,16 @@ import pytest
 
 from omx_autoresearch.foundation.records import replace
 from omx_autoresearch.missions.records.lifecycle import MissionCreated
-from omx_autoresearch.missions.rules.criteria import Criterion, criterion_of, rule_of
-from omx_autoresearch.missions.rules.findings import Check, Look
-from omx_autoresearch.missions.rules.mission import Attestation, Blocker, Contract, Mission
-from omx_autoresearch.missions.rules.readiness import (
+from omx_autoresearch.missions.rules.criteria import Check, Criterion, Look, criterion_of, rule_of
+from omx_autoresearch.missions.rules.evidence import (
     completion_items,
     is_code,
     is_criterion_met,
     is_reusable_miss,
-    readiness_report,
     unsettled_criteria,
 )
+from omx_autoresearch.missions.rules.mission import Attestation, Blocker, Contract, Mission
+from omx_autoresearch.missions.rules.readiness import readiness_report
 
 if TYPE_CHECKING:
     from omx_autoresearch.foundation.types import Phase

@@ -10,15 +10,16 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from omx_autoresearch.missions.rules.briefing import refusal
-from omx_autoresearch.missions.rules.budget import Limits, Usage
-from omx_autoresearch.missions.rules.gate import Situation, decide
-from omx_autoresearch.missions.rules.stall import (
+from omx_autoresearch.missions.rules.gate import (
     Observation,
+    Situation,
     after_iteration,
+    decide,
     is_stalled,
     masked,
     progress_of,
 )
+from omx_autoresearch.missions.rules.mission import Limits, Usage
 from tests.missions.rules.samples import NEEDED, a_mission
 
 LIMITS = Limits()

@@ -27,7 +27,7 @@ from tests.support.pipes import let_go, word_from
 from tests.support.scratch import Scratch, finish, with_timeout
 
 if TYPE_CHECKING:
-    from omx_autoresearch.missions.rules.findings import Look
+    from omx_autoresearch.missions.rules.criteria import Look
     from omx_autoresearch.missions.rules.mission import Attestation, Mission
 
 
