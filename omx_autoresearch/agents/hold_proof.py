@@ -13,10 +13,10 @@ import subprocess
 import tempfile
 from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
 
 from omx_autoresearch.agents.installations import HookProgram, Installation, hook_script, quoted
 from omx_autoresearch.foundation.errors import AutoresearchError
-from omx_autoresearch.foundation.records import dataclass
 
 PROOF_SECONDS = 60.0
 

@@ -6,10 +6,11 @@ ours when its command is a line that :mod:`omx_autoresearch.agents.installations
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 from omx_autoresearch.agents import json_text
 from omx_autoresearch.agents.installations import Installation, group_of, handler_of, state_home_of_line
 from omx_autoresearch.agents.json_text import JsonTextFault, Node
-from omx_autoresearch.foundation.records import dataclass
 
 EMPTY = "{}\n"
 

@@ -15,10 +15,10 @@ import shutil
 import subprocess
 import time
 import tomllib
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from omx_autoresearch.agents.installations import Installation, state_home_of_line
-from omx_autoresearch.foundation.records import dataclass
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -9,6 +9,7 @@ since, and takes out only ours otherwise.
 from __future__ import annotations
 
 import os
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
 from omx_autoresearch.agents import hook_settings, hook_trust, settings_parts, skill_files
@@ -36,7 +37,6 @@ from omx_autoresearch.agents.settings_files import (
     text_of,
 )
 from omx_autoresearch.foundation.errors import CommandFault, UsageError, WorkspaceFault
-from omx_autoresearch.foundation.records import dataclass
 from omx_autoresearch.journal.safe_files import ensure_folder
 
 if TYPE_CHECKING:

@@ -6,10 +6,10 @@ import hashlib
 import json
 import os
 import stat
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from omx_autoresearch.foundation.errors import WorkspaceFault
-from omx_autoresearch.foundation.records import dataclass
 from omx_autoresearch.journal.safe_files import ensure_folder, replace_file, storage_failed
 
 if TYPE_CHECKING:

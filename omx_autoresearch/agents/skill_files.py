@@ -6,6 +6,7 @@ person edited, or that somebody else put there under the name, is never touched.
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from functools import cache
 from importlib import resources
 from typing import TYPE_CHECKING
@@ -17,7 +18,6 @@ from omx_autoresearch.agents.settings_files import (
     read_bytes,
     sha256_of,
 )
-from omx_autoresearch.foundation.records import dataclass
 
 if TYPE_CHECKING:
     from omx_autoresearch.agents.installations import Installation

@@ -9,10 +9,10 @@ from __future__ import annotations
 import json
 import re
 import tomllib
+from dataclasses import dataclass
 from typing import Literal
 
 from omx_autoresearch.agents.json_text import member, with_settings_member, without_member
-from omx_autoresearch.foundation.records import dataclass
 
 NAME = "omx-autoresearch"
 MODULE = "omx_autoresearch.surfaces.cli"

@@ -13,6 +13,7 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 from omx_autoresearch.experiments.judge.state import (
@@ -36,7 +37,7 @@ from omx_autoresearch.foundation.errors import (
     WorkspaceFault,
 )
 from omx_autoresearch.foundation.json_codec import encode
-from omx_autoresearch.foundation.records import ShapeError, dataclass, from_plain, replace, to_plain
+from omx_autoresearch.foundation.records import ShapeError, dataclass, from_plain, to_plain
 from omx_autoresearch.journal.layout import Runtime
 from omx_autoresearch.journal.safe_files import load_json, lock, replace_file
 from omx_autoresearch.system.commands import fork_detached

@@ -21,12 +21,12 @@ import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from glob import escape, iglob
+from hashlib import sha256
 
 from omx_autoresearch.experiments.judge.metrics import parse_json_path
 from omx_autoresearch.experiments.judge.state import ExperimentConfig
 from omx_autoresearch.experiments.store import ExperimentFolder
 from omx_autoresearch.foundation import json_codec
-from omx_autoresearch.foundation.digests import sha256
 from omx_autoresearch.foundation.errors import StateUntrusted, WorkspaceFault
 from omx_autoresearch.freezing.comparison import (
     RACY_NS,

@@ -8,8 +8,9 @@ an experiment says whose commands an agent chose.
 
 from __future__ import annotations
 
+from hashlib import sha256
+
 from omx_autoresearch.experiments.store import ExperimentStore
-from omx_autoresearch.foundation.digests import sha256
 from omx_autoresearch.foundation.errors import AutoresearchError, StepIllegal
 from omx_autoresearch.foundation.json_codec import encode
 from omx_autoresearch.foundation.records import to_plain

@@ -16,6 +16,7 @@ import re
 import tempfile
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
+from hashlib import sha256
 from typing import BinaryIO, Literal
 
 from omx_autoresearch.experiments.context import AutoresearchCancellation
@@ -28,7 +29,6 @@ from omx_autoresearch.experiments.judge.metrics import (
     read_metrics,
     without_tail,
 )
-from omx_autoresearch.foundation.digests import sha256
 from omx_autoresearch.foundation.errors import CommandFault, UsageError, WorkspaceFault
 from omx_autoresearch.foundation.types import Outcome
 from omx_autoresearch.journal.layout import is_safe_task_id

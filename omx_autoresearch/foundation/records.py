@@ -216,25 +216,25 @@ def nested(kind: Any, **options: Any) -> Any:
 
 
 def to_plain(value: Any) -> Any:
-    """A frozen dataclass (or tuple, or scalar) as plain JSON values; tuples become lists."""
-    if hasattr(value, "__light_fields__"):
-        return {item.name: to_plain(getattr(value, item.name)) for item in fields(value)}
+    """A record or a stdlib dataclass (or tuple, or scalar) as plain JSON values; tuples become lists."""
     if isinstance(value, (tuple, list)):
         return [to_plain(item) for item in value]
     if isinstance(value, dict):
         return {key: to_plain(item) for key, item in value.items()}
-    return value
+    names = getattr(value, "__match_args__", None)
+    return value if names is None else {name: to_plain(getattr(value, name)) for name in names}
 
 
 def as_fields(value: Any) -> dict[str, Any]:
-    """The fields of a frozen dataclass, one level deep, as an encoder asks for them on its way down.
+    """The fields of a record or a stdlib dataclass, one level deep, as an encoder asks for them on its way down.
 
     Raises:
         TypeError: it is something else.
     """
-    if not hasattr(value, "__light_fields__"):
+    names = getattr(value, "__match_args__", None)
+    if names is None:
         raise TypeError(f"{type(value).__name__} has no plain form")
-    return {name: getattr(value, name) for name in value.__slots__}
+    return {name: getattr(value, name) for name in names}
 
 
 def from_plain(kind: type, data: Any) -> Any:

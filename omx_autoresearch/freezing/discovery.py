@@ -10,9 +10,9 @@ from __future__ import annotations
 import hashlib
 import os
 import stat
+from dataclasses import replace
 
 from omx_autoresearch.foundation.errors import WorkspaceFault
-from omx_autoresearch.foundation.records import replace
 from omx_autoresearch.freezing import evaluator_paths
 from omx_autoresearch.freezing.comparison import manifest_of, with_modules
 from omx_autoresearch.freezing.manifest import (

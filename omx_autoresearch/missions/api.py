@@ -16,6 +16,7 @@ from __future__ import annotations
 
 import os
 import warnings
+from dataclasses import dataclass, field, replace
 
 from omx_autoresearch.foundation.errors import (
     AutoresearchError,
@@ -23,7 +24,6 @@ from omx_autoresearch.foundation.errors import (
     StepIllegal,
     UsageError,
 )
-from omx_autoresearch.foundation.records import dataclass, field, replace
 from omx_autoresearch.journal.layout import ProjectFolder, Runtime
 from omx_autoresearch.missions import launch, lifecycle_commands, projection_texts, registry
 from omx_autoresearch.missions.checkouts import project_root

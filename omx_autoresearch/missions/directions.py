@@ -8,8 +8,9 @@ What a claim in the inbox says is taken in by ``missions/claims.py``: remembered
 
 from __future__ import annotations
 
+from dataclasses import dataclass, replace
+
 from omx_autoresearch.foundation.errors import StepIllegal, StorageFailed
-from omx_autoresearch.foundation.records import dataclass, replace
 from omx_autoresearch.journal.layout import ProjectFolder, Runtime
 from omx_autoresearch.missions import inbox
 from omx_autoresearch.missions.records.work import DirectionDeclared, DirectionInjected

@@ -9,6 +9,7 @@ from __future__ import annotations
 import hashlib
 import os
 import re
+from dataclasses import replace
 from typing import Any, Literal
 
 import yaml
@@ -22,7 +23,7 @@ from omx_autoresearch.foundation.errors import (
     WorkspaceFault,
 )
 from omx_autoresearch.foundation.input_validation import Fault, refusal, validated
-from omx_autoresearch.foundation.records import dataclass, field, replace, to_plain
+from omx_autoresearch.foundation.records import dataclass, field, to_plain
 from omx_autoresearch.foundation.types import Operation, Reviewer, TaskType, ValidationMode
 from omx_autoresearch.journal.layout import ProjectFolder, Runtime, is_safe_task_id, slugify
 from omx_autoresearch.journal.safe_files import (

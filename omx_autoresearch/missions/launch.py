@@ -8,10 +8,11 @@ from __future__ import annotations
 
 import hashlib
 import os
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from omx_autoresearch.foundation.errors import StepIllegal, WorkspaceFault
-from omx_autoresearch.foundation.records import dataclass, replace, to_plain
+from omx_autoresearch.foundation.records import dataclass, to_plain
 from omx_autoresearch.freezing.comparison import pin_stamps, touched
 from omx_autoresearch.freezing.pins import freeze, load_manifest
 from omx_autoresearch.freezing.tree import tree_state

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import os
+from dataclasses import replace
 
 from omx_autoresearch.foundation.errors import StateUntrusted, WorkspaceFault
-from omx_autoresearch.foundation.records import replace
 from omx_autoresearch.journal.layout import ProjectFolder, Runtime
 from omx_autoresearch.journal.omx_folder import OmxFolder
 from omx_autoresearch.missions import projection_texts

@@ -6,7 +6,8 @@ what they find there. The published schemas are made from them, and a test holds
 
 from __future__ import annotations
 
-from omx_autoresearch.foundation.records import dataclass
+from dataclasses import dataclass
+
 from omx_autoresearch.missions.rules.criteria import Evidence
 from omx_autoresearch.missions.rules.evidence import CriterionView
 

@@ -6,6 +6,7 @@ import json
 import os
 import subprocess
 import unicodedata
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -13,7 +14,6 @@ import pytest
 from omx_autoresearch.agents.transcripts import newest_lines
 from omx_autoresearch.compat.adoption import adopt, draft_of, read_origin
 from omx_autoresearch.foundation.errors import MissionInvalid, StepIllegal, UsageError
-from omx_autoresearch.foundation.records import replace
 from omx_autoresearch.journal.safe_files import FILE_LIMIT_BYTES
 from omx_autoresearch.missions import launch, looks, registry, sessions
 from omx_autoresearch.missions.api import Store

@@ -5,13 +5,13 @@ from __future__ import annotations
 import hashlib
 import json
 import shutil
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from omx_autoresearch.compat.adoption import Adopted, adopt, draft_of, read_origin
 from omx_autoresearch.foundation.errors import MissionInvalid, StepIllegal, WorkspaceFault
-from omx_autoresearch.foundation.records import replace
 from omx_autoresearch.missions import launch, lifecycle_commands
 from omx_autoresearch.missions.directions import declare
 from omx_autoresearch.missions.findings import Submission, add_finding, list_findings

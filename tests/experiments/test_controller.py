@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import threading
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -24,7 +25,6 @@ from omx_autoresearch.foundation.errors import (
     UsageError,
     WorkspaceFault,
 )
-from omx_autoresearch.foundation.records import replace
 from omx_autoresearch.journal.layout import StateHome, state_home
 from tests.experiments.toys import begun, checkout, configured, git, h, put, toy, works_at, writes
 

@@ -7,6 +7,7 @@ import signal
 import subprocess
 import sys
 import threading
+from dataclasses import replace
 from datetime import datetime, timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -25,7 +26,6 @@ from omx_autoresearch.experiments.controller import (
 from omx_autoresearch.experiments.judge.state import ExperimentLimits, HypothesisOutcome
 from omx_autoresearch.experiments.store import ExperimentFolder
 from omx_autoresearch.foundation.errors import StepIllegal, UsageError
-from omx_autoresearch.foundation.records import replace
 from omx_autoresearch.journal.layout import Runtime
 from omx_autoresearch.system.clock import SystemClock
 from tests.experiments.toys import begun, configured, h, put, toy, works_at, writes

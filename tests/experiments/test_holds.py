@@ -7,13 +7,13 @@ import json
 import os
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from omx_autoresearch.experiments.store import Holder, Holds
 from omx_autoresearch.foundation.errors import StepIllegal
-from omx_autoresearch.foundation.records import replace
 from omx_autoresearch.journal.layout import StateHome
 from omx_autoresearch.system.processes import ProcessIdentity, identify, is_alive
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -17,7 +18,6 @@ from omx_autoresearch.experiments.judge.state import (
     TrialRow,
 )
 from omx_autoresearch.experiments.judge.summary import left_words
-from omx_autoresearch.foundation.records import replace
 
 CONFIG = configure(
     {

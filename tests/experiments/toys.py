@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import subprocess
+from dataclasses import replace
 from hashlib import sha256
 from typing import TYPE_CHECKING
 
@@ -15,7 +16,6 @@ from omx_autoresearch.experiments.judge.state import (
     ExperimentLimits,
     HypothesisOutcome,
 )
-from omx_autoresearch.foundation.records import replace
 
 if TYPE_CHECKING:
     from collections.abc import Callable

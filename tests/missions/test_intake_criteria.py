@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import pytest
 
 from omx_autoresearch.foundation.errors import MissionInvalid
-from omx_autoresearch.foundation.records import replace
 from omx_autoresearch.missions.contracts import compile_contract, contract_digest
 from omx_autoresearch.missions.intake import MissionDraft, read_intake, write_intake
 from omx_autoresearch.missions.rules.criteria import criterion_of

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import os
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from omx_autoresearch.foundation.errors import MissionInvalid, StepIllegal
-from omx_autoresearch.foundation.records import replace
 from omx_autoresearch.journal.layout import is_safe_task_id
 from omx_autoresearch.missions import launch, lifecycle_commands
 from omx_autoresearch.missions.intake import read_intake, write_intake

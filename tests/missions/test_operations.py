@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import pytest
 
-from omx_autoresearch.foundation.records import replace
 from omx_autoresearch.missions import launch
 from omx_autoresearch.missions.intake import read_intake
 from omx_autoresearch.missions.launch import amend_mission

@@ -6,13 +6,13 @@ import json
 import os
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from omx_autoresearch.agents.registry import all_shell_marks
 from omx_autoresearch.foundation.errors import OwnerOnly
-from omx_autoresearch.foundation.records import replace
 from omx_autoresearch.missions import lifecycle_commands
 from omx_autoresearch.missions.lifecycle_commands import marks_of_agent, missions_around, require_owner
 from omx_autoresearch.missions.registry import Registry

@@ -6,13 +6,13 @@ import json
 import os
 import shutil
 import stat
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from omx_autoresearch.foundation.errors import StepIllegal
-from omx_autoresearch.foundation.records import replace
 from omx_autoresearch.missions import lifecycle_commands
 from omx_autoresearch.missions.findings import Submission, add_finding
 from omx_autoresearch.missions.launch import amend_mission

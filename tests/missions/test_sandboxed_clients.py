@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
 
-from omx_autoresearch.foundation.records import replace
 from omx_autoresearch.missions import lifecycle_commands
 from omx_autoresearch.missions.launch import amend_mission
 from tests.support.needs import needs_bubblewrap

@@ -6,13 +6,13 @@ import json
 import os
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from omx_autoresearch.foundation.errors import OwnerOnly, StepIllegal
-from omx_autoresearch.foundation.records import replace
 from omx_autoresearch.journal.layout import session_file_name
 from omx_autoresearch.missions import launch, lifecycle_commands, sessions
 from omx_autoresearch.missions.launch import StartOptions

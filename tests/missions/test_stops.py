@@ -6,6 +6,7 @@ import json
 import os
 import re
 import shutil
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +14,6 @@ import pytest
 
 from omx_autoresearch.agents import claude, codex
 from omx_autoresearch.agents.events import StopCap
-from omx_autoresearch.foundation.records import replace
 from omx_autoresearch.missions import lifecycle_commands, looks, sessions
 from omx_autoresearch.missions import stop as stops
 from omx_autoresearch.missions.rules.criteria import criterion_of

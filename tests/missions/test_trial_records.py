@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
-from omx_autoresearch.foundation.records import replace
 from omx_autoresearch.missions.records.work import (
     KEPT_EXPERIMENTS,
     ExperimentLinked,

@@ -12,7 +12,7 @@ import stat
 import subprocess
 import sys
 import tempfile
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
 from functools import cache
 from pathlib import Path
@@ -20,7 +20,6 @@ from typing import TYPE_CHECKING, Any
 
 from omx_autoresearch.agents.events import Client, Reply
 from omx_autoresearch.agents.registry import all_shell_marks, dialect, parse_bytes
-from omx_autoresearch.foundation.records import replace
 from omx_autoresearch.journal.layout import Runtime, StateHome
 from omx_autoresearch.missions import launch, lifecycle_commands, sessions
 from omx_autoresearch.missions.claims import write_changed

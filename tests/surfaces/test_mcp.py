@@ -335,7 +335,7 @@ def test_a_client_that_went_on_to_another_session_is_not_taken_for_the_older_one
 
 @pytest.mark.requirement("MCP-04")
 def test_a_client_with_two_sessions_is_ambiguous_and_nothing_is_written(scratch: Scratch) -> None:
-    from omx_autoresearch.foundation.records import replace
+    from dataclasses import replace
 
     scratch.mission(slug="one")
     scratch.mission(slug="two", session=OTHER)

@@ -56,7 +56,7 @@ class Lines(Rule):
 '''
 LOOK = """
 import sys
-from omx_autoresearch.foundation.records import replace
+from dataclasses import replace
 from omx_autoresearch.journal.layout import Runtime
 from omx_autoresearch.missions.validation.checks import look_at
 from omx_autoresearch.missions.looks import take_look

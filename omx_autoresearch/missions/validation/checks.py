@@ -10,10 +10,10 @@ from __future__ import annotations
 import os
 import shlex
 import shutil
+from dataclasses import dataclass, field, replace
+from hashlib import sha256
 
-from omx_autoresearch.foundation.digests import sha256
 from omx_autoresearch.foundation.errors import CommandFault, StepIllegal, UsageError, WorkspaceFault
-from omx_autoresearch.foundation.records import dataclass, field, replace
 from omx_autoresearch.journal.outputs import output_path, trim_for_person
 from omx_autoresearch.journal.safe_files import FILE_LIMIT_BYTES, open_inside, read_chunks
 from omx_autoresearch.missions.looks import PinnedRun, take_look

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 import sys
+from dataclasses import fields
 from typing import TYPE_CHECKING
 
 from omx_autoresearch.agents.headless import harmless_line
@@ -22,7 +23,6 @@ from omx_autoresearch.experiments.judge.summary import (
     quoted_claim,
     row_text,
 )
-from omx_autoresearch.foundation.records import fields
 from omx_autoresearch.surfaces.cli.display import count_of, harmless, print_rows, print_table, say, tell
 
 if TYPE_CHECKING:

@@ -109,8 +109,9 @@ def _extended(state: ExperimentState, added: dict[str, Any]) -> ExperimentLimits
     Raises:
         UsageError: something is added to a limit that does not exist.
     """
+    from dataclasses import replace
+
     from omx_autoresearch.experiments.configuration import size_of
-    from omx_autoresearch.foundation.records import replace
 
     try:
         disk_bytes = size_of(added["add_disk"]) if added["add_disk"] else 0

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import os
 import shlex
+from dataclasses import replace
 
 import click
 
 from omx_autoresearch.experiments.views import NEXT_START, ExperimentLine, list_views, view_of
 from omx_autoresearch.foundation.errors import WorkspaceFault
-from omx_autoresearch.foundation.records import replace
 from omx_autoresearch.surfaces.cli.caller import json_option, this_caller
 from omx_autoresearch.surfaces.cli.display import harmless, print_json, print_table, say, tell
 from omx_autoresearch.surfaces.cli.experiment import auto_log_option, experiment_argument, meant

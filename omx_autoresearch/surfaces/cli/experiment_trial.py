@@ -225,9 +225,9 @@ def _by_command(
 ) -> Callback:
     """A command makes the change, as an agent would: in the worktree, its output kept, nothing of it left behind."""
     import shlex
+    from dataclasses import replace
 
     from omx_autoresearch.experiments.driver import agent_turn
-    from omx_autoresearch.foundation.records import replace
 
     agent = agent_of(found, controller.state, shlex.join(command))
     turn = agent_turn(agent, found.folder, controller.state, is_given=True)

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import os
 import sys
+from dataclasses import fields
 from typing import TYPE_CHECKING
 
 import click
 
 from omx_autoresearch.foundation.errors import AutoresearchError, MissionInvalid, StorageFailed, UsageError
-from omx_autoresearch.foundation.records import fields
 from omx_autoresearch.missions.rules.criteria import criterion_text
 from omx_autoresearch.surfaces.cli.caller import Caller, json_option, task_argument, this_caller
 from omx_autoresearch.surfaces.cli.display import count_of, harmless, print_json, print_rows, say, tell

@@ -5,13 +5,13 @@ from __future__ import annotations
 import os
 import shutil
 import sys
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import click
 
 from omx_autoresearch.agents.registry import CLIENT_NAMES, dialect
 from omx_autoresearch.foundation.errors import UsageError
-from omx_autoresearch.foundation.records import replace
 from omx_autoresearch.surfaces.cli.caller import Caller, json_option, this_caller
 from omx_autoresearch.surfaces.cli.display import harmless, print_json, say
 from omx_autoresearch.surfaces.cli.error_handler import CHECK_SAID_NO

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import os
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import click
 
-from omx_autoresearch.foundation.records import replace
 from omx_autoresearch.surfaces.cli.caller import json_option, reason_option, task_argument, this_caller
 from omx_autoresearch.surfaces.cli.display import print_json, say
 from omx_autoresearch.surfaces.cli.init import print_started

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import sys
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import click
 
 from omx_autoresearch.foundation.errors import UsageError
-from omx_autoresearch.foundation.records import replace
 from omx_autoresearch.missions.rules.criteria import Criterion, rule_forms
 
 if TYPE_CHECKING:

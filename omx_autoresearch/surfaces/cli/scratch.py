@@ -6,9 +6,9 @@ Its environment is set explicitly, since both may run inside an agent: no mark o
 from __future__ import annotations
 
 import os
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from omx_autoresearch.foundation.records import dataclass
 from omx_autoresearch.journal.layout import Runtime, StateHome
 
 if TYPE_CHECKING:

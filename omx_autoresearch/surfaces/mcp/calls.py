@@ -7,6 +7,7 @@ import sys
 import threading
 import traceback
 from contextlib import contextmanager, nullcontext
+from dataclasses import dataclass
 
 from mcp.server.mcpserver.exceptions import ToolError
 
@@ -14,7 +15,6 @@ from omx_autoresearch.agents.events import HookEvent
 from omx_autoresearch.agents.marks import SESSION_VARIABLES
 from omx_autoresearch.agents.registry import CLIENT_NAMES, all_shell_marks, dialect
 from omx_autoresearch.foundation.errors import AutoresearchError, StepIllegal, UsageError
-from omx_autoresearch.foundation.records import dataclass
 from omx_autoresearch.journal.layout import Runtime, StateHome, state_home
 from omx_autoresearch.missions.claims import take_in_quietly, write_changed
 from omx_autoresearch.missions.registry import Registry, bound_mission

@@ -211,7 +211,8 @@ class Tools:
 
     def start(self, ctx: _Context, task: Task = "") -> results.StartResult:
         """Launch the mission that your person wrote down, for this very session; your client confirms it by itself."""
-        from omx_autoresearch.foundation.records import fields
+        from dataclasses import fields
+
         from omx_autoresearch.missions.launch import StartOptions, start
         from omx_autoresearch.missions.views import resolve_task
 

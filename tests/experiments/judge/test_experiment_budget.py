@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 
 import pytest
 
@@ -18,7 +19,6 @@ from omx_autoresearch.experiments.judge.state import (
     spent_budget,
 )
 from omx_autoresearch.foundation.errors import MissionInvalid, UsageError
-from omx_autoresearch.foundation.records import replace
 
 
 @pytest.mark.case("BUD-01")

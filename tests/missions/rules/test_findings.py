@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
-from omx_autoresearch.foundation.records import replace
 from omx_autoresearch.missions.records.lifecycle import MissionAmended, MissionCreated
 from omx_autoresearch.missions.records.work import CriteriaChecked, FindingRecorded
 from omx_autoresearch.missions.rules.criteria import (

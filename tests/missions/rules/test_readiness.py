@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from omx_autoresearch.foundation.records import replace
 from omx_autoresearch.missions.records.lifecycle import MissionCreated
 from omx_autoresearch.missions.rules.criteria import Check, Criterion, Look, criterion_of, rule_of
 from omx_autoresearch.missions.rules.evidence import (

@@ -7,13 +7,13 @@ import os
 import shutil
 import signal
 import socket
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
 
 from omx_autoresearch.agents import claude
-from omx_autoresearch.foundation.records import replace
 from omx_autoresearch.journal.layout import StateHome
 from omx_autoresearch.journal.outputs import output_path
 from omx_autoresearch.missions import launch, lifecycle_commands
