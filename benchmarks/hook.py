@@ -29,8 +29,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from omx_autoresearch.agents import claude
-from omx_autoresearch.agents.installations import HookProgram, hook_line, hook_script, status_line
+from omx_autoresearch.agents.clients import claude
+from omx_autoresearch.agents.hook_lines import HookProgram, hook_line, hook_script
+from omx_autoresearch.agents.parts.status_line import status_line
 from omx_autoresearch.journal.layout import Runtime, StateHome
 from omx_autoresearch.missions import sessions
 from omx_autoresearch.missions.records.lifecycle import MissionCreated, MissionLaunched

@@ -78,7 +78,7 @@ class Trace:
 def refused_stop(folder: Path) -> dict[str, Any]:
     """The hook's own entry, with the arguments of the installed script, in this process."""
     from benchmarks import hook
-    from omx_autoresearch.agents.installations import program_of_script
+    from omx_autoresearch.agents.hook_lines import program_of_script
 
     home, out_path = folder / "home", folder / "trace.json"
     hook.install_hook(home)

@@ -94,7 +94,7 @@ def test_each_contract_of_the_rooms_can_be_broken(tmp_path: Path) -> None:
         "missions/rules/gate.py": "import random",  # no pure rule
         "system/clock.py": "import omx_autoresearch.system.processes",  # half of a cycle
         "system/processes.py": "import omx_autoresearch.system.clock",
-        "agents/claude.py": "import omx_autoresearch.agents.gemini",  # a dialect that knows another
+        "agents/clients/claude/__init__.py": "import omx_autoresearch.agents.clients.gemini",  # that know each other
         "missions/registry.py": "import omx_autoresearch.journal.log",  # a second writer of journals
     }.items():
         (copy / name).write_text(f"{(copy / name).read_text('utf-8')}\n{line}\n", encoding="utf-8")

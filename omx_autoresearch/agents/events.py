@@ -1,7 +1,7 @@
 """What an agent CLI tells us, and what we answer: one event in, one reply out.
 
-Every dialect in ``agents/`` translates its own JSON to :class:`HookEvent` and a :class:`Reply` back to bytes; nothing
-above this module knows a client's field names. Foreign input is one value before any logic runs.
+Every adapter in ``agents/clients`` translates its client's own JSON to :class:`HookEvent` and a :class:`Reply` back to
+bytes; nothing above this module knows a client's field names. Foreign input is one value before any logic runs.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ class HookEvent:
     """One call from an agent CLI, already translated.
 
     Attributes:
-        client: the dialect's name, ``claude``, ``codex`` or ``gemini``.
+        client: the client's name in :mod:`omx_autoresearch.foundation.clients`.
         kind: what happened.
         session_id: the client's session id, verbatim; empty when the payload has none.
         cwd: the client's working directory (follows ``cd``; never used to find a mission).
@@ -28,9 +28,9 @@ class HookEvent:
         source: of a session start: ``startup``, ``resume``, ``clear``, ``compact`` or ``fork``.
         host_end: why the host ended the turn; empty for an ordinary stop.
         has_background_work: the client says that work of its own is still running.
-        transcript_path: the client's own record of the session; looked at by its dialect alone, for its sandbox.
-        is_sandboxed: the client's tools have fewer rights than this hook; no payload says so, the dialect finds out.
-        forgery: why the client itself did not send this event; no payload says so, the dialect finds out.
+        transcript_path: the client's own record of the session; looked at by its adapter alone.
+        is_sandboxed: the client's tools have fewer rights than this hook; no payload says so, the adapter finds out.
+        forgery: why the client itself did not send this event; no payload says so, the adapter finds out.
         last_message: the agent's last text where the client sends it (compared, never believed).
         tool_name: the tool that ran.
         tool_command: the shell command of a shell tool; empty for others.
@@ -82,7 +82,7 @@ class Reply:
 SILENCE = Reply()
 
 
-# --- What is known of an agent CLI, as data: caps, marks, where its hooks live. Each dialect module fills one in.
+# --- What is known of an agent CLI, as data: caps, marks, where its hooks live. Each adapter fills one in.
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,14 +106,12 @@ class HookEntry:
 
     Attributes:
         native_event: the client's name of the event (``Stop``, ``AfterAgent``).
-        matcher: the client's tool matcher; empty where the event takes none.
-        timeout_seconds: what the client is told, in its own unit by the dialect.
+        timeout_seconds: what the client is told, in its own unit by the adapter.
         guard: when the shell line starts the hook at all: ``active`` (something is bound or pending),
             ``start`` (something is active, or ``OMX_AUTORESEARCH_TASK`` is set), ``always``.
     """
 
     native_event: str
-    matcher: str
     timeout_seconds: int
     guard: str
 
@@ -123,14 +121,12 @@ class Client:
     """The facts about one agent CLI that the use cases need.
 
     Attributes:
-        name: ``claude``, ``codex``, ``gemini``.
+        name: the client's name in :mod:`omx_autoresearch.foundation.clients`.
         title: the product's name, for people.
         binary: the command's name on PATH.
         stop_cap: see :class:`StopCap`.
-        session_variables: environment variables of a tool shell that hold the session id, best first.
-        shell_marks: environment variables that are set in a tool shell of this client and in no person's terminal.
         hook_timeout_seconds: the time-out that the installer writes for the stop hook.
-        shows_person_message: a ``systemMessage`` beside a refusal is shown to somebody in interactive use.
+        shows_person_message: a ``systemMessage`` beside a refusal is shown to a person in interactive use.
         lets_go_on_repeat: the client spins when the same answer repeats without a tool; such a stop is released.
         has_tool_events: the installer registers the event after a tool.
         entries: the hooks to register, the stop first.
@@ -140,8 +136,6 @@ class Client:
     title: str
     binary: str
     stop_cap: StopCap
-    session_variables: tuple[str, ...]
-    shell_marks: tuple[str, ...]
     hook_timeout_seconds: int
     shows_person_message: bool
     lets_go_on_repeat: bool

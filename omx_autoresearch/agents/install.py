@@ -1,54 +1,49 @@
-"""Putting our hooks, status line, tools and skill into a client's settings and taking them out again.
+"""Putting our parts into a client's settings, taking them out again, and proving that they work.
 
-``install`` writes the script in the state home that the hook lines start, what of ours belongs into the client's
-settings files, and where the client asks for it (Codex) the hashes that make it trust the hooks. A record beside the
-script keeps what each file held before, so that ``uninstall`` gives back the very bytes when nobody changed the file
-since, and takes out only ours otherwise.
+``install`` writes the script in the state home that the hook lines start, and has every part put itself into its file.
+A record beside the script keeps what each file held before, so that ``uninstall`` gives back the very bytes when nobody
+changed the file since, and takes out only ours otherwise. ``examine`` has every part tried.
 """
 
 from __future__ import annotations
 
 import os
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Literal
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING
 
-from omx_autoresearch.agents import hook_settings, hook_trust, settings_parts, skill_files
-from omx_autoresearch.agents.installations import (
-    HookProgram,
-    Installation,
-    hook_script,
-    path_fault,
-    program_of_script,
-)
-from omx_autoresearch.agents.json_text import JsonTextFault
+from omx_autoresearch.agents.hook_lines import hook_script, path_fault, program_of_script
+from omx_autoresearch.agents.parts import Change, Check, Examination
+from omx_autoresearch.agents.parts.hooks import Hooks, absence
+from omx_autoresearch.agents.parts.skill import Skill
+from omx_autoresearch.agents.parts.status_line import StatusLine
+from omx_autoresearch.agents.parts.tools import Tools
 from omx_autoresearch.agents.settings_files import (
-    BOM,
-    FileChange,
     InstalledFile,
     InstallRecord,
-    apply,
+    SettingsFile,
     load_record,
     missing_folders,
     read_bytes,
-    record_path,
     remove,
     remove_empty,
     sha256_of,
-    text_of,
 )
+from omx_autoresearch.agents.settings_text import TextFault
 from omx_autoresearch.foundation.errors import CommandFault, UsageError, WorkspaceFault
 from omx_autoresearch.journal.safe_files import ensure_folder
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Callable, Iterable, Mapping
 
-    from omx_autoresearch.agents.tool_servers import TomlFault
+    from omx_autoresearch.agents.hook_lines import HookProgram
+    from omx_autoresearch.agents.parts import Installation, Part
 
-Part = Literal["tools", "skill"]
-"""What may be left out: the tools for agents (the MCP server), the skill."""
+PARTS: tuple[Part, ...] = (Hooks(), StatusLine(), Tools(), Skill())
+"""Every part, in the order in which they are put in, examined and shown."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class InstallReport:
     """What an installation or its removal changed, or would change.
 
@@ -62,14 +57,79 @@ class InstallReport:
 
     client: str
     settings_path: str
-    changes: tuple[FileChange, ...]
+    changes: tuple[SettingsFile, ...]
     notes: tuple[str, ...]
     dry_run: bool
 
     @property
     def diff(self) -> str:
         """The unified diffs of all files."""
-        return "".join(change.diff for change in self.changes)
+        return "".join(file.diff for file in self.changes)
+
+
+@dataclass
+class _Work:
+    """The parts of one installation with their files."""
+
+    change: Change
+    record: InstallRecord
+    parts: list[tuple[Part, SettingsFile]] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        installation = self.change.installation
+        for part in (*PARTS, *installation.own_parts):
+            if path := part.path(installation):
+                file = SettingsFile(path, read_bytes(path), self.record.file(path))
+                self.parts.append((part, self.change.files.setdefault(path, file)))
+
+    @property
+    def files(self) -> dict[str, SettingsFile]:
+        return self.change.files
+
+    def do(self, step: Callable[[SettingsFile, Change], None], file: SettingsFile) -> None:
+        try:
+            step(file, self.change)
+        except TextFault as fault:
+            client = self.change.installation.client.name
+            raise WorkspaceFault(
+                f"{file.path}, line {fault.line}: {fault}; the file was left as it is",
+                next_step=f"mend that line, then run `omx-autoresearch install {client}` again",
+            ) from None
+
+    def remove_all(self) -> None:
+        """Take every part out; a file that nobody changed since gets what it held before."""
+        for part, file in self.parts:
+            self.do(part.remove, file)
+        for file in self.files.values():
+            if file.is_as_we_left_it and file.known:
+                file.after = None if file.known.before is None else file.known.before.encode()
+
+    def without_us(self) -> dict[str, SettingsFile]:
+        """The same files as they are without anything of ours."""
+        bare = _Work(replace(self.change, notes=[], files={}), self.record)
+        bare.remove_all()
+        return bare.files
+
+    def kept(self, bare: dict[str, SettingsFile]) -> tuple[InstalledFile, ...]:
+        """What the record keeps of the files."""
+        kept = []
+        for path, file in self.files.items():
+            if file.is_foreign:
+                kept += [file.known] if file.known else []
+                continue
+            before = file.before if file.stood_there else bare[path].after
+            if file.after is not None and (file.stood_there or file.after != before):
+                text = None if before is None else before.decode()
+                kept.append(InstalledFile(path, text, sha256_of(file.after)))
+        return tuple(kept)
+
+    def report(self, files: Iterable[SettingsFile]) -> InstallReport:
+        changed = tuple(file for file in files if file.before != file.after)
+        installation = self.change.installation
+        notes = tuple(self.change.notes)
+        return InstallReport(
+            installation.client.name, installation.settings_path, changed, notes, self.change.is_dry
+        )
 
 
 def install(
@@ -77,16 +137,16 @@ def install(
     program: HookProgram,
     *,
     environ: Mapping[str, str],
-    without: tuple[Part, ...] = (),
+    without: tuple[str, ...] = (),
     dry_run: bool = False,
 ) -> InstallReport:
-    """Register our hooks, status line, tools and skill with a client; doing it again changes nothing.
+    """Put our parts into a client's settings; doing it again changes nothing.
 
     Args:
-        installation: where and how, from the client's dialect.
+        installation: where and how, from the client.
         program: what the hooks run.
-        environ: used to find and ask Codex.
-        without: what is left out; where an older installation put it in, it goes.
+        environ: used to find the client's own program and to ask it.
+        without: names of parts to leave out; where an older installation put them in, they go.
         dry_run: say what would change and write nothing.
 
     Raises:
@@ -96,102 +156,44 @@ def install(
         StorageFailed: a file could not be written.
     """
     _check(program)
-    where = record_path(program.state_home_path, installation)
+    where = installation.record_path(program.state_home_path)
     record = load_record(where)
-    script = FileChange(program.script_path, read_bytes(program.script_path), hook_script(program).encode())
-    plans, added = _planned(installation, program, record, has_server="tools" not in without)
-    skill = skill_files.planned(installation, record, has_skill="skill" not in without)
-    changes = [*(change for change, _ in plans), *filter(None, (skill.change,))]
-    notes = settings_parts.part_notes(
-        installation, text_of(installation.settings_path, changes[0].before), program
-    )
-    if installation.server and "tools" not in without and installation.server.note:
-        notes = (*notes, installation.server.note)
-    notes = (*notes, *filter(None, (skill.note,)))
-    if dry_run:
-        trust_notes = _notes(installation, (), changes[0]) if installation.trust_path else ()
-        return _report(installation, (script, *changes), (*trust_notes, *notes), dry_run=True)
-    ensure_folder(program.state_home_path)
-    files = (*(file for _, file in plans), *filter(None, (skill.file,)))
-    made = missing_folders((*(file.path for file in files), *filter(None, (installation.trust_path,))))
-    folders = tuple(dict.fromkeys((*record.folders, *made)))
-    if any(change.before != change.after for change in changes):
-        # recorded first: a kill in between leaves files that can be taken back
-        InstallRecord(files, added, record.trust_keys, folders).save(where)
-    apply(script, mode=0o755)
-    for change in changes:
-        apply(change, mode=0o644 if installation.scope == "project" else 0o600)
-    trust, keys, trust_notes = _trusted(installation, environ, record)
-    if trust:
-        files = _with_trust(files, trust, record)
-    if (saved := InstallRecord(files, added, keys, folders)) != load_record(where):
-        saved.save(where)
-    return _report(installation, _merged((script, *changes), trust), (*trust_notes, *notes), dry_run=False)
-
-
-def _planned(
-    installation: Installation, program: HookProgram, record: InstallRecord, *, has_server: bool
-) -> tuple[list[tuple[FileChange, InstalledFile]], tuple[str, ...]]:
-    """Plan every settings file, the hooks' first: its change, and what it held without us; then our variables."""
-    plans = []
-    added: tuple[str, ...] = ()
-    for path in settings_parts.settings_paths(installation):
-        current = read_bytes(path)
-        text = text_of(path, current)
-        try:
-            if path == installation.settings_path:
-                bare = text.removeprefix(BOM)
-                added = hook_settings.added_environment(bare, installation) or record.environment
-            wanted = settings_parts.with_ours(text, path, installation, program, has_server=has_server)
-            before = record.baseline(path, current, _Stripped(installation, path, added, record.trust_keys))
-        except settings_parts.TextFault as fault:
-            raise _unreadable(path, fault, installation) from None
-        after = current if wanted == text else wanted.encode()
-        change = FileChange(path, current, after)
-        plans.append((change, InstalledFile(path, before, sha256_of(after or b""))))
-    return plans, added
-
-
-@dataclass(frozen=True, slots=True)
-class _Stripped:
-    """Takes everything of ours out of one file's text."""
-
-    installation: Installation
-    path: str
-    environment: tuple[str, ...]
-    trust_keys: tuple[str, ...]
-
-    def __call__(self, text: str) -> str:
-        rest = settings_parts.without_ours(text, self.path, self.installation, environment=self.environment)
-        return _untrusted(rest, self.trust_keys) if self.path == self.installation.trust_path else rest
-
-
-def _with_trust(
-    files: tuple[InstalledFile, ...], trust: FileChange, record: InstallRecord
-) -> tuple[InstalledFile, ...]:
-    """Keep what the file of the trusted hashes held before; it may be one of the settings files too."""
-    after = sha256_of(trust.after or b"")
-    known = next((file for file in files if file.path == trust.path), None)
-    if known is not None:
-        rest = tuple(file for file in files if file.path != trust.path)
-        return (*rest, InstalledFile(trust.path, known.before, after))
-    stripped = record.baseline(trust.path, trust.before, lambda text: _untrusted(text, record.trust_keys))
-    return (*files, InstalledFile(trust.path, stripped, after))
-
-
-def _merged(changes: tuple[FileChange, ...], trust: FileChange | None) -> tuple[FileChange, ...]:
-    """One change a file: what was written to it in two steps is told once."""
-    if trust is None:
-        return changes
-    same = next((change for change in changes if change.path == trust.path), None)
-    if same is None:
-        return (*changes, trust)
-    both = FileChange(trust.path, same.before, trust.after)
-    return tuple(both if change.path == trust.path else change for change in changes)
+    work = _Work(Change(installation, environ, program, dict(record.memory), is_dry=dry_run), record)
+    script = SettingsFile(program.script_path, read_bytes(program.script_path))
+    script.after = hook_script(program).encode()
+    files = (script, *work.files.values())
+    for part, file in work.parts:
+        if not part.needs_the_others:
+            work.do(part.remove if part.name in without else part.add, file)
+    last = [(part, file) for part, file in work.parts if part.needs_the_others]
+    bare = work.without_us()
+    if not dry_run:
+        made = missing_folders(
+            file.path for part, file in work.parts if file.after is not None or part.needs_the_others
+        )
+        record = InstallRecord(
+            work.kept(bare), tuple(dict.fromkeys((*record.folders, *made))), work.change.memory
+        )
+        ensure_folder(program.state_home_path)
+        if any(file.before != file.after for file in files[1:]):
+            # recorded first: a kill in between leaves files that can be taken back
+            record.save(where)
+        script.write(mode=0o755)
+        for file in files:
+            file.write(mode=0o644 if installation.scope == "project" else 0o600)
+    for part, file in last:
+        work.do(part.add, file)
+    if not dry_run:
+        for _, file in last:
+            file.write()
+        record = replace(record, files=work.kept(bare))
+        if record != load_record(where):
+            record.save(where)
+    return work.report(files)
 
 
 def uninstall(installation: Installation, state_home_path: str, *, dry_run: bool = False) -> InstallReport:
-    """Take our hooks, status line, tools and skill out of a client's settings.
+    """Take our parts out of a client's settings.
 
     A file that nobody changed since gets its old bytes back; from any other only our entries are taken, and what they
     leave empty. A folder that we made goes when it is empty, the script with the last installation that the state home
@@ -201,48 +203,45 @@ def uninstall(installation: Installation, state_home_path: str, *, dry_run: bool
         WorkspaceFault: a settings file cannot be read; it is left untouched.
         StorageFailed: a file could not be written.
     """
-    path = installation.settings_path
-    where = record_path(state_home_path, installation)
+    where = installation.record_path(state_home_path)
     record = load_record(where)
-    current = read_bytes(path)
-    text = text_of(path, current)
-    try:
-        added = record.environment if record.files else tuple(name for name, _ in installation.environment)
-        keys = record.trust_keys or _keys(installation, text)
-    except JsonTextFault as fault:
-        raise _unreadable(path, fault, installation) from None
-    changes = [_removal(installation, record, _Stripped(installation, path, added, keys))]
-    before = None if changes[0].after is None else changes[0].after.decode()
-    notes = _moved(installation, text, current, before)
-    others = [one for one in settings_parts.settings_paths(installation) if one != path]
-    if installation.trust_path and installation.trust_path not in others:
-        others.append(installation.trust_path)
-    changes += [_removal(installation, record, _Stripped(installation, one, added, keys)) for one in others]
-    skill = skill_files.removal(installation, record)
-    changes += filter(None, (skill.change,))
-    notes = (*notes, *filter(None, (skill.note,)))
+    work = _Work(Change(installation, {}, memory=dict(record.memory), is_dry=dry_run), record)
+    work.remove_all()
+    files = list(work.files.values())
     if _is_last(where):
         script_path = f"{state_home_path}/hook"
-        script = read_bytes(script_path)
-        if script and program_of_script(script.decode("utf-8", "replace")):
-            changes.append(FileChange(script_path, script, None))
+        script = SettingsFile(script_path, read_bytes(script_path))
+        if script.before and program_of_script(script.before.decode("utf-8", "replace")):
+            script.after = None
+            files.append(script)
     if not dry_run:
-        for change in changes:
-            apply(change)
+        for file in files:
+            file.write()
         remove_empty(record.folders)
         remove(where)
-    return _report(installation, changes, notes, dry_run=dry_run)
+    return work.report(files)
 
 
-def _removal(installation: Installation, record: InstallRecord, stripped: _Stripped) -> FileChange:
-    """Plan one file without us."""
-    current = read_bytes(stripped.path)
-    text_of(stripped.path, current)  # an unreadable encoding is said before anything is changed
-    try:
-        before = record.baseline(stripped.path, current, stripped)
-    except settings_parts.TextFault as fault:
-        raise _unreadable(stripped.path, fault, installation) from None
-    return FileChange(stripped.path, current, None if before is None else before.encode())
+def examine(
+    installation: Installation,
+    state_home_path: str,
+    *,
+    environ: Mapping[str, str],
+    make_held_session: Callable[[str], str],
+) -> list[Check]:
+    """Check one installation and prove that it holds; see :class:`~omx_autoresearch.agents.parts.Examination`.
+
+    Returns:
+        The checks in the order of reading; when the hooks are not there at all, only the first.
+    """
+    about = Examination(installation, state_home_path, "", environ, make_held_session)
+    home_path = absence(installation, about.install)
+    if isinstance(home_path, Check):
+        return [home_path]
+    about = replace(about, hooks_home_path=home_path)
+    with ThreadPoolExecutor() as pool:  # each waits for programs that it starts
+        found = pool.map(lambda part: part.check(about), (*PARTS, *installation.own_parts))
+    return [check for checks in found for check in checks]
 
 
 def _check(program: HookProgram) -> None:
@@ -263,89 +262,9 @@ def _check(program: HookProgram) -> None:
             )
 
 
-def _unreadable(path: str, fault: JsonTextFault | TomlFault, installation: Installation) -> WorkspaceFault:
-    return WorkspaceFault(
-        f"{path}, line {fault.line}: {fault}; the file was left as it is",
-        next_step=f"mend that line, then run `omx-autoresearch install {installation.client.name}` again",
-    )
-
-
-def _untrusted(text: str, keys: tuple[str, ...]) -> str:
-    rest = hook_trust.without_trust(text, keys)
-    return text if rest is None else rest
-
-
-def _keys(installation: Installation, text: str) -> tuple[str, ...]:
-    found = hook_settings.registered(text.removeprefix(BOM), comments=installation.allows_comments)
-    return hook_trust.trust_keys(installation, found)
-
-
-def _moved(
-    installation: Installation, text: str, current: bytes | None, before: str | None
-) -> tuple[str, ...]:
-    """Say that hooks behind ours lose their trust, since Codex keeps it by their place in the file."""
-    if not installation.trust_path or before is None or current is None:
-        return ()
-    found = hook_settings.registered(text.removeprefix(BOM), comments=installation.allows_comments)
-    if not hook_settings.others_behind(text.removeprefix(BOM), found):
-        return ()
-    return (
-        f"hooks behind ours in {installation.settings_path} moved up: run /hooks in Codex and trust them again.",
-    )
-
-
-def _trusted(
-    installation: Installation, environ: Mapping[str, str], record: InstallRecord
-) -> tuple[FileChange | None, tuple[str, ...], tuple[str, ...]]:
-    """Write the hashes that Codex asks for: the change, the keys, and what is left for a person to do."""
-    path = installation.trust_path
-    if not path:
-        return None, (), ()
-    states = hook_trust.trust_states(installation, environ)
-    current = read_bytes(path)
-    text = None
-    if states:
-        stale = tuple(key for key in record.trust_keys if key not in {state.key for state in states})
-        text = hook_trust.with_trust(_untrusted(text_of(path, current), stale), states)
-    if not states or text is None:
-        return None, record.trust_keys, (_TRUST_BY_HAND,)
-    change = FileChange(path, current, text.encode())
-    apply(change)
-    return change, tuple(state.key for state in states), _notes(installation, tuple(states), None)
-
-
-_TRUST_BY_HAND = (
-    "Codex skips hooks that it does not trust: run /hooks in Codex and trust the entries of omx-autoresearch."
-)
-
-
-def _notes(
-    installation: Installation, states: tuple[hook_trust.HookTrust, ...], planned: FileChange | None
-) -> tuple[str, ...]:
-    notes = []
-    if planned and planned.before != planned.after:
-        notes.append(
-            f"the hashes that make Codex trust these hooks are then written to {installation.trust_path}."
-        )
-    if installation.scope == "project" and (states or planned):
-        notes.append("Codex reads a project's hooks only in a project that it trusts.")
-    return tuple(notes)
-
-
 def _is_last(where: str) -> bool:
     try:
         names = os.listdir(os.path.dirname(where))
     except FileNotFoundError:
         return True
     return all(name.startswith(".") or name == os.path.basename(where) for name in names)
-
-
-def _report(
-    installation: Installation,
-    changes: tuple[FileChange | None, ...] | list[FileChange],
-    notes: tuple[str, ...],
-    *,
-    dry_run: bool,
-) -> InstallReport:
-    changed = tuple(change for change in changes if change and change.before != change.after)
-    return InstallReport(installation.client.name, installation.settings_path, changed, notes, dry_run)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from omx_autoresearch.agents.events import HookEvent
 from omx_autoresearch.foundation import json_codec
 
 TYPE_CHECKING = False
@@ -9,7 +10,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
     from typing import Any
 
-    from omx_autoresearch.agents.events import HookEvent, Reply
+    from omx_autoresearch.agents.events import Reply
     from omx_autoresearch.foundation.types import EventKind, HostEnd
 
 MAX_PAYLOAD_BYTES = 16 * 1024 * 1024
@@ -137,6 +138,50 @@ def output_text(value: object) -> str:
     if isinstance(content, str):
         texts.append(content)
     return "\n".join(without_surrogates(text) for text in texts if text)
+
+
+def event_of(
+    client: str,
+    kind: EventKind,
+    payload: Mapping[str, Any],
+    *,
+    prompt: str,
+    shell_tools: tuple[str, ...],
+    **own: Any,
+) -> HookEvent:
+    """Make the event of a payload from the fields that all clients share.
+
+    Args:
+        client: its name.
+        kind: what happened.
+        payload: as it was read.
+        prompt: what was submitted, with the client's own prefixes taken off; counts for a prompt only.
+        shell_tools: the client's names of its own shell tool.
+        own: further fields of the event; ``tool_response`` where the output stands elsewhere than in the field of
+            that name.
+
+    Raises:
+        PayloadFault: the session id is not a text.
+    """
+    agent_id = own.pop("agent_id", "")
+    response = own.pop("tool_response", payload.get("tool_response"))
+    prompt = prompt if kind == "prompt" else ""
+    if kind == "tool":
+        own["tool_name"] = text_of(payload, "tool_name")
+        own["tool_command"] = tool_command_of(payload, shell_tools)
+        own["tool_output"] = end_of(output_text(response))
+    return HookEvent(
+        client=client,
+        kind=kind,
+        session_id=session_id_of(payload),
+        cwd=text_of(payload, "cwd"),
+        agent_id=agent_id,
+        prompt=prompt,
+        is_person=may_be_person(prompt, agent_id),
+        source=text_of(payload, "source") if kind == "session_start" else "",
+        transcript_path=text_of(payload, "transcript_path"),
+        **own,
+    )
 
 
 def may_be_person(prompt: str, agent_id: str) -> bool:

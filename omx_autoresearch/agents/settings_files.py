@@ -1,44 +1,89 @@
-"""A person's settings files: read as their client reads them, changed atomically, never half."""
+"""A person's settings files: read as their client reads them, changed atomically, and what they held before us.
+
+The record that makes a removal exact stands in the state home under ``installed/``, one file an installation, readable
+by its owner only, because a settings file may hold keys.
+"""
 
 from __future__ import annotations
 
+import difflib
 import hashlib
 import json
 import os
 import stat
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from omx_autoresearch.foundation.errors import WorkspaceFault
 from omx_autoresearch.journal.safe_files import ensure_folder, replace_file, storage_failed
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Iterable
 
-    from omx_autoresearch.agents.installations import Installation
-
-BOM = "\ufeff"
+_BOM = "\ufeff"
 
 
-@dataclass(frozen=True, slots=True)
-class FileChange:
-    """What happens to one file.
+@dataclass
+class SettingsFile:
+    """One file while parts of an installation are put in or taken out.
 
     Attributes:
         path: the file.
-        before: its bytes now; None when it does not exist.
-        after: its bytes then; None when it is removed.
+        before: its bytes when it was read; None when it did not exist.
+        after: its bytes as they are to be; None when it is removed.
+        known: what an earlier installation recorded of it.
+        is_foreign: the file as a whole is the person's own, and no part changes it.
+        stood_there: the person had already put there what a part would write; it comes back at the removal.
     """
 
     path: str
     before: bytes | None
-    after: bytes | None
+    known: InstalledFile | None = None
+    is_foreign: bool = False
+    stood_there: bool = False
+    after: bytes | None = field(init=False)
+    _written: bytes | None = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.after = self._written = self.before
+
+    @property
+    def is_as_we_left_it(self) -> bool:
+        """Nobody changed the file since the last installation."""
+        return bool(
+            self.known and self.before is not None and self.known.after_sha256 == sha256_of(self.before)
+        )
+
+    @property
+    def text(self) -> str:
+        """The text as it is to be, without a byte order mark; empty for a file that does not exist.
+
+        Raises:
+            WorkspaceFault: it is not UTF-8; the encoding is named.
+        """
+        data = self.after or b""
+        encoding = "UTF-16 or UTF-32" if data[:2] in (b"\xff\xfe", b"\xfe\xff") or b"\x00" in data[:4] else ""
+        text = ""
+        try:
+            text = data.decode()
+        except UnicodeDecodeError:
+            encoding = encoding or "not UTF-8"
+        if encoding:
+            raise WorkspaceFault(
+                f"{self.path} is {encoding}, which its client does not read; it was left as it is",
+                next_step=f"save {self.path} as UTF-8, then run the command again",
+            )
+        return text.removeprefix(_BOM)
+
+    @text.setter
+    def text(self, text: str) -> None:
+        if text != self.text:
+            mark = _BOM.encode() if (self.after or b"").startswith(_BOM.encode()) else b""
+            self.after = mark + text.encode()
 
     @property
     def diff(self) -> str:
         """A unified diff, for people."""
-        import difflib
-
         sides = (self.before, self.after)
         old, new = ((data or b"").decode("utf-8", "replace").splitlines(keepends=True) for data in sides)
         old_name, new_name = ("/dev/null" if data is None else self.path for data in sides)
@@ -47,9 +92,39 @@ class FileChange:
             line if line.endswith("\n") else f"{line}\n\\ No newline at end of file\n" for line in lines
         )
 
+    def write(self, *, mode: int = 0o600) -> None:
+        """Write what differs: atomically, through a symbolic link, with the mode that the file had.
+
+        Args:
+            mode: of a new file.
+
+        Raises:
+            WorkspaceFault: another program changed the file in the meantime.
+            StorageFailed: the system refused.
+        """
+        if self.after == self._written:
+            return
+        path = os.path.realpath(self.path)
+        if read_bytes(path) != self._written:
+            raise WorkspaceFault(
+                f"another program has just changed {path}", next_step="run the command again"
+            )
+        if self.after is None:
+            remove(self.path)
+        else:
+            try:
+                os.makedirs(os.path.dirname(path), exist_ok=True)
+                kept = stat.S_IMODE(os.stat(path).st_mode) if self._written is not None else mode
+                replace_file(path, self.after, mode=kept)
+                if stat.S_IMODE(os.stat(path).st_mode) != kept:  # the umask had its say
+                    os.chmod(path, kept)
+            except OSError as error:
+                raise storage_failed("write", path, error) from error
+        self._written = self.after
+
 
 def read_bytes(path: str) -> bytes | None:
-    """Give a file's bytes; None when it does not exist.
+    """A file's bytes; None when it does not exist.
 
     Raises:
         StorageFailed: the system refused.
@@ -63,58 +138,16 @@ def read_bytes(path: str) -> bytes | None:
         raise storage_failed("read", path, error) from error
 
 
-def text_of(path: str, data: bytes | None) -> str:
-    """Decode a settings file; empty for one that does not exist.
-
-    Raises:
-        WorkspaceFault: it is not UTF-8; the encoding is named.
-    """
-    if data is None:
+def readable_text(path: str) -> str:
+    """A file's text for a look at it, without a byte order mark; empty for one that cannot be read."""
+    try:
+        with open(path, encoding="utf-8-sig", errors="replace") as source:
+            return source.read()
+    except OSError:
         return ""
-    encoding = ""
-    if data[:2] in (b"\xff\xfe", b"\xfe\xff") or b"\x00" in data[:4]:
-        encoding = "UTF-16 or UTF-32"
-    try:
-        text = data.decode()
-    except UnicodeDecodeError:
-        encoding = encoding or "not UTF-8"
-        text = ""
-    if encoding:
-        raise WorkspaceFault(
-            f"{path} is {encoding}, which its client does not read; it was left as it is",
-            next_step=f"save {path} as UTF-8, then run the command again",
-        )
-    return text
 
 
-def apply(change: FileChange, *, mode: int = 0o600) -> None:
-    """Write one file: atomically, through a symbolic link, with the mode that it had.
-
-    Raises:
-        WorkspaceFault: somebody changed the file in the meantime.
-        StorageFailed: the system refused.
-    """
-    if change.before == change.after:
-        return
-    path = os.path.realpath(change.path)
-    if read_bytes(path) != change.before:
-        raise WorkspaceFault(
-            f"{path} was changed by somebody else just now", next_step="run the command again"
-        )
-    if change.after is None:
-        remove(change.path)
-        return
-    try:
-        os.makedirs(os.path.dirname(path), exist_ok=True)
-        kept = stat.S_IMODE(os.stat(path).st_mode) if change.before is not None else mode
-        replace_file(path, change.after, mode=kept)
-        if stat.S_IMODE(os.stat(path).st_mode) != kept:  # the umask had its say
-            os.chmod(path, kept)
-    except OSError as error:
-        raise storage_failed("write", path, error) from error
-
-
-def missing_folders(paths: tuple[str, ...]) -> tuple[str, ...]:
+def missing_folders(paths: Iterable[str]) -> tuple[str, ...]:
     """The folders that writing these files would make, outermost first."""
     found: dict[str, None] = {}
     for path in paths:
@@ -133,7 +166,7 @@ def remove_empty(folder_paths: tuple[str, ...]) -> None:
         try:
             os.rmdir(path)
         except OSError:
-            continue  # somebody put something there, or it is gone
+            continue  # it is gone, or holds something else by now
 
 
 def remove(path: str) -> None:
@@ -150,13 +183,7 @@ def remove(path: str) -> None:
         raise storage_failed("remove", path, error) from error
 
 
-# --- What each file held before an installation: the record that makes its removal exact.
-#
-# It stands in the state home under ``installed/``, one file for each settings file, readable by its owner only, because
-# a settings file may hold keys.
-
-
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class InstalledFile:
     """One file of a person's that we changed.
 
@@ -171,30 +198,19 @@ class InstalledFile:
     after_sha256: str
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class InstallRecord:
     """What one installation did.
 
     Attributes:
         files: the files it changed.
-        environment: the variables that it added to the client's ``env`` setting.
-        trust_keys: the keys under which it wrote trusted hashes.
         folders: those that it had to make, outermost first.
+        memory: what the parts keep for their removal, by names of their own.
     """
 
     files: tuple[InstalledFile, ...] = ()
-    environment: tuple[str, ...] = ()
-    trust_keys: tuple[str, ...] = ()
     folders: tuple[str, ...] = ()
-
-    def baseline(self, path: str, current: bytes | None, strip: Callable[[str], str]) -> str | None:
-        """Give a file's text without us: as recorded if nobody changed it since, else with ours taken out."""
-        if current is None:
-            return None
-        known = self.file(path)
-        if known and known.after_sha256 == sha256_of(current):
-            return known.before
-        return strip(current.decode())
+    memory: dict[str, tuple[str, ...]] = field(default_factory=dict)
 
     def file(self, path: str) -> InstalledFile | None:
         """What is recorded of one file; None for nothing."""
@@ -207,14 +223,7 @@ class InstallRecord:
             StorageFailed: the system refused.
         """
         ensure_folder(os.path.dirname(path))
-        value = {
-            "files": [
-                {"path": f.path, "before": f.before, "after_sha256": f.after_sha256} for f in self.files
-            ],
-            "environment": list(self.environment),
-            "trust_keys": list(self.trust_keys),
-            "folders": list(self.folders),
-        }
+        value = {"files": [asdict(file) for file in self.files], **self.memory, "folders": self.folders}
         replace_file(path, json.dumps(value, ensure_ascii=False, indent=1).encode() + b"\n", mode=0o600)
 
 
@@ -223,19 +232,13 @@ def load_record(path: str) -> InstallRecord:
     try:
         with open(path, encoding="utf-8") as source:
             value: dict[str, Any] = json.load(source)
-        files = tuple(InstalledFile(f["path"], f["before"], f["after_sha256"]) for f in value["files"])
-        folders = tuple(value.get("folders", ()))  # a record of an older version has none
-        return InstallRecord(files, tuple(value["environment"]), tuple(value["trust_keys"]), folders)
-    except (OSError, ValueError, KeyError, TypeError):
+        files = tuple(InstalledFile(f["path"], f["before"], f["after_sha256"]) for f in value.pop("files"))
+        folders = tuple(value.pop("folders", ()))  # a record of an older version has none
+        return InstallRecord(files, folders, {name: tuple(kept) for name, kept in value.items()})
+    except (OSError, ValueError, KeyError, TypeError, AttributeError):
         return InstallRecord()
 
 
-def record_path(state_home_path: str, installation: Installation) -> str:
-    """Say where the record of an installation stands."""
-    name = f"{installation.client.name}-{sha256_of(installation.settings_path.encode())[:16]}.json"
-    return os.path.join(state_home_path, "installed", name)
-
-
 def sha256_of(data: bytes) -> str:
-    """Give a digest as hexadecimal text."""
+    """A digest as hexadecimal text."""
     return hashlib.sha256(data).hexdigest()

@@ -198,13 +198,13 @@ def answer(raw: bytes, client_name: str, home_path: str) -> bytes:
 
 def evaluate(raw: bytes, client_name: str, home_path: str) -> bytes:
     """The use cases: translate, decide, render."""
-    from omx_autoresearch.agents.registry import dialect, parse_bytes
+    from omx_autoresearch.agents.registry import adapter, parse_bytes
     from omx_autoresearch.foundation.records import replace
     from omx_autoresearch.journal.layout import Runtime
     from omx_autoresearch.surfaces.sources import SOURCES
 
     sys.meta_path.append(_Packages())
-    spoken = dialect(client_name)
+    spoken = adapter(client_name)
     event = parse_bytes(client_name, raw, os.environ)
     if event.fault:
         log(home_path, f"{client_name}: {event.fault}")

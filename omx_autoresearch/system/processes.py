@@ -10,6 +10,7 @@ import os
 import sys
 import time
 
+from omx_autoresearch.foundation.clients import KNOWN
 from omx_autoresearch.foundation.records import dataclass
 
 TYPE_CHECKING = False
@@ -84,7 +85,7 @@ COMM_LENGTH = 15
 SHELLS = ("sh", "ash", "bash", "busybox", "csh", "dash", "fish", "ksh", "ksh93", "mksh", "tcsh", "zsh")
 """Programs that run command lines; a hook's own line ends in ``exec`` and leaves none of them behind."""
 
-CLIENT_SANDBOXES = ("bwrap", "codex-linux-sandbox")
+CLIENT_SANDBOXES = ("bwrap", *(client.sandbox for client in KNOWN.values() if client.sandbox))
 """Names of pid 1 inside the sandboxes of the agent CLIs; other containers are no sandbox of an agent."""
 
 RUN_MARK = "OMX_AUTORESEARCH_RUN"

@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import os
 
+from omx_autoresearch.foundation.clients import KNOWN
 from omx_autoresearch.foundation.errors import CommandFault
 from omx_autoresearch.foundation.records import dataclass
 from omx_autoresearch.system.commands import CommandResult, run_command
@@ -24,8 +25,8 @@ if TYPE_CHECKING:
 
     from omx_autoresearch.foundation.types import Backend
 
-READ_ONLY_NAMES = (".git", ".agents", ".aws", ".claude", ".codex", ".gemini")
-"""What stays read-only in a writable workspace (Codex protects .git, .agents, .aws and .codex)."""
+READ_ONLY_NAMES = (".git", ".agents", ".aws", *(known.folder for known in KNOWN.values() if known.folder))
+"""What stays read-only in a writable workspace, as in the strictest sandbox of the agent CLIs."""
 
 _PROGRAM = "bwrap"
 _SETUP_FAILED = 1  # what bwrap exits with when it could not start the command; the command may do so as well

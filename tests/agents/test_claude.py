@@ -6,7 +6,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from omx_autoresearch.agents import claude
+from omx_autoresearch.agents.clients import claude
+from omx_autoresearch.agents.clients.claude.installation import RAISED_CAP, installation
 from omx_autoresearch.agents.registry import parse_bytes
 
 if TYPE_CHECKING:
@@ -23,7 +24,7 @@ def samples(event: str) -> list[HookEvent]:
 
 
 def event(**fields: object) -> HookEvent:
-    return claude.parse({"session_id": "s1", **fields}, "", {})
+    return claude.parse({"session_id": "s1", **fields})
 
 
 @pytest.mark.requirement("HOOK-04")
@@ -140,15 +141,15 @@ def test_a_prompt_field_on_another_event_is_not_a_prompt() -> None:
 
 @pytest.mark.requirement("INST-03")
 def test_the_raised_cap_is_finite_and_above_what_a_mission_may_refuse() -> None:
-    assert claude.RAISED_CAP > 200 + 6 + 8
-    found = claude.installation("user", {"HOME": "/h"}, "/p")
+    assert RAISED_CAP > 200 + 6 + 8
+    found = installation("user", {"HOME": "/h"}, "/p")
     assert found.environment == (("CLAUDE_CODE_STOP_HOOK_BLOCK_CAP", "250"),)
 
 
 @pytest.mark.requirement("INST-05")
 def test_settings_stand_with_the_user_or_in_the_project() -> None:
-    assert claude.installation("user", {"HOME": "/h"}, "/p").settings_path == "/h/.claude/settings.json"
-    assert claude.installation("user", {"CLAUDE_CONFIG_DIR": "/c"}, "/p").settings_path == "/c/settings.json"
-    project = claude.installation("project", {"HOME": "/h"}, "/p")
+    assert installation("user", {"HOME": "/h"}, "/p").settings_path == "/h/.claude/settings.json"
+    assert installation("user", {"CLAUDE_CONFIG_DIR": "/c"}, "/p").settings_path == "/c/settings.json"
+    project = installation("project", {"HOME": "/h"}, "/p")
     assert project.settings_path == "/p/.claude/settings.json"
     assert project.other_settings_paths == ("/h/.claude/settings.json", "/p/.claude/settings.local.json")

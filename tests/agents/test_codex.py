@@ -6,7 +6,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from omx_autoresearch.agents import codex
+from omx_autoresearch.agents.clients import codex
+from omx_autoresearch.agents.clients.codex.installation import installation
 from omx_autoresearch.agents.registry import parse_bytes
 
 if TYPE_CHECKING:
@@ -23,7 +24,7 @@ def samples(event: str) -> list[HookEvent]:
 
 
 def event(**fields: object) -> HookEvent:
-    return codex.parse({"session_id": "s1", **fields}, "", {})
+    return codex.parse({"session_id": "s1", **fields})
 
 
 @pytest.mark.requirement("HOOK-04")
@@ -69,8 +70,8 @@ def test_a_sub_agents_prompt_under_the_parents_session_is_no_persons() -> None:
 
 
 def test_hooks_and_trust_stand_in_codex_home() -> None:
-    found = codex.installation("user", {"HOME": "/h", "CODEX_HOME": "/c", "SHELL": "/bin/zsh"}, "/p")
-    assert (found.settings_path, found.trust_path) == ("/c/hooks.json", "/c/config.toml")
+    found = installation("user", {"HOME": "/h", "CODEX_HOME": "/c", "SHELL": "/bin/zsh"}, "/p")
+    assert (found.settings_path, found.features_path) == ("/c/hooks.json", "/c/config.toml")
     assert found.hook_shell == ("/bin/zsh", "-lc")
-    project = codex.installation("project", {"HOME": "/h"}, "/p")
-    assert (project.settings_path, project.trust_path) == ("/p/.codex/hooks.json", "/h/.codex/config.toml")
+    project = installation("project", {"HOME": "/h"}, "/p")
+    assert (project.settings_path, project.features_path) == ("/p/.codex/hooks.json", "/h/.codex/config.toml")

@@ -9,15 +9,15 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from omx_autoresearch.agents import skill_files
-from omx_autoresearch.agents.doctor import examine
-from omx_autoresearch.agents.install import Part, install
-from omx_autoresearch.agents.installations import HookProgram, Installation, hook_script
-from omx_autoresearch.agents.registry import CLIENT_NAMES, dialect
+from omx_autoresearch.agents.hook_lines import HookProgram, hook_script
+from omx_autoresearch.agents.install import examine, install
+from omx_autoresearch.agents.parts import Installation, skill
+from omx_autoresearch.agents.registry import installation_of
+from omx_autoresearch.foundation.clients import CLIENT_NAMES
 from omx_autoresearch.foundation.errors import StorageFailed
 
 if TYPE_CHECKING:
-    from omx_autoresearch.agents.hold_proof import Check
+    from omx_autoresearch.agents.parts import Check
 
 HOLDING = """\
 import json, os, sys
@@ -68,9 +68,9 @@ class Patient:
         self.settings.write_text(text.replace(old, new))
 
 
-def patient_of(path: Path, name: str, *, without: tuple[Part, ...] = ("tools",)) -> Patient:
+def patient_of(path: Path, name: str, *, without: tuple[str, ...] = ("tools",)) -> Patient:
     """A client with everything installed but the tools, whose server takes longer to start than all else together."""
-    installation = dialect(name).installation("user", {"HOME": str(path)}, str(path / "project"))
+    installation = installation_of(name, "user", {"HOME": str(path)}, str(path / "project"))
     patient = Patient(path, name, replace(installation, hook_shell=("sh", "-c")))
     patient.entry.write_text(HOLDING.format(stop=STOP_EVENTS[name], name=name))
     program = HookProgram(str(path / "state"), sys.executable, str(patient.entry))
@@ -134,7 +134,7 @@ def test_a_hook_that_answers_wrongly_is_found(
 
 @pytest.mark.requirement("INST-08")
 def test_nothing_installed_is_the_first_thing_said(tmp_path: Path) -> None:
-    installation = dialect("claude").installation("user", {"HOME": str(tmp_path)}, str(tmp_path))
+    installation = installation_of("claude", "user", {"HOME": str(tmp_path)}, str(tmp_path))
     found = examine(installation, str(tmp_path / "state"), environ={}, make_held_session=make_held_session)
     assert [(check.name, check.ok) for check in found] == [("settings", False)]
     assert "omx-autoresearch install claude --scope user" in found[0].cure
@@ -254,7 +254,7 @@ def test_hooks_that_are_switched_off_are_found(claude: Patient, tmp_path: Path) 
 def test_a_part_of_the_managed_settings_switches_hooks_off_and_registers_them(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("omx_autoresearch.agents.claude._MANAGED_PATHS", (str(tmp_path / "etc"),))
+    monkeypatch.setattr("omx_autoresearch.agents.clients.claude._MANAGED_PATHS", (str(tmp_path / "etc"),))
     part = tmp_path / "etc" / "managed-settings.d" / "10-hooks.json"
     part.parent.mkdir(parents=True)
     part.write_text('{"allowManagedHooksOnly": true}')
@@ -270,7 +270,7 @@ def test_a_part_of_the_managed_settings_switches_hooks_off_and_registers_them(
 
 def test_codex_hooks_that_a_feature_switch_turns_off_are_found(tmp_path: Path) -> None:
     codex = patient_of(tmp_path, "codex")
-    Path(codex.installation.trust_path).write_text("[features]\nhooks = false\n")
+    Path(codex.installation.features_path).write_text("[features]\nhooks = false\n")
     assert "features.hooks is false" in codex.checks()["switched on"].what
 
 
@@ -353,7 +353,7 @@ def test_a_skill_of_an_earlier_version_is_named_and_an_edited_one_is_no_fault(
     path = Path(claude.installation.skill_path)
     assert claude.checks()["skill"].ok
     with monkeypatch.context() as patch:
-        patch.setattr(skill_files, "skill_bytes", lambda: b"newer\n")
+        patch.setattr(skill, "skill_bytes", lambda: b"newer\n")
         check = claude.checks()["skill"]
     assert (check.ok, check.is_about_hold) == (False, False)
     assert "earlier version" in check.what

@@ -6,7 +6,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from omx_autoresearch.agents import gemini
+from omx_autoresearch.agents.clients import gemini
+from omx_autoresearch.agents.clients.gemini.installation import installation
 from omx_autoresearch.agents.registry import parse_bytes
 
 if TYPE_CHECKING:
@@ -23,7 +24,7 @@ def samples(event: str) -> list[HookEvent]:
 
 
 def event(**fields: object) -> HookEvent:
-    return gemini.parse({"session_id": "s1", **fields}, "", {})
+    return gemini.parse({"session_id": "s1", **fields})
 
 
 @pytest.mark.case("HIO-04")
@@ -107,8 +108,6 @@ def test_no_line_for_gemini_holds_a_dollar_sign_which_it_would_replace() -> None
 
 
 def test_settings_stand_with_the_user_or_in_the_project() -> None:
-    assert gemini.installation("user", {"HOME": "/h"}, "/p").settings_path == "/h/.gemini/settings.json"
-    assert gemini.installation(
-        "user", {"HOME": "/h", "GEMINI_CLI_HOME": "/g"}, "/p"
-    ).settings_path.startswith("/g/")
-    assert gemini.installation("project", {"HOME": "/h"}, "/p").settings_path == "/p/.gemini/settings.json"
+    assert installation("user", {"HOME": "/h"}, "/p").settings_path == "/h/.gemini/settings.json"
+    assert installation("user", {"HOME": "/h", "GEMINI_CLI_HOME": "/g"}, "/p").settings_path.startswith("/g/")
+    assert installation("project", {"HOME": "/h"}, "/p").settings_path == "/p/.gemini/settings.json"

@@ -8,7 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from omx_autoresearch.agents.headless import STATED_LIMIT, last_words, read_report, stated
+from omx_autoresearch.agents.headless import STATED_LIMIT, last_words, stated
+from omx_autoresearch.agents.headless_sessions import read_report
 
 CLAUDE = {
     "type": "result",

@@ -10,18 +10,22 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from omx_autoresearch.agents import skill_files
-from omx_autoresearch.agents.hook_settings import registered
+from omx_autoresearch.agents.hook_lines import HookProgram
 from omx_autoresearch.agents.install import InstallReport, install, uninstall
-from omx_autoresearch.agents.installations import HookProgram, Installation, Scope, status_line
-from omx_autoresearch.agents.registry import CLIENT_NAMES, dialect
-from omx_autoresearch.agents.settings_parts import STATUS_SECONDS
-from omx_autoresearch.agents.tool_servers import is_ours
-from omx_autoresearch.agents.tool_servers import registered as registered_server
+from omx_autoresearch.agents.parts import Installation, Scope, skill
+from omx_autoresearch.agents.parts.hooks import Hooks, registered
+from omx_autoresearch.agents.parts.status_line import REFRESH_SECONDS, status_line
+from omx_autoresearch.agents.parts.tools import is_ours
+from omx_autoresearch.agents.parts.tools import registered as registered_server
+from omx_autoresearch.agents.registry import installation_of
+from omx_autoresearch.foundation.clients import CLIENT_NAMES
 from omx_autoresearch.foundation.errors import CommandFault, UsageError, WorkspaceFault
 
 if TYPE_CHECKING:
     from types import ModuleType
+
+    from omx_autoresearch.agents.parts import Change
+    from omx_autoresearch.agents.settings_files import SettingsFile
 
 ROOT = Path(__file__).resolve().parents[2]
 NO_PATH = {"PATH": ""}
@@ -44,9 +48,7 @@ class Place:
         return HookProgram(str(self.state), sys.executable, str(entry))
 
     def installation(self, name: str, scope: Scope = "user") -> Installation:
-        return dialect(name).installation(
-            scope, {"HOME": str(self.path / "home")}, str(self.path / "project")
-        )
+        return installation_of(name, scope, {"HOME": str(self.path / "home")}, str(self.path / "project"))
 
     def install(self, name: str, *, dry_run: bool = False) -> InstallReport:
         return install(self.installation(name), self.program, environ=NO_PATH, dry_run=dry_run)
@@ -165,18 +167,18 @@ def test_uninstall_without_a_record_finds_our_entries_by_their_form(place: Place
 
 
 @pytest.mark.requirement("INST-02")
-def test_an_installation_that_was_killed_before_its_end_is_taken_back_exactly(
-    place: Place, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_an_installation_that_was_killed_before_its_end_is_taken_back_exactly(place: Place) -> None:
     path = place.write("claude", '{"hooks": {}}')
 
-    def killed(*_: object) -> None:
-        raise KeyboardInterrupt
+    class Killed(Hooks):
+        needs_the_others = True
 
-    with monkeypatch.context() as patch:
-        patch.setattr("omx_autoresearch.agents.install._trusted", killed)
-        with pytest.raises(KeyboardInterrupt):
-            place.install("claude")
+        def add(self, file: SettingsFile, change: Change) -> None:
+            raise KeyboardInterrupt(file, change)
+
+    killed = replace(place.installation("claude"), own_parts=(Killed(),))
+    with pytest.raises(KeyboardInterrupt):
+        install(killed, place.program, environ=NO_PATH)
     assert registered(path.read_text(), comments=False)
     place.uninstall("claude")
     assert path.read_text() == '{"hooks": {}}'
@@ -332,7 +334,7 @@ def test_claude_gets_our_status_line_and_uninstall_takes_it_out(place: Place) ->
     place.install("claude")
     command = json.loads(path.read_text())["statusLine"]["command"]
     assert command == status_line(str(place.state))
-    assert json.loads(path.read_text())["statusLine"]["refreshInterval"] == STATUS_SECONDS
+    assert json.loads(path.read_text())["statusLine"]["refreshInterval"] == REFRESH_SECONDS
     edited = path.read_text().replace('"x"', '"y"')
     path.write_text(edited)
     place.uninstall("claude")
@@ -457,7 +459,7 @@ def test_the_skill_is_put_where_the_client_looks_and_taken_back_with_its_folders
 def test_the_skills_go_into_the_folders_that_the_clients_variables_name(place: Place) -> None:
     for name, variable in (("claude", "CLAUDE_CONFIG_DIR"), ("codex", "CODEX_HOME")):
         environ = {"HOME": str(place.path / "home"), variable: str(place.path / "moved")}
-        found = dialect(name).installation("user", environ, "").skill_path
+        found = installation_of(name, "user", environ, "").skill_path
         assert found == str(place.path / "moved" / "skills" / "autoresearch" / "SKILL.md")
 
 
@@ -496,12 +498,12 @@ def test_an_upgrade_replaces_the_skill_of_an_earlier_version(
     place: Place, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with monkeypatch.context() as patch:
-        patch.setattr(skill_files, "skill_bytes", lambda: b"older\n")
+        patch.setattr(skill, "skill_bytes", lambda: b"older\n")
         place.install("claude")
     path = skill_of(place, "claude")
     assert path.read_bytes() == b"older\n"
     place.install("claude")
-    assert path.read_bytes() == skill_files.skill_bytes()
+    assert path.read_bytes() == skill.skill_bytes()
     place.uninstall("claude")
     assert not path.exists()
 
@@ -510,10 +512,10 @@ def test_an_upgrade_replaces_the_skill_of_an_earlier_version(
 def test_a_copy_that_a_person_made_before_is_still_there_after_uninstall(place: Place) -> None:
     path = skill_of(place, "claude")
     path.parent.mkdir(parents=True)
-    path.write_bytes(skill_files.skill_bytes())
+    path.write_bytes(skill.skill_bytes())
     place.install("claude")
     place.uninstall("claude")
-    assert path.read_bytes() == skill_files.skill_bytes()
+    assert path.read_bytes() == skill.skill_bytes()
 
 
 @pytest.mark.requirement("INST-09")

@@ -7,7 +7,8 @@ import pytest
 
 from omx_autoresearch.agents.events import SILENCE, HookEvent, Reply
 from omx_autoresearch.agents.payloads import MAX_REPLY_CHARS, harmless
-from omx_autoresearch.agents.registry import CLIENT_NAMES, dialect
+from omx_autoresearch.agents.registry import adapter
+from omx_autoresearch.foundation.clients import CLIENT_NAMES
 from omx_autoresearch.foundation.types import EventKind
 
 EVERYTHING = Reply(refusal="[omx-autoresearch] not yet", context="the mission", person_message="held")
@@ -39,14 +40,14 @@ EACH: list[tuple[str, EventKind]] = [(name, kind) for name in CLIENT_NAMES for k
 @pytest.mark.requirement("HOOK-01")
 @pytest.mark.parametrize(("name", "kind"), EACH)
 def test_silence_is_not_one_byte(name: str, kind: EventKind) -> None:
-    assert dialect(name).render(HookEvent(client=name, kind=kind), SILENCE) == b""
+    assert adapter(name).render(HookEvent(client=name, kind=kind), SILENCE) == b""
 
 
 @pytest.mark.case("HIO-02")
 @pytest.mark.requirement("HOOK-02")
 @pytest.mark.parametrize(("name", "kind"), EACH)
 def test_only_keys_that_the_client_takes_for_the_event_are_printed(name: str, kind: EventKind) -> None:
-    raw = dialect(name).render(HookEvent(client=name, kind=kind), EVERYTHING)
+    raw = adapter(name).render(HookEvent(client=name, kind=kind), EVERYTHING)
     value = json.loads(raw) if raw else {}
     assert set(value) == ALLOWED[kind]
     specific = value.get("hookSpecificOutput")
@@ -58,7 +59,7 @@ def test_only_keys_that_the_client_takes_for_the_event_are_printed(name: str, ki
 @pytest.mark.case("HIO-04")
 @pytest.mark.parametrize("name", CLIENT_NAMES)
 def test_a_refusal_is_block_with_a_reason(name: str) -> None:
-    raw = dialect(name).render(
+    raw = adapter(name).render(
         HookEvent(client=name, kind="stop"), Reply(refusal="[omx-autoresearch] missing: proof")
     )
     assert json.loads(raw) == {"decision": "block", "reason": "[omx-autoresearch] missing: proof"}
@@ -69,11 +70,11 @@ def test_a_refusal_is_block_with_a_reason(name: str) -> None:
 @pytest.mark.parametrize("name", CLIENT_NAMES)
 @pytest.mark.parametrize("kind", ["subagent_stop", "session_end", "stop_failure", "other"])
 def test_nothing_but_a_stop_is_ever_refused(name: str, kind: EventKind) -> None:
-    assert dialect(name).render(HookEvent(client=name, kind=kind), EVERYTHING) == b""
+    assert adapter(name).render(HookEvent(client=name, kind=kind), EVERYTHING) == b""
 
 
 def test_a_failed_tool_of_claude_is_answered_under_its_own_event_name() -> None:
-    raw = dialect("claude").render(
+    raw = adapter("claude").render(
         HookEvent(client="claude", kind="tool", tool_failed=True), Reply(context="x")
     )
     assert json.loads(raw)["hookSpecificOutput"]["hookEventName"] == "PostToolUseFailure"
@@ -82,7 +83,7 @@ def test_a_failed_tool_of_claude_is_answered_under_its_own_event_name() -> None:
 @pytest.mark.requirement("SESS-14")
 @pytest.mark.parametrize(("name", "kind"), EACH)
 def test_no_answer_grants_a_permission_or_ends_a_session(name: str, kind: EventKind) -> None:
-    raw = dialect(name).render(HookEvent(client=name, kind=kind), EVERYTHING)
+    raw = adapter(name).render(HookEvent(client=name, kind=kind), EVERYTHING)
     assert b"permission" not in raw
     assert b'"continue"' not in raw
 
@@ -92,7 +93,7 @@ def test_no_answer_grants_a_permission_or_ends_a_session(name: str, kind: EventK
 @pytest.mark.parametrize("name", CLIENT_NAMES)
 def test_the_answer_is_one_strict_document_whatever_a_validator_printed(name: str) -> None:
     noise = b"a\x00b\x1b[31mred\x1b[0m \xff\xfe\xe8\xa1 \x07\r\n".decode("utf-8", "surrogateescape")
-    raw = dialect(name).render(
+    raw = adapter(name).render(
         HookEvent(client=name, kind="stop"),
         Reply(refusal=f"not yet: {noise}\ud800 end", person_message=noise),
     )
@@ -118,5 +119,5 @@ def test_a_long_text_loses_its_middle_and_says_how_much() -> None:
 
 
 def test_a_refusal_of_nothing_but_control_characters_is_no_empty_refusal() -> None:
-    raw = dialect("claude").render(HookEvent(client="claude", kind="stop"), Reply(refusal=" \n\t "))
+    raw = adapter("claude").render(HookEvent(client="claude", kind="stop"), Reply(refusal=" \n\t "))
     assert raw == b""

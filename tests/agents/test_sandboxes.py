@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from omx_autoresearch.agents import claude, codex, gemini, transcripts
+from omx_autoresearch.agents.clients import claude, codex, gemini
+from omx_autoresearch.agents.clients.codex import rollout
 from omx_autoresearch.agents.events import HookEvent
 
 if TYPE_CHECKING:
@@ -69,7 +70,7 @@ def test_a_codex_session_without_a_rollout_counts_as_in_a_sandbox(path: str) -> 
 
 
 def test_a_turn_that_began_many_blocks_ago_is_found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(transcripts, "_BLOCK_BYTES", 50)
+    monkeypatch.setattr(rollout, "_BLOCK_BYTES", 50)
     noise = [{"type": "response_item", "n": count} for count in range(40)]
     assert not codex_says(tmp_path / "rollout.jsonl", turn("read-only"), turn("danger-full-access"), *noise)
     assert codex_says(tmp_path / "rollout.jsonl", turn("danger-full-access"), turn("read-only"), *noise)
@@ -80,11 +81,11 @@ def test_lines_come_newest_first_and_only_as_far_as_the_limit(
 ) -> None:
     path = tmp_path / "lines"
     path.write_bytes(b"one x\ntwo\nthree x\nfour x")
-    assert list(transcripts.newest_lines(str(path), b"x")) == [b"four x", b"three x", b"one x"]
-    monkeypatch.setattr(transcripts, "_BLOCK_BYTES", 8)
-    assert list(transcripts.newest_lines(str(path), b"x")) == [b"four x", b"three x", b"one x"]
-    monkeypatch.setattr(transcripts, "LIMIT_BYTES", 10)
-    assert list(transcripts.newest_lines(str(path), b"x")) == [b"four x", b"three x"]
+    assert list(rollout.newest_lines(str(path), b"x")) == [b"four x", b"three x", b"one x"]
+    monkeypatch.setattr(rollout, "_BLOCK_BYTES", 8)
+    assert list(rollout.newest_lines(str(path), b"x")) == [b"four x", b"three x", b"one x"]
+    monkeypatch.setattr(rollout, "LIMIT_BYTES", 10)
+    assert list(rollout.newest_lines(str(path), b"x")) == [b"four x", b"three x"]
 
 
 # --- Claude Code: any of its settings

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from omx_autoresearch.agents.transcripts import newest_lines
+from omx_autoresearch.agents.clients.codex.rollout import newest_lines
 from omx_autoresearch.compat.adoption import adopt, draft_of, read_origin
 from omx_autoresearch.foundation.errors import MissionInvalid, StepIllegal, UsageError
 from omx_autoresearch.journal.safe_files import FILE_LIMIT_BYTES

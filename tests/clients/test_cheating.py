@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from omx_autoresearch.agents.registry import all_shell_marks
+from omx_autoresearch.foundation.clients import SHELL_MARKS
 from tests.clients.support.owned_mission import EVIDENCE, PRODUCT, REFUSED, OwnedMission
 from tests.clients.support.wire_formats import Turn
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from tests.clients.support.stage import Stage
 
 pytestmark = pytest.mark.client
-UNMARKED = " ".join(f"-u {name}" for name in all_shell_marks())
+UNMARKED = " ".join(f"-u {name}" for name in SHELL_MARKS)
 """What the agent takes off so that nothing in its environment says that it is one."""
 OWNERS_ONLY = "is the owner's, and this runs inside an agent"
 """Stands in the error that a verb of the owner gives to an agent."""

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from omx_autoresearch.agents.skill_files import skill_bytes
+from omx_autoresearch.agents.parts.skill import skill_bytes
 from tests.clients.support.agent_clis import CLAUDE, CODEX, GEMINI, AgentCli
 from tests.clients.support.owned_mission import EVIDENCE, PRODUCT, REFUSED, OwnedMission
 from tests.clients.support.terminal import GeminiTerminal

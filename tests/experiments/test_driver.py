@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from omx_autoresearch.agents.headless import fresh_environment, read_report
+from omx_autoresearch.agents.headless_sessions import fresh_environment, read_report
 from omx_autoresearch.experiments.driver import Agent, DriveEnd, drive, require_startable
 from omx_autoresearch.experiments.judge.state import ExperimentHypothesis, ExperimentLimits, TrialRow
 from omx_autoresearch.foundation.errors import UsageError

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from omx_autoresearch.agents.registry import all_shell_marks
+from omx_autoresearch.foundation.clients import SHELL_MARKS
 from omx_autoresearch.foundation.errors import OwnerOnly
 from omx_autoresearch.missions import lifecycle_commands
 from omx_autoresearch.missions.lifecycle_commands import marks_of_agent, missions_around, require_owner
@@ -23,11 +23,11 @@ from tests.support.scratch import OTHER, PACKAGE, SESSION, Scratch
 ASK = """
 import json, os, sys
 sys.path.insert(0, {root!r})
-from omx_autoresearch.agents.registry import all_shell_marks
+from omx_autoresearch.foundation.clients import SHELL_MARKS
 from omx_autoresearch.foundation.errors import OwnerOnly
 from omx_autoresearch.journal.layout import Runtime
 from omx_autoresearch.missions.lifecycle_commands import require_owner
-runtime = Runtime.of_process(home_path={home!r}, shell_marks=all_shell_marks())
+runtime = Runtime.of_process(home_path={home!r}, shell_marks=SHELL_MARKS)
 try:
     require_owner(runtime, "cancel", {task!r})
     print(json.dumps("the owner"))
@@ -56,7 +56,7 @@ def _no_sandbox(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.requirement("LIFE-06")
 @pytest.mark.usefixtures("_no_sandbox")
-@pytest.mark.parametrize("mark", sorted(set(all_shell_marks())))
+@pytest.mark.parametrize("mark", sorted(set(SHELL_MARKS)))
 def test_each_mark_of_a_tool_shell_is_an_agents_and_is_named_without_its_value(
     world: Scratch, mark: str
 ) -> None:

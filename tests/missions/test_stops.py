@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from omx_autoresearch.agents import claude, codex
+from omx_autoresearch.agents.clients import claude, codex
 from omx_autoresearch.agents.events import StopCap
 from omx_autoresearch.missions import lifecycle_commands, looks, sessions
 from omx_autoresearch.missions import stop as stops

@@ -26,7 +26,7 @@ from hypothesis.stateful import (
     run_state_machine_as_test,
 )
 
-from omx_autoresearch.agents import claude
+from omx_autoresearch.agents.clients import claude
 from omx_autoresearch.foundation.errors import StepIllegal
 from omx_autoresearch.missions import lifecycle_commands
 from omx_autoresearch.missions.looks import take_look

@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from omx_autoresearch.agents.claude import CLIENT
+from omx_autoresearch.agents.clients.claude import CLIENT
 from omx_autoresearch.agents.events import SILENCE, HookEvent
 from omx_autoresearch.foundation.errors import (
     JournalBroken,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from omx_autoresearch.agents.registry import CLIENT_NAMES
+from omx_autoresearch.foundation.clients import CLIENT_NAMES
 from omx_autoresearch.system.sandbox import can_isolate
 
 needs_bubblewrap = pytest.mark.skipif(

@@ -19,7 +19,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from omx_autoresearch.agents.events import Client, Reply
-from omx_autoresearch.agents.registry import all_shell_marks, dialect, parse_bytes
+from omx_autoresearch.agents.registry import adapter, parse_bytes
+from omx_autoresearch.foundation.clients import SHELL_MARKS
 from omx_autoresearch.journal.layout import Runtime, StateHome
 from omx_autoresearch.missions import launch, lifecycle_commands, sessions
 from omx_autoresearch.missions.claims import write_changed
@@ -166,7 +167,7 @@ class Scratch:
             home=self.home,
             clock=self.clock,
             environ={**self.environ, **environ},
-            shell_marks=all_shell_marks(),
+            shell_marks=SHELL_MARKS,
             sources=SOURCES,
         )
 
@@ -236,7 +237,7 @@ class Scratch:
         self, payload: Json | bytes, client: str | Client = "claude", runtime: Runtime | None = None
     ) -> Told:
         """Answer an event in this process, as step 3 of the hook does; ``client`` may be an altered one."""
-        spoken = dialect(client if isinstance(client, str) else client.name)
+        spoken = adapter(client if isinstance(client, str) else client.name)
         facts = spoken.CLIENT if isinstance(client, str) else client
         runtime = runtime or self.runtime()
         raw = payload if isinstance(payload, bytes) else json.dumps(payload).encode()

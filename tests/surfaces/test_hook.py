@@ -15,7 +15,8 @@ import pytest
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
-from omx_autoresearch.agents.registry import CLIENT_NAMES, parse_bytes
+from omx_autoresearch.agents.registry import parse_bytes
+from omx_autoresearch.foundation.clients import CLIENT_NAMES
 from omx_autoresearch.journal.layout import Runtime, session_file_name
 from omx_autoresearch.missions import claims, launch, store, views
 from omx_autoresearch.missions.registry import TOKEN_WORD, token_name
@@ -634,7 +635,7 @@ def test_a_held_stop_loads_no_package_and_no_heavy_module(held: Scratch, client:
     } == set()
     foreign = {name for name in names - ALWAYS if not name.startswith("omx_autoresearch")}
     assert {name.partition(".")[0] for name in foreign} <= set(sys.stdlib_module_names) | {"sitecustomize"}
-    dialects = {f"omx_autoresearch.agents.{name}" for name in CLIENT_NAMES if name != client}
+    dialects = {f"omx_autoresearch.agents.clients.{name}" for name in CLIENT_NAMES if name != client}
     assert not dialects & names
     unneeded = {
         f"omx_autoresearch.missions.{name}"

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from omx_autoresearch.agents.tool_servers import NAME
+from omx_autoresearch.agents.parts.tools import NAME
 from omx_autoresearch.missions import views
 from omx_autoresearch.missions.registry import Registry
 from tests.support.scratch import OTHER, SESSION, Scratch
@@ -349,7 +349,7 @@ def test_a_client_with_two_sessions_is_ambiguous_and_nothing_is_written(scratch:
 
 @pytest.mark.requirement("MCP-01")
 def test_nothing_but_the_protocol_stands_on_stdout(scratch: Scratch) -> None:
-    from omx_autoresearch.agents.doctor import start_fault
+    from omx_autoresearch.agents.parts.tools import start_fault
 
     command = [
         sys.executable,

@@ -8,7 +8,8 @@ from typing import Any
 
 import pytest
 
-from omx_autoresearch.agents.installations import HookProgram, hook_script, status_line
+from omx_autoresearch.agents.hook_lines import HookProgram, hook_script
+from omx_autoresearch.agents.parts.status_line import status_line
 from omx_autoresearch.missions import lifecycle_commands, registry, views
 from omx_autoresearch.missions.rules.mission import PHASES
 from omx_autoresearch.surfaces import statusline

@@ -107,10 +107,10 @@ class Caller:
 
 def this_caller() -> Caller:
     """The caller of this process."""
-    from omx_autoresearch.agents import registry
+    from omx_autoresearch.foundation import clients
 
-    runtime = replace(Runtime.of_process(shell_marks=registry.all_shell_marks()), sources=SOURCES)
-    client, session_id = registry.session_from_environment(runtime.environ)
+    runtime = replace(Runtime.of_process(shell_marks=clients.SHELL_MARKS), sources=SOURCES)
+    client, session_id = clients.session_from_environment(runtime.environ)
     try:
         cwd = os.getcwd()
     except OSError:

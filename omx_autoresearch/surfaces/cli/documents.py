@@ -6,7 +6,7 @@ step further. The hook is the exception: it speaks its client's own JSON.
 
 from __future__ import annotations
 
-from omx_autoresearch.agents.hold_proof import Check
+from omx_autoresearch.agents.parts import Check
 from omx_autoresearch.foundation.records import dataclass, field
 from omx_autoresearch.foundation.types import Operation
 from omx_autoresearch.missions.rules.criteria import Evidence

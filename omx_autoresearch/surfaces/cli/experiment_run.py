@@ -105,7 +105,7 @@ def _told(found: Meant, state: ExperimentState, end: DriveEnd, *, as_json: bool)
 
 def agent_of(found: Meant, state: ExperimentState, line: str) -> Agent:
     """The agent that a command line is: in the owner's environment, without anybody's session."""
-    from omx_autoresearch.agents.headless import fresh_environment, read_report
+    from omx_autoresearch.agents.headless_sessions import fresh_environment, read_report
     from omx_autoresearch.experiments.driver import Agent
     from omx_autoresearch.experiments.views import frozen_paths
 

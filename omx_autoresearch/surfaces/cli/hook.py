@@ -6,7 +6,7 @@ import os
 
 import click
 
-from omx_autoresearch.agents.registry import CLIENT_NAMES
+from omx_autoresearch.foundation.clients import CLIENT_NAMES
 
 
 @click.command("hook")

@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING
 
 import click
 
-from omx_autoresearch.agents.registry import CLIENT_NAMES, dialect
+from omx_autoresearch.agents.registry import adapter, installation_of
+from omx_autoresearch.foundation.clients import CLIENT_NAMES
 from omx_autoresearch.foundation.errors import UsageError
 from omx_autoresearch.surfaces.cli.caller import Caller, json_option, this_caller
 from omx_autoresearch.surfaces.cli.display import harmless, print_json, say
@@ -20,9 +21,9 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from typing import Any
 
-    from omx_autoresearch.agents.hold_proof import Check
-    from omx_autoresearch.agents.install import InstallReport, Part
-    from omx_autoresearch.agents.installations import HookProgram, Installation, Scope
+    from omx_autoresearch.agents.hook_lines import HookProgram
+    from omx_autoresearch.agents.install import InstallReport
+    from omx_autoresearch.agents.parts import Check, Installation, Scope
     from omx_autoresearch.surfaces.cli.documents import ClientDocument
 
 
@@ -100,8 +101,8 @@ def uninstall_verb(client: str, scope: Scope, dry_run: bool, as_json: bool) -> N
     _print_report(report, "uninstalled", as_json=as_json)
 
 
-def _without(*, no_mcp: bool, no_skill: bool) -> tuple[Part, ...]:
-    tools: tuple[Part, ...] = ("tools",) if no_mcp or not has_mcp() else ()
+def _without(*, no_mcp: bool, no_skill: bool) -> tuple[str, ...]:
+    tools: tuple[str, ...] = ("tools",) if no_mcp or not has_mcp() else ()
     return (*tools, "skill") if no_skill else tools
 
 
@@ -120,13 +121,13 @@ def has_mcp() -> bool:
 
 def _installation(caller: Caller, client: str, scope: Scope) -> Installation:
     project_path = caller.project_path() if scope == "project" or caller.cwd else ""
-    return dialect(client).installation(scope, caller.runtime.environ, project_path)
+    return installation_of(client, scope, caller.runtime.environ, project_path)
 
 
 def hook_program(state_home_path: str) -> HookProgram:
     """What the hooks run: this interpreter, and the hook process's file beside this package."""
     from omx_autoresearch import surfaces
-    from omx_autoresearch.agents.installations import HookProgram
+    from omx_autoresearch.agents.hook_lines import HookProgram
 
     entry_path = os.path.join(os.path.dirname(os.path.abspath(surfaces.__file__)), "hook_start.py")
     return HookProgram(state_home_path, sys.executable, entry_path)
@@ -186,19 +187,17 @@ def doctor_verb(client: str | None, scope: Scope, as_json: bool) -> int:
 
 def _clients_here(caller: Caller, scope: Scope) -> tuple[str, ...]:
     """The agent CLIs with hooks of ours; where there are none, those on PATH."""
-    from omx_autoresearch.agents.settings_files import record_path
-
     home_path = caller.runtime.home.root_path
     ours = tuple(
         name
         for name in CLIENT_NAMES
-        if os.path.exists(record_path(home_path, _installation(caller, name, scope)))
+        if os.path.exists(_installation(caller, name, scope).record_path(home_path))
     )
-    return ours or tuple(name for name in CLIENT_NAMES if shutil.which(dialect(name).CLIENT.binary))
+    return ours or tuple(name for name in CLIENT_NAMES if shutil.which(adapter(name).CLIENT.binary))
 
 
 def _examined(caller: Caller, name: str, scope: Scope) -> ClientDocument:
-    from omx_autoresearch.agents.doctor import examine
+    from omx_autoresearch.agents.install import examine
     from omx_autoresearch.surfaces.cli.documents import ClientDocument
     from omx_autoresearch.surfaces.cli.scratch import make_held_session
 

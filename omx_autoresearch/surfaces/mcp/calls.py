@@ -12,8 +12,8 @@ from dataclasses import dataclass
 from mcp.server.mcpserver.exceptions import ToolError
 
 from omx_autoresearch.agents.events import HookEvent
-from omx_autoresearch.agents.marks import SESSION_VARIABLES
-from omx_autoresearch.agents.registry import CLIENT_NAMES, all_shell_marks, dialect
+from omx_autoresearch.agents.registry import adapter
+from omx_autoresearch.foundation.clients import CLIENT_NAMES, SESSION_IDS, SHELL_MARKS
 from omx_autoresearch.foundation.errors import AutoresearchError, StepIllegal, UsageError
 from omx_autoresearch.journal.layout import Runtime, StateHome, state_home
 from omx_autoresearch.missions.claims import take_in_quietly, write_changed
@@ -142,8 +142,6 @@ def seen_task(runtime: Runtime, caller: ToolCaller, named: str, cwd: str) -> str
 
 _ONE_AT_A_TIME = threading.Lock()
 """A run of the validator forks; two calls at once could meet each other's locks in the child."""
-_CODEX_TURN = "x-codex-turn-metadata"
-_WITHOUT_SANDBOX = ("danger-full-access", "none")
 
 
 @dataclass(frozen=True, slots=True)
@@ -153,7 +151,7 @@ class Call:
     Attributes:
         runtime: the world.
         caller: the session that calls, and the mission that holds it.
-        client: the dialect's name; empty for a client without one.
+        client: the client's name; empty for an unknown one.
         meta: the call's ``_meta``.
     """
 
@@ -174,36 +172,19 @@ class Call:
 
     def is_sandboxed(self) -> bool:
         """Whether the caller's client runs tools in a sandbox, so that a run gets no wider rights; true in doubt."""
-        if self.client == "codex":
-            return _codex_sandbox(self.meta) not in _WITHOUT_SANDBOX
         if not self.client:
             return True
         event = HookEvent(client=self.client, kind="tool", session_id=self.caller.session_id, cwd=os.getcwd())
-        return dialect(self.client).is_sandboxed(event, self.runtime.environ)
-
-
-def _codex_sandbox(meta: Mapping[str, Any]) -> str:
-    """The policy of the turn as Codex tells it with the call; empty where it does not."""
-    turn = meta.get(_CODEX_TURN)
-    if isinstance(turn, str):
-        import json
-
-        try:
-            turn = json.loads(turn)
-        except ValueError:
-            return ""
-    found = turn.get("sandbox_mode") or turn.get("sandbox") if isinstance(turn, dict) else None
-    return found if isinstance(found, str) else ""
+        return adapter(self.client).is_sandboxed(event, self.runtime.environ, self.meta)
 
 
 def server_runtime(home_path: str = "") -> Runtime:
     """The runtime of a server: without the session that its environment names, which is that of another one by now."""
-    stale = {name for names in SESSION_VARIABLES.values() for name in names}
-    environ = {name: value for name, value in os.environ.items() if name not in stale}
+    environ = {name: value for name, value in os.environ.items() if name not in SESSION_IDS}
     return Runtime(
         home=StateHome(home_path or state_home(os.environ)),
         environ=environ,
-        shell_marks=all_shell_marks(),
+        shell_marks=SHELL_MARKS,
         sources=SOURCES,
     )
 
@@ -242,7 +223,7 @@ def begun(runtime: Runtime, context: Context[Any, Any], *, is_alone: bool = True
 
 
 def _client_of(request: Any) -> str:
-    """The dialect of the client that said hello (``claude-code``, ``codex-mcp-client``, ``gemini-cli-mcp-client``)."""
+    """The name of the client that said hello (``claude-code``, ``codex-mcp-client``, ``gemini-cli-mcp-client``)."""
     parameters = request.session.client_params
     name = parameters.client_info.name.lower() if parameters else ""
     return next((client for client in CLIENT_NAMES if name.startswith(client)), "")

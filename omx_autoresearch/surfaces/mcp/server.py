@@ -8,7 +8,7 @@ from mcp.server.mcpserver import MCPServer
 from mcp_types import ToolAnnotations
 
 from omx_autoresearch import __version__
-from omx_autoresearch.agents.tool_servers import NAME
+from omx_autoresearch.agents.parts.tools import NAME
 from omx_autoresearch.surfaces.mcp import experiment_tools, session_tools
 from omx_autoresearch.surfaces.mcp.calls import server_runtime
 from omx_autoresearch.surfaces.mcp.tools import Tools

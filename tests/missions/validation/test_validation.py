@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from omx_autoresearch.agents import claude
+from omx_autoresearch.agents.clients import claude
 from omx_autoresearch.journal.layout import StateHome
 from omx_autoresearch.journal.outputs import output_path
 from omx_autoresearch.missions import launch, lifecycle_commands

@@ -7,21 +7,22 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from omx_autoresearch.agents.registry import CLIENT_NAMES, dialect
+from omx_autoresearch.agents.registry import installation_of
+from omx_autoresearch.foundation.clients import CLIENT_NAMES
 from omx_autoresearch.surfaces.cli.install import hook_program
 from tests.support.needs import HELD_CLIENTS
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from omx_autoresearch.agents.installations import HookProgram
+    from omx_autoresearch.agents.hook_lines import HookProgram
+    from omx_autoresearch.agents.parts import Scope
     from tests.surfaces.support.command_line import Person
 
 
-def settings_path(person: Person, client: str, scope: str = "user") -> Path:
-    spoken = dialect(client)
-    path = spoken.installation(scope, {"HOME": str(person.root)}, str(person.project)).settings_path  # type: ignore[arg-type]
-    return person.root / path
+def settings_path(person: Person, client: str, scope: Scope = "user") -> Path:
+    found = installation_of(client, scope, {"HOME": str(person.root)}, str(person.project))
+    return person.root / found.settings_path
 
 
 def checks(person: Person, client: str, *options: str, **environ: str) -> dict[str, dict[str, Any]]:

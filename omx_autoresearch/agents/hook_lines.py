@@ -1,4 +1,4 @@
-"""Where and how our hooks stand in a client's settings: as values and texts, touching no file.
+"""The line that a client runs as our hook, and the script that it starts: as texts, touching no file.
 
 The line that a client runs is short and does not change between versions, because clients show it to the model and
 hash it for trust. It ends with 0 and prints nothing where the script is missing, and with nothing active for this user
@@ -11,14 +11,11 @@ The script beside it names the interpreter and the entry module. It is rewritten
 from __future__ import annotations
 
 import re
-from typing import Literal
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
-from omx_autoresearch.agents.events import Client, HookEntry
-from omx_autoresearch.agents.tool_servers import ToolServer
-from omx_autoresearch.foundation.records import dataclass
-
-Scope = Literal["user", "project"]
-"""Whose settings: all of the user's sessions, or those in one project."""
+if TYPE_CHECKING:
+    from omx_autoresearch.agents.events import HookEntry
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,49 +38,6 @@ class HookProgram:
     def script_path(self) -> str:
         """The script that the client's line starts."""
         return f"{self.state_home_path}/hook"
-
-
-@dataclass(frozen=True, slots=True)
-class Installation:
-    """Where one client's hooks are set, and in which form.
-
-    Attributes:
-        client: the facts about the client; its ``entries`` are what is registered.
-        scope: whose settings file.
-        settings_path: the JSON file that is changed.
-        other_settings_paths: further files that the client reads hooks from, to find a second registration.
-        plugins_path: the folder of the client's plugins or extensions, looked through for the same reason.
-        timeouts_per_second: the client's unit of a hook's time-out, 1 for seconds and 1000 for milliseconds.
-        handler_name: a name to write beside the command; empty where the client knows none.
-        environment: variables for the client's ``env`` setting; a value of the user's is kept.
-        allows_comments: the client reads JSON with comments; else it ignores a file that has one.
-        off_switches: paths of settings that turn hooks off when true.
-        on_switches: paths of settings that turn hooks off when false.
-        trust_path: the file that keeps the hashes of trusted hooks; empty where the client keeps none.
-        hook_shell: how the client runs a hook's line.
-        has_status_line: ``statusLine`` of the settings names a command whose first line the client shows.
-        server: where the client registers MCP servers; None where it knows none.
-        skill_path: the file that tells the client's agent how to work on a mission; empty where it must have none.
-        hiding_paths: files that take the typed prompt command away from our hook, as far as they stand there.
-    """
-
-    client: Client
-    scope: Scope
-    settings_path: str
-    other_settings_paths: tuple[str, ...] = ()
-    plugins_path: str = ""
-    timeouts_per_second: int = 1
-    handler_name: str = ""
-    environment: tuple[tuple[str, str], ...] = ()
-    allows_comments: bool = False
-    off_switches: tuple[tuple[str, ...], ...] = ()
-    on_switches: tuple[tuple[str, ...], ...] = ()
-    trust_path: str = ""
-    hook_shell: tuple[str, ...] = ("sh", "-c")
-    has_status_line: bool = False
-    server: ToolServer | None = None
-    skill_path: str = ""
-    hiding_paths: tuple[str, ...] = ()
 
 
 def path_fault(path: str) -> str:
@@ -116,28 +70,6 @@ def hook_line(entry: HookEntry, client_name: str, state_home_path: str) -> str:
         "always": "",
     }[entry.guard]
     return f"{guard}[ -x {script} ] && exec {script} {client_name}; exit 0"
-
-
-def status_line(state_home_path: str) -> str:
-    """Compose the command that a client runs for its status line; nothing starts for who never had a mission.
-
-    Not the registry's folder is looked for: a mission that has just ended has left it, and is still shown.
-
-    Example:
-        ``[ -d S/missions ] && [ -x S/hook ] && exec S/hook statusline; exit 0``
-    """
-    missions, script = quoted(f"{state_home_path}/missions"), quoted(f"{state_home_path}/hook")
-    return f"[ -d {missions} ] && [ -x {script} ] && exec {script} statusline; exit 0"
-
-
-_STATUS_LINE = re.compile(
-    r"\[ -d (?P<missions>.+) \] && \[ -x (?P<script>.+) \] && exec (?P=script) statusline; exit 0"
-)
-
-
-def is_status_line(command: object) -> bool:
-    """Say whether a status line's command is ours, for whatever state home."""
-    return isinstance(command, str) and bool(_STATUS_LINE.fullmatch(command))
 
 
 _LINE = re.compile(
@@ -196,20 +128,3 @@ def program_of_script(text: str) -> HookProgram | None:
 
 def _always_quoted(path: str) -> str:
     return "'" + path.replace("'", "'\\''") + "'"
-
-
-def handler_of(installation: Installation, entry: HookEntry, state_home_path: str) -> dict[str, object]:
-    """Compose one handler as the client's settings hold it."""
-    handler: dict[str, object] = {"type": "command"}
-    if installation.handler_name:
-        handler["name"] = installation.handler_name
-    handler["command"] = hook_line(entry, installation.client.name, state_home_path)
-    handler["timeout"] = entry.timeout_seconds * installation.timeouts_per_second
-    return handler
-
-
-def group_of(installation: Installation, entry: HookEntry, state_home_path: str) -> dict[str, object]:
-    """Compose one element of an event's list: a matcher, where the event takes one, and our handler."""
-    group: dict[str, object] = {"matcher": entry.matcher} if entry.matcher else {}
-    group["hooks"] = [handler_of(installation, entry, state_home_path)]
-    return group

@@ -1,4 +1,4 @@
-"""The dialect of Claude Code, seen with 2.1.332: JSON on stdin, JSON on stdout, exit 0.
+"""The adapter of Claude Code, seen with 2.1.332: JSON on stdin, JSON on stdout, exit 0.
 
 - ``{"decision":"block","reason":R}`` on ``Stop`` refuses; the model sees R and the hook's whole command line.
 - Eight refusals in a row are honoured, the ninth is overridden without a word to the hook; a tool call between them
@@ -12,8 +12,8 @@
 
 from __future__ import annotations
 
-from omx_autoresearch.agents import marks, payloads, tool_events
-from omx_autoresearch.agents.events import Client, HookEntry, HookEvent, Reply, StopCap
+from omx_autoresearch.agents import payloads
+from omx_autoresearch.agents.events import Client, HookEntry, HookEvent, StopCap
 from omx_autoresearch.agents.payloads import render_reply
 
 TYPE_CHECKING = False
@@ -21,7 +21,8 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
     from typing import Any
 
-    from omx_autoresearch.agents.installations import Installation, Scope
+    from omx_autoresearch.agents.events import Reply
+    from omx_autoresearch.agents.headless import AgentReport
     from omx_autoresearch.foundation.types import EventKind
 
 CLIENT = Client(
@@ -29,34 +30,25 @@ CLIENT = Client(
     title="Claude Code",
     binary="claude",
     stop_cap=StopCap(limit=8, reset_by_tools=True, setting="CLAUDE_CODE_STOP_HOOK_BLOCK_CAP"),
-    session_variables=marks.SESSION_VARIABLES["claude"],
-    shell_marks=marks.SHELL_MARKS["claude"],
     hook_timeout_seconds=120,
     shows_person_message=True,
     lets_go_on_repeat=False,
     has_tool_events=True,
     entries=(
-        HookEntry("Stop", "", 120, "active"),
-        HookEntry("SubagentStop", "", 30, "active"),
-        HookEntry("StopFailure", "", 10, "active"),
-        HookEntry("SessionStart", "", 30, "start"),
-        HookEntry("UserPromptSubmit", "", 120, "always"),
-        HookEntry("PostToolUse", "", 30, "active"),
-        HookEntry("PostToolUseFailure", "", 30, "active"),
-        HookEntry("PreCompact", "", 30, "active"),
-        HookEntry("SessionEnd", "", 10, "active"),
+        HookEntry("Stop", 120, "active"),
+        HookEntry("SubagentStop", 30, "active"),
+        HookEntry("StopFailure", 10, "active"),
+        HookEntry("SessionStart", 30, "start"),
+        HookEntry("UserPromptSubmit", 120, "always"),
+        HookEntry("PostToolUse", 30, "active"),
+        HookEntry("PostToolUseFailure", 30, "active"),
+        HookEntry("PreCompact", 30, "active"),
+        HookEntry("SessionEnd", 10, "active"),
     ),
 )
 
-RAISED_CAP = 250
-"""Written by the installer: finite, and above every allowance of a mission's default limits together (200 + 6 + 8)."""
-
 _MANAGED_PATHS = ("/etc/claude-code", "/Library/Application Support/ClaudeCode")
 """Each holds ``managed-settings.json`` and the folder ``managed-settings.d``, whose ``*.json`` count like it."""
-_NOTES = {
-    "user": "Claude Code asks before the first call of a tool; to allow all of ours, permit mcp__omx-autoresearch",
-    "project": "Claude Code asks each user of the project whether to trust the server in .mcp.json",
-}
 _MAX_SETTINGS_BYTES = 4 * 1024 * 1024
 _SHELL_TOOLS = ("Bash",)
 
@@ -74,8 +66,8 @@ _KINDS: dict[str, EventKind] = {
 _PLUGIN_PREFIX = r"\A(\s*/)omx(?:-autoresearch)?:(?=autoresearch(?:\s|\Z))"
 
 
-def parse(payload: dict[str, Any], digest: str, environ: Mapping[str, str]) -> HookEvent:
-    """Translate one event; see :mod:`omx_autoresearch.agents.registry` for what every dialect owes.
+def parse(payload: dict[str, Any]) -> HookEvent:
+    """Translate one event; see :mod:`omx_autoresearch.agents.registry` for what every adapter owes.
 
     Raises:
         PayloadFault: the session id is not a text.
@@ -84,43 +76,39 @@ def parse(payload: dict[str, Any], digest: str, environ: Mapping[str, str]) -> H
     agent_id = payloads.text_of(payload, "agent_id")
     if kind == "stop" and agent_id:
         kind = "subagent_stop"
-    prompt = _without_prefix(payloads.text_of(payload, "prompt")) if kind == "prompt" else ""
     is_end = kind in ("stop", "subagent_stop", "stop_failure")
-    is_tool = kind == "tool"
-    return HookEvent(
-        client="claude",
-        kind=kind,
-        session_id=payloads.session_id_of(payload),
-        cwd=payloads.text_of(payload, "cwd"),
+    has_failed = payload.get("hook_event_name") == "PostToolUseFailure"
+    # cut by the client to the first 30,000 characters; that of a failed tool stands in `error`
+    response = payload.get("error" if has_failed else "tool_response")
+    return payloads.event_of(
+        "claude",
+        kind,
+        payload,
+        prompt=_without_prefix(payloads.text_of(payload, "prompt")) if kind == "prompt" else "",
+        shell_tools=_SHELL_TOOLS,
         agent_id=agent_id,
-        prompt=prompt,
-        is_person=payloads.may_be_person(prompt, agent_id) and not marks.tool_shell_mark(environ),
-        source=payloads.text_of(payload, "source") if kind == "session_start" else "",
         host_end=payloads.host_end_of(payload) if is_end else "",
         # session_crons are timers, not work: they never hold back an answer
         has_background_work=is_end and payloads.has_running_task(payload.get("background_tasks")),
         last_message=payloads.end_of(payloads.text_of(payload, "last_assistant_message")),
-        tool_name=payloads.text_of(payload, "tool_name") if is_tool else "",
-        tool_command=payloads.tool_command_of(payload, _SHELL_TOOLS) if is_tool else "",
-        tool_output=tool_events.tool_output_of("claude", payload) if is_tool else "",
-        tool_failed=is_tool and tool_events.has_failed("claude", payload),
-        transcript_path=payloads.text_of(payload, "transcript_path"),
-        payload_digest=digest,
+        tool_response=response,
+        tool_failed=has_failed,
     )
 
 
-def is_sandboxed(event: HookEvent, environ: Mapping[str, str]) -> bool:
+def is_sandboxed(event: HookEvent, environ: Mapping[str, str], meta: Mapping[str, Any] | None = None) -> bool:
     """True where any settings of the session switch the sandbox on, whichever of them Claude Code lets win."""
+    del meta  # tells nothing
     import os
 
-    from omx_autoresearch.agents.folders import home_path
+    from omx_autoresearch.agents.machine import home_path
     from omx_autoresearch.system.processes import command_line
 
     started_as = command_line(os.getppid())
     project_path = environ.get("CLAUDE_PROJECT_DIR") or event.cwd
     user_path = environ.get("CLAUDE_CONFIG_DIR") or os.path.join(home_path(environ), ".claude")
     paths = [
-        *_managed_settings(),
+        *managed_settings(),
         os.path.join(user_path, "settings.json"),
         os.path.join(project_path, ".claude", "settings.json"),
         os.path.join(project_path, ".claude", "settings.local.json"),
@@ -132,7 +120,7 @@ def is_sandboxed(event: HookEvent, environ: Mapping[str, str]) -> bool:
     return '"sandbox"' in started_as or any(map(_has_sandbox, paths))
 
 
-def _managed_settings() -> tuple[str, ...]:
+def managed_settings() -> tuple[str, ...]:
     """The settings files of the machine's administrator that stand there, in the order in which they are read."""
     import os
 
@@ -151,7 +139,7 @@ def _managed_settings() -> tuple[str, ...]:
 
 def _has_sandbox(settings_path: str) -> bool:
     """True for a settings file that switches the sandbox on; one that Claude Code cannot read switches nothing."""
-    from omx_autoresearch.agents.folders import without_waiting
+    from omx_autoresearch.agents.machine import without_waiting
     from omx_autoresearch.foundation import json_codec
 
     try:
@@ -172,8 +160,8 @@ def _without_prefix(prompt: str) -> str:
 
 
 def forgery(event: HookEvent, began_at: str) -> str:
-    """Why the event did not come from Claude Code itself; empty where it did, or nobody can tell."""
-    from omx_autoresearch.agents.origins import socket_fault
+    """Why the event did not come from Claude Code itself; empty where it did, or nothing can be told."""
+    from omx_autoresearch.agents.machine import socket_fault
 
     del event, began_at  # the kernel knows
     return socket_fault()
@@ -193,48 +181,22 @@ def render(event: HookEvent, reply: Reply) -> bytes:
     )
 
 
-def installation(scope: Scope, environ: Mapping[str, str], project_path: str) -> Installation:
-    """Say where Claude Code's hooks are set: ``settings.json`` of the user or of the project."""
-    import os
+def report(so_far: AgentReport, found: dict[str, Any]) -> AgentReport | None:
+    """Read ``-p --output-format json`` (one object) or ``stream-json`` (its last line), which say what a run cost."""
+    from omx_autoresearch.agents import headless
 
-    from omx_autoresearch.agents.folders import home_path
-    from omx_autoresearch.agents.installations import Installation
-    from omx_autoresearch.agents.tool_servers import ToolServer
-
-    user_path = environ.get("CLAUDE_CONFIG_DIR") or os.path.join(home_path(environ), ".claude")
-    files = {
-        "user": os.path.join(user_path, "settings.json"),
-        "project": os.path.join(project_path, ".claude", "settings.json"),
-        "local": os.path.join(project_path, ".claude", "settings.local.json"),
-    }
-    return Installation(
-        client=CLIENT,
-        scope=scope,
-        settings_path=files[scope],
-        other_settings_paths=(
-            *(path for name, path in files.items() if name != scope),
-            *_managed_settings(),
-        ),
-        plugins_path=os.path.join(user_path, "plugins"),
-        environment=((CLIENT.stop_cap.setting, str(RAISED_CAP)),),
-        off_switches=(("disableAllHooks",), ("allowManagedHooksOnly",)),
-        has_status_line=True,
-        server=ToolServer(_servers_path(scope, environ, project_path), has_type=True, note=_NOTES[scope]),
-        skill_path=os.path.join(
-            user_path if scope == "user" else os.path.join(project_path, ".claude"),
-            "skills",
-            "autoresearch",
-            "SKILL.md",
-        ),
+    if found.get("type") != "result" or "is_error" not in found:
+        return None
+    del so_far  # the object tells everything
+    cost, fault = headless.cost_of(found.get("total_cost_usd"))
+    models = found.get("modelUsage")
+    return headless.AgentReport(
+        client="claude",
+        text=headless.text_of(found.get("result")),
+        cost_usd=cost,
+        tokens=headless.numbers_of(found.get("usage")),
+        model=headless.harmless_line(", ".join(sorted(models))) if isinstance(models, dict) else "",
+        session_id=headless.harmless_line(headless.text_of(found.get("session_id"))),
+        is_error=found.get("is_error") is True,
+        cost_fault=fault,
     )
-
-
-def _servers_path(scope: Scope, environ: Mapping[str, str], project_path: str) -> str:
-    """``.claude.json`` beside the user's folder (inside a CLAUDE_CONFIG_DIR), or the project's ``.mcp.json``."""
-    import os
-
-    from omx_autoresearch.agents.folders import home_path
-
-    if scope == "project":
-        return os.path.join(project_path, ".mcp.json")
-    return os.path.join(environ.get("CLAUDE_CONFIG_DIR") or home_path(environ), ".claude.json")

@@ -4,13 +4,18 @@ import json
 import sys
 import tomllib
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
 
-from omx_autoresearch.agents import codex, hook_trust
-from omx_autoresearch.agents.hook_trust import HookTrust
+from omx_autoresearch.agents.clients.codex import installation as codex
+from omx_autoresearch.agents.clients.codex.trust import HookTrust, Trust, with_trust
+from omx_autoresearch.agents.hook_lines import HookProgram
 from omx_autoresearch.agents.install import install, uninstall
-from omx_autoresearch.agents.installations import HookProgram, Installation
+from omx_autoresearch.agents.settings_text import TextFault, without_table
+
+if TYPE_CHECKING:
+    from omx_autoresearch.agents.parts import Installation
 
 APP_SERVER = """\
 #!{python}
@@ -62,18 +67,23 @@ def program(tmp_path: Path) -> HookProgram:
     return HookProgram(str(tmp_path / "state"), sys.executable, str(tmp_path / "entry.py"))
 
 
+def asked(installation: Installation, environ: dict[str, str]) -> list[HookTrust]:
+    states = Trust(installation.features_path).states(installation, environ)
+    assert states is not None
+    return states
+
+
 @pytest.mark.requirement("INST-04")
 def test_installed_hooks_are_trusted_and_removal_gives_the_config_back(
     installation: Installation, environ: dict[str, str], program: HookProgram
 ) -> None:
-    config = Path(installation.trust_path)
+    config = Path(installation.features_path)
     config.parent.mkdir()
     config.write_text('model = "x" # mine\n\n[projects."/p"]\ntrust_level = "trusted"')
     report = install(installation, program, environ=environ)
     assert report.notes == ()
-    states = hook_trust.trust_states(installation, environ)
-    assert states is not None
-    assert {state.status for state in states} == {"trusted"}
+    states = asked(installation, environ)
+    assert all(state.is_trusted for state in states)
     assert len(states) == len(installation.client.entries)
     assert install(installation, program, environ=environ).changes == ()
     uninstall(installation, program.state_home_path)
@@ -84,7 +94,7 @@ def test_installed_hooks_are_trusted_and_removal_gives_the_config_back(
 def test_only_our_trust_is_taken_from_a_config_that_was_edited_since(
     installation: Installation, environ: dict[str, str], program: HookProgram
 ) -> None:
-    config = Path(installation.trust_path)
+    config = Path(installation.features_path)
     install(installation, program, environ=environ)
     mine = '\n[hooks.state."/other:stop:0:0"]\ntrusted_hash = "sha256:1"\n\n[tui]\ntheme = "dark"\n'
     config.write_text('model = "y"\n' + config.read_text() + mine)
@@ -98,10 +108,9 @@ def test_a_changed_hook_is_trusted_anew(
     install(installation, program, environ=environ)
     settings = Path(installation.settings_path)
     settings.write_text(settings.read_text().replace('"timeout": 120', '"timeout": 1'))
-    states = hook_trust.trust_states(installation, environ) or []
-    assert {state.status for state in states} == {"trusted", "modified"}
+    assert {state.is_trusted for state in asked(installation, environ)} == {True, False}
     install(installation, program, environ=environ)
-    assert {state.status for state in hook_trust.trust_states(installation, environ) or []} == {"trusted"}
+    assert {state.is_trusted for state in asked(installation, environ)} == {True}
 
 
 def test_hooks_of_others_are_never_trusted_by_us(
@@ -113,7 +122,7 @@ def test_hooks_of_others_are_never_trusted_by_us(
         json.dumps({"hooks": {"Stop": [{"hooks": [{"type": "command", "command": "mine"}]}]}})
     )
     install(installation, program, environ=environ)
-    state = tomllib.loads(Path(installation.trust_path).read_text())["hooks"]["state"]
+    state = tomllib.loads(Path(installation.features_path).read_text())["hooks"]["state"]
     assert f"{settings}:stop:1:0" in state
     assert f"{settings}:stop:0:0" not in state
 
@@ -131,30 +140,28 @@ def test_taking_hooks_out_before_others_says_that_their_trust_moves(
 
 @pytest.mark.parametrize("text", ["", "a = 1", "a = 1\n", "a = 1\r\n[b]\r\nc = 2\r\n"])
 def test_trust_is_added_at_the_end_and_taken_away_without_a_trace(text: str) -> None:
-    states = [HookTrust("/h/hooks.json:stop:0:0", "sha256:1", "untrusted", True)]
-    added = hook_trust.with_trust(text, states)
-    assert added is not None
+    states = [HookTrust("/h/hooks.json:stop:0:0", "sha256:1", is_trusted=False)]
+    added = with_trust(text, states)
     assert tomllib.loads(added)["hooks"]["state"] == {"/h/hooks.json:stop:0:0": {"trusted_hash": "sha256:1"}}
-    removed = hook_trust.without_trust(added, ("/h/hooks.json:stop:0:0",))
-    assert removed is not None
+    removed = without_table(added, ("hooks", "state", "/h/hooks.json:stop:0:0"))
     assert removed.rstrip() == text.rstrip()
 
 
 def test_what_codex_lists_in_another_order_changes_nothing() -> None:
-    states = [HookTrust(f"/h:stop:{n}:0", f"sha256:{n}", "untrusted", True) for n in range(3)]
-    text = hook_trust.with_trust("a = 1\n", states)
-    assert text is not None
-    assert hook_trust.with_trust(text, states[::-1]) == text == hook_trust.with_trust("a = 1\n", states[::-1])
+    states = [HookTrust(f"/h:stop:{n}:0", f"sha256:{n}", is_trusted=False) for n in range(3)]
+    text = with_trust("a = 1\n", states)
+    assert with_trust(text, states[::-1]) == text == with_trust("a = 1\n", states[::-1])
 
 
 def test_a_config_that_cannot_be_changed_safely_is_left_to_the_person() -> None:
-    states = [HookTrust("k", "sha256:1", "untrusted", True)]
-    assert hook_trust.with_trust("not toml", states) is None
-    assert hook_trust.with_trust("hooks = 5", states) is None
-    assert hook_trust.with_trust('hooks = { state = { a = { trusted_hash = "x" } } }', states) is None
+    states = [HookTrust("k", "sha256:1", is_trusted=False)]
     inline = '[hooks]\nstate = { k = { trusted_hash = "x" } }\n'
-    assert hook_trust.with_trust(inline, states) is None
-    assert hook_trust.without_trust(inline, ("k",)) is None
+    table = 'hooks = { state = { a = { trusted_hash = "x" } } }'
+    for text in ("not toml", "hooks = 5", table, inline):
+        with pytest.raises(TextFault):
+            with_trust(text, states)
+    with pytest.raises(TextFault, match="by hand"):
+        without_table(inline, ("hooks", "state", "k"))
 
 
 def test_a_codex_that_does_not_answer_is_no_answer(
@@ -163,4 +170,4 @@ def test_a_codex_that_does_not_answer_is_no_answer(
     Path(installation.settings_path).parent.mkdir()
     for body in ("exit 0", "echo not json"):
         Path(environ["PATH"], "codex").write_text(f"#!/bin/sh\nPATH=/usr/bin:/bin; {body}\n")
-        assert hook_trust.trust_states(installation, environ) is None
+        assert Trust(installation.features_path).states(installation, environ) is None

@@ -1,12 +1,7 @@
-"""Where a hook's event came from: whether the client itself can have sent it.
+"""The rollout, Codex's own record of a session, which no sandboxed tool can write: what it tells of a hook's event.
 
-The parent of a hook proves nothing: a tool shell that calls ``exec`` leaves the client as the parent of whatever it
-becomes. How the event reaches the hook tells more, and every client has a way of its own, seen in the clients:
-
-Claude Code, Gemini CLI   a socket, whose other end the kernel says was made by the client
-Codex CLI                 a pipe, closed by then; but its rollout shows whether a tool can have started the hook
-
-Both are facts of Linux. Elsewhere nobody can tell, and nothing is held against an event.
+Codex hands an event over by a pipe that is closed by then, but its rollout shows whether a tool can have started the
+hook. What is known of the processes is known on Linux only; elsewhere nothing is held against an event.
 """
 
 from __future__ import annotations
@@ -14,25 +9,52 @@ from __future__ import annotations
 import os
 import stat
 
-from omx_autoresearch.agents.transcripts import newest_lines
+from omx_autoresearch.agents.machine import STDIN, without_waiting
 from omx_autoresearch.foundation import json_codec
 from omx_autoresearch.foundation.times import seconds_between
-from omx_autoresearch.system.processes import ON_LINUX, ancestors, open_files, socket_peer
+from omx_autoresearch.system.processes import ON_LINUX, open_files
 
-_STDIN = 0
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+_NO_SANDBOX = "danger-full-access"
 _WRITTEN_LATER_SECONDS = 0.2
 """A record's time is that of its writing. No tool of Codex's goes to the background sooner than after 0.25 s."""
+LIMIT_BYTES = 64 * 1024 * 1024
+"""How far back is looked; a single turn of hours stays below."""
+_BLOCK_BYTES = 1024 * 1024
 
 
-def socket_fault() -> str:
-    """Why the event on stdin was not sent by a process above this one through a socket; empty where it was."""
-    if not ON_LINUX:
-        return ""
-    peer = socket_peer(_STDIN)
-    if any(process.pid == peer for process in ancestors(os.getpid())):
-        return ""
-    what = f"process {peer}" if peer else "a file or a pipe"
-    return f"{what} gave this hook its event, not the agent CLI"
+def newest_lines(path: str, mark: bytes) -> Iterator[bytes]:
+    """The lines that hold ``mark``, newest first.
+
+    Raises:
+        OSError: the file cannot be read.
+    """
+    with open(path, "rb", buffering=0, opener=without_waiting) as stream:
+        size = end = os.fstat(stream.fileno()).st_size
+        rest = b""
+        while end > 0 and size - end < LIMIT_BYTES:
+            start = max(0, end - _BLOCK_BYTES)
+            block = os.pread(stream.fileno(), end - start, start) + rest
+            first, *lines = block.split(b"\n") if start else [b"", *block.split(b"\n")]
+            for line in reversed(lines):
+                if mark in line:
+                    yield line
+            rest, end = first, start
+
+
+def is_sandboxed(path: str) -> bool:
+    """False only where the newest turn of a rollout names the policy without a sandbox."""
+    try:
+        for line in newest_lines(path, b'"turn_context"'):
+            record = json_codec.decoder(dict)(line.decode("utf-8", "replace"))
+            if record.get("type") == "turn_context":
+                return bool(record["payload"]["sandbox_policy"]["type"] != _NO_SANDBOX)
+    except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError):
+        return True
+    return True
 
 
 def rollout_fault(transcript_path: str, began_at: str) -> str:
@@ -44,7 +66,7 @@ def rollout_fault(transcript_path: str, began_at: str) -> str:
     """
     if not ON_LINUX:
         return ""
-    if not stat.S_ISFIFO(os.fstat(_STDIN).st_mode):
+    if not stat.S_ISFIFO(os.fstat(STDIN).st_mode):
         return "no pipe gave this hook its event, and Codex uses one"
     rollouts = {path for path in open_files(os.getppid()) if os.path.basename(path).startswith("rollout-")}
     if not rollouts:

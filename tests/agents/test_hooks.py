@@ -5,26 +5,40 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from omx_autoresearch.agents import hook_settings
-from omx_autoresearch.agents.json_text import JsonTextFault
-from omx_autoresearch.agents.registry import CLIENT_NAMES, dialect
+from omx_autoresearch.agents.hook_lines import HookProgram
+from omx_autoresearch.agents.parts import Change
+from omx_autoresearch.agents.parts.hooks import Hooks, registered, switch_faults
+from omx_autoresearch.agents.registry import installation_of
+from omx_autoresearch.agents.settings_files import SettingsFile
+from omx_autoresearch.agents.settings_text import TextFault
+from omx_autoresearch.foundation.clients import CLIENT_NAMES
 
 if TYPE_CHECKING:
-    from omx_autoresearch.agents.installations import Installation
+    from pathlib import Path
+
+    from omx_autoresearch.agents.parts import Installation
 
 HOME = "/s/omx-autoresearch"
 OURS = "[ -d {0}/active ] && [ -x {0}/hook ] && exec {0}/hook claude; exit 0"
 
 
-def installation_of(name: str) -> Installation:
-    return dialect(name).installation("user", {"HOME": "/h"}, "/p")
+def of(name: str) -> Installation:
+    return installation_of(name, "user", {"HOME": "/h"}, "/p")
 
 
-CLAUDE = installation_of("claude")
+CLAUDE = of("claude")
 
 
-def without(text: str) -> str:
-    return hook_settings.without_ours(text, CLAUDE, environment=("CLAUDE_CODE_STOP_HOOK_BLOCK_CAP",))
+def merged(text: str, installation: Installation, memory: dict[str, tuple[str, ...]] | None = None) -> str:
+    file = SettingsFile("/settings", text.encode())
+    Hooks().add(file, Change(installation, {}, HookProgram(HOME, "", ""), {} if memory is None else memory))
+    return file.text
+
+
+def without(text: str, installation: Installation = CLAUDE) -> str:
+    file = SettingsFile("/settings", text.encode())
+    Hooks().remove(file, Change(installation, {}))
+    return file.text
 
 
 def events_of(text: str) -> dict[str, Any]:
@@ -35,20 +49,20 @@ def events_of(text: str) -> dict[str, Any]:
 @pytest.mark.requirement("INST-01")
 @pytest.mark.parametrize("name", CLIENT_NAMES)
 def test_every_event_is_registered_once_and_again_changes_nothing(name: str) -> None:
-    installation = installation_of(name)
-    text = hook_settings.merged("", installation, HOME)
-    assert [one.event for one in hook_settings.registered(text, comments=False)] == [
+    installation = of(name)
+    text = merged("", installation)
+    assert [one.event for one in registered(text, comments=False)] == [
         entry.native_event for entry in installation.client.entries
     ]
-    assert hook_settings.merged(text, installation, HOME) == text
+    assert merged(text, installation) == text
 
 
 @pytest.mark.requirement("INST-03")
 @pytest.mark.parametrize(("name", "factor"), [("claude", 1), ("codex", 1), ("gemini", 1000)])
 def test_time_outs_are_explicit_and_in_the_clients_unit(name: str, factor: int) -> None:
-    installation = installation_of(name)
-    text = hook_settings.merged("", installation, HOME)
-    found = {one.event: one.timeout for one in hook_settings.registered(text, comments=False)}
+    installation = of(name)
+    text = merged("", installation)
+    found = {one.event: one.timeout for one in registered(text, comments=False)}
     assert found == {e.native_event: e.timeout_seconds * factor for e in installation.client.entries}
 
 
@@ -64,10 +78,10 @@ FOREIGN = [
 @pytest.mark.requirement("INST-02")
 @pytest.mark.parametrize("text", FOREIGN)
 def test_what_a_person_wrote_stays_byte_for_byte(text: str) -> None:
-    merged = hook_settings.merged(text, CLAUDE, HOME)
-    assert len(hook_settings.registered(merged, comments=False)) == len(CLAUDE.client.entries)
-    assert without(merged) == text
-    ours = events_of(merged)
+    there = merged(text, CLAUDE)
+    assert len(registered(there, comments=False)) == len(CLAUDE.client.entries)
+    assert without(there) == text
+    ours = events_of(there)
     for event, groups in json.loads(text).get("hooks", {}).items():
         assert ours[event][: len(groups)] == groups if isinstance(groups, list) else ours[event] == groups
 
@@ -82,8 +96,8 @@ def test_an_older_entry_of_ours_is_replaced_where_it_stands() -> None:
         },
         indent=1,
     )
-    merged = hook_settings.merged(text, CLAUDE, HOME)
-    first, second = events_of(merged)["Stop"]
+    there = merged(text, CLAUDE)
+    first, second = events_of(there)["Stop"]
     assert first["hooks"] == [{"type": "command", "command": OURS.format(HOME), "timeout": 120}]
     assert second == {"hooks": [{"command": "mine"}]}
 
@@ -92,22 +106,23 @@ def test_an_older_entry_of_ours_is_replaced_where_it_stands() -> None:
 def test_doubled_entries_of_ours_become_one() -> None:
     group = {"hooks": [{"type": "command", "command": OURS.format(HOME), "timeout": 120}]}
     both = {"hooks": [{"type": "command", "command": "mine"}, *group["hooks"], *group["hooks"]]}
-    merged = hook_settings.merged(json.dumps({"hooks": {"Stop": [group, both, group]}}), CLAUDE, HOME)
-    assert events_of(merged)["Stop"] == [group, {"hooks": [{"type": "command", "command": "mine"}]}]
+    there = merged(json.dumps({"hooks": {"Stop": [group, both, group]}}), CLAUDE)
+    assert events_of(there)["Stop"] == [group, {"hooks": [{"type": "command", "command": "mine"}]}]
 
 
 def test_an_entry_of_ours_on_an_event_that_is_no_longer_used_is_taken_out() -> None:
     text = json.dumps({"hooks": {"Setup": [{"hooks": [{"command": OURS.format("/old")}]}]}})
-    assert "Setup" not in events_of(hook_settings.merged(text, CLAUDE, HOME))
+    assert "Setup" not in events_of(merged(text, CLAUDE))
 
 
 @pytest.mark.requirement("INST-03")
 def test_a_cap_that_a_person_chose_is_kept() -> None:
     text = '{"env": {"CLAUDE_CODE_STOP_HOOK_BLOCK_CAP": "20"}}'
-    merged = hook_settings.merged(text, CLAUDE, HOME)
-    assert json.loads(merged)["env"] == {"CLAUDE_CODE_STOP_HOOK_BLOCK_CAP": "20"}
-    assert hook_settings.added_environment(text, CLAUDE) == ()
-    assert without(merged) == text
+    memory: dict[str, tuple[str, ...]] = {}
+    there = merged(text, CLAUDE, memory)
+    assert json.loads(there)["env"] == {"CLAUDE_CODE_STOP_HOOK_BLOCK_CAP": "20"}
+    assert memory["environment"] == ()
+    assert without(there) == text
 
 
 @pytest.mark.requirement("INST-06")
@@ -123,27 +138,31 @@ def test_a_cap_that_a_person_chose_is_kept() -> None:
     ],
 )
 def test_a_text_of_another_shape_is_a_fault_with_its_line(text: str, line: int, words: str) -> None:
-    with pytest.raises(JsonTextFault, match=words) as caught:
-        hook_settings.merged(text, CLAUDE, HOME)
+    with pytest.raises(TextFault, match=words) as caught:
+        merged(text, CLAUDE)
     assert caught.value.line == line
 
 
 def test_a_client_that_reads_comments_keeps_them() -> None:
-    gemini = installation_of("gemini")
+    gemini = of("gemini")
     text = '{\n  // mine\n  "ui": {} // last\n}\n'
-    merged = hook_settings.merged(text, gemini, HOME)
-    assert merged.startswith('{\n  // mine\n  "ui": {}, // last\n  "hooks": {')
-    assert hook_settings.without_ours(merged, gemini, environment=()) == text
+    there = merged(text, gemini)
+    assert there.startswith('{\n  // mine\n  "ui": {}, // last\n  "hooks": {')
+    assert without(there, gemini) == text
 
 
-def test_the_switches_that_turn_hooks_off_are_named() -> None:
-    assert hook_settings.switch_faults('{"disableAllHooks": true}', CLAUDE) == ["disableAllHooks is true"]
-    assert hook_settings.switch_faults('{"disableAllHooks": false}', CLAUDE) == []
-    off = '{"hooksConfig": {"enabled": false}}'
-    assert hook_settings.switch_faults(off, installation_of("gemini")) == ["hooksConfig.enabled is false"]
+def test_the_switches_that_turn_hooks_off_are_named(tmp_path: Path) -> None:
+    for name, text, faults in (
+        ("claude", '{"disableAllHooks": true}', ["disableAllHooks is true"]),
+        ("claude", '{"disableAllHooks": false}', []),
+        ("gemini", '{"hooksConfig": {"enabled": false}}', ["hooksConfig.enabled is false"]),
+    ):
+        path = tmp_path / "settings.json"
+        path.write_text(text)
+        assert switch_faults(str(path), of(name)) == faults
 
 
 def test_malformed_groups_of_others_are_stepped_over() -> None:
     text = '{"hooks": {"Stop": [5, {"hooks": 1}, {"hooks": [null, {"command": 3}]}]}}'
-    assert hook_settings.registered(text, comments=False) == []
-    assert without(hook_settings.merged(text, CLAUDE, HOME)) == text
+    assert registered(text, comments=False) == []
+    assert without(merged(text, CLAUDE)) == text

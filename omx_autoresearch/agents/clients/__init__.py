@@ -1,0 +1,1 @@
+"""One folder an agent CLI, which no other knows; what each owes stands in :mod:`omx_autoresearch.agents.registry`."""

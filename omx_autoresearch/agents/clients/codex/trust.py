@@ -1,0 +1,238 @@
+"""Codex runs only hooks whose hash it has been told to trust: a part that asks Codex for the hashes and keeps them.
+
+``codex app-server`` answers ``hooks/list`` with each hook's key and current hash (seen with 0.171.0); the trust stands
+in ``config.toml`` as ``[hooks.state."KEY"] trusted_hash = "sha256:..."``.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import re
+import select
+import shutil
+import subprocess
+import time
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from omx_autoresearch.agents.hook_lines import state_home_of_line
+from omx_autoresearch.agents.parts import Check
+from omx_autoresearch.agents.parts.hooks import others_behind, registered
+from omx_autoresearch.agents.settings_files import readable_text
+from omx_autoresearch.agents.settings_text import TextFault, toml_values, with_table, without_table
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from omx_autoresearch.agents.parts import Change, Examination, Installation
+    from omx_autoresearch.agents.settings_files import SettingsFile
+
+ANSWER_SECONDS = 30.0
+_STATE = ("hooks", "state")
+_MEMORY = "trust_keys"
+_BY_HAND = (
+    "Codex skips hooks that it does not trust: run /hooks in Codex and trust the entries of omx-autoresearch."
+)
+
+
+@dataclass(frozen=True, slots=True)
+class HookTrust:
+    """What Codex says about one hook of ours.
+
+    Attributes:
+        key: the name under which the trust is kept.
+        current_hash: the hash of the hook as it stands.
+        is_trusted: Codex runs it.
+    """
+
+    key: str
+    current_hash: str
+    is_trusted: bool
+
+
+@dataclass(frozen=True)
+class Trust:
+    """See :class:`omx_autoresearch.agents.parts.Part`.
+
+    Attributes:
+        config_path: the file that keeps the hashes.
+    """
+
+    config_path: str
+    name = "trust"
+    needs_the_others = True
+
+    def path(self, installation: Installation) -> str:
+        """The user's ``config.toml``, also of a project's hooks."""
+        del installation
+        return self.config_path
+
+    def add(self, file: SettingsFile, change: Change) -> None:
+        """Write the hashes that Codex asks for; tell what is left for a person to do."""
+        notes = []
+        if change.is_dry:
+            hooks = change.files[change.installation.settings_path]
+            if hooks.before != hooks.after:
+                notes.append(
+                    f"the hashes that make Codex trust these hooks are then written to {self.config_path}."
+                )
+        elif not (states := self.states(change.installation, change.environ)):
+            change.notes.insert(0, _BY_HAND)
+            return
+        else:
+            try:
+                stale = set(change.memory.get(_MEMORY, ())) - {state.key for state in states}
+                text = file.text
+                for key in sorted(stale):
+                    text = without_table(text, (*_STATE, key))
+                file.text = with_trust(text, states)
+            except TextFault:
+                change.notes.insert(0, _BY_HAND)
+                return
+            change.memory[_MEMORY] = tuple(state.key for state in states)
+        if change.installation.scope == "project":
+            notes.append("Codex reads a project's hooks only in a project that it trusts.")
+        change.notes[:0] = notes
+
+    def remove(self, file: SettingsFile, change: Change) -> None:
+        """Take our hashes out; Codex keeps the trust of others by their places, which may move."""
+        installation = change.installation
+        hooks = readable_text(installation.settings_path)
+        keys = change.memory.get(_MEMORY) or _keys(installation.settings_path, hooks)
+        text = file.text
+        with contextlib.suppress(TextFault):  # Codex ignores hashes of hooks that are gone
+            for key in keys:
+                text = without_table(text, (*_STATE, key))
+            file.text = text
+        if others_behind(hooks):
+            change.notes.append(
+                f"hooks behind ours in {installation.settings_path} moved up: run /hooks in Codex and trust them again."
+            )
+
+    def check(self, examination: Examination) -> list[Check]:
+        """Ask Codex whether it runs our hooks."""
+        installation = examination.installation
+        title = installation.client.title
+        states = self.states(installation, examination.environ)
+        if states is None:
+            what = f"{title} could not be asked which hooks it trusts"
+            return [Check(self.name, False, what, "run /hooks in it and look")]
+        bad = [state.key for state in states if not state.is_trusted]
+        if states and not bad:
+            return [Check(self.name, True, f"{title} trusts all {len(states)} hooks")]
+        what = f"{title} skips {len(bad)} of our hooks, untrusted or disabled"
+        cure = f"run `omx-autoresearch install {installation.client.name}`, or trust them by /hooks"
+        return [Check(self.name, False, what if states else f"{title} sees no hook of ours", cure)]
+
+    def states(self, installation: Installation, environ: Mapping[str, str]) -> list[HookTrust] | None:
+        """Ask Codex about our hooks in one settings file; None where there is no Codex or it does not answer."""
+        binary_path = shutil.which(installation.client.binary, path=environ.get("PATH"))
+        if not binary_path:
+            return None
+        folder_path = os.path.dirname(installation.settings_path)
+        cwd = os.path.dirname(folder_path) if installation.scope == "project" else folder_path
+        try:
+            answer = _ask(binary_path, cwd, {**environ, "CODEX_HOME": os.path.dirname(self.config_path)})
+        except (OSError, ValueError):
+            return None
+        settings_path = os.path.realpath(installation.settings_path)
+        return [
+            HookTrust(
+                str(hook["key"]),
+                str(hook["currentHash"]),
+                hook.get("trustStatus") == "trusted" and hook.get("enabled") is not False,
+            )
+            for hook in _hooks_in(answer)
+            if os.path.realpath(str(hook.get("sourcePath", ""))) == settings_path
+            and state_home_of_line(str(hook.get("command", "")))
+        ]
+
+
+def with_trust(text: str, states: list[HookTrust]) -> str:
+    """Add trusted hashes to a ``config.toml``; a hash of an older form of the same hook is replaced.
+
+    Raises:
+        TextFault: that cannot be done without touching anything else.
+    """
+    for state in sorted(states, key=lambda state: state.key):
+        keys = (*_STATE, state.key)
+        wanted: dict[str, object] = {"trusted_hash": state.current_hash}
+        if _at(toml_values(text), keys) != wanted:
+            text = with_table(without_table(text, keys), keys, wanted)
+    return text
+
+
+def _at(values: Any, keys: tuple[str, ...]) -> Any:
+    for key in keys:
+        values = values.get(key) if isinstance(values, dict) else None
+    return values
+
+
+def _keys(settings_path: str, hooks: str) -> tuple[str, ...]:
+    """The keys under which Codex keeps the trust of our handlers, from their places in the file."""
+    return tuple(
+        f"{settings_path}:{re.sub(r'(?<!^)(?=[A-Z])', '_', one.event).lower()}:{one.group}:{one.handler}"
+        for one in registered(hooks, comments=False)
+    )
+
+
+def _hooks_in(answer: dict[str, Any]) -> list[dict[str, Any]]:
+    result = answer.get("result")
+    entries = result.get("data", []) if isinstance(result, dict) else []
+    return [
+        hook
+        for entry in entries
+        if isinstance(entry, dict)
+        for hook in entry.get("hooks", [])
+        if isinstance(hook, dict) and "key" in hook and "currentHash" in hook
+    ]
+
+
+def _ask(binary_path: str, cwd: str, environ: Mapping[str, str]) -> dict[str, Any]:
+    """Hold the short JSON-RPC talk with ``codex app-server``."""
+    with subprocess.Popen(
+        [binary_path, "app-server"],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.DEVNULL,
+        env=dict(environ),
+        cwd=cwd,
+        start_new_session=True,
+    ) as process:
+        try:
+            deadline = time.monotonic() + ANSWER_SECONDS
+            about = {"name": "omx_autoresearch", "title": "omx_autoresearch", "version": "1"}
+            _send(process, {"id": 1, "method": "initialize", "params": {"clientInfo": about}})
+            rest = _receive(process, 1, b"", deadline)[1]
+            _send(process, {"method": "initialized"})
+            _send(process, {"id": 2, "method": "hooks/list", "params": {"cwds": [cwd]}})
+            return _receive(process, 2, rest, deadline)[0]
+        finally:
+            process.kill()
+
+
+def _send(process: subprocess.Popen[bytes], message: dict[str, Any]) -> None:
+    assert process.stdin is not None
+    process.stdin.write(json.dumps(message).encode() + b"\n")
+    process.stdin.flush()
+
+
+def _receive(
+    process: subprocess.Popen[bytes], number: int, pending: bytes, deadline: float
+) -> tuple[dict[str, Any], bytes]:
+    assert process.stdout is not None
+    while True:
+        line, separator, rest = pending.partition(b"\n")
+        if separator:
+            pending = rest
+            message = json.loads(line)
+            if isinstance(message, dict) and message.get("id") == number:
+                return message, pending
+            continue
+        ready, _, _ = select.select([process.stdout], [], [], max(0.0, deadline - time.monotonic()))
+        chunk = os.read(process.stdout.fileno(), 65536) if ready else b""
+        if not chunk:
+            raise OSError("codex app-server did not answer")
+        pending += chunk

@@ -1,0 +1,148 @@
+"""The adapter of Gemini CLI, seen with 0.61.0: event names of its own, JSON on stdin and stdout, exit 0.
+
+- A stop is ``AfterAgent``; ``SessionEnd`` runs and its answer is ignored, so it never gates.
+- ``{"decision":"block","reason":R}`` refuses; R comes back as the next prompt. No cap was found, but a loop detector
+  stops the model when answers repeat while the hook goes on being asked: such a session has to be let go.
+- ``prompt_response`` grows over the turn; it is compared, never taken for the last message alone.
+- The first prompt after a session start with context is prefixed with that context.
+- At a terminal, a custom command or a skill of a name becomes ``/NAME``: the hook then sees the text that it stands
+  for, or the arguments alone. So there is no skill of ours for it, and one elsewhere that it reads is a fault.
+- ``$NAME`` in settings.json is replaced when the file is read, so no hook line may hold one.
+- ``PreCompress`` fires before every model call (``trigger`` auto), so it is no sign of compaction and not registered.
+- A sub-agent's tool event looks like the session's own.
+- ``--sandbox`` starts the whole client anew inside the sandbox, its hooks too: they have the rights of its tools.
+"""
+
+from __future__ import annotations
+
+from omx_autoresearch.agents import payloads
+from omx_autoresearch.agents.events import Client, HookEntry, HookEvent, StopCap
+from omx_autoresearch.agents.payloads import render_reply
+from omx_autoresearch.foundation.records import replace
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from typing import Any
+
+    from omx_autoresearch.agents.events import Reply
+    from omx_autoresearch.agents.headless import AgentReport
+    from omx_autoresearch.foundation.types import EventKind
+
+CLIENT = Client(
+    name="gemini",
+    title="Gemini CLI",
+    binary="gemini",
+    stop_cap=StopCap(limit=None),
+    hook_timeout_seconds=120,
+    shows_person_message=True,
+    lets_go_on_repeat=True,
+    has_tool_events=True,
+    entries=(
+        HookEntry("AfterAgent", 120, "active"),
+        # `always`: the guard `start` names an environment variable, which Gemini would replace in the line
+        HookEntry("SessionStart", 30, "always"),
+        HookEntry("BeforeAgent", 120, "always"),
+        HookEntry("AfterTool", 30, "active"),
+        HookEntry("SessionEnd", 10, "active"),
+    ),
+)
+
+_SHELL_TOOLS = ("run_shell_command",)
+
+_KINDS: dict[str, EventKind] = {
+    "AfterAgent": "stop",
+    "SessionStart": "session_start",
+    "BeforeAgent": "prompt",
+    "AfterTool": "tool",
+    "PreCompress": "pre_compact",
+    "SessionEnd": "session_end",
+}
+_CONTEXT_PREFIX = r"(?s)\A\s*<hook_context>.*?</hook_context>\s*"
+
+
+def parse(payload: dict[str, Any]) -> HookEvent:
+    """Translate one event; see :mod:`omx_autoresearch.agents.registry` for what every adapter owes.
+
+    Raises:
+        PayloadFault: the session id is not a text.
+    """
+    kind = _KINDS.get(payloads.text_of(payload, "hook_event_name"), "other")
+    if kind == "pre_compact" and payload.get("trigger") != "manual":
+        kind = "other"
+    response = payload.get("tool_response")
+    shown = response
+    if isinstance(response, dict):
+        # what the person sees, else what the model sees (there inside <untrusted_context>)
+        shown = response.get("returnDisplay")
+        shown = shown if isinstance(shown, str) and shown else response.get("llmContent")
+    return payloads.event_of(
+        "gemini",
+        kind,
+        payload,
+        prompt=_without_prefix(payloads.text_of(payload, "prompt")) if kind == "prompt" else "",
+        shell_tools=_SHELL_TOOLS,
+        host_end=payloads.host_end_of(payload) if kind == "stop" else "",
+        last_message=payloads.end_of(payloads.text_of(payload, "prompt_response")),
+        tool_response=shown,
+        # an exit status is none of Gemini's errors
+        tool_failed=kind == "tool" and isinstance(response, dict) and bool(response.get("error")),
+    )
+
+
+def is_sandboxed(event: HookEvent, environ: Mapping[str, str], meta: Mapping[str, Any] | None = None) -> bool:
+    """Never: a hook runs where the tools run, so a command that it starts has no wider rights."""
+    del event, environ, meta
+    return False
+
+
+def _without_prefix(prompt: str) -> str:
+    import re
+
+    return re.sub(_CONTEXT_PREFIX, "", prompt)
+
+
+def forgery(event: HookEvent, began_at: str) -> str:
+    """Why the event did not come from Gemini CLI itself; empty where it did, or nothing can be told."""
+    from omx_autoresearch.agents.machine import socket_fault
+
+    del event, began_at  # the kernel knows
+    return socket_fault()
+
+
+def render(event: HookEvent, reply: Reply) -> bytes:
+    """Render a reply to an event; ``b""`` for silence."""
+    return render_reply(
+        event,
+        reply,
+        context_events={"session_start": "SessionStart", "prompt": "BeforeAgent", "tool": "AfterTool"},
+        message_kinds=("stop", "session_start", "prompt", "pre_compact", "tool"),
+    )
+
+
+def report(so_far: AgentReport, found: dict[str, Any]) -> AgentReport | None:
+    """Read ``--output-format json``: one object with ``response`` and ``stats``, or with ``error``. No cost."""
+    from omx_autoresearch.agents import headless
+
+    if "response" not in found or not isinstance(found.get("stats"), dict):
+        is_fault = isinstance(found.get("error"), dict) and found.get("type") is None
+        if is_fault and so_far.client in ("", "gemini"):
+            return replace(so_far, client="gemini", is_error=True)
+        return None
+    models = found["stats"].get("models")
+    tokens: dict[str, int] = {}
+    names = []
+    for name, model in models.items() if isinstance(models, dict) else ():
+        names.append(str(name))
+        for kind, count in headless.numbers_of(
+            model.get("tokens") if isinstance(model, dict) else None
+        ).items():
+            tokens[kind] = tokens.get(kind, 0) + count
+    return headless.AgentReport(
+        client="gemini",
+        text=headless.text_of(found.get("response")),
+        tokens=tokens,
+        model=headless.harmless_line(", ".join(sorted(names))),
+        session_id=headless.harmless_line(headless.text_of(found.get("session_id"))),
+        is_error=bool(found.get("error")),
+    )

@@ -1,0 +1,49 @@
+"""Where our parts stand in the settings of Gemini CLI."""
+
+from __future__ import annotations
+
+import os
+from typing import TYPE_CHECKING
+
+from omx_autoresearch.agents.clients.gemini import CLIENT
+from omx_autoresearch.agents.machine import home_path
+from omx_autoresearch.agents.parts import Installation, ToolServer
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from omx_autoresearch.agents.parts import Scope
+
+
+def installation(scope: Scope, environ: Mapping[str, str], project_path: str) -> Installation:
+    """Say where Gemini's hooks are set: ``settings.json`` of the user or of the project. Time-outs are in ms."""
+    user_path = os.path.join(environ.get("GEMINI_CLI_HOME") or home_path(environ), ".gemini")
+    files = {
+        "user": os.path.join(user_path, "settings.json"),
+        "project": os.path.join(project_path, ".gemini", "settings.json"),
+    }
+    return Installation(
+        client=CLIENT,
+        scope=scope,
+        settings_path=files[scope],
+        other_settings_paths=tuple(path for name, path in files.items() if name != scope),
+        plugins_path=os.path.join(user_path, "extensions"),
+        timeouts_per_second=1000,
+        handler_name="omx-autoresearch",
+        allows_comments=True,
+        on_switches=(("hooksConfig", "enabled"),),
+        hook_shell=("bash", "-c"),
+        server=ToolServer(files[scope], allows_comments=True),
+        hiding_paths=_hiding_paths(user_path, project_path, home_path(environ)),
+    )
+
+
+def _hiding_paths(user_path: str, project_path: str, home: str) -> tuple[str, ...]:
+    """Where Gemini CLI finds a command or a skill that answers to ``/autoresearch``."""
+    project_folder = f"{project_path}/.gemini" if project_path else ""
+    folders = [folder for folder in (user_path, project_folder) if folder]
+    skills = [*folders, f"{home}/.agents", *([f"{project_path}/.agents"] if project_path else ())]
+    return (
+        *(f"{folder}/commands/autoresearch.toml" for folder in folders),
+        *(f"{folder}/skills/autoresearch/SKILL.md" for folder in skills),
+    )

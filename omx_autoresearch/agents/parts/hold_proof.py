@@ -1,0 +1,126 @@
+"""Trying whether an agent is held: the installed hook line against a scratch state home.
+
+The line runs in the shell that the client uses, with a synthetic stop: once for a session that holds an unfinished
+mission, once for another one. The first must be refused, the second must be let go without a byte.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+import tempfile
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from omx_autoresearch.agents.hook_lines import HookProgram, hook_script, quoted
+from omx_autoresearch.agents.parts import Check
+from omx_autoresearch.foundation.errors import AutoresearchError
+
+if TYPE_CHECKING:
+    from omx_autoresearch.agents.parts import Examination
+
+PROOF_SECONDS = 60.0
+
+
+def prove_hold(examination: Examination, line: str, program: HookProgram) -> list[Check]:
+    """Try a stop line; two checks, ``hold`` and ``others``.
+
+    Args:
+        examination: where the line stands, and its environment.
+        line: the line as it stands in the client's settings.
+        program: what the line's script starts.
+    """
+    if not line:
+        return [Check("hold", False, "no stop hook is registered: nothing is held", _AGAIN)]
+    scratch_path = os.path.realpath(tempfile.mkdtemp(prefix="omx-autoresearch-"))
+    try:
+        _write_script(HookProgram(scratch_path, program.python_path, program.entry_path))
+        session_id = examination.make_held_session(scratch_path)
+        for name in ("active", "hook"):
+            line = line.replace(quoted(f"{program.state_home_path}/{name}"), quoted(f"{scratch_path}/{name}"))
+        with ThreadPoolExecutor() as both:
+            held, other = both.map(
+                lambda session: _stop(examination, line, scratch_path, session),
+                (session_id, f"not-{session_id}"),
+            )
+        return [_held(held), _let_go(other)]
+    except AutoresearchError as error:
+        what = f"no mission could be made to try it with: {error.message}"
+        return [Check("hold", False, what, error.next_step)]
+    finally:
+        shutil.rmtree(scratch_path, ignore_errors=True)
+
+
+_AGAIN = "run `omx-autoresearch install` again; if it stays so, report it with this line"
+
+
+def _write_script(program: HookProgram) -> None:
+    descriptor = os.open(program.script_path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o700)
+    with open(descriptor, "w", encoding="utf-8") as target:
+        target.write(hook_script(program))
+
+
+@dataclass(frozen=True, slots=True)
+class _Answer:
+    status: int | None
+    output: bytes
+    errors: str
+
+
+def _stop(examination: Examination, line: str, cwd: str, session_id: str) -> _Answer:
+    """Run a hook line as the client would."""
+    installation = examination.installation
+    payload = {
+        "session_id": session_id,
+        "cwd": cwd,
+        "hook_event_name": installation.client.entries[0].native_event,
+        "stop_hook_active": False,
+    }
+    environ = {
+        name: value for name, value in examination.environ.items() if not name.startswith("OMX_AUTORESEARCH_")
+    }
+    try:
+        done = subprocess.run(
+            [*installation.hook_shell, line],
+            input=json.dumps(payload).encode(),
+            capture_output=True,
+            env=environ,
+            cwd=cwd,
+            timeout=PROOF_SECONDS,
+            check=False,
+            start_new_session=True,
+        )
+    except subprocess.TimeoutExpired:
+        return _Answer(None, b"", f"no answer within {PROOF_SECONDS:g} s")
+    except OSError as error:
+        return _Answer(None, b"", str(error))
+    return _Answer(done.returncode, done.stdout, done.stderr.decode("utf-8", "replace").strip()[-500:])
+
+
+def _held(answer: _Answer) -> Check:
+    if answer.status != 0:
+        what = f"the hook of a held session ended with {answer.status}: {answer.errors}"
+        return Check("hold", False, what, _AGAIN)
+    if not answer.output:
+        what = f"a session with an unfinished mission was let go: {answer.errors or 'no word'}"
+        return Check("hold", False, what, _AGAIN)
+    try:
+        value = json.loads(answer.output)
+    except ValueError:
+        shown = answer.output[:200].decode("utf-8", "replace")
+        what = f"something stands beside the answer: {shown!r}"
+        return Check("hold", False, what, "silence the shell's start-up files")
+    if not isinstance(value, dict) or value.get("decision") != "block" or not value.get("reason"):
+        return Check("hold", False, "the answer to a held session is no refusal", _AGAIN)
+    return Check("hold", True, "a stop of a session with an unfinished mission is refused")
+
+
+def _let_go(answer: _Answer) -> Check:
+    if answer.status == 0 and not answer.output:
+        return Check("others", True, "a stop of any other session is let go without a byte")
+    shown = answer.output[:200].decode("utf-8", "replace") or answer.errors
+    what = f"the hook answered another session: status {answer.status}, {shown!r}"
+    return Check("others", False, what, "uninstall, and report it with this line")

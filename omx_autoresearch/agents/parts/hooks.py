@@ -1,0 +1,363 @@
+"""Our hooks in a client's settings, and the variables that they need there.
+
+All clients here share one shape: ``{"hooks": {EVENT: [{"matcher": M, "hooks": [HANDLER, ...]}, ...]}}``. A handler is
+ours when its command is a line that :mod:`omx_autoresearch.agents.hook_lines` composes, for whatever state home.
+"""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from omx_autoresearch.agents.hook_lines import hook_line, program_of_script, state_home_of_line
+from omx_autoresearch.agents.parts import Check
+from omx_autoresearch.agents.parts.hold_proof import prove_hold
+from omx_autoresearch.agents.settings_files import readable_text
+from omx_autoresearch.agents.settings_text import (
+    TextFault,
+    toml_values,
+    value_at,
+    with_value,
+    without_value,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from omx_autoresearch.agents.events import HookEntry
+    from omx_autoresearch.agents.hook_lines import HookProgram
+    from omx_autoresearch.agents.parts import Change, Examination, Installation
+    from omx_autoresearch.agents.settings_files import SettingsFile
+    from omx_autoresearch.agents.settings_text import Keys
+
+_AT_THE_END = 1_000_000
+_MAX_PLUGIN_FILES = 20_000
+
+
+@dataclass(frozen=True)
+class Registered:
+    """One handler of ours in a settings text.
+
+    Attributes:
+        event: the client's event name.
+        group: the place in the event's list, from 0.
+        handler: the place in the group, from 0.
+        line: the command.
+        timeout: as written, in the client's unit; None where there is none or it is no number.
+        has_matcher: its group names a matcher, as ours do not.
+        is_alone: the group holds nothing else.
+    """
+
+    event: str
+    group: int
+    handler: int
+    line: str
+    timeout: float | None
+    has_matcher: bool
+    is_alone: bool
+
+    @property
+    def state_home_path(self) -> str:
+        """The state home that is baked into the line."""
+        return state_home_of_line(self.line)
+
+    @property
+    def group_keys(self) -> Keys:
+        """The way to its group."""
+        return ("hooks", self.event, self.group)
+
+    @property
+    def keys(self) -> Keys:
+        """The way to it in the settings."""
+        return (*self.group_keys, "hooks", self.handler)
+
+
+def registered(text: str, *, comments: bool) -> list[Registered]:
+    """Every handler of ours, in the order of the text.
+
+    Raises:
+        TextFault: the text cannot be read, or ``hooks`` has another shape.
+    """
+    return [
+        one
+        for event, groups in _events(text, comments=comments).items()
+        for number, group in enumerate(groups)
+        for one in _in_group(event, number, group)
+    ]
+
+
+def _events(text: str, *, comments: bool) -> dict[str, list[Any]]:
+    settings = value_at(text, (), comments=comments) if text.strip() else {}
+    if not isinstance(settings, dict):
+        raise TextFault("the settings are not an object")
+    events = settings.get("hooks", {})
+    if not isinstance(events, dict):
+        raise TextFault('"hooks" is not an object', text, max(0, text.find('"hooks"')))
+    return {event: groups for event, groups in events.items() if isinstance(groups, list)}
+
+
+def _in_group(event: str, number: int, group: object) -> Iterator[Registered]:
+    handlers = group.get("hooks") if isinstance(group, dict) else None
+    if not isinstance(group, dict) or not isinstance(handlers, list):
+        return
+    for place, handler in enumerate(handlers):
+        line = handler.get("command") if isinstance(handler, dict) else None
+        if isinstance(line, str) and state_home_of_line(line):
+            timeout = handler.get("timeout")
+            number_of = timeout if isinstance(timeout, (int, float)) and timeout is not True else None
+            has_matcher, is_alone = bool(group.get("matcher")), len(handlers) == 1
+            yield Registered(event, number, place, line, number_of, has_matcher, is_alone)
+
+
+def _handler(installation: Installation, entry: HookEntry, state_home_path: str) -> dict[str, object]:
+    name: dict[str, object] = {"name": installation.handler_name} if installation.handler_name else {}
+    return {
+        "type": "command",
+        **name,
+        "command": hook_line(entry, installation.client.name, state_home_path),
+        "timeout": entry.timeout_seconds * installation.timeouts_per_second,
+    }
+
+
+class Hooks:
+    """See :class:`omx_autoresearch.agents.parts.Part`."""
+
+    name = "hooks"
+    needs_the_others = False
+
+    def path(self, installation: Installation) -> str:
+        """The settings."""
+        return installation.settings_path
+
+    def add(self, file: SettingsFile, change: Change) -> None:
+        """Register each event once; a variable that is set already keeps its value."""
+        assert change.program, "an installation has a program"
+        text, installation, home_path = file.text, change.installation, change.program.state_home_path
+        comments = installation.allows_comments
+        there = value_at(text, ("env",), comments=comments)
+        names = there if isinstance(there, dict) else {}
+        added = tuple(name for name, _ in installation.environment if name not in names)
+        change.memory["environment"] = added or change.memory.get("environment", ())
+        entries = {entry.native_event: entry for entry in installation.client.entries}
+        text = _without_handlers(text, keep_first_of=set(entries), comments=comments)
+        for event, entry in entries.items():
+            handler = _handler(installation, entry, home_path)
+            older = next((one for one in registered(text, comments=comments) if one.event == event), None)
+            if older and not (older.is_alone and older.has_matcher):
+                text = with_value(text, older.keys, handler, comments=comments)
+            else:
+                keys = older.group_keys if older else ("hooks", event, _AT_THE_END)
+                text = with_value(text, keys, {"hooks": [handler]}, comments=comments)
+        for name, value in installation.environment:
+            if name in added:
+                text = with_value(text, ("env", name), value, comments=comments)
+        file.text = text
+
+    def remove(self, file: SettingsFile, change: Change) -> None:
+        """Take out every handler of ours, and the variables that we added as far as they still have our value."""
+        installation = change.installation
+        comments = installation.allows_comments
+        text = _without_handlers(file.text, keep_first_of=set(), comments=comments)
+        added = change.memory.get("environment", dict(installation.environment))
+        for name, value in installation.environment:
+            if name in added and value_at(text, ("env", name), comments=comments) == value:
+                text = without_value(text, ("env", name), comments=comments)
+        file.text = text
+
+    def check(self, examination: Examination) -> list[Check]:
+        """What stands in the settings, what would break it, and whether the installed line holds a session."""
+        installation, install = examination.installation, examination.install
+        text = readable_text(installation.settings_path)
+        found = registered(text, comments=installation.allows_comments)
+        program, script = _script(examination)
+        checks = [
+            _registered(examination, found),
+            _doubled(installation, found),
+            _timeouts(installation, found, install),
+            _shared(examination, found),
+            _switched_on(examination),
+            *_caps(examination, text),
+            script,
+        ]
+        if program and script.ok:
+            event = installation.client.entries[0].native_event
+            line = next((one.line for one in found if one.event == event), "")
+            checks += prove_hold(examination, line, program)
+        return checks
+
+
+def absence(installation: Installation, install: str) -> Check | str:
+    """The state home that the installed hooks use; a check that says why where there is none."""
+    path = installation.settings_path
+    try:
+        with open(path, "rb") as source:
+            text = source.read().decode("utf-8-sig")
+        found = registered(text, comments=installation.allows_comments)
+    except FileNotFoundError:
+        found = []
+    except TextFault as fault:
+        what = f"{path}, line {fault.line}: {fault}; the client ignores the file"
+        return Check("settings", False, what, "mend that line")
+    except (OSError, UnicodeDecodeError) as error:
+        return Check("settings", False, f"{path} cannot be read: {error}", "mend the file")
+    if not found:
+        return Check("settings", False, f"no hook of ours stands in {path}", install)
+    return found[0].state_home_path
+
+
+def others_behind(text: str) -> bool:
+    """Whether a handler that is not ours stands behind one of ours in the same list, so that its place moves."""
+    events = _events(text, comments=True)
+    ours = {(one.event, one.group) for one in registered(text, comments=True)}
+    return any((event, number + 1) not in ours and number + 1 < len(events[event]) for event, number in ours)
+
+
+def _without_handlers(text: str, *, keep_first_of: set[str], comments: bool) -> str:
+    """Take our handlers out, but the first of some events. The last goes first: a removal moves those behind it."""
+    found = registered(text, comments=comments)
+    events = [one.event for one in found]
+    for place, one in reversed(list(enumerate(found))):
+        if one.event in events[:place] or one.event not in keep_first_of:
+            rest = next(
+                now for now in registered(text, comments=comments) if now.keys == one.keys
+            )  # it may be alone by now
+            text = without_value(text, rest.group_keys if rest.is_alone else rest.keys, comments=comments)
+    return text
+
+
+def _registered(examination: Examination, found: list[Registered]) -> Check:
+    installation = examination.installation
+    lines = {one.event: one for one in found}
+    entries = {entry.native_event: entry for entry in installation.client.entries}
+    if missing := [event for event in entries if event not in lines]:
+        return Check("settings", False, f"no hook of ours for: {', '.join(missing)}", examination.install)
+    old = [
+        event
+        for event, entry in entries.items()
+        if lines[event].line != hook_line(entry, installation.client.name, lines[event].state_home_path)
+    ]
+    if old := old + sorted(set(lines) - set(entries)):
+        what = f"the hook is of an earlier version for: {', '.join(old)}"
+        return Check("settings", False, what, examination.install)
+    return Check("settings", True, f"{len(lines)} events are registered in {installation.settings_path}")
+
+
+def _doubled(installation: Installation, found: list[Registered]) -> Check:
+    path, client = installation.settings_path, installation.client.name
+    events = [one.event for one in found]
+    if twice := sorted({event for event in events if events.count(event) > 1}):
+        what = f"registered more than once in {path}: {', '.join(twice)}"
+        return Check("once", False, what, f"run `omx-autoresearch install {client}` again")
+    for other in (*installation.other_settings_paths, *_plugin_files(installation.plugins_path)):
+        if os.path.realpath(other) == os.path.realpath(path) or not _has_ours(other):
+            continue
+        cure = f"take it out of {other}"
+        if os.path.basename(other) == os.path.basename(path):  # `uninstall` can, since `install` wrote it
+            scope = "project" if installation.scope == "user" else "user"
+            cure = f"omx-autoresearch uninstall {client} --scope {scope}; or {cure}"
+        return Check("once", False, f"registered in {other} as well: each stop is asked twice", cure)
+    return Check("once", True, "each event is registered once")
+
+
+def _has_ours(path: str) -> bool:
+    try:
+        return bool(registered(readable_text(path), comments=True))
+    except TextFault:
+        return False  # a file that cannot be read registers nothing
+
+
+def _plugin_files(plugins_path: str) -> Iterator[str]:
+    seen = 0
+    for folder_path, _, names in os.walk(plugins_path) if plugins_path else ():
+        seen += len(names)
+        if seen > _MAX_PLUGIN_FILES:
+            return
+        if "hooks.json" in names:
+            yield os.path.join(folder_path, "hooks.json")
+
+
+def _timeouts(installation: Installation, found: list[Registered], install: str) -> Check:
+    factor = installation.timeouts_per_second
+    unit = "ms" if factor == 1000 else "s"
+    wanted = {entry.native_event: entry.timeout_seconds * factor for entry in installation.client.entries}
+    for one in found:
+        least = wanted.get(one.event, 0)
+        if one.timeout is None or one.timeout < least:
+            shown = "no time-out" if one.timeout is None else f"a time-out of {one.timeout:g} {unit}"
+            what = f"{one.event} has {shown}, at least {least} {unit} are needed"
+            return Check("time-outs", False, what, install)
+    return Check("time-outs", True, f"every hook has its time-out in {unit}")
+
+
+def _shared(examination: Examination, found: list[Registered]) -> Check:
+    home_path = examination.state_home_path
+    for one in found:
+        if os.path.realpath(one.state_home_path) != os.path.realpath(home_path):
+            what = f"the hook of {one.event} looks in {one.state_home_path}, this command in {home_path}"
+            cure = f"set OMX_AUTORESEARCH_HOME alike for both, or {examination.install}"
+            return Check("registry", False, what, cure)
+    return Check("registry", True, f"the hooks and this command share {home_path}")
+
+
+def _switched_on(examination: Examination) -> Check:
+    installation = examination.installation
+    faults = []
+    for path in (installation.settings_path, *installation.other_settings_paths, installation.features_path):
+        faults += [f"{fault} in {path}" for fault in switch_faults(path, installation)] if path else []
+    faults += [f"{name} is set" for name in installation.off_variables if examination.environ.get(name)]
+    if faults:
+        what = f"hooks are switched off: {'; '.join(faults)}"
+        return Check("switched on", False, what, "take that setting out")
+    return Check("switched on", True, "no setting switches hooks off")
+
+
+def switch_faults(path: str, installation: Installation) -> list[str]:
+    """Name the settings in a file that turn hooks off, as ``a.b is true``; none for one that cannot be read."""
+    text = readable_text(path)
+    comments = installation.allows_comments
+    try:
+        settings = toml_values(text) if path.endswith(".toml") else value_at(text, (), comments=comments)
+    except TextFault:
+        return []
+    found = []
+    for ways, bad in ((installation.off_switches, True), (installation.on_switches, False)):
+        for way in ways:
+            value = settings
+            for key in way:
+                value = value.get(key) if isinstance(value, dict) else None
+            if value is bad:
+                found.append(f"{'.'.join(way)} is {str(bad).lower()}")
+    return found
+
+
+def _caps(examination: Examination, text: str) -> list[Check]:
+    installation = examination.installation
+    checks = []
+    for name, wanted in installation.environment:
+        value = value_at(text, ("env", name), comments=installation.allows_comments)
+        value = str(value or examination.environ.get(name, ""))
+        is_raised = value.isdigit() and (int(value) == 0 or int(value) >= int(wanted))
+        where = f"`env` of {installation.settings_path}"
+        cure = f"set {name} to {wanted} in {where}, else the client overrides refusals"
+        checks.append(Check("cap", is_raised, f"{name} is {value or 'not set'}", "" if is_raised else cure))
+    return checks
+
+
+def _script(examination: Examination) -> tuple[HookProgram | None, Check]:
+    home_path = examination.hooks_home_path
+    path = f"{home_path}/hook"
+    program = program_of_script(readable_text(path))
+    if not os.access(path, os.X_OK):
+        fault = f"{path} is not there or not executable: no session is held"
+    elif program is None:
+        fault = f"{path} is not the script that the installer writes"
+    elif program.state_home_path != home_path:
+        fault = f"{path} looks in {program.state_home_path}"
+    elif not os.access(program.python_path, os.X_OK):
+        fault = f"the interpreter {program.python_path} is gone"
+    elif not os.access(program.entry_path, os.R_OK):
+        fault = f"the hook program {program.entry_path} is gone"
+    else:
+        return program, Check("script", True, f"{path} starts {program.python_path}")
+    return None, Check("script", False, fault, examination.install)

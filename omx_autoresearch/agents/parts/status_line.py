@@ -1,0 +1,134 @@
+"""Our status line in a client's settings, where none of the user's own stands."""
+
+from __future__ import annotations
+
+import json
+import re
+import subprocess
+from typing import TYPE_CHECKING
+
+from omx_autoresearch.agents.hook_lines import quoted
+from omx_autoresearch.agents.parts import Check
+from omx_autoresearch.agents.settings_files import readable_text
+from omx_autoresearch.agents.settings_text import TextFault, value_at, with_value, without_value
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from omx_autoresearch.agents.parts import Change, Examination, Installation
+    from omx_autoresearch.agents.settings_files import SettingsFile
+
+REFRESH_SECONDS = 10
+"""How often Claude Code asks for the line besides at its own events: a stop is answered after the last of them, and the
+ages in the line grow while nothing happens. Versions that do not know the setting leave it out."""
+_ANSWER_SECONDS = 20.0
+_KEYS = ("statusLine",)
+_LINE = re.compile(
+    r"\[ -d (?P<missions>.+) \] && \[ -x (?P<script>.+) \] && exec (?P=script) statusline; exit 0"
+)
+
+
+def status_line(state_home_path: str) -> str:
+    """The command that a client runs for its status line; nothing starts for a user who never had a mission.
+
+    It does not look for the registry's folder: a mission that has just ended has left it, and is still shown.
+
+    Example:
+        ``[ -d S/missions ] && [ -x S/hook ] && exec S/hook statusline; exit 0``
+    """
+    missions, script = quoted(f"{state_home_path}/missions"), quoted(f"{state_home_path}/hook")
+    return f"[ -d {missions} ] && [ -x {script} ] && exec {script} statusline; exit 0"
+
+
+def _command(text: str, *, comments: bool) -> object:
+    """What is set in a settings text: its command, or whatever else stands there; None for nothing."""
+    found = value_at(text, _KEYS, comments=comments)
+    return found.get("command", found) if isinstance(found, dict) else found
+
+
+def _is_ours(command: object) -> bool:
+    return isinstance(command, str) and bool(_LINE.fullmatch(command))
+
+
+def _is_foreign(text: str) -> bool:
+    try:
+        command = _command(text, comments=True)
+    except TextFault:
+        return False
+    return command is not None and not _is_ours(command)
+
+
+class StatusLine:
+    """See :class:`omx_autoresearch.agents.parts.Part`."""
+
+    name = "status line"
+    needs_the_others = False
+
+    def path(self, installation: Installation) -> str:
+        """The settings."""
+        return installation.settings_path if installation.has_status_line else ""
+
+    def add(self, file: SettingsFile, change: Change) -> None:
+        """Set it, unless the user has one, here or in settings that ours would hide."""
+        installation = change.installation
+        assert change.program, "an installation has a program"
+        outer = installation.other_settings_paths if installation.scope == "project" else ()
+        if _is_foreign(file.text) or any(_is_foreign(readable_text(path)) for path in outer):
+            change.notes.append(
+                f"your own status line stays. To show the mission in it, let it run: {change.program.script_path} "
+                "statusline (with the JSON that it got on its input)"
+            )
+            return
+        command = status_line(change.program.state_home_path)
+        value = {"type": "command", "command": command, "refreshInterval": REFRESH_SECONDS}
+        file.text = with_value(file.text, _KEYS, value, comments=installation.allows_comments)
+
+    def remove(self, file: SettingsFile, change: Change) -> None:
+        """Take it out, whatever state home it names."""
+        comments = change.installation.allows_comments
+        if _is_ours(_command(file.text, comments=comments)):
+            file.text = without_value(file.text, _KEYS, comments=comments)
+
+    def check(self, examination: Examination) -> list[Check]:
+        """Run it for a session that no mission holds: nothing may come."""
+        installation = examination.installation
+        if not installation.has_status_line:
+            return []
+        path = installation.settings_path
+        try:
+            command = _command(readable_text(path), comments=installation.allows_comments)
+        except TextFault as fault:
+            return [_checked(f"{path}: {fault}", "mend the file")]
+        if command is None:
+            return [_checked(f"none is set in {path}; `install` sets ours")]
+        if not _is_ours(command):
+            return [_checked("your own is set; it stays")]
+        if command != status_line(examination.hooks_home_path):
+            what = f"ours is of an earlier version or another state home: {command}"
+            return [_checked(what, examination.install)]
+        if noise := _noise([*installation.hook_shell, str(command)], examination.environ):
+            return [_checked(noise, examination.install)]
+        return [_checked("it shows the mission of a held session, and nothing for any other")]
+
+
+def _checked(what: str, cure: str = "") -> Check:
+    return Check(StatusLine.name, not cure, what, cure, is_about_hold=False)
+
+
+def _noise(argv: list[str], environ: Mapping[str, str]) -> str:
+    """What it says for a session that no mission holds; empty for nothing."""
+    payload = {"hook_event_name": "Status", "session_id": "00000000-0000-4000-8000-00000000d0c0"}
+    try:
+        done = subprocess.run(
+            argv,
+            input=json.dumps(payload).encode(),
+            capture_output=True,
+            env=dict(environ),
+            timeout=_ANSWER_SECONDS,
+            check=False,
+        )
+    except (OSError, subprocess.TimeoutExpired) as error:
+        return f"it did not answer: {error}"
+    shown = (done.stdout + done.stderr)[:200].decode("utf-8", "replace")
+    is_silent = not (done.returncode or shown)
+    return "" if is_silent else f"without a mission it said: status {done.returncode}, {shown!r}"

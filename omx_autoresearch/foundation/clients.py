@@ -1,0 +1,123 @@
+"""The agent CLIs that are known: what must be told of each without loading its code. One line each.
+
+Captured from the clients themselves (Claude Code 2.1.332, Codex CLI 0.171.0, Gemini CLI 0.61.0, Qwen Code 0.24.4,
+Copilot CLI 1.0.102). The code of a client stands in the folder of its name below ``agents/clients``.
+"""
+
+from __future__ import annotations
+
+from omx_autoresearch.foundation.records import dataclass
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+
+@dataclass(frozen=True, slots=True)
+class KnownClient:
+    """One agent CLI. All but the last three are names of environment variables.
+
+    Attributes:
+        shell_marks: set in a tool shell of the client and in no person's terminal.
+        shell_only: those of them that the hooks of the very same client do not have.
+        session_ids: hold the session's id in a tool shell, best first.
+        session_variables: further ones that speak of one session, so that a fresh session inherits none of them.
+        folder: the client's folder of settings in a project; empty where none is known.
+        sandbox: the program that its sandbox starts as the first process; empty where it has none of its own.
+        has_code: a folder of this name stands below ``agents/clients``.
+    """
+
+    shell_marks: tuple[str, ...]
+    shell_only: tuple[str, ...] = ()
+    session_ids: tuple[str, ...] = ()
+    session_variables: tuple[str, ...] = ()
+    folder: str = ""
+    sandbox: str = ""
+    has_code: bool = True
+
+
+KNOWN: dict[str, KnownClient] = {
+    # Claude's hooks have its shell marks; only the ending of AI_AGENT tells the two apart.
+    "claude": KnownClient(
+        ("CLAUDECODE", "CLAUDE_CODE_SESSION_ID"),
+        session_ids=("CLAUDE_CODE_SESSION_ID",),
+        session_variables=(
+            "CLAUDE_CODE_ENTRYPOINT",
+            "CLAUDE_CODE_SESSION_ATTENDED",
+            "CLAUDE_ENV_FILE",
+            "CLAUDE_PID",
+            "CLAUDE_PLUGIN_DATA",
+            "CLAUDE_PLUGIN_ROOT",
+            "CLAUDE_PROJECT_DIR",
+        ),
+        folder=".claude",
+    ),
+    "codex": KnownClient(
+        ("CODEX_SESSION_ID", "CODEX_THREAD_ID", "CODEX_TOOL_CALL_ID", "CODEX_CI"),
+        shell_only=("CODEX_SESSION_ID", "CODEX_THREAD_ID", "CODEX_TOOL_CALL_ID"),
+        session_ids=("CODEX_SESSION_ID", "CODEX_THREAD_ID"),
+        folder=".codex",
+        sandbox="codex-linux-sandbox",
+    ),
+    # GEMINI_SESSION_ID is for hooks; a tool shell has no session id.
+    "gemini": KnownClient(
+        ("GEMINI_CLI",),
+        shell_only=("GEMINI_CLI",),
+        session_variables=("GEMINI_CWD", "GEMINI_PLANS_DIR", "GEMINI_PROJECT_DIR", "GEMINI_SESSION_ID"),
+        folder=".gemini",
+    ),
+    "qwen": KnownClient(
+        ("QWEN_CODE", "QWEN_CODE_SESSION_ID"),
+        shell_only=("QWEN_CODE",),
+        session_variables=("QWEN_PROJECT_DIR",),
+        has_code=False,
+    ),
+    "copilot": KnownClient(
+        ("COPILOT_CLI", "COPILOT_AGENT_SESSION_ID"), shell_only=("COPILOT_AGENT_SESSION_ID",), has_code=False
+    ),
+}
+"""The registry, in the order in which clients are shown."""
+
+CLIENT_NAMES: tuple[str, ...] = tuple(name for name, client in KNOWN.items() if client.has_code)
+"""Every client that can be installed into."""
+
+SHELL_MARKS: tuple[str, ...] = tuple(mark for client in KNOWN.values() for mark in client.shell_marks)
+"""Every variable that marks an agent's tool shell."""
+
+SESSION_IDS: frozenset[str] = frozenset(name for client in KNOWN.values() for name in client.session_ids)
+"""Every variable that holds a session's id in a tool shell."""
+
+
+def tool_shell_mark(environ: Mapping[str, str]) -> str:
+    """Name the variable that shows a *hook* call to come out of a tool shell; empty when none does.
+
+    Args:
+        environ: the environment of the hook process.
+
+    A hook that a client starts carries none of these, so an event with one is a forged event or comes from a client
+    that an agent started. It is a fence: ``env -i`` drops every mark.
+    """
+    for client in KNOWN.values():
+        for name in client.shell_only:
+            if environ.get(name):
+                return name
+    return "AI_AGENT" if environ.get("AI_AGENT", "").endswith("_agent") else ""
+
+
+def sessions_from_environment(environ: Mapping[str, str]) -> tuple[tuple[str, str], ...]:
+    """Give every (client, session id) that a tool shell's environment names.
+
+    Several stand there when an agent started another client; the environment cannot tell which is the inner one.
+    """
+    found = []
+    for client, known in KNOWN.items():
+        session_id = next((environ[name] for name in known.session_ids if environ.get(name)), "")
+        if session_id:
+            found.append((client, session_id))
+    return tuple(found)
+
+
+def session_from_environment(environ: Mapping[str, str]) -> tuple[str, str]:
+    """Give the one (client, session id) that a tool shell's environment names; ``("", "")`` for none or several."""
+    found = sessions_from_environment(environ)
+    return found[0] if len(found) == 1 else ("", "")
