@@ -26,7 +26,7 @@ if __name__ == "__main__":
 from omx_autoresearch.missions import task_files  # noqa: E402 - after the path
 from omx_autoresearch.missions.records import KINDS, record_class  # noqa: E402 - after the path
 from omx_autoresearch.missions.rules import mission  # noqa: E402 - after the path
-from omx_autoresearch.surfaces.cli import documents  # noqa: E402 - after the path
+from omx_autoresearch.surfaces import documents  # noqa: E402 - after the path
 
 SPECS = ROOT / "specs"
 DIALECT = "https://json-schema.org/draft/2020-12/schema"

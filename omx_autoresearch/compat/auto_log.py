@@ -17,24 +17,12 @@ import os
 import re
 import stat
 from dataclasses import asdict, dataclass, field, fields, replace
-from datetime import UTC, datetime
 from hashlib import sha256
-from itertools import pairwise
 from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeVar, cast
 
 from pydantic import BeforeValidator, Field
 
-from omx_autoresearch.experiments.judge.calibration import AcceptanceRule
 from omx_autoresearch.experiments.judge.metrics import MetricSpec, spec_faults
-from omx_autoresearch.experiments.judge.state import (
-    ExperimentConfig,
-    ExperimentLimits,
-    ExperimentState,
-    ExperimentUsage,
-    TrialRow,
-    TrialStatus,
-)
-from omx_autoresearch.experiments.judge.summary import KEPT_WITHOUT_GAIN, LOGGED_BASELINE
 from omx_autoresearch.foundation import json_codec
 from omx_autoresearch.foundation.errors import StateUntrusted, UsageError, WorkspaceFault
 from omx_autoresearch.foundation.input_validation import checked
@@ -45,7 +33,6 @@ from omx_autoresearch.journal.safe_files import (
     lock,
     open_folder,
     open_inside,
-    read_bounded,
     read_chunks,
     storage_failed,
     write_all,
@@ -442,7 +429,7 @@ def load_log(folder: SessionFolder) -> SessionLog:
         data = b"".join(read_chunks(descriptor, LOG_LIMIT_BYTES))
     finally:
         os.close(descriptor)
-    return read_log(_lines_of(data))
+    return read_log(lines_of(data))
 
 
 def append_line(folder: SessionFolder, value: dict[str, Any]) -> None:
@@ -550,7 +537,7 @@ def _no_file(folder: SessionFolder) -> WorkspaceFault:
     return WorkspaceFault(f"{AUTO}/{LOG} is a link or no regular file", next_step=f"ls -ld {path}")
 
 
-def _lines_of(data: bytes) -> Iterator[tuple[int, Any]]:
+def lines_of(data: bytes) -> Iterator[tuple[int, Any]]:
     """Each line with its number; a `ValueError` stands for one that is no JSON."""
     for number, line in enumerate(data.removeprefix(b"\xef\xbb\xbf").split(b"\n"), start=1):
         if not line.strip():
@@ -559,206 +546,3 @@ def _lines_of(data: bytes) -> Iterator[tuple[int, Any]]:
             yield number, json_codec.decode(line)
         except ValueError as fault:
             yield number, fault
-
-
-# --- a log as experiments, for status, plot and report
-#
-# Each header begins a session of its own, and each becomes a state as an experiment has one. A line that cannot be
-# believed is named by its number and counts for nothing, and the file is never written. What such a log cannot hold
-# stays empty: no pairs were interleaved, so there is no interval, no claim, and no number to quote.
-#
-# A run without a value of its own (a crash, a failed check) has none here, whatever number its line carries. A kept run
-# that was no better than the best before it is shown as accepted and moves no step.
-
-LOG_NAMES = (os.path.join(".auto", "log.jsonl"), "autoresearch.jsonl")
-"""Where such a log stands in a project: today's place, and the one before it."""
-FILE_LIMIT_BYTES = 256 * 1024 * 1024
-_OWN_KEYS = {"type", *line_of(SessionRun(0, "keep"))} - {"source", "isolation", "checks"}
-_ENDINGS: dict[str, tuple[TrialStatus, str]] = {
-    "keep": ("accepted", "improved"),
-    "discard": ("rejected", "discarded"),
-    "crash": ("failed", "crash"),
-    "checks_failed": ("rejected", "check_failed"),
-}
-_EARLIEST_MS, _LATEST_MS = 100_000_000_000, 253_402_300_799_000
-"""1973 and 9999. Some logs give seconds: as milliseconds they all lie before."""
-
-
-@dataclass(frozen=True, slots=True)
-class AutoLog:
-    """A log, as far as it can be believed.
-
-    Attributes:
-        path: of the file.
-        sessions: one state a header that has a run, in order; the last one is the newest.
-        faults: lines that count for nothing, each with its number and cause.
-        notes: what was read with a reservation.
-    """
-
-    path: str
-    sessions: tuple[ExperimentState, ...] = ()
-    faults: tuple[str, ...] = ()
-    notes: tuple[str, ...] = ()
-
-    @property
-    def origin(self) -> str:
-        """For plot and report: what this is not."""
-        count = len(self.faults)
-        left_out = f"; {count} {'line' if count == 1 else 'lines'} could not be believed" if count else ""
-        return f"Read from {self.path}: nothing here was measured, checked or isolated by this runtime{left_out}."
-
-
-@dataclass(frozen=True, slots=True)
-class _Session:
-    config: SessionConfig
-    runs: list[tuple[SessionRun, dict[str, Any]]] = field(default_factory=list)
-
-
-def find_auto_log(project_path: str) -> str:
-    """The log of a project, or the file itself where it is named.
-
-    Raises:
-        UsageError: there is none.
-    """
-    if os.path.isfile(project_path):
-        return project_path
-    for name in LOG_NAMES:
-        path = os.path.join(project_path, name)
-        if os.path.isfile(path):
-            return path
-    raise UsageError(
-        f"{project_path} has no {' and no '.join(LOG_NAMES)}",
-        next_step="name the log, or the project it is in",
-    )
-
-
-def read_auto_log(path: str) -> AutoLog:
-    """Read a log, or that of a project.
-
-    Raises:
-        UsageError: there is no such file.
-        StateUntrusted: it is too large, or no regular file.
-        StorageFailed: the system refused.
-    """
-    path = find_auto_log(path)
-    sessions, faults, notes = [_Session(SessionConfig(metric_name="metric"))], list[str](), list[str]()
-    for number, value in _lines_of(read_bounded(path, FILE_LIMIT_BYTES)):
-        read = read_log([(number, value)])
-        faults += read.faults
-        if read.config is not None:
-            sessions.append(_Session(read.config))
-        for run in read.runs:
-            known = sessions[-1].runs
-            if known and run.run <= known[-1][0].run:
-                notes.append(
-                    f"line {number}: run {run.run} comes after run {known[-1][0].run}; runs are counted anew"
-                )
-            known.append((run, value))
-    states = [_state(path, number, session) for number, session in enumerate(sessions) if session.runs]
-    return AutoLog(path, tuple(states), tuple(faults), tuple(notes))
-
-
-def _state(path: str, number: int, session: _Session) -> ExperimentState:
-    config = session.config
-    rows, steps, baseline = _rows(session)
-    times = [row.ended_at for row in rows if row.ended_at]
-    return ExperimentState(
-        experiment_id=f"auto-{number}",
-        project_path=_project_of(path),
-        config=ExperimentConfig(
-            name=config.name or config.metric_name,
-            metric=MetricSpec(config.metric_name, config.direction, unit=config.metric_unit),
-            rule=AcceptanceRule(name="median", runs=1, warmups=0, direction=config.direction),
-            limits=ExperimentLimits(trials=config.max_iterations),
-            measure_timeout_seconds=config.timeout_seconds,
-        ),
-        incumbent_commit=steps[-1].candidate_commit if steps else "",
-        phase="ready",
-        baseline=baseline,
-        rows=rows,
-        checkpoints=tuple(row.candidate_commit for row in steps),
-        usage=ExperimentUsage(trials=len(rows), wall_seconds=sum(row.duration_seconds for row in rows)),
-        started_at=min(times, default=""),
-        updated_at=max(times, default=""),
-    )
-
-
-def _project_of(path: str) -> str:
-    """The project that a log is about; its own folder is no part of the path."""
-    folder_path, name = os.path.split(os.path.dirname(os.path.abspath(path)))
-    return folder_path if name == ".auto" else os.path.join(folder_path, name)
-
-
-def _rows(session: _Session) -> tuple[tuple[TrialRow, ...], list[TrialRow], float | None]:
-    """The rows, those that were better than everything kept before, and the first kept value: the base."""
-    sign = -1.0 if session.config.direction == "higher" else 1.0
-    rows, steps = list[TrialRow](), list[TrialRow]()
-    baseline = best = checkpoint = None
-    for number, (run, value) in zip(_numbers(session), session.runs, strict=True):
-        row = replace(_row(run, value), iteration=number, checkpoint=checkpoint or "")
-        if run.status == "keep" and run.metric is not None:
-            if best is None:
-                baseline = best = run.metric
-                checkpoint = run.commit
-                row = replace(
-                    row, reason_code=LOGGED_BASELINE, reason="the first kept run, which is the base"
-                )
-            elif sign * run.metric < sign * best:
-                best, checkpoint = run.metric, run.commit
-                steps.append(row)
-            else:
-                row = replace(
-                    row,
-                    reason_code=KEPT_WITHOUT_GAIN,
-                    reason=f"kept, though {run.metric:g} is no better than {best:g}, the best before it",
-                )
-        rows.append(row)
-    return tuple(rows), steps, baseline
-
-
-def _numbers(session: _Session) -> list[int]:
-    """The log's own numbers where they rise; else the position, since some logs begin again within a session."""
-    numbers = [run.run for run, _ in session.runs]
-    rises = all(earlier < later for earlier, later in pairwise(numbers))
-    return numbers if rises else list(range(1, len(numbers) + 1))
-
-
-def _row(run: SessionRun, value: dict[str, Any]) -> TrialRow:
-    status, reason_code = _ENDINGS[run.status]
-    metadata = _kept({name: item for name, item in value.items() if name not in _OWN_KEYS})
-    metric = run.metric if run.status in ("keep", "discard") else None
-    if metric is None and value.get("metric") is not None:
-        metadata["reported_metric"] = value["metric"]
-    return TrialRow(
-        iteration=run.run,
-        hypothesis_id=f"run-{run.run}",
-        description=run.description,
-        status=status,
-        metric=metric,
-        samples=() if metric is None else (metric,),
-        others=run.metrics if metric is not None else {},
-        duration_seconds=run.duration_seconds,
-        candidate_commit=run.commit if run.status == "keep" else "",
-        reason_code=reason_code,
-        reason=run.reason,
-        ended_at=_time(run.timestamp_ms),
-        metadata=metadata,
-    )
-
-
-def _kept(metadata: dict[str, Any]) -> dict[str, Any]:
-    """What the line says beside the known fields; nothing where it is nested too deeply to be exported again."""
-    try:
-        json_codec.encode(metadata)
-    except ValueError:
-        return {}
-    return metadata
-
-
-def _time(milliseconds: int) -> str:
-    if 0 < milliseconds < _EARLIEST_MS:
-        milliseconds *= 1000
-    if not 0 < milliseconds <= _LATEST_MS:
-        return ""
-    moment = datetime.fromtimestamp(milliseconds / 1000, UTC)
-    return f"{moment:%Y-%m-%dT%H:%M:%S.%f}Z"

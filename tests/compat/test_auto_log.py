@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from omx_autoresearch.compat.auto_log import find_auto_log, read_auto_log
+from omx_autoresearch.compat.auto_history import find_auto_log, read_auto_log
 from omx_autoresearch.experiments.judge.summary import quoted_claim, steps_of
 from omx_autoresearch.experiments.reports.pages import (
     ReportMaterial,

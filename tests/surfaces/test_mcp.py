@@ -27,15 +27,15 @@ from mcp.client.stdio import stdio_client
 
 from omx_autoresearch.surfaces.mcp import calls, experiment_tools, server, tools
 
+EXPERIMENT_TOOLS = (*experiment_tools.LOOKING, *experiment_tools.RUNNING)
+
 CLI_TWINS = {
     "finding_add": "finding",
     "finding_list": "finding",
     "direction_add": "direction",
     "direction_list": "direction",
     "criterion_list": "criterion",
-    **dict.fromkeys(
-        (*experiment_tools.EXPERIMENT_LOOKING, *experiment_tools.EXPERIMENT_RUNNING), "experiment"
-    ),
+    **{tool.__name__: "experiment" for tool in EXPERIMENT_TOOLS},
 }
 """Tools whose command has another name."""
 
@@ -86,8 +86,9 @@ def test_every_tool_has_an_output_schema_a_description_and_a_twin_on_the_command
             return (await client.list_tools()).tools
 
     found = {tool.name: tool for tool in asyncio.run(listed())}
-    looking = {*server.LOOKING, *experiment_tools.EXPERIMENT_LOOKING}
-    assert set(found) == looking | {*server.WRITING, *server.RUNNING, *experiment_tools.EXPERIMENT_RUNNING}
+    looking = {tool.__name__ for tool in (*tools.LOOKING, *experiment_tools.LOOKING)}
+    changing = {tool.__name__ for tool in (*tools.WRITING, *tools.RUNNING, *experiment_tools.RUNNING)}
+    assert set(found) == looking | changing
     for name, tool in found.items():
         assert tool.description
         assert tool.output_schema["type"] == "object", name
@@ -108,7 +109,7 @@ def test_an_agent_looks_at_its_mission_and_writes_to_it(scratch: Scratch) -> Non
         scratch, "direction_add", summary="Profile the renderer", axes={"source_class": "traces"}
     )
     assert direction["is_recorded"], direction
-    assert told(scratch, "direction_list")["current"] == "Profile the renderer"
+    assert told(scratch, "direction_list")["current_direction"] == "Profile the renderer"
     assert told(scratch, "status")["current_direction"] == "Profile the renderer"
 
 
@@ -126,7 +127,7 @@ def test_a_finding_of_a_command_criterion_is_a_claim_and_the_command_is_not_run(
         criterion="made",
         shown_by="touch evil.txt",
     )
-    assert not found["was_accepted"]
+    assert not found["accepted"]
     assert "no command is run" in found["reason"]
     assert not (scratch.project / "made.txt").exists()
     assert not (scratch.project / "evil.txt").exists()

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
     from omx_autoresearch.compat.adoption import Adopted
     from omx_autoresearch.missions.rules.intake import MissionDraft
-    from omx_autoresearch.surfaces.cli.documents import AdoptDocument
+    from omx_autoresearch.surfaces.documents import AdoptDocument
 
 
 @click.command("adopt")
@@ -66,7 +66,7 @@ def _check(draft: MissionDraft, path: str) -> None:
 
 
 def _document(adopted: Adopted, draft: MissionDraft) -> AdoptDocument:
-    from omx_autoresearch.surfaces.cli.documents import AdoptDocument
+    from omx_autoresearch.surfaces.documents import AdoptDocument
 
     mission, origin = adopted.mission, adopted.origin
     return AdoptDocument(

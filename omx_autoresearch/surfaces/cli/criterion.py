@@ -182,7 +182,7 @@ def _print_criteria(
     caller: Caller, task_id: str, *, as_json: bool, is_running: bool = False
 ) -> tuple[CriterionView, ...]:
     from omx_autoresearch.missions.views import criteria
-    from omx_autoresearch.surfaces.cli.documents import CriterionListDocument
+    from omx_autoresearch.surfaces.documents import CriterionListDocument
 
     lines = criteria(caller.runtime, task_id)
     if as_json:

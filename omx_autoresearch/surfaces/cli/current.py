@@ -29,8 +29,8 @@ def current_verb(session: str, as_json: bool) -> None:
     Without --session: the mission of the session that calls, else the one under way in this project.
     """
     from omx_autoresearch.missions import views
-    from omx_autoresearch.surfaces.cli.documents import CurrentDocument
     from omx_autoresearch.surfaces.cli.status import print_status
+    from omx_autoresearch.surfaces.documents import CurrentDocument
 
     caller = this_caller()
     found = _current(caller, session)
@@ -61,7 +61,7 @@ def open_verb(task: str, reveal: bool, as_json: bool) -> None:
     """Print the folder of a mission, as people read it; with --reveal, show it."""
     from omx_autoresearch.journal.layout import ProjectFolder
     from omx_autoresearch.missions.store import MissionStore
-    from omx_autoresearch.surfaces.cli.documents import FolderDocument
+    from omx_autoresearch.surfaces.documents import FolderDocument
 
     caller = this_caller()
     task_id = caller.owned_task("open --reveal", task) if reveal else caller.task(task)

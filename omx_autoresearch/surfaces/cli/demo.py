@@ -23,8 +23,8 @@ if TYPE_CHECKING:
     from typing import Any
 
     from omx_autoresearch.missions.rules.mission import Mission
-    from omx_autoresearch.surfaces.cli.documents import DemoDocument
     from omx_autoresearch.surfaces.cli.scratch import Scratch
+    from omx_autoresearch.surfaces.documents import DemoDocument
 
 GOAL = "Find the answer and write it to answer.txt"
 _SESSION = "00000000-0000-4000-8000-0000000de300"
@@ -79,7 +79,7 @@ class _Play:
 
     def play(self) -> DemoDocument:
         """The story."""
-        from omx_autoresearch.surfaces.cli.documents import DemoDocument
+        from omx_autoresearch.surfaces.documents import DemoDocument
 
         task_id = self._mission.task_id
         self._tell("owner", f'init --goal "{GOAL}" --validator ./check.sh; start')

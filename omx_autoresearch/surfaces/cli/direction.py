@@ -17,8 +17,7 @@ if TYPE_CHECKING:
 
     from omx_autoresearch.foundation.types import DirectionBy
     from omx_autoresearch.missions.directions import Declared
-    from omx_autoresearch.missions.rules.directions import Tried
-    from omx_autoresearch.missions.rules.mission import Mission
+    from omx_autoresearch.surfaces.documents import DirectionListDocument
 
 
 def _axis_option(function: Callable[..., Any]) -> Callable[..., Any]:
@@ -69,7 +68,7 @@ def direction_add(words: tuple[str, ...], axes: tuple[str, ...], is_pivot: bool,
             raise
         _ask_hook(as_json=as_json)
         if as_json:
-            from omx_autoresearch.surfaces.cli.documents import RelayDocument
+            from omx_autoresearch.surfaces.documents import RelayDocument
 
             print_json(RelayDocument(task_id, "direction"))
         return 0
@@ -83,37 +82,13 @@ def direction_add(words: tuple[str, ...], axes: tuple[str, ...], is_pivot: bool,
 @json_option
 def direction_list(task: str, as_json: bool) -> None:
     """Show every direction that was tried, the open ones, and the axis to change next."""
-    from omx_autoresearch.missions.directions import offered_axis
     from omx_autoresearch.missions.store import MissionStore
-    from omx_autoresearch.missions.task_files import TriedDirection
-    from omx_autoresearch.surfaces.cli.documents import DirectionListDocument, OpenDirection
+    from omx_autoresearch.surfaces.documents import direction_list_document
 
     caller = this_caller()
     mission = MissionStore(caller.runtime.home).load(caller.task(task))
-    if not as_json:
-        _print_list(mission)
-        return
-    print_json(
-        DirectionListDocument(
-            mission.task_id,
-            mission.current_direction,
-            mission.usage.stale,
-            mission.pivot_count,
-            mission.is_pivot_required,
-            offered_axis(mission),
-            tuple(OpenDirection(item.fingerprint, item.summary, item.axes) for item in _open(mission)),
-            tuple(
-                TriedDirection(
-                    item.fingerprint,
-                    item.summary,
-                    item.first_seen_iteration,
-                    item.last_seen_iteration,
-                    item.count,
-                )
-                for item in mission.directions
-            ),
-        )
-    )
+    document = direction_list_document(mission)
+    (print_json if as_json else _print_list)(document)
 
 
 @click.command("direct")
@@ -170,12 +145,6 @@ def _axes_of(given: tuple[str, ...]) -> dict[str, str]:
     return axes
 
 
-def _open(mission: Mission) -> tuple[Any, ...]:
-    from omx_autoresearch.missions.rules.directions import by_diversity
-
-    return by_diversity(mission.open_directions, mission.recent_directions)
-
-
 def _ask_hook(*, as_json: bool) -> None:
     """Ask the hook, which stands outside the sandbox, to declare it from this very command."""
     from omx_autoresearch.missions.claims import relay_line
@@ -184,25 +153,11 @@ def _ask_hook(*, as_json: bool) -> None:
 
 
 def _print_declared(task_id: str, declared: Declared, *, as_json: bool) -> int:
-    from omx_autoresearch.surfaces.cli.documents import DirectionDocument
+    from omx_autoresearch.surfaces.documents import direction_document
 
     direction = declared.direction
     if as_json:
-        print_json(
-            DirectionDocument(
-                task_id,
-                direction.fingerprint,
-                direction.summary,
-                direction.axes,
-                declared.is_recorded,
-                declared.is_pivot_accepted,
-                _summary_of(declared.repeats),
-                _summary_of(declared.near),
-                declared.faults,
-                declared.offered_axis,
-                f"omx-autoresearch direction list {task_id}",
-            )
-        )
+        print_json(direction_document(task_id, declared))
     elif declared.faults:
         for fault in declared.faults:
             tell(f"not declared: {harmless(fault)}")
@@ -233,13 +188,7 @@ def _print_likeness(declared: Declared) -> None:
         )
 
 
-def _summary_of(known: Tried | None) -> str:
-    return known.summary if known is not None else ""
-
-
-def _print_list(mission: Mission) -> None:
-    from omx_autoresearch.missions.directions import offered_axis
-
+def _print_list(document: DirectionListDocument) -> None:
     rows = [
         (
             item.fingerprint,
@@ -247,14 +196,14 @@ def _print_list(mission: Mission) -> None:
             f"{item.first_seen_iteration}-{item.last_seen_iteration}",
             harmless(item.summary),
         )
-        for item in mission.directions
+        for item in document.tried
     ]
     if rows:
         print_table(("FINGERPRINT", "COUNT", "ITERATIONS", "DIRECTION"), rows, ["" for _ in rows])
     else:
         say("No direction was declared yet.")
-    for item in _open(mission):
+    for item in document.open_directions:
         say(f"open: {item.fingerprint}: {harmless(item.summary)}", "yellow")
     say(
-        f"stale {mission.usage.stale}, pivots {mission.pivot_count}; axis to change next: {offered_axis(mission)}"
+        f"stale {document.stale_count}, pivots {document.pivot_count}; axis to change next: {document.offered_axis}"
     )

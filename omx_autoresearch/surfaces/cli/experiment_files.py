@@ -158,7 +158,7 @@ def material_of(named: str, auto_log: str) -> tuple[ExperimentState, ReportMater
     if not auto_log:
         found = meant(named)
         return found.load(), ReportMaterial(), found
-    from omx_autoresearch.compat.auto_log import read_auto_log
+    from omx_autoresearch.compat.auto_history import read_auto_log
 
     if named:
         raise UsageError("an experiment and an .auto/ log were named", next_step="leave one of them out")
@@ -216,7 +216,7 @@ def _write(path: str, data: bytes) -> None:
 def _told(  # noqa: PLR0913  # one line each of the document
     state: ExperimentState, path: str, kind: str, data: bytes, *, as_json: bool, notes: tuple[str, ...] = ()
 ) -> None:
-    from omx_autoresearch.surfaces.cli.experiment_documents import ExperimentFileDocument
+    from omx_autoresearch.surfaces.experiment_documents import ExperimentFileDocument
 
     if as_json:
         result = quoted_claim(state).sentence

@@ -188,7 +188,7 @@ def experiment_verify(named: str, as_json: bool) -> None:
 def experiment_close(named: str, as_json: bool) -> None:
     """Remove the worktrees of an experiment that has ended; its log, outputs and patch stay."""
     from omx_autoresearch.experiments.controller import AutoresearchController
-    from omx_autoresearch.surfaces.cli.experiment_documents import ExperimentRemovalDocument
+    from omx_autoresearch.surfaces.experiment_documents import ExperimentRemovalDocument
 
     found = meant(named)
     found.require_owner("close")
@@ -212,7 +212,7 @@ def experiment_remove(named: str, yes: bool, as_json: bool) -> None:
     """Remove everything of an experiment: worktrees, log, outputs. Nothing brings it back."""
     from omx_autoresearch.experiments.controller import AutoresearchController
     from omx_autoresearch.experiments.worktrees.pair import Workspaces
-    from omx_autoresearch.surfaces.cli.experiment_documents import ExperimentRemovalDocument
+    from omx_autoresearch.surfaces.experiment_documents import ExperimentRemovalDocument
 
     found = meant(named)
     found.require_owner("remove")

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from omx_autoresearch.experiments.final_patch import FinalPatch
     from omx_autoresearch.experiments.judge.state import ExperimentState
     from omx_autoresearch.experiments.worktrees.acceptance import PatchAcceptance
-    from omx_autoresearch.surfaces.cli.experiment_documents import ExperimentPatchDocument
+    from omx_autoresearch.surfaces.experiment_documents import ExperimentPatchDocument
 
 
 @click.command("patch")
@@ -78,7 +78,7 @@ def _document(
     state: ExperimentState, patch: FinalPatch, done: PatchAcceptance | None
 ) -> ExperimentPatchDocument:
     from omx_autoresearch.experiments.judge.summary import quoted_claim
-    from omx_autoresearch.surfaces.cli.experiment_documents import ExperimentPatchDocument
+    from omx_autoresearch.surfaces.experiment_documents import ExperimentPatchDocument
 
     is_applied = done.is_applied if done is not None else bool(state.applied_commit)
     return ExperimentPatchDocument(
@@ -193,7 +193,7 @@ def experiment_finalize(named: str, prefix: str, as_json: bool) -> None:
     from omx_autoresearch.experiments.final_patch import finalize
     from omx_autoresearch.experiments.judge.summary import steps_of
     from omx_autoresearch.experiments.worktrees.pair import Workspaces
-    from omx_autoresearch.surfaces.cli.experiment_documents import (
+    from omx_autoresearch.surfaces.experiment_documents import (
         ExperimentBranch,
         ExperimentBranchesDocument,
     )

@@ -88,7 +88,7 @@ def experiment_run(
 
 def _told(found: Meant, state: ExperimentState, end: DriveEnd, *, as_json: bool) -> int:
     from omx_autoresearch.experiments.judge.summary import quoted_claim
-    from omx_autoresearch.surfaces.cli.experiment_documents import ExperimentRunDocument
+    from omx_autoresearch.surfaces.experiment_documents import ExperimentRunDocument
 
     document = found.view()
     if as_json:

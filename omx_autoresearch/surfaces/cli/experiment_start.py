@@ -24,8 +24,8 @@ from omx_autoresearch.surfaces.cli.display import (
 )
 from omx_autoresearch.surfaces.cli.error_handler import INTERRUPTED
 from omx_autoresearch.surfaces.cli.experiment import Meant
-from omx_autoresearch.surfaces.cli.experiment_documents import ExperimentStartDocument, PlanDocument
 from omx_autoresearch.surfaces.cli.experiment_run import attended
+from omx_autoresearch.surfaces.experiment_documents import ExperimentStartDocument, PlanDocument
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -389,7 +389,7 @@ def _page_of(caller: Caller, task_id: str) -> str:
 def _show(root_path: str, config: ExperimentConfig, *, as_json: bool) -> None:
     """What a start would do."""
     from omx_autoresearch.foundation.records import to_plain
-    from omx_autoresearch.surfaces.cli.experiment_documents import ExperimentStartDocument
+    from omx_autoresearch.surfaces.experiment_documents import ExperimentStartDocument
 
     plan = plan_document(config, None, 0.0)
     document = ExperimentStartDocument(
@@ -457,7 +457,7 @@ def _document(
 ) -> ExperimentStartDocument:
     from omx_autoresearch.experiments.views import experiments_of
     from omx_autoresearch.freezing.pins import load_manifest
-    from omx_autoresearch.surfaces.cli.experiment_documents import ExperimentStartDocument
+    from omx_autoresearch.surfaces.experiment_documents import ExperimentStartDocument
 
     document = found.view()
     notes = list(load_manifest(found.folder.frozen_path, state.pin_digest).notes)

@@ -61,7 +61,7 @@ def try_in_background(found: Meant, ask: TrialAsk, seconds: float, *, as_json: b
 def tell_view(found: Meant, view: TrialView, *, as_json: bool) -> int:
     """Print how a trial stands; returns the exit status."""
     from omx_autoresearch.surfaces.cli.experiment_display import trial_line, why_lines
-    from omx_autoresearch.surfaces.cli.experiment_documents import ExperimentWaitDocument
+    from omx_autoresearch.surfaces.experiment_documents import ExperimentWaitDocument
 
     next_step = view.next_step if view.fault else ""
     program = f"omx-autoresearch experiment {'wait' if view.is_running else 'status'} {found.experiment_id}"
@@ -246,7 +246,7 @@ def _by_command(
 
 def _told(found: Meant, row: TrialRow, *, as_json: bool) -> int:
     from omx_autoresearch.surfaces.cli.experiment_display import trial_line, why_lines
-    from omx_autoresearch.surfaces.cli.experiment_documents import ExperimentTrialDocument
+    from omx_autoresearch.surfaces.experiment_documents import ExperimentTrialDocument
 
     next_step = f"omx-autoresearch experiment status {found.experiment_id}"
     if as_json:

@@ -9,7 +9,6 @@ import click
 
 from omx_autoresearch.foundation.errors import StorageFailed, UsageError
 from omx_autoresearch.foundation.records import to_plain
-from omx_autoresearch.missions.projection_texts import finding_line
 from omx_autoresearch.missions.rules.criteria import FINDING_KINDS, SUMMARY_LIMIT_BYTES
 from omx_autoresearch.surfaces.cli.caller import Caller, json_option, task_argument, this_caller
 from omx_autoresearch.surfaces.cli.display import harmless, print_json, print_rows, print_table, say, tell
@@ -137,6 +136,7 @@ def findings_verb(task: str, limit: int, wanted: str | None, before: int, as_jso
 def finding_show(words: tuple[str, ...], as_json: bool) -> None:
     """Show one finding by its id."""
     from omx_autoresearch.missions.findings import show_finding
+    from omx_autoresearch.surfaces.documents import FindingDocument, FindingLine
 
     caller = this_caller()
     if len(words) > 2:
@@ -148,11 +148,13 @@ def finding_show(words: tuple[str, ...], as_json: bool) -> None:
             f"mission {task_id} has no finding {words[-1][:80]!r}",
             next_step=f"omx-autoresearch finding list {task_id}",
         )
-    line = _full(line)
+    shown = FindingLine(**line)
     if as_json:
-        print_json(_document(task_id, line, line["claim_reason"], is_known=True))
+        next_step = f"omx-autoresearch readiness {task_id}"
+        reason = shown.claim_reason
+        print_json(FindingDocument(task_id, shown.id, shown.accepted, reason, True, False, shown, next_step))
         return
-    print_rows([(name, harmless(_text(value)), "") for name, value in line.items()])
+    print_rows([(name, harmless(_text(value)), "") for name, value in to_plain(shown).items()])
 
 
 @finding_verb.command("import")
@@ -161,7 +163,7 @@ def finding_show(words: tuple[str, ...], as_json: bool) -> None:
 def finding_import(words: tuple[str, ...], as_json: bool) -> None:
     """Record every line of a file of JSON lines as a claim, or nothing of it where one line is at fault."""
     from omx_autoresearch.missions.findings import import_findings
-    from omx_autoresearch.surfaces.cli.documents import ImportDocument
+    from omx_autoresearch.surfaces.documents import ImportDocument
 
     caller = this_caller()
     if len(words) > 2:
@@ -182,18 +184,9 @@ def finding_import(words: tuple[str, ...], as_json: bool) -> None:
 def _print_recorded(caller: Caller, task_id: str, recorded: Recorded, *, as_json: bool) -> None:
     finding = recorded.finding
     if as_json:
-        from omx_autoresearch.missions.findings import show_finding
+        from omx_autoresearch.surfaces.documents import finding_document
 
-        line = show_finding(caller.runtime, task_id, finding.id) or finding_line(to_plain(finding), "")
-        print_json(
-            _document(
-                task_id,
-                _full(line),
-                recorded.reason,
-                is_known=recorded.is_known,
-                is_pending=recorded.is_pending,
-            )
-        )
+        print_json(finding_document(caller.runtime, task_id, recorded))
         return
     word = "evidence" if recorded.was_accepted else "not recorded yet" if recorded.is_pending else "a claim"
     say(f"{finding.id} is {word}" + (f" for {finding.criterion_id}." if finding.criterion_id else "."))
@@ -205,22 +198,6 @@ def _print_recorded(caller: Caller, task_id: str, recorded: Recorded, *, as_json
             ("  run", evidence.run_id if evidence else "", "dim"),
         ]
     )
-
-
-def _document(
-    task_id: str, line: dict[str, Any], reason: str, *, is_known: bool = False, is_pending: bool = False
-) -> dict[str, Any]:
-    """The fields of FindingDocument."""
-    return {
-        "task_id": task_id,
-        "id": line["id"],
-        "accepted": line["accepted"],
-        "reason": reason,
-        "is_known": is_known,
-        "is_pending": is_pending,
-        "finding": line,
-        "next": f"omx-autoresearch {'wait' if is_pending else 'readiness'} {task_id}",
-    }
 
 
 def _text(value: Any) -> str:
@@ -235,48 +212,26 @@ def _text(value: Any) -> str:
 
 
 def _print_list(caller: Caller, task: str, options: dict[str, Any], *, as_json: bool) -> None:
-    from omx_autoresearch.missions.findings import list_findings
-    from omx_autoresearch.missions.store import MissionStore
     from omx_autoresearch.surfaces.cli.status import shown_view
+    from omx_autoresearch.surfaces.documents import finding_list_document
 
-    task_id = shown_view(caller, task).task_id
-    found = list_findings(caller.runtime, task_id, **options)
-    mission = MissionStore(caller.runtime.home).load(task_id)
+    document = finding_list_document(caller.runtime, shown_view(caller, task).task_id, **options)
     if as_json:
-        print_json(
-            {
-                "task_id": task_id,
-                "finding_count": mission.finding_count + mission.claim_count,
-                "accepted_count": mission.accepted_count,
-                "findings": [_full(line) for line in found],
-            }
-        )
+        print_json(document)
         return
+    found = document.findings
     if not found:
-        tell(f"Mission {task_id} has no finding yet.")
+        tell(f"Mission {document.task_id} has no finding yet.")
         return
     rows = [
         (
-            line["id"],
-            "evidence" if line["accepted"] else "claim",
-            line["kind"],
-            line.get("criterion_id", ""),
-            harmless(line["summary"][:_SHOWN_CHARACTERS]).replace("\n", " "),
+            line.id,
+            "evidence" if line.accepted else "claim",
+            line.kind,
+            line.criterion_id,
+            harmless(line.summary[:_SHOWN_CHARACTERS]).replace("\n", " "),
         )
         for line in found
     ]
-    styles = ["green" if line["accepted"] else "" for line in found]
+    styles = ["green" if line.accepted else "" for line in found]
     print_table(("ID", "IS", "KIND", "CRITERION", "SUMMARY"), rows, styles)
-
-
-def _full(line: dict[str, Any]) -> dict[str, Any]:
-    """A line with every field; a note has only the agreed ones."""
-    empty = {
-        "command": "",
-        "criterion_id": "",
-        "evidence": None,
-        "claim_reason": "",
-        "iteration": 0,
-        "direction": "",
-    }
-    return {**empty, **line}

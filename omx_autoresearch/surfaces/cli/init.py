@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING
 import click
 
 from omx_autoresearch.foundation.errors import AutoresearchError, MissionInvalid, StorageFailed, UsageError
-from omx_autoresearch.missions.rules.criteria import criterion_text
 from omx_autoresearch.surfaces.cli.caller import Caller, json_option, task_argument, this_caller
 from omx_autoresearch.surfaces.cli.display import count_of, harmless, print_json, print_rows, say, tell
 from omx_autoresearch.surfaces.cli.mission_options import (
@@ -29,7 +28,7 @@ if TYPE_CHECKING:
     from omx_autoresearch.missions.intake import MissionDraft
     from omx_autoresearch.missions.launch import Started
     from omx_autoresearch.missions.rules.mission import Limits
-    from omx_autoresearch.surfaces.cli.documents import StartDocument
+    from omx_autoresearch.surfaces.documents import StartDocument
 
 START = "omx-autoresearch start"
 
@@ -95,7 +94,7 @@ def _check(draft: MissionDraft) -> None:
 def _write_down(caller: Caller, project_path: str, draft: MissionDraft, *, as_json: bool) -> int:
     from omx_autoresearch.missions.intake import write_intake
     from omx_autoresearch.missions.launch import create_draft
-    from omx_autoresearch.surfaces.cli.documents import DraftDocument
+    from omx_autoresearch.surfaces.documents import DraftDocument
 
     record = write_intake(caller.runtime, project_path, draft)
     mission = create_draft(caller.runtime, project_path, record, draft)
@@ -138,7 +137,7 @@ def _warnings(caller: Caller, draft: MissionDraft) -> tuple[str, ...]:
 
 def _try_out(caller: Caller, draft: MissionDraft, *, as_json: bool) -> int:
     from omx_autoresearch.missions.contracts import dry_run
-    from omx_autoresearch.surfaces.cli.documents import DraftDocument
+    from omx_autoresearch.surfaces.documents import DraftDocument
 
     found = dry_run(caller.runtime, caller.new_workspace_path(), draft)
     document = DraftDocument(
@@ -264,41 +263,15 @@ def _startable(caller: Caller, named: str) -> str:
 
 def print_started(caller: Caller, started: Started, *, is_agent: bool, as_json: bool) -> None:
     """Say what ``start`` or ``amend`` did."""
-    document = _document(caller, started)
+    from omx_autoresearch.surfaces.documents import start_document
+
+    document = start_document(caller.runtime, started)
     if as_json:
         print_json(document)
     elif is_agent:
         _print_to_agent(document)
     else:
         _print_to_owner(document)
-
-
-def _document(caller: Caller, started: Started) -> StartDocument:
-    from omx_autoresearch.missions import views
-    from omx_autoresearch.surfaces.cli.documents import StartDocument
-
-    mission = started.mission
-    view = views.view(caller.runtime, mission.task_id)
-    contract = mission.contract
-    is_elsewhere = mission.workspace_path != mission.project_path
-    where = (f"it is judged in the work tree {mission.workspace_path}",) if is_elsewhere else ()
-    return StartDocument(
-        task_id=mission.task_id,
-        phase=mission.phase,
-        prompt_line=f"$autoresearch {mission.task_id}",
-        task_variable=f"{mission.task_id}:{started.nonce}" if started.nonce else "",
-        bind_token=started.token,
-        session_id=view.session_id,
-        hold=view.hold,
-        validation_mode=view.validation_mode,
-        validator_command=contract.validator_command if contract else "",
-        pinned_count=contract.pinned_count if contract else 0,
-        baseline=started.baseline,
-        limits=mission.limits,
-        notes=(*where, *started.notes),
-        criteria=tuple(map(criterion_text, contract.criteria)) if contract else (),
-        forbidden=contract.forbidden if contract else (),
-    )
 
 
 def _print_to_agent(document: StartDocument) -> None:

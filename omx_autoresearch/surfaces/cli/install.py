@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from omx_autoresearch.agents.hook_lines import HookProgram
     from omx_autoresearch.agents.install import InstallReport
     from omx_autoresearch.agents.parts import Check, Installation, Scope
-    from omx_autoresearch.surfaces.cli.documents import ClientDocument
+    from omx_autoresearch.surfaces.documents import ClientDocument
 
 
 def _client_options(function: Callable[..., Any]) -> Callable[..., Any]:
@@ -134,7 +134,7 @@ def hook_program(state_home_path: str) -> HookProgram:
 
 
 def _print_report(report: InstallReport, done: str, *, as_json: bool) -> None:
-    from omx_autoresearch.surfaces.cli.documents import InstallDocument
+    from omx_autoresearch.surfaces.documents import InstallDocument
 
     if as_json:
         paths = tuple(change.path for change in report.changes)
@@ -198,8 +198,8 @@ def _clients_here(caller: Caller, scope: Scope) -> tuple[str, ...]:
 
 def _examined(caller: Caller, name: str, scope: Scope) -> ClientDocument:
     from omx_autoresearch.agents.install import examine
-    from omx_autoresearch.surfaces.cli.documents import ClientDocument
     from omx_autoresearch.surfaces.cli.scratch import make_held_session
+    from omx_autoresearch.surfaces.documents import ClientDocument
 
     checks = examine(
         _installation(caller, name, scope),

@@ -49,7 +49,7 @@ def approve_verb(task: str, unsandboxed: bool, as_json: bool) -> None:
     task_id = caller.owned_task("approve", task)
     key = lifecycle_commands.approve(caller.runtime, task_id, is_unsandboxed=unsandboxed)
     if as_json:
-        from omx_autoresearch.surfaces.cli.documents import ApprovalDocument
+        from omx_autoresearch.surfaces.documents import ApprovalDocument
 
         print_json(ApprovalDocument(task_id, key, unsandboxed))
     else:

@@ -197,7 +197,7 @@ def _require_person(caller: Caller, task_id: str) -> None:
 def restore_verb(task: str, reason: str, as_json: bool) -> None:
     """Put the pinned files back as they were frozen."""
     from omx_autoresearch.missions import lifecycle_commands
-    from omx_autoresearch.surfaces.cli.documents import RestoreDocument
+    from omx_autoresearch.surfaces.documents import RestoreDocument
 
     caller = this_caller()
     task_id = caller.task(task)
@@ -243,7 +243,7 @@ def note_verb(words: tuple[str, ...], as_json: bool) -> None:
     """Leave a note in the mission: a claim, kept and shown, never proof."""
     from omx_autoresearch.missions import claims
     from omx_autoresearch.missions.store import MissionStore
-    from omx_autoresearch.surfaces.cli.documents import NoteDocument
+    from omx_autoresearch.surfaces.documents import NoteDocument
 
     caller = this_caller()
     is_named = len(words) > 1 and MissionStore(caller.runtime.home).exists(words[0])
@@ -271,7 +271,7 @@ def is_relayed(caller: Caller, task_id: str, verb: str, *, as_json: bool) -> boo
     from omx_autoresearch.missions.claims import relay_line
 
     if as_json:
-        from omx_autoresearch.surfaces.cli.documents import RelayDocument
+        from omx_autoresearch.surfaces.documents import RelayDocument
 
         tell(relay_line(verb))
         print_json(RelayDocument(task_id, verb))

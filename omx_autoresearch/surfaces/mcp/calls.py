@@ -2,19 +2,28 @@
 
 from __future__ import annotations
 
+import inspect
+import json
 import os
 import sys
 import threading
 import traceback
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
+from typing import TYPE_CHECKING, Annotated, Any, get_args, get_type_hints
 
+from mcp.server.mcpserver import Context
 from mcp.server.mcpserver.exceptions import ToolError
+from mcp.server.mcpserver.tools import Tool
+from mcp_types import CallToolResult, TextContent, ToolAnnotations
+from pydantic import Field
 
 from omx_autoresearch.agents.events import HookEvent
 from omx_autoresearch.agents.registry import adapter
 from omx_autoresearch.foundation.clients import CLIENT_NAMES, SESSION_IDS, SHELL_MARKS
 from omx_autoresearch.foundation.errors import AutoresearchError, StepIllegal, UsageError
+from omx_autoresearch.foundation.input_validation import schema_of
+from omx_autoresearch.foundation.records import to_plain
 from omx_autoresearch.journal.layout import Runtime, StateHome, state_home
 from omx_autoresearch.missions.claims import take_in_quietly, write_changed
 from omx_autoresearch.missions.registry import Registry, bound_mission
@@ -22,12 +31,8 @@ from omx_autoresearch.missions.sessions import client_process, sessions_of_proce
 from omx_autoresearch.surfaces.sources import SOURCES
 from omx_autoresearch.system.processes import ProcessIdentity, ancestors, is_alive
 
-TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
-    from typing import Any
-
-    from mcp.server.mcpserver import Context
+    from collections.abc import Callable, Iterator, Mapping
 
 
 # --- Which session a call of a tool (MCP) comes from, asked anew at every call: a client's process outlives its
@@ -140,8 +145,99 @@ def seen_task(runtime: Runtime, caller: ToolCaller, named: str, cwd: str) -> str
         raise UsageError(f"{caller.why_not}; {error.message}", next_step=_TYPE_IT) from None
 
 
+# --- a tool: a function of a call and of what the client sends, whose answer is a document
+
+
+TEXT_CHARACTERS = 2000
+"""Of one text in an answer; of a longer one the beginning is told."""
+LIST_LIMIT = 50
+WAIT_SECONDS = 45.0
+"""Below the limit that every known client puts on a call (Codex: 60 s)."""
+Seconds = Annotated[
+    float, Field(ge=0, le=50, description="Wait at most this long; the run goes on by itself")
+]
+
 _ONE_AT_A_TIME = threading.Lock()
 """A run of the validator forks; two calls at once could meet each other's locks in the child."""
+
+
+def make_tool(  # noqa: PLR0913 - each is a hint to the client, or a limit
+    runtime: Runtime,
+    function: Callable[..., Any],
+    *,
+    is_looking: bool = False,
+    is_idempotent: bool = True,
+    is_alone: bool = True,
+    text_characters: int = TEXT_CHARACTERS,
+) -> Tool:
+    """Make a tool of ``function(call, ...)``: its name, docstring, parameters and the schema of what it returns.
+
+    Args:
+        runtime: the world.
+        function: returns a document, or a tuple of documents whose fields are told beside each other.
+        is_looking: it writes nothing.
+        is_idempotent: the same call twice does no more than once.
+        is_alone: no other call goes on meanwhile; False for one that only looks, however long.
+        text_characters: of a text in the answer.
+    """
+    types = get_type_hints(function, include_extras=True)
+    answer = types.pop("return")
+    parameters = [
+        parameter.replace(annotation=types[name])
+        for name, parameter in inspect.signature(function).parameters.items()
+        if name != "call"
+    ]
+
+    def run(context: Context[Any, Any], **arguments: Any) -> CallToolResult:
+        with begun(runtime, context, is_alone=is_alone) as call:
+            found = function(call, **arguments)
+            documents = found if isinstance(found, tuple) else (found,)
+            told = {name: item for document in documents for name, item in to_plain(document).items()}
+            plain = cut(told, text_characters)
+        text = json.dumps(plain, ensure_ascii=False, indent=2)
+        return CallToolResult(content=[TextContent(type="text", text=text)], structured_content=plain)
+
+    context = inspect.Parameter("context", inspect.Parameter.POSITIONAL_ONLY, annotation=Context[Any, Any])
+    run.__signature__ = inspect.Signature([context, *parameters])  # type: ignore[attr-defined]
+    tool = Tool.from_function(
+        run,
+        name=function.__name__,
+        description=" ".join((function.__doc__ or "").split()),
+        context_kwarg="context",
+        annotations=ToolAnnotations(
+            read_only_hint=is_looking,
+            destructive_hint=False,
+            idempotent_hint=is_idempotent,
+            open_world_hint=False,
+        ),
+        structured_output=False,  # the schema is ours: pydantic cannot resolve what is imported for types alone
+    )
+    tool.fn_metadata.output_schema = _schema_beside(get_args(answer) or (answer,))
+    return tool
+
+
+def _schema_beside(kinds: tuple[Any, ...]) -> dict[str, Any]:
+    """The schema of an answer that has the fields of every kind."""
+    first, *others = (schema_of(kind, mode="serialization") for kind in kinds)
+    for other in others:
+        first["properties"] |= other["properties"]
+        first["required"] = [*first.get("required", []), *other.get("required", [])]
+        first["$defs"] = {**first.get("$defs", {}), **other.get("$defs", {})}
+    return first
+
+
+def cut(value: Any, text_characters: int = TEXT_CHARACTERS) -> Any:
+    """A document with its long texts and lists of texts cut, and said to be."""
+    if isinstance(value, str) and len(value) > text_characters:
+        return f"{value[:text_characters]}... (cut)"
+    if isinstance(value, dict):
+        return {name: cut(item, text_characters) for name, item in value.items()}
+    if isinstance(value, list):
+        shown = [cut(item, text_characters) for item in value]
+        if len(shown) > LIST_LIMIT and all(isinstance(item, str) for item in shown):
+            return [*shown[:LIST_LIMIT], f"... and {len(shown) - LIST_LIMIT} more (cut)"]
+        return shown
+    return value
 
 
 @dataclass(frozen=True, slots=True)
@@ -153,12 +249,14 @@ class Call:
         caller: the session that calls, and the mission that holds it.
         client: the client's name; empty for an unknown one.
         meta: the call's ``_meta``.
+        context: of the request, for notifications.
     """
 
     runtime: Runtime
     caller: ToolCaller
     client: str
     meta: Mapping[str, Any]
+    context: Context[Any, Any]
 
     def own_task(self, named: str = "") -> str:
         """The mission that may be written to, with what waits in its inbox taken in."""
@@ -206,7 +304,7 @@ def begun(runtime: Runtime, context: Context[Any, Any], *, is_alone: bool = True
             request = context.request_context
             meta: dict[str, Any] = dict(request.meta or {})
             try:
-                yield Call(runtime, tool_caller(runtime, meta), _client_of(request), meta)
+                yield Call(runtime, tool_caller(runtime, meta), _client_of(request), meta, context)
             finally:
                 for warning in write_changed(runtime):
                     sys.stderr.write(f"warning: {warning}\n")

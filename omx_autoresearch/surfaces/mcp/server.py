@@ -5,13 +5,12 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from mcp.server.mcpserver import MCPServer
-from mcp_types import ToolAnnotations
 
 from omx_autoresearch import __version__
 from omx_autoresearch.agents.parts.tools import NAME
 from omx_autoresearch.surfaces.mcp import experiment_tools, session_tools
 from omx_autoresearch.surfaces.mcp.calls import server_runtime
-from omx_autoresearch.surfaces.mcp.tools import Tools
+from omx_autoresearch.surfaces.mcp.tools import mission_tools
 
 if TYPE_CHECKING:
     from omx_autoresearch.journal.layout import Runtime
@@ -22,29 +21,16 @@ INSTRUCTIONS = (
     "(direction_add), ask what is missing (readiness), and run the contract's validator (validate). If a person must "
     "act first, say so with block. Every answer names the next step."
 )
-LOOKING = ("status", "finding_list", "direction_list", "criterion_list", "readiness", "wait")
-WRITING = ("finding_add", "direction_add", "note", "block", "start")
-RUNNING = ("validate", "review")
 
 
 def build_server(runtime: Runtime, *, has_session_tools: bool = False) -> MCPServer:
     """The server over one state home, not yet running; the older session tools only where the owner asked for them."""
     instructions = INSTRUCTIONS + experiment_tools.INSTRUCTIONS
-    instructions += session_tools.INSTRUCTIONS if has_session_tools else ""
-    server = MCPServer(NAME, instructions=instructions, version=__version__, log_level="ERROR")
-    tools = Tools(runtime)
-    for name in (*LOOKING, *WRITING, *RUNNING):
-        hints = ToolAnnotations(
-            read_only_hint=name in LOOKING,
-            destructive_hint=False,
-            idempotent_hint=name not in ("finding_add", "direction_add", "validate", "review"),
-            open_world_hint=False,
-        )
-        server.add_tool(getattr(tools, name), name=name, annotations=hints, structured_output=True)
-    experiment_tools.add_experiment_tools(server, runtime)
+    tools = [*mission_tools(runtime), *experiment_tools.experiment_tools(runtime)]
     if has_session_tools:
-        session_tools.add_session_tools(server, runtime)
-    return server
+        instructions += session_tools.INSTRUCTIONS
+        tools += session_tools.session_tools(runtime)
+    return MCPServer(NAME, instructions=instructions, version=__version__, log_level="ERROR", tools=tools)
 
 
 def serve(home_path: str = "", *, has_session_tools: bool = False) -> None:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from omx_autoresearch.surfaces.cli.experiment import SUBVERBS
-from omx_autoresearch.surfaces.cli.experiment_documents import DOCUMENT_OF_EXPERIMENT_VERB
+from omx_autoresearch.surfaces.experiment_documents import DOCUMENT_OF_EXPERIMENT_VERB
 from tests.surfaces.cli.test_json import check
 from tests.surfaces.support.command_line import AGENT, PROGRAM, at_terminal
 from tests.surfaces.support.experiments import START, Researcher, works_at

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from jsonschema import Draft202012Validator
 
-from omx_autoresearch.surfaces.cli.documents import DOCUMENT_OF_VERB
 from omx_autoresearch.surfaces.cli.program import VERBS
+from omx_autoresearch.surfaces.documents import DOCUMENT_OF_VERB
 from tests.surfaces.support.command_line import REVIEWER
 
 if TYPE_CHECKING:

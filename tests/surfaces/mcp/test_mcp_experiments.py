@@ -87,7 +87,7 @@ def test_what_is_the_owners_is_no_tool(scratch: Scratch) -> None:
 
     names = {tool.name for tool in asyncio.run(listed())}
     assert names.isdisjoint(f"experiment_{verb}" for verb in OWNERS)
-    assert {*experiment_tools.EXPERIMENT_LOOKING, *experiment_tools.EXPERIMENT_RUNNING} <= names
+    assert {tool.__name__ for tool in (*experiment_tools.LOOKING, *experiment_tools.RUNNING)} <= names
 
 
 @pytest.mark.requirement("MCP-08")
@@ -99,34 +99,38 @@ def test_an_agent_reads_where_to_work_tries_changes_and_sees_what_was_kept(quiet
         "ready",
         100,
     )
-    assert (status["regime"], status["direction"], status["unit"]) == ("deterministic", "lower", "ms")
-    assert status["workspace"] == str(quiet.candidate)
+    assert (status["calibration"]["regime"], status["direction"], status["unit"]) == (
+        "deterministic",
+        "lower",
+        "ms",
+    )
+    assert status["workspace_path"] == str(quiet.candidate)
     assert {"measure.sh", "correct.sh"} <= set(status["frozen"])
     assert "Not verified yet" in status["result"]
     assert not status["is_at_work"]
     quiet.change(90)
     trial = told(scratch, "experiment_trial", description="A smaller number", direction="numbers")
     assert not trial["is_running"]
-    row = trial["trial"]
+    row = trial["row"]
     assert (row["iteration"], row["status"], row["metric"], row["direction"]) == (
         1,
         "accepted",
         90,
         "numbers",
     )
-    assert (row["hypothesis_id"], row["changed_paths"], row["improvement_text"]) == (
+    assert (row["hypothesis_id"], row["changed_paths"], trial["effect"]) == (
         "h-1",
         ["value.txt"],
         "10 %",
     )
     assert trial["left"]["trials"] == 39
     worse = told(scratch, "experiment_trial", description="A larger one", patch=quiet.patch(90, 95))
-    assert worse["trial"]["status"] == "rejected"
+    assert worse["row"]["status"] == "rejected"
     assert "rolled back" in worse["next"]
     status = told(scratch, "experiment_status")
-    assert (status["trials"], status["accepted"], status["rejected"]) == (2, 1, 1)
-    assert status["last"]["iteration"] == 2
-    assert told(scratch, "experiment_wait")["trial"]["iteration"] == 2
+    assert (status["counts"]["accepted"], status["counts"]["rejected"]) == (1, 1)
+    assert status["rows"][-1]["iteration"] == 2
+    assert told(scratch, "experiment_wait")["row"]["iteration"] == 2
 
 
 @pytest.mark.requirement("MCP-08")
@@ -134,11 +138,11 @@ def test_the_history_is_capped_and_pages_on(quiet: Quiet) -> None:
     for value in (110, 120, 130):
         told(quiet.scratch, "experiment_trial", description="x" * 5000, patch=quiet.patch(100, value))
     newest = told(quiet.scratch, "experiment_history", limit=2)
-    assert [row["iteration"] for row in newest["trials"]] == [2, 3]
+    assert [row["iteration"] for row in newest["rows"]] == [2, 3]
     assert newest["is_cut"]
-    assert all(len(row["description"]) < 2100 for row in newest["trials"])
+    assert all(len(row["description"]) < 2100 for row in newest["rows"])
     rest = told(quiet.scratch, "experiment_history", limit=2, before=2)
-    assert ([row["iteration"] for row in rest["trials"]], rest["is_cut"]) == ([1], False)
+    assert ([row["iteration"] for row in rest["rows"]], rest["is_cut"]) == ([1], False)
     assert "less than or equal to 50" in refused(quiet.scratch, "experiment_history", limit=51)
 
 
@@ -181,7 +185,7 @@ def test_a_long_trial_answers_in_time_tells_its_progress_and_is_waited_for(quiet
         gate.open()
     assert any("trial 1" in message for message in heard)
     ended = told(scratch, "experiment_wait")
-    assert (ended["is_running"], ended["trial"]["status"]) == (False, "accepted")
+    assert (ended["is_running"], ended["row"]["status"]) == (False, "accepted")
 
 
 @pytest.mark.requirement("MCP-09")
@@ -221,7 +225,7 @@ def test_an_experiment_of_a_mission_is_tried_by_the_session_that_the_mission_hol
     assert quiet.state.rows == ()
     assert told(scratch, "experiment_status", session=OTHER)["experiment_id"] == quiet.experiment_id
     trial = told(scratch, "experiment_trial", description="ours", patch=patch)
-    assert trial["trial"]["status"] == "accepted"
+    assert trial["row"]["status"] == "accepted"
     assert scratch.records(mission, "trials_accepted")[0]["data"]["iterations"] == [1]
 
 
@@ -261,7 +265,7 @@ def test_a_change_of_a_sandboxed_client_runs_in_no_wider_rights(scratch: Scratch
 def test_an_experiment_in_a_sandbox_is_open_to_a_sandboxed_client(scratch: Scratch) -> None:
     quiet = Quiet.begin(scratch, sandbox="bubblewrap")
     trial = told(scratch, "experiment_trial", free=False, description="x", patch=quiet.patch(100, 90))
-    assert (trial["trial"]["status"], trial["isolation"]) == ("accepted", "bubblewrap")
+    assert (trial["row"]["status"], trial["isolation"]) == ("accepted", "bubblewrap")
 
 
 @pytest.mark.requirement("MCP-03")
@@ -274,7 +278,7 @@ def test_an_error_of_an_experiment_says_the_next_step(quiet: Quiet) -> None:
         scratch, "experiment_status", experiment="nowhere"
     )
     misfit = told(scratch, "experiment_trial", description="misfit", patch=quiet.patch(7, 6))
-    assert (misfit["trial"], misfit["left"]["trials"]) == (None, 40)
+    assert (misfit["row"], misfit["left"]["trials"]) == (None, 40)
     assert "does not fit the incumbent" in misfit["fault"]
     assert "is kept in" in misfit["next"]
 

@@ -7,15 +7,26 @@ step further. The hook is the exception: it speaks its client's own JSON.
 from __future__ import annotations
 
 from omx_autoresearch.agents.parts import Check
-from omx_autoresearch.foundation.records import dataclass, field
+from omx_autoresearch.foundation.records import dataclass, field, to_plain
 from omx_autoresearch.foundation.types import Operation
-from omx_autoresearch.missions.rules.criteria import Evidence
+from omx_autoresearch.missions.projection_texts import finding_line
+from omx_autoresearch.missions.rules.criteria import Evidence, criterion_text
+from omx_autoresearch.missions.rules.directions import DIRECTIONS_LIMIT, by_diversity
 from omx_autoresearch.missions.rules.evidence import CriterionView, RunReport
 from omx_autoresearch.missions.rules.mission import Limits, Notice
 from omx_autoresearch.missions.rules.readiness import ReadinessReport
+from omx_autoresearch.missions.store import MissionStore
 from omx_autoresearch.missions.task_files import IterationLine, TriedDirection
-from omx_autoresearch.missions.views import RunView, StatusView
-from omx_autoresearch.surfaces.cli.experiment_documents import EXPERIMENT_SCHEMAS, EXPERIMENT_VERBS
+from omx_autoresearch.missions.views import RunView, StatusView, view
+from omx_autoresearch.surfaces.experiment_documents import EXPERIMENT_SCHEMAS, EXPERIMENT_VERBS
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from omx_autoresearch.journal.layout import Runtime
+    from omx_autoresearch.missions.directions import Declared
+    from omx_autoresearch.missions.findings import Recorded
+    from omx_autoresearch.missions.launch import Started
+    from omx_autoresearch.missions.rules.mission import Mission
 
 # --- What ``finding``, ``criterion``, ``readiness`` and ``log`` print with ``--json``; see documents.
 
@@ -91,12 +102,49 @@ class FindingListDocument:
         finding_count: findings and claims of the mission.
         accepted_count: of them, evidence.
         findings: the newest, evidence first.
+        is_cut: there may be more: ask again with ``before``, the smallest ``seq`` of these.
     """
 
     task_id: str
     finding_count: int
     accepted_count: int
     findings: tuple[FindingLine, ...]
+    is_cut: bool
+
+
+def finding_document(runtime: Runtime, task_id: str, recorded: Recorded) -> FindingDocument:
+    """What became of a finding that was added."""
+    from omx_autoresearch.missions.findings import show_finding
+
+    finding = recorded.finding
+    line = show_finding(runtime, task_id, finding.id) or finding_line(to_plain(finding), "")
+    return FindingDocument(
+        task_id=task_id,
+        id=finding.id,
+        accepted=recorded.was_accepted,
+        reason=recorded.reason,
+        is_known=recorded.is_known,
+        is_pending=recorded.is_pending,
+        finding=FindingLine(**line),
+        next=f"omx-autoresearch {'wait' if recorded.is_pending else 'readiness'} {task_id}",
+    )
+
+
+def finding_list_document(
+    runtime: Runtime, task_id: str, *, limit: int, wanted: str = "all", before: int = 0
+) -> FindingListDocument:
+    """The newest findings of a mission."""
+    from omx_autoresearch.missions.findings import list_findings
+
+    mission = MissionStore(runtime.home).load(task_id)
+    lines = list_findings(runtime, task_id, limit=limit, wanted=wanted, before=before)
+    return FindingListDocument(
+        task_id=task_id,
+        finding_count=mission.finding_count + mission.claim_count,
+        accepted_count=mission.accepted_count,
+        findings=tuple(FindingLine(**line) for line in lines),
+        is_cut=len(lines) == limit,
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -222,8 +270,9 @@ class DirectionListDocument:
         pivot_count: untried pivots declared.
         pivot_required: the stale count demands one.
         offered_axis: the axis to change next.
+        tried_count: different directions that were tried.
         open_directions: of the owner, the most different one first.
-        tried: every direction tried, in the order of their first declaration.
+        tried: the directions tried, in the order of their first declaration; a tool shows the newest fifty.
     """
 
     task_id: str
@@ -232,8 +281,50 @@ class DirectionListDocument:
     pivot_count: int
     pivot_required: bool
     offered_axis: str
+    tried_count: int
     open_directions: tuple[OpenDirection, ...]
     tried: tuple[TriedDirection, ...]
+
+
+def direction_document(task_id: str, declared: Declared) -> DirectionDocument:
+    """What became of a direction."""
+    direction = declared.direction
+    return DirectionDocument(
+        task_id=task_id,
+        fingerprint=direction.fingerprint,
+        summary=direction.summary,
+        axes=direction.axes,
+        is_recorded=declared.is_recorded,
+        is_pivot_accepted=declared.is_pivot_accepted,
+        repeats=declared.repeats.summary if declared.repeats else "",
+        near=declared.near.summary if declared.near else "",
+        faults=declared.faults,
+        offered_axis=declared.offered_axis,
+        next=f"omx-autoresearch direction list {task_id}",
+    )
+
+
+def direction_list_document(mission: Mission, *, limit: int = DIRECTIONS_LIMIT) -> DirectionListDocument:
+    """The directions of a mission: the ``limit`` that were tried last, in the order of their first declaration."""
+    from omx_autoresearch.missions.directions import offered_axis
+
+    tried = sorted(mission.directions, key=lambda item: item.last_seen_iteration)[-limit:]
+    tried.sort(key=mission.directions.index)
+    waiting = by_diversity(mission.open_directions, mission.recent_directions)
+    return DirectionListDocument(
+        task_id=mission.task_id,
+        current_direction=mission.current_direction,
+        stale_count=mission.usage.stale,
+        pivot_count=mission.pivot_count,
+        pivot_required=mission.is_pivot_required,
+        offered_axis=offered_axis(mission),
+        tried_count=len(mission.directions),
+        open_directions=tuple(OpenDirection(item.fingerprint, item.summary, item.axes) for item in waiting),
+        tried=tuple(
+            TriedDirection(**{name: getattr(item, name) for name in TriedDirection.__slots__})
+            for item in tried
+        ),
+    )
 
 
 DIRECTION_SCHEMAS: dict[str, object] = {
@@ -347,6 +438,32 @@ class StartDocument:
     notes: tuple[str, ...]
     criteria: tuple[str, ...] = ()
     forbidden: tuple[Operation, ...] = ()
+
+
+def start_document(runtime: Runtime, started: Started) -> StartDocument:
+    """A mission that was started or amended."""
+    mission = started.mission
+    seen = view(runtime, mission.task_id)
+    contract = mission.contract
+    is_elsewhere = mission.workspace_path != mission.project_path
+    where = (f"it is judged in the work tree {mission.workspace_path}",) if is_elsewhere else ()
+    return StartDocument(
+        task_id=mission.task_id,
+        phase=mission.phase,
+        prompt_line=f"$autoresearch {mission.task_id}",
+        task_variable=f"{mission.task_id}:{started.nonce}" if started.nonce else "",
+        bind_token=started.token,
+        session_id=seen.session_id,
+        hold=seen.hold,
+        validation_mode=seen.validation_mode,
+        validator_command=contract.validator_command if contract else "",
+        pinned_count=contract.pinned_count if contract else 0,
+        baseline=started.baseline,
+        limits=mission.limits,
+        notes=(*where, *started.notes),
+        criteria=tuple(map(criterion_text, contract.criteria)) if contract else (),
+        forbidden=contract.forbidden if contract else (),
+    )
 
 
 @dataclass(frozen=True, slots=True)
