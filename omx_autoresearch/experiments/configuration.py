@@ -6,15 +6,13 @@ once, with its field (and its line in a file), what was received and what counts
 
 from __future__ import annotations
 
-import dataclasses
-import math
 import os
 import re
-from collections.abc import Container, Mapping
-from dataclasses import dataclass, field, fields, replace
-from typing import Any, Literal
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any, Literal, TypeVar
 
-from omx_autoresearch.experiments.judge.calibration import AcceptanceRule, check_rule
+from omx_autoresearch.experiments.judge.calibration import AcceptanceRule, rule_faults
 from omx_autoresearch.experiments.judge.decision import guard_faults
 from omx_autoresearch.experiments.judge.metrics import Guard, MetricSpec, spec_faults
 from omx_autoresearch.experiments.judge.state import (
@@ -25,7 +23,7 @@ from omx_autoresearch.experiments.judge.state import (
 )
 from omx_autoresearch.foundation.errors import MissionInvalid, UsageError
 from omx_autoresearch.foundation.input_validation import Fault, refusal, validated
-from omx_autoresearch.foundation.metric_texts import name_faults
+from omx_autoresearch.foundation.metric_texts import LARGEST, name_faults
 from omx_autoresearch.foundation.records import to_plain
 from omx_autoresearch.foundation.types import MetricDirection, MetricSource
 from omx_autoresearch.journal.safe_files import read_bounded
@@ -45,17 +43,39 @@ _SHARE = re.compile(rf"({_NUMBER})\s*(%?)")
 _SECONDS_PER_HOUR = 3600.0
 _WEEK_SECONDS = 7 * 86400.0
 _RANGES: dict[str, tuple[float, float]] = {
-    "budget_trials": (0, 1_000_000),
-    "budget_hours": (0, 24 * 366),
-    "budget_cost": (0, 1e9),
-    "budget_runs": (0, 10**9),
-    "timeout": (0.001, _WEEK_SECONDS),
-    "check_timeout": (0, _WEEK_SECONDS),
-    "agent_timeout": (0, _WEEK_SECONDS),
-    "calibration_pairs": (2, 200),
-    "claim_pairs": (1, 200),
+    "measure_timeout_seconds": (0.001, _WEEK_SECONDS),
+    "check_timeout_seconds": (0.0, _WEEK_SECONDS),
+    "hypothesis_timeout_seconds": (0.0, _WEEK_SECONDS),
+    "calibration_pairs": (2, 1000),
+    "claim_pairs": (2, 1000),
 }
-"""The smallest and the largest value that is taken."""
+"""The smallest and the largest value that is taken; whole numbers where they are written as such."""
+_LIMIT_RANGES: dict[str, tuple[float, float]] = {
+    "trials": (0, 1_000_000),
+    "wall_seconds": (0.0, 366 * 86400.0),
+    "cost_usd": (0.0, 1e9),
+    "disk_bytes": (0, 2**63),
+    "runs": (0, 10**9),
+}
+_PAGE_NAMES = {
+    "limits.trials": "budget_trials",
+    "limits.wall_seconds": "budget_hours",
+    "limits.cost_usd": "budget_cost",
+    "limits.disk_bytes": "budget_disk",
+    "limits.runs": "budget_runs",
+    "measure_timeout_seconds": "timeout",
+    "check_timeout_seconds": "check_timeout",
+    "hypothesis_timeout_seconds": "agent_timeout",
+    "guards": "guard",
+}
+"""What a page calls a field of the configuration by another name."""
+NAME_LIMIT = 200
+COMMAND_LIMIT = 20_000
+LEAST_CALIBRATION_PAIRS = 2
+LEAST_TRIAL_PAIRS = 2
+"""Of a candidate whose values repeat exactly, as the base's do."""
+
+Value = TypeVar("Value")
 
 
 @dataclass(frozen=True, slots=True)
@@ -156,11 +176,19 @@ def configure(
     block = read_block(page_path) if page_path else {}
     values = {**block, **{name: to_plain(value) for name, value in options.items()}}
     page = validated(ExperimentPage, values, where=where, error=UsageError)
-    least = least_runs(page.rule, page.runs, page.warmups, page.reverification)
-    if faults := [*_faults(page), *budget_faults(values, page.budget_runs, least)]:
-        faults = as_options(faults, block.keys() - options.keys())
-        raise UsageError(refusal(where, faults), next_step="omx-autoresearch experiment start --help")
-    return _config(page)
+    config, faults = _read(page)
+    if values.get("budget_cost") == 0:
+        faults.append(Fault("budget_cost", "0", "must be above 0; leave it out for no limit"))
+    if 0 < page.budget_runs < (least := _least_runs(page)):
+        needed = (
+            f"must be {least} or more, or 0 for no limit: calibration and one accepted trial take as many"
+        )
+        faults.append(Fault("budget_runs", str(page.budget_runs), needed))
+    if faults:
+        in_file = block.keys() - options.keys()
+        named = [fault if fault.field in in_file else _as_option(fault) for fault in faults]
+        raise UsageError(refusal(where, named), next_step="omx-autoresearch experiment start --help")
+    return config
 
 
 def read_block(path: str) -> dict[str, Any]:
@@ -178,10 +206,25 @@ def read_block(path: str) -> dict[str, Any]:
     if block is None:
         return {}
     lines = {place[1:]: line for place, line in page.lines.items() if place[:1] == (BLOCK,)}
-    checked = validated(ExperimentPage, block, where=f"{path}, {BLOCK}", lines=lines)
-    if faults := _faults(checked, is_whole=False):
+    _, faults = _read(validated(ExperimentPage, block, where=f"{path}, {BLOCK}", lines=lines))
+    # What the block leaves out may come from an option.
+    if faults := [fault for fault in faults if fault.field.partition(".")[0] in block]:
         raise MissionInvalid(refusal(f"{path}, {BLOCK}", faults), next_step=f"mend {path}, then start again")
     return dict(block)
+
+
+def _as_option(fault: Fault) -> Fault:
+    """By the option that a person types: ``--budget-trials`` for ``budget_trials``, ``--env NAME`` for ``env.NAME``."""
+    head, _, rest = fault.field.partition(".")
+    return replace(fault, field=f"--{head.replace('_', '-')} {rest}".rstrip())
+
+
+def _least_runs(page: ExperimentPage) -> int:
+    """Measured runs of the shortest calibration and of one accepted trial behind it."""
+    pairs = page.runs if page.rule == "median" else LEAST_TRIAL_PAIRS
+    calibration = 2 * page.warmups + 2 * LEAST_CALIBRATION_PAIRS
+    is_judged_again = page.reverification == "on" or (page.reverification == "auto" and page.rule != "median")
+    return calibration + (2 * page.warmups + 2 * pairs) * (2 if is_judged_again else 1)
 
 
 # --- parts
@@ -260,96 +303,43 @@ def metric_of(page: ExperimentPage) -> MetricSpec:
 # --- the whole
 
 
-def _faults(page: ExperimentPage, *, is_whole: bool = True) -> list[Fault]:
-    found = [Fault(name, "", "it is needed") for name in _missing(page) if is_whole]
-    for name, read, values in (
-        ("guard", guard_of, page.guard),
-        ("budget_disk", size_of, (page.budget_disk,)),
-        ("min_effect", share_of, (page.min_effect,)),
-    ):
-        faults = (_fault_of(read, value) for value in values)
-        found += [Fault(name, "", fault) for fault in faults if fault]
-    found += _metric_faults(page)
-    found += _sense_faults(page)
-    found += [
-        Fault(name, f"{getattr(page, name):g}", f"must be from {low:g} to {high:g}")
-        for name, (low, high) in _RANGES.items()
-        if not low <= getattr(page, name) <= high
-    ]
-    found += [
-        Fault(f"env.{name}", "", "a variable is named A-Z, 0-9 and _, and holds no NUL")
-        for name, value in page.env.items()
-        if not re.fullmatch(r"[A-Za-z_][A-Za-z0-9_]*", name) or "\0" in value
-    ]
-    found += [
-        Fault(name, "", "it holds a NUL character")
-        for name in ("measure", "check", "setup", "reset_caches", "held_out")
-        if "\0" in getattr(page, name)
-    ]
-    return found
+def _read(page: ExperimentPage) -> tuple[ExperimentConfig, list[Fault]]:
+    """The configuration that a page means, and everything that is wrong with it, by the names of the page."""
+    faults: list[Fault] = []
 
+    def read(name: str, reader: Callable[[], Value], otherwise: Value) -> Value:
+        try:
+            return reader()
+        except (ValueError, UsageError) as error:
+            faults.append(Fault(name, "", str(error)))
+            return otherwise
 
-def _sense_faults(page: ExperimentPage) -> list[Fault]:
-    """What can be read and cannot be meant."""
-    found = []
-    share = str(page.min_effect)
-    if (
-        "%" in share
-        and page.direction == "lower"
-        and not _fault_of(share_of, share)
-        and share_of(share) >= 1.0
-    ):
-        found.append(Fault("min_effect", share, "nothing falls by more than 100 %"))
-    if page.unit and (unit := UNITS.get(page.source, page.unit)) != page.unit:
-        found.append(Fault("unit", page.unit, f"the source {page.source} is in {unit}; leave the unit out"))
-    if any(not _fault_of(guard_of, text) and guard_of(text).name == page.metric for text in page.guard):
-        said = f"{page.metric} is the metric itself, which is judged anyway; a guard is about another one"
-        found.append(Fault("guard", "", said))
-    return found
-
-
-def _missing(page: ExperimentPage) -> list[str]:
-    return [name for name in ("metric", "measure") if not getattr(page, name).strip()]
-
-
-def _metric_faults(page: ExperimentPage) -> list[Fault]:
-    if not page.metric:
-        return []
-    try:
-        return [Fault("metric", "", text) for text in spec_faults(metric_of(page))]
-    except ValueError as error:
-        return [Fault("source", "", str(error))]
-
-
-def _fault_of(read: Any, value: Any) -> str:
-    try:
-        read(value)
-    except ValueError as error:
-        return str(error)
-    return ""
-
-
-def _config(page: ExperimentPage) -> ExperimentConfig:
-    """The configuration of a page without faults.
-
-    Raises:
-        UsageError: the acceptance rule cannot be followed.
-    """
-    return ExperimentConfig(
+    metric = read("source", lambda: metric_of(page), MetricSpec(page.metric, page.direction))
+    guards: list[Guard] = []
+    for text in page.guard:
+        read("guard", lambda text=text: guards.append(guard_of(text)), None)  # type: ignore[misc]
+    least = read("min_effect", lambda: share_of(page.min_effect), 0.0)
+    config = ExperimentConfig(
         name=page.name or page.metric,
-        metric=metric_of(page),
+        metric=metric,
         measure=page.measure,
         check=page.check,
         setup=page.setup,
         reset_caches=page.reset_caches,
         held_out=os.path.abspath(os.path.expanduser(page.held_out)) if page.held_out else "",
         protect=page.protect,
-        guards=tuple(guard_of(text) for text in page.guard),
+        guards=tuple(guards),
         env=dict(page.env),
         keep=tuple(map(_plain_path, page.keep)),
         link=tuple(map(_plain_path, page.link)),
-        rule=_rule(page),
-        limits=_limits(page),
+        rule=read("rule", lambda: _rule(page, least), AcceptanceRule(direction=page.direction)),
+        limits=ExperimentLimits(
+            trials=page.budget_trials,
+            wall_seconds=page.budget_hours * _SECONDS_PER_HOUR,
+            cost_usd=page.budget_cost,
+            disk_bytes=read("budget_disk", lambda: size_of(page.budget_disk), 0),
+            runs=page.budget_runs,
+        ),
         target=page.target,
         calibration_pairs=page.calibration_pairs,
         claim_pairs=page.claim_pairs,
@@ -360,19 +350,26 @@ def _config(page: ExperimentPage) -> ExperimentConfig:
         sandbox=page.sandbox,
         seed=page.seed,
     )
+    faults += [
+        replace(fault, field=_PAGE_NAMES.get(fault.field, fault.field)) for fault in config_faults(config)
+    ]
+    # What can be read and cannot be meant:
+    if "%" in str(page.min_effect) and page.direction == "lower" and least >= 1.0:
+        faults.append(Fault("min_effect", str(page.min_effect), "nothing falls by more than 100 %"))
+    if page.unit and (unit := UNITS.get(page.source, page.unit)) != page.unit:
+        faults.append(Fault("unit", page.unit, f"the source {page.source} is in {unit}; leave the unit out"))
+    if any(guard.name == page.metric for guard in guards):
+        said = f"{page.metric} is the metric itself, which is judged anyway; a guard is about another one"
+        faults.append(Fault("guard", "", said))
+    return config, faults
 
 
-def _plain_path(path: str) -> str:
-    """Without the slash at the end that a shell completes, and the `./` in front."""
-    return path.removeprefix("./").rstrip("/") or path
-
-
-def _rule(page: ExperimentPage) -> AcceptanceRule:
+def _rule(page: ExperimentPage, min_effect: float) -> AcceptanceRule:
     return AcceptanceRule(
         name=page.rule,
         alpha=page.alpha,
         max_pairs=page.max_pairs,
-        min_effect=share_of(page.min_effect),
+        min_effect=min_effect,
         direction=page.direction,
         scale=page.scale,
         runs=page.runs,
@@ -380,99 +377,12 @@ def _rule(page: ExperimentPage) -> AcceptanceRule:
     )
 
 
-def _limits(page: ExperimentPage) -> ExperimentLimits:
-    return ExperimentLimits(
-        trials=page.budget_trials,
-        wall_seconds=page.budget_hours * _SECONDS_PER_HOUR,
-        cost_usd=page.budget_cost,
-        disk_bytes=size_of(page.budget_disk),
-        runs=page.budget_runs,
-    )
+def _plain_path(path: str) -> str:
+    """Without the slash at the end that a shell completes, and the `./` in front."""
+    return path.removeprefix("./").rstrip("/") or path
 
 
-# --- budgets that cannot be meant
-
-# Budgets that can be read and cannot be meant, and how a fault names what a person typed. Pure.
-
-
-LEAST_CALIBRATION_PAIRS = 2
-LEAST_TRIAL_PAIRS = 2
-"""Of a candidate whose values repeat exactly, as the base's do."""
-
-
-def least_runs(rule: str, runs: int, warmups: int, reverification: str) -> int:
-    """Measured runs of the shortest calibration and of one accepted trial behind it.
-
-    Args:
-        rule: ``hybrid`` or ``median``.
-        runs: that ``median`` judges, of each arm.
-        warmups: discarded runs after a change of files.
-        reverification: ``auto``, ``on`` or ``off``; a second judgement measures both arms once more.
-    """
-    pairs = runs if rule == "median" else LEAST_TRIAL_PAIRS
-    calibration = 2 * warmups + 2 * LEAST_CALIBRATION_PAIRS
-    is_judged_again = reverification == "on" or (reverification == "auto" and rule != "median")
-    return calibration + (2 * warmups + 2 * pairs) * (2 if is_judged_again else 1)
-
-
-def budget_faults(values: Mapping[str, object], budget_runs: int, least: int) -> list[Fault]:
-    """What is wrong with budgets of a whole configuration.
-
-    Args:
-        values: what somebody wrote, by name; a default stands in none of it.
-        budget_runs: measured runs; 0 for no limit.
-        least: that one trial takes, as `least_runs`.
-    """
-    found = []
-    cost = values.get("budget_cost")
-    if isinstance(cost, (int, float)) and cost == 0:
-        found.append(Fault("budget_cost", "0", "must be above 0; leave it out for no limit"))
-    if 0 < budget_runs < least:
-        needed = (
-            f"must be {least} or more, or 0 for no limit: calibration and one accepted trial take as many"
-        )
-        found.append(Fault("budget_runs", str(budget_runs), needed))
-    return found
-
-
-def as_options(faults: list[Fault], in_file: Container[str]) -> list[Fault]:
-    """The faults, each by the option that a person types, but for what a file says.
-
-    Args:
-        faults: by the names of the configuration.
-        in_file: the names that come from a file.
-    """
-    return [
-        fault if fault.field in in_file else dataclasses.replace(fault, field=_option(fault.field))
-        for fault in faults
-    ]
-
-
-def _option(name: str) -> str:
-    """``budget_trials`` is ``--budget-trials``, ``env.NAME`` is ``--env NAME``."""
-    head, _, rest = name.partition(".")
-    return f"--{head.replace('_', '-')} {rest}".rstrip()
-
-
-def limit_faults(limits: ExperimentLimits) -> tuple[str, ...]:
-    """What is wrong with limits, a sentence each; empty where nothing is. 0 is no limit."""
-    faults = []
-    for known in fields(limits):
-        value = getattr(limits, known.name)
-        is_number = isinstance(value, (int, float)) and not isinstance(value, bool)
-        if not is_number or not 0 <= value < math.inf:
-            faults.append(
-                f"limits.{known.name}: a finite number that is not negative is needed (0 for none), "
-                f"received {repr(value)[:80]}"
-            )
-    return tuple(faults)
-
-
-# --- Whether an experiment can be run as it is configured; every fault is told at once.
-
-NAME_LIMIT = 200
-COMMAND_LIMIT = 20_000
-PAIR_LIMIT = 1000
+# --- whether an experiment can be run as it is configured, whoever wrote that; every fault is told at once
 
 
 def checked_config(config: ExperimentConfig) -> ExperimentConfig:
@@ -481,83 +391,61 @@ def checked_config(config: ExperimentConfig) -> ExperimentConfig:
     Raises:
         MissionInvalid: it cannot be run; the message names every fault.
     """
-    faults = config_faults(config)
-    if faults:
+    if faults := config_faults(config):
         raise MissionInvalid(
-            f"the experiment cannot be run as it is configured: {'; '.join(faults)}",
+            f"the experiment cannot be run as it is configured: {'; '.join(map(str, faults))}",
             next_step="mend the configuration and start again",
         )
     return replace(config, rule=replace(config.rule, direction=config.metric.direction))
 
 
-def config_faults(config: ExperimentConfig) -> tuple[str, ...]:
-    """What is wrong, a sentence each; empty where nothing is."""
-    return (
+def config_faults(config: ExperimentConfig) -> list[Fault]:
+    """What is wrong with a configuration, by its own names; empty where nothing is."""
+    return [
         *_text_faults(config),
-        *spec_faults(config.metric),
-        *(fault for guard in config.guards for fault in guard_faults(guard)),
-        *_rule_faults(config),
+        *(Fault("metric", "", fault) for fault in spec_faults(config.metric)),
+        *(Fault("guards", "", fault) for guard in config.guards for fault in guard_faults(guard)),
+        *(Fault("rule", "", fault) for fault in rule_faults(config.rule)),
+        *_range_faults(config, _RANGES),
         *limit_faults(config.limits),
-        *_number_faults(config),
-    )
-
-
-def _text_faults(config: ExperimentConfig) -> list[str]:
-    faults = []
-    if not config.name.strip() or len(config.name) > NAME_LIMIT:
-        faults.append(f"name: a text of 1 to {NAME_LIMIT} characters is needed")
-    faults += [
-        f"{name}: a shell command is needed"
-        for name in ("measure", "check")
-        if not getattr(config, name).strip()
+        *_range_faults(config, {} if config.target is None else {"target": (-LARGEST, LARGEST)}),
     ]
+
+
+def limit_faults(limits: ExperimentLimits) -> list[Fault]:
+    """What is wrong with limits; empty where nothing is. 0 is no limit."""
+    return [replace(fault, field=f"limits.{fault.field}") for fault in _range_faults(limits, _LIMIT_RANGES)]
+
+
+def _range_faults(place: object, ranges: Mapping[str, tuple[float, float]]) -> Iterator[Fault]:
+    for name, (low, high) in ranges.items():
+        value: Any = getattr(place, name)
+        is_whole = isinstance(low, int)
+        is_number = type(value) is int or (type(value) is float and not is_whole)
+        if not is_number or not low <= value <= high:  # false for NaN, too
+            what = "a whole number" if is_whole else "a number"
+            yield Fault(name, repr(value)[:80], f"must be {what} from {low:g} to {high:g}")
+
+
+def _text_faults(config: ExperimentConfig) -> Iterator[Fault]:
+    if not config.name.strip() or len(config.name) > NAME_LIMIT:
+        yield Fault("name", "", f"a text of 1 to {NAME_LIMIT} characters is needed")
+    empty = [name for name in ("measure", "check") if not getattr(config, name).strip()]
+    yield from (Fault(name, "", "a shell command is needed") for name in empty)
     for name in ("name", "measure", "check", "setup", "reset_caches", "held_out"):
         text = getattr(config, name)
         if "\0" in text:
-            faults.append(f"{name}: it holds a NUL character")
+            yield Fault(name, "", "it holds a NUL character")
         if len(text) > COMMAND_LIMIT:
-            faults.append(f"{name}: {len(text)} characters; at most {COMMAND_LIMIT} are taken")
+            yield Fault(name, "", f"{len(text)} characters; at most {COMMAND_LIMIT} are taken")
     for name, value in config.env.items():
-        if not name or "=" in name or "\0" in name + value:
-            faults.append(f"env: {name[:80]!r} is no name of a variable, or its value holds a NUL character")
+        if not re.fullmatch(r"[A-Za-z_][A-Za-z0-9_]*", name) or "\0" in value:
+            yield Fault(f"env.{name[:80]}", "", "a variable is named A-Z, 0-9 and _, and holds no NUL")
     for name in ("keep", "link"):
-        faults += [f"{name}: {fault}" for path in getattr(config, name) if (fault := _path_fault(path))]
-    return faults
+        outside = [path for path in getattr(config, name) if not _is_inside(path)]
+        yield from (Fault(name, "", f"{path[:80]!r} is no path within the repository") for path in outside)
 
 
-def _path_fault(path: str) -> str:
+def _is_inside(path: str) -> bool:
     parts = path.rstrip("/").split("/")
-    if not path or path.startswith("/") or "\0" in path or ".." in parts or ".git" in parts or parts == ["."]:
-        return f"{path[:80]!r} is no path within the repository"
-    return ""
-
-
-def _rule_faults(config: ExperimentConfig) -> list[str]:
-    try:
-        check_rule(config.rule)
-    except UsageError as error:
-        return [error.message]
-    return []
-
-
-def _number_faults(config: ExperimentConfig) -> list[str]:
-    faults = []
-    for name in ("calibration_pairs", "claim_pairs"):
-        value = getattr(config, name)
-        if type(value) is not int or not 2 <= value <= PAIR_LIMIT:
-            faults.append(f"{name}: a whole number from 2 to {PAIR_LIMIT} is needed, received {value!r}")
-    seconds = config.measure_timeout_seconds
-    if not _is_finite(seconds) or seconds <= 0:
-        faults.append(f"measure_timeout_seconds: a finite number above 0 is needed, received {seconds!r}")
-    faults += [
-        f"{name}: a finite number from 0 on is needed, received {getattr(config, name)!r}"
-        for name in ("check_timeout_seconds", "hypothesis_timeout_seconds")
-        if not _is_finite(getattr(config, name)) or getattr(config, name) < 0
-    ]
-    if config.target is not None and not _is_finite(config.target):
-        faults.append(f"target: a finite number is needed, received {config.target!r}")
-    return faults
-
-
-def _is_finite(value: object) -> bool:
-    return isinstance(value, (int, float)) and not isinstance(value, bool) and math.isfinite(value)
+    return parts[0] != "" and parts != ["."] and "\0" not in path and not {"..", ".git"} & set(parts)

@@ -172,7 +172,7 @@ def reopen_experiment(
     store = ExperimentStore(runtime.home)
     known = store.load(experiment_id)
     if faults := limit_faults(limits or known.config.limits):
-        raise UsageError("; ".join(faults), next_step="mend the limits and resume again")
+        raise UsageError("; ".join(map(str, faults)), next_step="mend the limits and resume again")
     hold = hold_repository(runtime, known.project_path, experiment_id)
     try:
         state = store.load(experiment_id)  # whoever held it may have written since

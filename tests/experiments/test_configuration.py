@@ -13,7 +13,7 @@ from omx_autoresearch.foundation.errors import MissionInvalid, UsageError
 if TYPE_CHECKING:
     from pathlib import Path
 
-NEEDED: dict[str, Any] = {"metric": "total_ms", "measure": "./measure.sh"}
+NEEDED: dict[str, Any] = {"metric": "total_ms", "measure": "./measure.sh", "check": "./check.sh"}
 BLOCK = """\
 ---
 validation_mode: mission-validator-script
@@ -94,8 +94,10 @@ def test_a_cap_of_costs_that_caps_nothing_is_refused(cost: float, tmp_path: Path
 
 @pytest.mark.requirement("DRIVE-01")
 def test_a_path_is_taken_as_a_shell_completes_it() -> None:
-    config = configure({**NEEDED, "link": (".venv/", "./data"), "keep": ("target/", "/")})
-    assert (config.link, config.keep) == ((".venv", "data"), ("target", "/"))
+    config = configure({**NEEDED, "link": (".venv/", "./data"), "keep": ("target/",)})
+    assert (config.link, config.keep) == ((".venv", "data"), ("target",))
+    with pytest.raises(UsageError, match="--keep: '/' is no path within the repository"):
+        configure({**NEEDED, "keep": ("/",)})
 
 
 @pytest.mark.requirement("DRIVE-01")
@@ -150,7 +152,7 @@ def test_every_fault_is_told_at_once_with_its_option() -> None:
         ({"budget_trials": True}, "budget_trials: must be a whole number"),
         ({"colour": 1}, "colour: unknown field"),
         ({"alpha": 0.9}, "alpha is above 0"),
-        ({"budget_trials": -1}, "--budget-trials: must be from 0"),
+        ({"budget_trials": -1}, "--budget-trials: must be a whole number from 0"),
         ({"metric": "total ms"}, "metric:"),
         ({"source": "json:"}, "metric:"),
     ],

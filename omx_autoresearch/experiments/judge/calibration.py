@@ -85,41 +85,30 @@ def check_rule(rule: AcceptanceRule) -> None:
     Raises:
         UsageError: it names every value that is off, what was received and what counts.
     """
-    faults = [
-        *_word_faults(rule),
-        *_count_faults(rule),
-        *_number_faults(rule),
-    ]
-    if faults:
+    if faults := rule_faults(rule):
         raise UsageError(
             f"the acceptance rule is off: {'; '.join(faults)}", next_step="mend it and start again"
         )
 
 
-def _word_faults(rule: AcceptanceRule) -> list[str]:
-    allowed = {
+def rule_faults(rule: AcceptanceRule) -> list[str]:
+    """Why a rule cannot be followed, a sentence each; empty where it can."""
+    words = {
         "name": ("hybrid", "median"),
         "direction": ("lower", "higher"),
         "scale": ("auto", "ratio", "difference"),
     }
-    return [
-        f"{field} is one of {', '.join(words)}, received {getattr(rule, field)!r}"
-        for field, words in allowed.items()
-        if getattr(rule, field) not in words
+    counts = {"max_pairs": (2, LARGEST_PAIRS), "runs": (1, 1000), "warmups": (0, 1000)}
+    faults = [
+        f"{field} is one of {', '.join(allowed)}, received {getattr(rule, field)!r}"
+        for field, allowed in words.items()
+        if getattr(rule, field) not in allowed
     ]
-
-
-def _count_faults(rule: AcceptanceRule) -> list[str]:
-    limits = {"max_pairs": (2, LARGEST_PAIRS), "runs": (1, 1000), "warmups": (0, 1000)}
-    return [
+    faults += [
         f"{field} is a whole number from {low} to {high}, received {getattr(rule, field)!r}"
-        for field, (low, high) in limits.items()
+        for field, (low, high) in counts.items()
         if type(getattr(rule, field)) is not int or not low <= getattr(rule, field) <= high
     ]
-
-
-def _number_faults(rule: AcceptanceRule) -> list[str]:
-    faults = []
     if not _is_number(rule.alpha) or not 0.0 < rule.alpha <= LARGEST_ALPHA:
         faults.append(f"alpha is above 0 and at most {LARGEST_ALPHA}, received {rule.alpha!r}")
     if not _is_number(rule.min_effect) or rule.min_effect < 0.0:

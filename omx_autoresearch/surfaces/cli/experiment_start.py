@@ -350,7 +350,7 @@ def experiment_start(
     measured against itself to learn how noisy the metric is. The plan says what a trial will cost before that takes
     long.
     """
-    from omx_autoresearch.experiments.configuration import checked_config, configure
+    from omx_autoresearch.experiments.configuration import configure
     from omx_autoresearch.experiments.controller import AutoresearchController
 
     caller = this_caller()
@@ -358,7 +358,7 @@ def experiment_start(
     options = given_options(given)
     _require_owner_for(caller, options)
     task_id = caller.task(task) if task else caller.held_task()
-    config = checked_config(configure(options, page_path=page_path or _page_of(caller, task_id)))
+    config = configure(options, page_path=page_path or _page_of(caller, task_id))
     if dry_run:
         _show(root_path, config, as_json=as_json)
         return 0

@@ -48,7 +48,7 @@ def test_a_cost_may_be_a_whole_number_and_nothing() -> None:
 @pytest.mark.parametrize("value", [math.nan, math.inf, -1, "5", None, True])
 def test_a_limit_that_is_no_number_is_refused_by_name(value: object) -> None:
     limits = replace(ExperimentLimits(), cost_usd=value)  # type: ignore[arg-type]
-    assert [fault.split(":")[0] for fault in limit_faults(limits)] == ["limits.cost_usd"]
+    assert [fault.field for fault in limit_faults(limits)] == ["limits.cost_usd"]
     config = ExperimentConfig("x", MetricSpec("ms"), measure="m", check="c", limits=limits)
     with pytest.raises(MissionInvalid, match=r"limits\.cost_usd"):
         checked_config(config)

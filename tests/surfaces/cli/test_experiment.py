@@ -120,7 +120,7 @@ def test_a_long_calibration_is_announced_with_the_plan_after_the_first_runs(pers
         def note(self, text: str) -> None:
             said.append(text)
 
-    config = configure({"metric": "ms", "measure": "./m", "budget_hours": 8})
+    config = configure({"metric": "ms", "measure": "./m", "check": "./c", "budget_hours": 8})
     plans = PlanTeller(config, Heard(lambda: None))  # type: ignore[arg-type, return-value]
     run = {"type": "measured", "stage": "warmup", "fault": "", "wall_seconds": 300.0}
     plans(run)
@@ -142,7 +142,12 @@ def test_a_dry_run_begins_nothing(person: Researcher) -> None:
 @pytest.mark.requirement("DRIVE-01")
 def test_a_start_tells_every_fault_of_its_options(person: Researcher) -> None:
     said = person.refused("experiment", "start", "--guard", "x", "--min-effect", "y", status=2)
-    for word in ("metric: it is needed", "measure: it is needed", "a guard is", "a number, or a share"):
+    for word in (
+        "metric: a metric needs a name",
+        "measure: a shell command is needed",
+        "a guard is",
+        "a number, or a share",
+    ):
         assert word in said
 
 
