@@ -13,26 +13,192 @@ from __future__ import annotations
 
 import os
 
+from omx_autoresearch.foundation import json_codec
 from omx_autoresearch.foundation.digests import sha256
-from omx_autoresearch.foundation.errors import AutoresearchError, StorageFailed, UsageError
-from omx_autoresearch.foundation.records import dataclass, replace
+from omx_autoresearch.foundation.errors import AutoresearchError, StorageFailed, UsageError, WorkspaceFault
+from omx_autoresearch.foundation.records import dataclass, replace, to_plain
 from omx_autoresearch.journal.layout import ProjectFolder, StateHome
+from omx_autoresearch.journal.omx_folder import OmxFolder
 from omx_autoresearch.journal.safe_files import storage_failed
-from omx_autoresearch.missions import inbox, projection_texts
+from omx_autoresearch.missions import projection_texts
 from omx_autoresearch.missions import store as missions
 from omx_autoresearch.missions.projections import Projections
 from omx_autoresearch.missions.records.work import ClaimRecorded, ProjectionEdited
+from omx_autoresearch.missions.rules.briefing import completion_path
 from omx_autoresearch.missions.store import MissionStore
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+    from typing import Any
+
     from omx_autoresearch.journal.layout import Runtime
-    from omx_autoresearch.missions.inbox import Claim
     from omx_autoresearch.missions.projections import Edit
     from omx_autoresearch.missions.records import Record
     from omx_autoresearch.missions.records.work import DirectionDeclared, FindingRecorded
     from omx_autoresearch.missions.rules.criteria import Finding
     from omx_autoresearch.missions.rules.mission import Mission
+
+
+# --- The inbox of a mission: claims that wait to be taken in, one small file each.
+#
+# A command that may not write the journal drops its claim here, and people may put any text file here. Whatever stands
+# here is a claim and nothing more: no verb in it is ever obeyed.
+
+CLAIM_LIMIT_BYTES = 256 * 1024
+"""What is kept of one claim, in UTF-8."""
+CLAIMS_AT_ONCE = 64
+BYTES_AT_ONCE = 4 * 1024 * 1024
+FINDING_VERB = "finding"
+"""The verb of a file that holds a finding; ``missions/findings.py`` writes and reads it."""
+DIRECTION_VERB = "direction"
+"""The verb of a file that says a direction."""
+TAKEN_FOLDER = "taken"
+"""Sub-folder of what was taken in but is too large to stand in the journal whole."""
+TAKEN_LIMIT = 50
+_CUT = " [... cut]"
+_FILE_LIMIT_BYTES = 8 * CLAIM_LIMIT_BYTES
+_KEYS = frozenset(("verb", "text", "at"))
+
+
+@dataclass(frozen=True, slots=True)
+class InboxClaim:
+    """One waiting claim.
+
+    Attributes:
+        text: what is claimed, harmless and bounded (see :func:`bounded`).
+        verb: of the command that dropped it; empty when its origin is unknown.
+        at: when it was dropped, as the file says; empty when unknown.
+        file_path: of the file.
+    """
+
+    text: str
+    verb: str
+    at: str
+    file_path: str
+
+
+def bounded_claim(text: str) -> str:
+    """Text as a claim holds it: NUL and lone surrogates become U+FFFD, at most :data:`CLAIM_LIMIT_BYTES` stay.
+
+    What is cut says so at its end. A text that went through this once stays as it is.
+    """
+    data = json_codec.without_surrogates(text.replace("\0", "\ufffd")).encode("utf-8")
+    if len(data) > CLAIM_LIMIT_BYTES:
+        kept = data[: CLAIM_LIMIT_BYTES - len(_CUT)].decode("utf-8", "ignore")
+        return kept + _CUT
+    return data.decode("utf-8")
+
+
+def drop_claim(inbox_path: str, text: str, *, verb: str, at: str) -> str:
+    """Leave one claim and return its file's path; the folder is made where missing.
+
+    Args:
+        inbox_path: ``{project}/.omx/autoresearch/{task_id}/inbox``.
+        text: the claim.
+        verb: what dropped it.
+        at: the time, ISO 8601 UTC.
+
+    Raises:
+        StorageFailed: the folder cannot be written.
+    """
+    content = {"verb": verb, "text": bounded_claim(text), "at": at}
+    name = f"{_digits(at)}-{os.getpid()}-{os.urandom(4).hex()}.json"
+    try:
+        with _opened_inbox(inbox_path, make=True) as folder:
+            folder.replace(name, json_codec.encode(content) + b"\n")
+    except WorkspaceFault as error:
+        raise StorageFailed(error.message, next_step=error.next_step) from error
+    except OSError as error:
+        raise storage_failed("write", os.path.join(inbox_path, name), error) from error
+    return os.path.join(inbox_path, name)
+
+
+def waiting_claims(inbox_path: str) -> tuple[InboxClaim, ...]:
+    """The claims that wait, oldest name first, at most :data:`CLAIMS_AT_ONCE` and :data:`BYTES_AT_ONCE`.
+
+    Only regular files count; links, pipes and folders are left where they are. A file that is not one of ours is a
+    claim of unknown origin. An inbox that is missing or cannot be read holds nothing.
+    """
+    found: list[InboxClaim] = []
+    size_bytes = 0
+    try:
+        with _opened_inbox(inbox_path) as folder:
+            for name in folder.names():
+                if len(found) >= CLAIMS_AT_ONCE or size_bytes >= BYTES_AT_ONCE:
+                    break
+                try:
+                    data = folder.read(name, _FILE_LIMIT_BYTES + 1)
+                except (OSError, WorkspaceFault):
+                    continue
+                size_bytes += len(data)
+                found.append(_inbox_claim(data, os.path.join(inbox_path, name)))
+    except (OSError, WorkspaceFault):
+        return tuple(found)
+    return tuple(found)
+
+
+def remove_claims(claims: Iterable[InboxClaim]) -> None:
+    """Take files out of the inbox once their claims are recorded.
+
+    A file that the journal holds only in part is kept in ``taken/``. What cannot be removed stays, and is known by
+    its digest the next time.
+    """
+    for claim in claims:
+        inbox_path, name = os.path.split(claim.file_path)
+        try:
+            with _opened_inbox(inbox_path) as folder:
+                if claim.text.endswith(_CUT) and not claim.verb:
+                    _keep_aside(folder, claim)
+                else:
+                    folder.drop(name)
+        except (OSError, WorkspaceFault):
+            continue
+
+
+def _keep_aside(folder: OmxFolder, claim: InboxClaim) -> None:
+    """Move a file to ``taken/``, the time first in its name; the oldest ones there make room."""
+    inbox_path, name = os.path.split(claim.file_path)
+    with _opened_inbox(os.path.join(inbox_path, TAKEN_FOLDER), make=True) as taken:
+        older = taken.names()
+        for item in older[: max(0, len(older) - TAKEN_LIMIT + 1)]:
+            taken.drop(item)
+        folder.move(name, taken, f"{_digits(claim.at)}-{os.urandom(4).hex()}-{name}")
+
+
+def _digits(at: str) -> str:
+    """A time as it begins a file's name, so that the oldest sort first."""
+    return "".join(c for c in at if c.isdigit()) or "0"
+
+
+def _inbox_claim(data: bytes, file_path: str) -> InboxClaim:
+    value = _claim_fields(data)
+    if value is None:
+        text = data.decode("utf-8-sig", "replace").strip()
+        return InboxClaim(bounded_claim(text), "", "", file_path)
+    return InboxClaim(
+        bounded_claim(value.get("text", "")), value["verb"][:40], value.get("at", "")[:40], file_path
+    )
+
+
+def _claim_fields(data: bytes) -> dict[str, str] | None:
+    """The fields of a file that :func:`drop` wrote; None for any other."""
+    try:
+        value = json_codec.decode(data) if len(data) <= _FILE_LIMIT_BYTES else None
+    except ValueError:
+        return None
+    if not isinstance(value, dict) or not value.get("verb") or value.keys() - _KEYS:
+        return None
+    return value if all(isinstance(item, str) for item in value.values()) else None
+
+
+def _opened_inbox(inbox_path: str, *, make: bool = False) -> OmxFolder:
+    """Open an inbox (or its ``taken/``) from its project on, through real folders only."""
+    project_path, mark, rest = inbox_path.rpartition(f"{os.sep}.omx{os.sep}")
+    if not mark:
+        raise WorkspaceFault(f"{inbox_path} is no inbox of a project", next_step="omx-autoresearch doctor")
+    return OmxFolder(project_path, os.path.join(".omx", rest), make=make)
+
 
 RELAY_MARK = "omx-autoresearch: not recorded here; the hook takes it in:"
 """Begins the one line by which a command inside a sandbox asks the hook to carry its verb out; the verb follows."""
@@ -68,7 +234,7 @@ def note(runtime: Runtime, task_id: str, text: str, *, origin: str) -> Noted:
         UsageError: the text is empty, or there is no such mission.
         StorageFailed: neither can be written; the error says what to do.
     """
-    text = inbox.bounded(text).strip()
+    text = bounded_claim(text).strip()
     if not text:
         raise UsageError("a note needs a text", next_step=f'omx-autoresearch note {task_id} "..."')
     store = MissionStore(runtime.home)
@@ -85,7 +251,7 @@ def note(runtime: Runtime, task_id: str, text: str, *, origin: str) -> Noted:
 def _dropped(runtime: Runtime, mission: Mission, text: str, cause: StorageFailed) -> str:
     inbox_path = ProjectFolder(mission.project_path).inbox_path(mission.task_id)
     try:
-        return inbox.drop(inbox_path, text, verb="note", at=runtime.now())
+        return drop_claim(inbox_path, text, verb="note", at=runtime.now())
     except StorageFailed as error:
         raise StorageFailed(
             f"the note is recorded nowhere: {cause.message} {error.message}",
@@ -125,16 +291,16 @@ def take_in(
     mission = mission or store.load(task_id)
     inbox_path = ProjectFolder(mission.project_path).inbox_path(task_id)
     projections = Projections(folder, mission)
-    if not (is_changed or is_thorough) and projections.are_current() and not inbox.waiting(inbox_path):
+    if not (is_changed or is_thorough) and projections.are_current() and not waiting_claims(inbox_path):
         return 0
     with store.transaction(task_id, runtime.now()) as transaction:
         projections = Projections(folder, transaction.mission)
-        claims = inbox.waiting(inbox_path)
+        claims = waiting_claims(inbox_path)
         edits = projections.find_edits(transaction.tail, transaction.ts, is_thorough=is_thorough)
         fresh = _fresh(store, transaction.mission, claims, edits)
         if fresh:
             transaction.record(*fresh)
-        inbox.remove(claims)
+        remove_claims(claims)
         missions.changed.pop(folder.root_path, None)
         try:
             projections.write(transaction.mission, transaction.tail)
@@ -175,19 +341,19 @@ def write_changed(runtime: Runtime) -> tuple[str, ...]:
 
 
 def _fresh(
-    store: MissionStore, mission: Mission, claims: tuple[Claim, ...], edits: tuple[Edit, ...]
+    store: MissionStore, mission: Mission, claims: tuple[InboxClaim, ...], edits: tuple[Edit, ...]
 ) -> list[Record]:
     """What claims and edits become, as far as the journal has it not. No verb of a file in the inbox is obeyed."""
     if not claims and not edits:
         return []
     findings = _findings(store, mission.task_id, claims)
     said = [
-        (claim.text.strip(), "inbox" if claim.verb else "unknown", claim.verb == inbox.DIRECTION)
+        (claim.text.strip(), "inbox" if claim.verb else "unknown", claim.verb == DIRECTION_VERB)
         for claim in claims
         if claim.file_path not in findings
     ]
     said += [
-        (inbox.bounded(text), "unknown", edit.name == projection_texts.DIRECTIONS)
+        (bounded_claim(text), "unknown", edit.name == projection_texts.DIRECTIONS)
         for edit in edits
         for text in edit.added
     ]
@@ -224,10 +390,10 @@ def _directions(mission: Mission, texts: list[str]) -> list[DirectionDeclared]:
 
 
 def _findings(
-    store: MissionStore, task_id: str, claims: tuple[Claim, ...]
+    store: MissionStore, task_id: str, claims: tuple[InboxClaim, ...]
 ) -> dict[str, FindingRecorded | None]:
     """The files that hold a finding, each with its record as a claim: None for one that the journal has already."""
-    said = [claim for claim in claims if claim.verb == inbox.FINDING]
+    said = [claim for claim in claims if claim.verb == FINDING_VERB]
     if not said:
         return {}
     from omx_autoresearch.missions.records.work import FindingRecorded
@@ -271,3 +437,52 @@ def _unknown(store: MissionStore, task_id: str, claims: list[ClaimRecorded]) -> 
     finally:
         journal.close()
     return list(reversed(waiting.values()))
+
+
+# --- ``completion.json``: what a completed mission leaves behind for people and tools, with its attestation.
+
+
+def completion_document(mission: Mission, ts: str) -> dict[str, Any]:
+    """The completion artifact of a mission: the agreed keys and the attestation that they rest on."""
+    run, contract = mission.attestation, mission.contract
+    is_attested = (
+        bool(mission.completed_run_id) and run is not None and run.run_id == mission.completed_run_id
+    )
+    document: dict[str, Any] = {
+        "task_id": mission.task_id,
+        "status": "passed",
+        "passed": True,
+        "summary": run.summary
+        if run is not None and is_attested
+        else "accepted without attestation by the contract",
+        "completed_at": ts,
+    }
+    if contract is not None and contract.validation_mode == "prompt-architect-artifact":
+        document["validator_prompt"] = contract.validator_prompt
+        document["architect_review"] = {"verdict": "approved"}
+        document["output_artifact_path"] = contract.output_artifact_path
+    if run is not None and is_attested:
+        document["sandboxed"] = run.isolation != "none"
+        document["attestation"] = to_plain(run)
+    return document
+
+
+def write_completion(mission: Mission, ts: str) -> str:
+    """Write the artifact into the project; returns why it could not be written, empty when it was.
+
+    The journal has the completion already, so a project that cannot be written loses nothing: ``repair`` writes it.
+    """
+    import json  # only at a completion
+
+    data = json.dumps(completion_document(mission, ts), ensure_ascii=False, indent=2) + "\n"
+    try:
+        # through real folders only: what an agent may write must not choose where we write
+        with OmxFolder(mission.project_path, mission.specs_path, make=True) as folder:
+            folder.replace(os.path.basename(completion_path(mission)), data.encode("utf-8", "replace"))
+    except (OSError, WorkspaceFault) as error:
+        said = error.message if isinstance(error, WorkspaceFault) else error.strerror
+        return (
+            f"The completion artifact could not be written ({said}); `omx-autoresearch repair {mission.task_id}` "
+            "writes it."
+        )
+    return ""

@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 
 from omx_autoresearch.foundation.errors import StepIllegal, StorageFailed
 from omx_autoresearch.journal.layout import ProjectFolder, Runtime
-from omx_autoresearch.missions import inbox
+from omx_autoresearch.missions import claims
 from omx_autoresearch.missions.records.work import DirectionDeclared, DirectionInjected
 from omx_autoresearch.missions.rules.directions import (
     DIRECTIONS_LIMIT,
@@ -95,7 +95,7 @@ def declare(runtime: Runtime, task_id: str, direction: Direction) -> Declared:
             return declared
         inbox_path = ProjectFolder(mission.project_path).inbox_path(task_id)
         text = claim_text(declared.direction)
-        path = inbox.drop(inbox_path, text, verb=inbox.DIRECTION, at=runtime.now())
+        path = claims.drop_claim(inbox_path, text, verb=claims.DIRECTION_VERB, at=runtime.now())
         return replace(declared, inbox_file_path=path)
 
 
@@ -223,5 +223,7 @@ def offered_axis(mission: Mission) -> str:
 
 def _clean(direction: Direction) -> Direction:
     """Without what no journal line holds: NUL bytes and lone surrogates."""
-    axes = {inbox.bounded(name): inbox.bounded(value) for name, value in direction.axes.items()}
-    return direction_of(inbox.bounded(direction.summary), axes, is_pivot=direction.is_pivot, by=direction.by)
+    axes = {claims.bounded_claim(name): claims.bounded_claim(value) for name, value in direction.axes.items()}
+    return direction_of(
+        claims.bounded_claim(direction.summary), axes, is_pivot=direction.is_pivot, by=direction.by
+    )

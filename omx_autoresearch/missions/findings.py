@@ -20,7 +20,7 @@ from omx_autoresearch.foundation.input_validation import validated
 from omx_autoresearch.foundation.records import dataclass, from_plain, to_plain
 from omx_autoresearch.journal.layout import ProjectFolder, Runtime
 from omx_autoresearch.journal.safe_files import read_bounded
-from omx_autoresearch.missions import inbox, projection_texts
+from omx_autoresearch.missions import claims, projection_texts
 from omx_autoresearch.missions.looks import take_look
 from omx_autoresearch.missions.records.work import FindingRecorded
 from omx_autoresearch.missions.rules.criteria import FINDING_KINDS, Finding, finding_faults
@@ -345,7 +345,7 @@ def drop_finding(runtime: Runtime, task_id: str, submission: Submission) -> Reco
     _refuse_end(mission)
     inbox_path = ProjectFolder(mission.project_path).inbox_path(task_id)
     text = json_codec.encode({"finding": to_plain(finding)}).decode()
-    inbox.drop(inbox_path, text, verb=inbox.FINDING, at=runtime.now())
+    claims.drop_claim(inbox_path, text, verb=claims.FINDING_VERB, at=runtime.now())
     return Recorded(finding, was_accepted=False, reason=finding.claim_reason, is_pending=True)
 
 

@@ -19,8 +19,7 @@ from omx_autoresearch.foundation.records import dataclass
 from omx_autoresearch.freezing.pins import load_manifest, restore_pins
 from omx_autoresearch.journal.safe_files import sweep_temporary
 from omx_autoresearch.missions import sessions
-from omx_autoresearch.missions.claims import take_in
-from omx_autoresearch.missions.completion import write_completion
+from omx_autoresearch.missions.claims import take_in, write_completion
 from omx_autoresearch.missions.records.lifecycle import (
     MissionBlocked,
     MissionCancelled,

@@ -34,10 +34,9 @@ from omx_autoresearch.missions.rules.evidence import (
     criteria_of,
     recorded_codes,
 )
-from omx_autoresearch.missions.rules.mission import FINAL_PHASES, Notice, next_command
+from omx_autoresearch.missions.rules.mission import FINAL_PHASES, Notice, next_command, seconds_running
 from omx_autoresearch.missions.rules.prompts import paths_named
 from omx_autoresearch.missions.rules.readiness import readiness_report
-from omx_autoresearch.missions.stop import seconds_running
 from omx_autoresearch.missions.store import MissionStore
 from omx_autoresearch.missions.validation.runs import output_tail
 

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from omx_autoresearch.foundation.errors import JournalBroken, StorageFailed, UsageError, WorkspaceFault
-from omx_autoresearch.missions import inbox, projection_texts
+from omx_autoresearch.missions import claims, projection_texts
 from omx_autoresearch.missions.claims import claim_id, note, take_in, take_in_quietly, write_changed
 from omx_autoresearch.missions.rules import briefing
 from omx_autoresearch.missions.store import MissionStore
@@ -91,18 +91,18 @@ def test_a_note_that_can_be_written_nowhere_says_what_to_do(
 def test_a_taker_killed_before_the_file_was_removed_takes_it_in_once(
     place: Place, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    inbox.drop(place.inbox_path, "once", verb="note", at=at(1))
+    claims.drop_claim(place.inbox_path, "once", verb="note", at=at(1))
     with monkeypatch.context() as killed:
-        killed.setattr(inbox, "remove", lambda _: None)
+        killed.setattr(claims, "remove", lambda _: None)
         assert take_in(place.runtime, TASK) == 1
     assert take_in(place.runtime, TASK) == 0
     assert place.texts() == ["once"]
-    assert inbox.waiting(place.inbox_path) == ()
+    assert claims.waiting_claims(place.inbox_path) == ()
 
 
 def test_verbs_in_the_inbox_are_claims_and_nothing_else(place: Place) -> None:
     for verb in ("block", "cancel", "complete"):
-        inbox.drop(place.inbox_path, f"please {verb}", verb=verb, at=at(1))
+        claims.drop_claim(place.inbox_path, f"please {verb}", verb=verb, at=at(1))
     (Path(place.inbox_path) / "approve").write_text("approve")
     assert take_in(place.runtime, TASK) == 4
     assert place.store.load(TASK).phase == "running"
@@ -112,7 +112,7 @@ def test_verbs_in_the_inbox_are_claims_and_nothing_else(place: Place) -> None:
 def test_an_empty_file_is_removed_without_a_claim(place: Place) -> None:
     (Path(place.inbox_path) / "empty").write_text(" \n")
     assert take_in(place.runtime, TASK) == 0
-    assert inbox.waiting(place.inbox_path) == ()
+    assert claims.waiting_claims(place.inbox_path) == ()
     assert "claim_recorded" not in place.kinds()
 
 
@@ -140,7 +140,7 @@ def told_at_the_end(place: Place) -> str:
 def test_what_waits_is_taken_in_although_the_projections_cannot_be_restored(
     place: Place, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    inbox.drop(place.inbox_path, "still heard", verb="note", at=at(1))
+    claims.drop_claim(place.inbox_path, "still heard", verb="note", at=at(1))
     shutil.rmtree(place.task_path / "state")
     os.symlink("/", place.task_path / "state")
     with pytest.raises(WorkspaceFault, match="symbolic link"):
@@ -150,11 +150,11 @@ def test_what_waits_is_taken_in_although_the_projections_cannot_be_restored(
 
 
 def test_a_fault_while_taking_in_holds_and_releases_nobody(place: Place) -> None:
-    inbox.drop(place.inbox_path, "waits", verb="note", at=at(1))
+    claims.drop_claim(place.inbox_path, "waits", verb="note", at=at(1))
     snapshots.lose(place.folder)
     with Path(place.folder.journal_path).open("r+b") as stream:
         stream.write(b"garbage")
     with pytest.raises(JournalBroken):
         take_in(place.runtime, TASK)
     take_in_quietly(place.runtime, TASK)
-    assert len(inbox.waiting(place.inbox_path)) == 1
+    assert len(claims.waiting_claims(place.inbox_path)) == 1

@@ -11,7 +11,7 @@ import pytest
 
 from omx_autoresearch.foundation.errors import StepIllegal, StorageFailed
 from omx_autoresearch.journal.layout import ProjectFolder
-from omx_autoresearch.missions import inbox, lifecycle_commands
+from omx_autoresearch.missions import claims, lifecycle_commands
 from omx_autoresearch.missions.claims import relay_line, take_in
 from omx_autoresearch.missions.directions import declare, inject
 from omx_autoresearch.missions.records.work import DirectionDeclared
@@ -54,7 +54,7 @@ def say(world: Scratch, mission: Mission, text: str, **options: Any) -> Declared
 def drop(world: Scratch, mission: Mission, direction: Direction) -> None:
     """Leave a direction in the inbox, as a sandboxed command does."""
     path = ProjectFolder(str(world.project)).inbox_path(mission.task_id)
-    inbox.drop(path, claim_text(direction), verb=inbox.DIRECTION, at=world.runtime().now())
+    claims.drop_claim(path, claim_text(direction), verb=claims.DIRECTION_VERB, at=world.runtime().now())
 
 
 def without_journal(monkeypatch: pytest.MonkeyPatch) -> None:

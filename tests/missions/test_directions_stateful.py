@@ -14,7 +14,7 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, rule, run_stat
 
 from omx_autoresearch.foundation.errors import StepIllegal
 from omx_autoresearch.journal.layout import ProjectFolder
-from omx_autoresearch.missions import inbox, lifecycle_commands
+from omx_autoresearch.missions import claims, lifecycle_commands
 from omx_autoresearch.missions.directions import declare, inject
 from omx_autoresearch.missions.records import fold
 from omx_autoresearch.missions.records.work import FindingRecorded
@@ -81,7 +81,9 @@ class Histories(RuleBasedStateMachine):
     def claim(self, text: str) -> None:
         path = ProjectFolder(str(self.world.project)).inbox_path(self.task_id)
         direction = direction_of(text, {AXES[0]: "x"}, is_pivot=True)
-        inbox.drop(path, claim_text(direction), verb=inbox.DIRECTION, at=self.world.runtime().now())
+        claims.drop_claim(
+            path, claim_text(direction), verb=claims.DIRECTION_VERB, at=self.world.runtime().now()
+        )
 
     @rule(criterion=st.sampled_from(["", "", "one", "two"]), is_new=st.booleans())
     def find(self, criterion: str, is_new: bool) -> None:

@@ -11,7 +11,7 @@ import pytest
 from omx_autoresearch.foundation.errors import StepIllegal, UsageError
 from omx_autoresearch.journal.layout import ProjectFolder
 from omx_autoresearch.journal.outputs import read_output
-from omx_autoresearch.missions import inbox, lifecycle_commands
+from omx_autoresearch.missions import claims, lifecycle_commands
 from omx_autoresearch.missions.claims import take_in
 from omx_autoresearch.missions.findings import (
     Recorded,
@@ -381,7 +381,7 @@ def test_a_broken_finding_in_the_inbox_is_a_claim_like_any_other(world: Scratch)
         "{",
         '{"finding": {"id":"f2","kind":"test","summary":"x","evil":1}}',
     ):
-        inbox.drop(inbox_path, text, verb=inbox.FINDING, at=world.runtime().now())
+        claims.drop_claim(inbox_path, text, verb=claims.FINDING_VERB, at=world.runtime().now())
     take_in(world.runtime(), mission.task_id)
     state = world.load(mission)
     assert (state.finding_count, state.claim_count) == (0, 3)

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from omx_autoresearch.foundation.errors import StorageFailed
-from omx_autoresearch.missions import inbox
+from omx_autoresearch.missions import claims as inbox
 from tests.missions.real_missions import at
 
 if TYPE_CHECKING:
@@ -27,42 +27,42 @@ def folder(tmp_path: Path) -> Path:
 
 @pytest.mark.requirement("STATE-08")
 def test_a_dropped_claim_waits_and_is_removed_once_taken(folder: Path) -> None:
-    path = inbox.drop(str(folder), "the tokenizer is slow", verb="note", at=at(1))
-    claims = inbox.waiting(str(folder))
+    path = inbox.drop_claim(str(folder), "the tokenizer is slow", verb="note", at=at(1))
+    claims = inbox.waiting_claims(str(folder))
     assert [(claim.text, claim.verb, claim.at, claim.file_path) for claim in claims] == [
         ("the tokenizer is slow", "note", at(1), path)
     ]
-    inbox.remove(claims)
+    inbox.remove_claims(claims)
     assert list(folder.iterdir()) == []
 
 
 def test_claims_come_in_the_order_of_their_time_and_never_share_a_file(folder: Path) -> None:
     for second in (3, 1, 2, 2):
-        inbox.drop(str(folder), f"at {second}", verb="note", at=at(second))
-    assert [claim.text for claim in inbox.waiting(str(folder))] == ["at 1", "at 2", "at 2", "at 3"]
+        inbox.drop_claim(str(folder), f"at {second}", verb="note", at=at(second))
+    assert [claim.text for claim in inbox.waiting_claims(str(folder))] == ["at 1", "at 2", "at 2", "at 3"]
 
 
 def test_a_missing_folder_is_made_with_its_ignore_rule(tmp_path: Path) -> None:
     project = tmp_path / "project"
     project.mkdir()
-    inbox.drop(str(project / ".omx/autoresearch/t/inbox"), "x", verb="note", at=at(1))
+    inbox.drop_claim(str(project / ".omx/autoresearch/t/inbox"), "x", verb="note", at=at(1))
     assert (project / ".omx" / ".gitignore").read_bytes() == b"*\n"
-    assert inbox.waiting(str(tmp_path / "nowhere/.omx/autoresearch/t/inbox")) == ()
+    assert inbox.waiting_claims(str(tmp_path / "nowhere/.omx/autoresearch/t/inbox")) == ()
 
 
 @given(st.text(st.characters(), max_size=200))
 def test_a_bounded_text_is_utf_8_without_nul_and_stays_as_it_is(text: str) -> None:
-    once = inbox.bounded(text)
+    once = inbox.bounded_claim(text)
     assert "\0" not in once
     once.encode("utf-8")
-    assert inbox.bounded(once) == once
+    assert inbox.bounded_claim(once) == once
 
 
 def test_a_text_beyond_the_limit_is_cut_between_characters_and_says_so() -> None:
-    cut = inbox.bounded("é" * inbox.CLAIM_LIMIT_BYTES)
+    cut = inbox.bounded_claim("é" * inbox.CLAIM_LIMIT_BYTES)
     assert len(cut.encode()) <= inbox.CLAIM_LIMIT_BYTES
     assert cut.endswith("é [... cut]")
-    assert inbox.bounded(cut) == cut
+    assert inbox.bounded_claim(cut) == cut
 
 
 @pytest.mark.parametrize(
@@ -83,38 +83,38 @@ def test_a_text_beyond_the_limit_is_cut_between_characters_and_says_so() -> None
 )
 def test_garbage_is_a_claim_of_unknown_origin(folder: Path, data: bytes, text: str) -> None:
     (folder / "hint.txt").write_bytes(data)
-    assert [(claim.text, claim.verb) for claim in inbox.waiting(str(folder))] == [(text, "")]
+    assert [(claim.text, claim.verb) for claim in inbox.waiting_claims(str(folder))] == [(text, "")]
 
 
 def test_a_file_that_the_journal_cannot_hold_whole_is_kept_aside(folder: Path) -> None:
     (folder / "long.txt").write_bytes(b"x" * (inbox.CLAIM_LIMIT_BYTES + 1))
-    claims = inbox.waiting(str(folder))
+    claims = inbox.waiting_claims(str(folder))
     assert len(claims[0].text.encode()) == inbox.CLAIM_LIMIT_BYTES
-    inbox.remove(claims)
+    inbox.remove_claims(claims)
     kept = list((folder / "taken").iterdir())
     assert [path.stat().st_size for path in kept] == [inbox.CLAIM_LIMIT_BYTES + 1]
-    assert inbox.waiting(str(folder)) == ()
+    assert inbox.waiting_claims(str(folder)) == ()
 
 
 def test_taken_files_make_room_for_newer_ones(folder: Path) -> None:
     for number in range(inbox.TAKEN_LIMIT + 3):
         (folder / f"{number:03d}.txt").write_bytes(b"y" * (inbox.CLAIM_LIMIT_BYTES + 1))
-        inbox.remove(inbox.waiting(str(folder)))
+        inbox.remove_claims(inbox.waiting_claims(str(folder)))
     assert len(list((folder / "taken").iterdir())) == inbox.TAKEN_LIMIT
 
 
 def test_a_flood_is_taken_in_parts(folder: Path) -> None:
     for number in range(inbox.CLAIMS_AT_ONCE + 5):
         (folder / f"{number:04d}.txt").write_text(f"claim {number}")
-    first = inbox.waiting(str(folder))
-    inbox.remove(first)
+    first = inbox.waiting_claims(str(folder))
+    inbox.remove_claims(first)
     assert len(first) == inbox.CLAIMS_AT_ONCE
-    assert [claim.text for claim in inbox.waiting(str(folder))] == [
+    assert [claim.text for claim in inbox.waiting_claims(str(folder))] == [
         f"claim {number}" for number in range(inbox.CLAIMS_AT_ONCE, inbox.CLAIMS_AT_ONCE + 5)
     ]
     for number in range(6):
         (folder / f"big-{number}").write_bytes(b"z" * (2 * 1024 * 1024))
-    assert len(inbox.waiting(str(folder))) < 11
+    assert len(inbox.waiting_claims(str(folder))) < 11
 
 
 def test_pipes_links_folders_and_files_with_another_name_are_left_alone(folder: Path, tmp_path: Path) -> None:
@@ -125,7 +125,7 @@ def test_pipes_links_folders_and_files_with_another_name_are_left_alone(folder: 
     os.link(private, folder / "hard")
     (folder / "sub").mkdir()
     (folder / ".hidden.tmp").write_text("half a claim")
-    assert inbox.waiting(str(folder)) == ()
+    assert inbox.waiting_claims(str(folder)) == ()
     assert private.read_text() == "a secret"
 
 
@@ -134,20 +134,20 @@ def test_a_linked_folder_is_neither_read_nor_emptied_nor_written(
     folder: Path, tmp_path: Path, level: str
 ) -> None:
     (folder / "key").write_text("a secret")
-    claims = inbox.waiting(str(folder))
+    claims = inbox.waiting_claims(str(folder))
     path = next(item for item in (folder, *folder.parents) if item.name == level)
     shutil.move(path, tmp_path / "outside")
     os.symlink(tmp_path / "outside", path)
-    assert inbox.waiting(str(folder)) == ()
-    inbox.remove(claims)
+    assert inbox.waiting_claims(str(folder)) == ()
+    inbox.remove_claims(claims)
     assert (folder / "key").read_text() == "a secret"
     with pytest.raises(StorageFailed, match="symbolic link"):
-        inbox.drop(str(folder), "x", verb="note", at=at(1))
+        inbox.drop_claim(str(folder), "x", verb="note", at=at(1))
 
 
 def test_a_folder_that_cannot_be_written_is_an_error_with_a_cure(folder: Path) -> None:
     shutil.rmtree(folder)
     folder.write_text("in the way")
     with pytest.raises(StorageFailed, match="inbox") as caught:
-        inbox.drop(str(folder), "x", verb="note", at=at(1))
+        inbox.drop_claim(str(folder), "x", verb="note", at=at(1))
     assert caught.value.next_step

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from omx_autoresearch.missions import lifecycle_commands
-from omx_autoresearch.missions.stop import seconds_running
+from omx_autoresearch.missions.rules.mission import seconds_running
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -17,7 +17,7 @@ from omx_autoresearch.agents.events import StopCap
 from omx_autoresearch.missions import lifecycle_commands, looks, sessions
 from omx_autoresearch.missions import stop as stops
 from omx_autoresearch.missions.rules.criteria import criterion_of
-from omx_autoresearch.missions.rules.gate import Decision, decide
+from omx_autoresearch.missions.rules.gate import Decision, Seen, decide
 from omx_autoresearch.missions.validation import runs as validation
 from omx_autoresearch.missions.views import view
 from omx_autoresearch.system.processes import wait_for
@@ -1310,14 +1310,14 @@ def test_a_stop_that_came_while_the_mission_was_paused_is_not_held_by_a_resume(
 ) -> None:
     mission = world.mission()
     lifecycle_commands.pause(world.runtime(), mission.task_id)
-    real = decide
+    real = Seen
 
     def resumed_meanwhile(*args: Any) -> Any:
         if world.load(mission).phase == "paused":
             lifecycle_commands.resume(world.runtime(), mission.task_id)
         return real(*args)
 
-    monkeypatch.setattr("omx_autoresearch.missions.stop.decide", resumed_meanwhile)
+    monkeypatch.setattr(stops, "Seen", resumed_meanwhile)
     assert world.stop().is_silent
     assert "stop_refused" not in world.kinds(mission)
     assert world.stop().refusal

@@ -25,8 +25,7 @@ from omx_autoresearch.missions.rules.criteria import (
     rule_of,
 )
 from omx_autoresearch.missions.rules.evidence import is_criterion_met
-from omx_autoresearch.missions.rules.gate import Observation, progress_of
-from omx_autoresearch.missions.stop import with_records
+from omx_autoresearch.missions.rules.gate import observe, progress_of
 from tests.missions.rules.samples import a_mission, at
 
 LINKED = ExperimentLinked("e-1", "total_ms")
@@ -37,13 +36,13 @@ def test_an_accepted_trial_is_strong_progress_until_the_stop_that_ends_the_itera
     mission = LINKED.apply(a_mission(), at(1))
     mission = TrialsAccepted("e-1", (2, 5), "c").apply(mission, at(2))
     assert (mission.turn_trials, mission.credited_trials) == (2, {"e-1": 5})
-    seen = with_records(Observation(), mission, used_tools=True)
+    seen = observe(mission, has_tree_change=False, used_tools=True)
     assert seen.has_accepted_trial
     assert progress_of(seen) == "strong"
     stop = StopFacts("s", "validation", mission.usage, is_iteration=True)
     after = StopRefused(stop, progress="strong").apply(mission, at(3))
     assert after.turn_trials == 0
-    assert not with_records(Observation(), after, used_tools=True).has_accepted_trial
+    assert not observe(after, has_tree_change=False, used_tools=True).has_accepted_trial
 
 
 @pytest.mark.requirement("DRIVE-15")

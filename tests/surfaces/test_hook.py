@@ -618,7 +618,6 @@ def test_a_held_stop_whose_validator_says_nothing_loads_what_it_uses_and_no_more
     unneeded = {
         "freezing.runners",
         "missions.records.lifecycle",
-        "missions.completion",
         "missions.lifecycle_commands",
         "journal.index",
     }

@@ -245,11 +245,11 @@ def test_a_session_that_no_mission_holds_writes_nothing_and_is_told_how_to_begin
 @pytest.mark.requirement("MCP-04")
 def test_what_waits_in_the_inbox_is_taken_in_by_a_call(scratch: Scratch) -> None:
     from omx_autoresearch.journal.layout import ProjectFolder
-    from omx_autoresearch.missions import inbox
+    from omx_autoresearch.missions import claims
 
     mission = scratch.mission()
     path = ProjectFolder(str(scratch.project)).inbox_path(mission.task_id)
-    inbox.drop(path, "said in a sandbox", verb="note", at="2026-01-02T03:04:05.123456Z")
+    claims.drop_claim(path, "said in a sandbox", verb="note", at="2026-01-02T03:04:05.123456Z")
     told(scratch, "note", text="and this")
     assert [line["data"]["text"] for line in scratch.records(mission, "claim_recorded")] == [
         "said in a sandbox",

@@ -12,12 +12,7 @@ from typing import Any, Literal
 from omx_autoresearch.experiments.judge.calibration import AcceptanceRule, Calibration
 from omx_autoresearch.experiments.judge.metrics import Guard, MetricSpec
 from omx_autoresearch.foundation.errors import StepIllegal, UsageError
-from omx_autoresearch.foundation.records import (
-    dataclass,
-    field,
-    nested,
-    replace,
-)
+from omx_autoresearch.foundation.records import dataclass, field, nested, replace
 from omx_autoresearch.missions.rules.mission import reached, target
 
 TYPE_CHECKING = False

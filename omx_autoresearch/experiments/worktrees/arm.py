@@ -19,28 +19,10 @@ from collections.abc import Iterable
 from dataclasses import asdict, astuple, dataclass
 from typing import Any
 
-from omx_autoresearch.experiments.worktrees.checkout import (
-    Submodule,
-    UserRepository,
-    UserStamp,
-    named,
-)
-from omx_autoresearch.experiments.worktrees.object_store import (
-    ObjectStore,
-    make_git_folder,
-)
-from omx_autoresearch.experiments.worktrees.worktree import (
-    Snapshot,
-    TreeFault,
-    WorkTree,
-    take_snapshot,
-)
-from omx_autoresearch.foundation.errors import (
-    StateUntrusted,
-    StepIllegal,
-    StorageFailed,
-    WorkspaceFault,
-)
+from omx_autoresearch.experiments.worktrees.checkout import Submodule, UserRepository, UserStamp, named
+from omx_autoresearch.experiments.worktrees.object_store import ObjectStore, make_git_folder
+from omx_autoresearch.experiments.worktrees.worktree import Snapshot, TreeFault, WorkTree, take_snapshot
+from omx_autoresearch.foundation.errors import StateUntrusted, StepIllegal, StorageFailed, WorkspaceFault
 from omx_autoresearch.system.contents import entries_below
 from omx_autoresearch.system.removal import remove
 

@@ -17,9 +17,7 @@ import shutil
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 
-from omx_autoresearch.experiments.worktrees.checkout import (
-    UserRepository,
-)
+from omx_autoresearch.experiments.worktrees.checkout import UserRepository
 from omx_autoresearch.foundation.errors import WorkspaceFault
 from omx_autoresearch.system.git import Git, own_git
 from omx_autoresearch.system.removal import remove

@@ -59,16 +59,8 @@ from omx_autoresearch.experiments.worktrees.object_store import (
     read_settings,
     write_patch,
 )
-from omx_autoresearch.experiments.worktrees.worktree import (
-    FILE_LIMIT_BYTES,
-    Snapshot,
-    TreeFault,
-)
-from omx_autoresearch.foundation.errors import (
-    AutoresearchError,
-    StepIllegal,
-    WorkspaceFault,
-)
+from omx_autoresearch.experiments.worktrees.worktree import FILE_LIMIT_BYTES, Snapshot, TreeFault
+from omx_autoresearch.foundation.errors import AutoresearchError, StepIllegal, WorkspaceFault
 from omx_autoresearch.system.git import Git
 from omx_autoresearch.system.removal import remove
 

@@ -8,7 +8,6 @@ that ended.
 from __future__ import annotations
 
 from omx_autoresearch.foundation.records import dataclass, field, nested, replace
-from omx_autoresearch.foundation.times import seconds_between
 from omx_autoresearch.missions.rules.mission import (
     SCHEMA_VERSION,
     TRANSITIONS,
@@ -21,6 +20,7 @@ from omx_autoresearch.missions.rules.mission import (
     next_phase,
     noticed,
     refreshed,
+    seconds_running,
     target,
 )
 
@@ -62,8 +62,8 @@ def _stopped_clock(mission: Mission, ts: str) -> Mission:
     """Charge the running stretch that ends at ``ts``."""
     if not mission.running_since:
         return mission
-    spent = mission.usage.seconds_running + seconds_between(mission.running_since, ts)
-    return replace(mission, running_since="", usage=replace(mission.usage, seconds_running=spent))
+    usage = replace(mission.usage, seconds_running=seconds_running(mission, ts))
+    return replace(mission, running_since="", usage=usage)
 
 
 @dataclass(frozen=True, slots=True)

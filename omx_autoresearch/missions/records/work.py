@@ -12,6 +12,7 @@ from omx_autoresearch.missions.rules.directions import (
     direction_faults,
     kept,
     near_key,
+    perturbation,
 )
 from omx_autoresearch.missions.rules.evidence import better_of, run_score
 from omx_autoresearch.missions.rules.mission import (
@@ -149,22 +150,10 @@ class StopFacts:
     """What every answer to a stop records.
 
     Attributes:
-        session_id: whose stop it was.
-        reason_code: the gate's reason.
-        usage: the counters after this answer.
-        is_iteration: the stop ended an iteration.
-        payload_digest: of the raw event.
-        text: what was said.
         tree_digest: of the workspace; empty where it was not looked at. Only a judged iteration moves the mission's.
         heartbeat_bytes: size of the heartbeat file; tools of the next turn lie beyond.
-        last_message_digest: of the agent's last text.
-        iteration: number of the iteration that it ended, from 1; 0 when it ended none.
-        began_at: when that iteration began, ISO 8601 UTC.
-        tool_count: tools that ran in it.
-        direction: declared when it ended.
-        evidence_ids: accepted in it, newest last, bounded.
+        iteration: number of the iteration that it ended, from 1; 0 when it ended none. The fields behind it tell of it.
         verdict: of the newest run under the contract; empty when there was none.
-        run_id: of that run.
     """
 
     session_id: str
@@ -697,3 +686,10 @@ class PivotRequired:
         """A notice; the count itself stands in the usage."""
         text = f"{self.stale} iterations without progress: a structural pivot is required; offered axis {self.axis}"
         return replace(noticed(mission, ts, self.kind, text), updated_at=ts)
+
+
+def pivot_demanded(mission: Mission, usage: Usage) -> tuple[PivotRequired, ...]:
+    """The record of a stale count that reaches the pivot with ``usage``; none where it had reached it, or does not."""
+    if not mission.usage.stale < mission.limits.stale_pivot <= usage.stale:
+        return ()
+    return (PivotRequired(usage.stale, perturbation(mission.directions, mission.recent_directions)),)

@@ -157,6 +157,26 @@ def _lacking_run(mission: Mission, contract: Contract, look: Look) -> Missing:
     )
 
 
+def needs_run(mission: Mission, look: Look) -> bool:
+    """True when a run of the contract's command, or a look at its open criteria, could bring the mission forward."""
+    contract = mission.contract
+    if contract is None:
+        return False
+    if not missing_items(mission, look):
+        return bool(unsettled_criteria(mission, look))
+    if contract.validation_mode == "prompt-architect-artifact":
+        is_ready = bool(contract.reviewer_command) and bool(look.output_artifact_digest)
+        return is_ready and not is_rejected_by_person(mission, look)
+    return True
+
+
+def is_known_to_miss(mission: Mission, look: Look) -> bool:
+    """True when what would be run missed on exactly this workspace, and took long enough to be remembered."""
+    if missing_items(mission, look):
+        return is_reusable_failure(mission, look)
+    return all(is_reusable_miss(mission, item, look) for item in unsettled_criteria(mission, look))
+
+
 def run_score(run: Attestation, contract: Contract | None = None) -> float | None:
     """What progress is measured by: the validator's score, else the number of tests that passed.
 

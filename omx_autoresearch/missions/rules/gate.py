@@ -25,8 +25,9 @@ Pure: no I/O, no clock.
 from __future__ import annotations
 
 from omx_autoresearch.agents.events import StopCap
+from omx_autoresearch.foundation.errors import AutoresearchError, JournalBroken, StorageFailed, WorkspaceFault
 from omx_autoresearch.foundation.records import dataclass, field, replace
-from omx_autoresearch.missions.rules.evidence import Missing
+from omx_autoresearch.missions.rules.evidence import Missing, is_better, missing_items, run_score
 from omx_autoresearch.missions.rules.mission import Blocker, Usage, after_tool
 
 TYPE_CHECKING = False
@@ -34,7 +35,8 @@ if TYPE_CHECKING:
     from typing import Literal
 
     from omx_autoresearch.foundation.types import Answer, HostEnd, Phase, Progress, StopScope
-    from omx_autoresearch.missions.rules.mission import Limits, Usage
+    from omx_autoresearch.missions.rules.criteria import Look
+    from omx_autoresearch.missions.rules.mission import Attestation, Limits, Mission, Usage
 
 
 # --- Progress and its absence: what resets the stale count, what only holds it, what adds to it.
@@ -76,6 +78,38 @@ class Observation:
     is_person_turn_without_tools: bool = False
 
 
+def observe(mission: Mission, *, has_tree_change: bool, used_tools: bool) -> Observation:
+    """What the iteration that ends now achieved: by attested runs, the tree, and the records since the last stop.
+
+    A reading turn used tools, left the tree as it was, and found something under a declared direction.
+
+    Args:
+        mission: the newest state.
+        has_tree_change: the workspace's content is not that of the last judged stop.
+        used_tools: a tool ran since the last answer.
+    """
+    run = mission.attestation
+    if run is not None and run.contract_digest != mission.contract_digest:
+        run = None
+    score = run_score(run, mission.contract) if run is not None else None
+    direction = mission.contract.score_direction if mission.contract else "higher"
+    return Observation(
+        has_new_evidence=mission.turn_evidence > 0,
+        has_better_score=is_better(mission.best_score, score, direction),
+        has_accepted_trial=mission.turn_trials > 0,
+        has_tree_change=has_tree_change,
+        has_new_output=bool(run and run.output_mark and run.output_mark not in mission.output_marks),
+        has_pivot=mission.turn_has_pivot,
+        has_reading=used_tools
+        and not has_tree_change
+        and mission.turn_findings > 0
+        and mission.has_declared_direction,
+        has_metric_drop=is_better(score, mission.last_score, direction),
+        repeats_direction=mission.turn_repeats_direction,
+        is_person_turn_without_tools=mission.is_person_turn and not used_tools,
+    )
+
+
 def progress_of(seen: Observation) -> Progress:
     """The kind of progress that an iteration made."""
     if seen.has_new_evidence or seen.has_better_score or seen.has_accepted_trial or seen.has_publication:
@@ -114,7 +148,7 @@ _MASKS = (
 )
 
 
-def masked(output: str) -> str:
+def normalized_output(output: str) -> str:
     """Validator output without what changes by itself: digits, times, paths, digests, colours, spacing."""
     if not output:
         return ""
@@ -132,20 +166,28 @@ _BLOCKED_FOR_WANT_OF = ("stalled", "refusals-spent", "wall-clock-spent")
 
 
 @dataclass(frozen=True, slots=True)
-class OwnerNeed:
-    """Something only the owner can mend.
+class Seen:
+    """What one stop saw of the world, to be held against the newest state of the mission.
 
     Attributes:
-        code: ``approval-missing``, ``validator-gone``, ``contract-broken``, ``wall-clock-spent``, ...
-        what: one sentence.
-        needs: the smallest input.
-        command: what the owner types.
+        mission: when the session came to its stop; a look was needed only where it ran.
+        look: the workspace; None where it was not needed, or could not be seen.
+        unseen: why the workspace could not be seen.
+        may_not_run: why the contract's command may not run; empty where it may, or is not needed.
+        approve_command: what the owner types then.
+        run: the run of this very stop.
+        is_validation_running: that run did not end in time.
+        is_reused: the newest failure was reused instead of a new run.
     """
 
-    code: str
-    what: str
-    needs: str
-    command: str
+    mission: Mission
+    look: Look | None = None
+    unseen: Blocker | None = None
+    may_not_run: str = ""
+    approve_command: str = ""
+    run: Attestation | None = None
+    is_validation_running: bool = False
+    is_reused: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -158,7 +200,7 @@ class Situation:
         phase: of the mission.
         host_end: why the host ended the turn.
         missing: what the contract lacks; empty means that it is met, so the default is not empty.
-        owner_need: what only the owner can mend.
+        blocker: what only the owner can mend.
         tampered: pinned paths that changed.
         is_validation_running: a validation or review of ours did not end within the hook's deadline.
         has_background_work: the client's own work goes on, or a question to the person is open.
@@ -175,7 +217,7 @@ class Situation:
     phase: Phase = "running"
     host_end: HostEnd = ""
     missing: tuple[Missing, ...] = NOT_LOOKED
-    owner_need: OwnerNeed | None = None
+    blocker: Blocker | None = None
     tampered: tuple[str, ...] = ()
     is_validation_running: bool = False
     has_background_work: bool = False
@@ -235,8 +277,8 @@ def decide(seen: Situation, usage: Usage, limits: Limits) -> Decision:
         return Decision("allow", f"host-{seen.host_end.replace('_', '-')}", replace(usage, refusals_in_row=0))
     if not seen.missing and not seen.tampered:
         return Decision("allow", "complete", _moved(seen, usage, limits), is_iteration=True, completes=True)
-    if seen.owner_need is not None:
-        return _blocked(seen, usage, limits, _owner_blocker(seen.owner_need))
+    if seen.blocker is not None:
+        return _blocked(seen, usage, limits, seen.blocker)
     waiting = None if seen.tampered else _waiting(seen, usage, limits)
     return waiting or _ordinary(seen, usage, limits)
 
@@ -324,17 +366,12 @@ def _blocked(seen: Situation, usage: Usage, limits: Limits, blocker: Blocker) ->
     )
 
 
-def _owner_blocker(need: OwnerNeed) -> Blocker:
-    return Blocker(need.code, need.what, need.needs, need.command, by="gate")
-
-
 def _tamper_blocker(seen: Situation) -> Blocker:
     return Blocker(
         "tampered",
         f"pinned files changed and were not restored: {', '.join(seen.tampered[:5])}",
         "restore the pinned files, or accept the change with amend",
         f"omx-autoresearch restore {seen.task_id} && omx-autoresearch unblock {seen.task_id}",
-        by="gate",
     )
 
 
@@ -345,7 +382,6 @@ def _stall_blocker(seen: Situation) -> Blocker:
         "the smallest external input that lets the agent go on: a direction "
         f'(`omx-autoresearch direct {seen.task_id} "..."`), a decision, an amended contract',
         f"omx-autoresearch unblock {seen.task_id}",
-        by="gate",
     )
 
 
@@ -355,5 +391,81 @@ def _spent_blocker(seen: Situation, limits: Limits) -> Blocker:
         f"all {limits.refusals_total} refusals of this mission are spent",
         "more refusals, or an end",
         f"omx-autoresearch unblock {seen.task_id} --add-refusals 100",
-        by="gate",
+    )
+
+
+# --- What only the owner can mend: a workspace or contract that cannot be seen, a command that may not or cannot run.
+
+
+def unseen(error: AutoresearchError, task_id: str) -> Blocker:
+    """The workspace cannot be looked at, or the contract's own files are damaged.
+
+    Raises:
+        JournalBroken, StorageFailed: the error itself; it is no state of the mission but a fault of the runtime.
+    """
+    if isinstance(error, (JournalBroken, StorageFailed)):
+        raise error
+    is_workspace = isinstance(error, WorkspaceFault)
+    code = "workspace-fault" if is_workspace else "contract-broken"
+    needs = "a workspace that can be read" if is_workspace else "a contract whose files are whole"
+    cure = f" ({error.next_step.replace('TASK', task_id)})" if error.next_step else ""
+    return Blocker(code, error.message, needs + cure, f"omx-autoresearch unblock {task_id}")
+
+
+def time_blocker(mission: Mission, spent_seconds: float) -> Blocker | None:
+    """The mission has run for longer than it may."""
+    if spent_seconds <= mission.limits.wall_clock_hours * 3600:
+        return None
+    return Blocker(
+        "wall-clock-spent",
+        f"the mission has run for {spent_seconds / 3600:.1f} h of {mission.limits.wall_clock_hours:g} h",
+        "more hours, or an end",
+        f"omx-autoresearch unblock {mission.task_id} --add-hours 8",
+    )
+
+
+def run_blocker(mission: Mission, seen: Seen) -> Blocker | None:
+    """The contract's command may not run, or a run of this very stop could not be started."""
+    run = seen.run
+    if seen.may_not_run:
+        return Blocker("approval-missing", seen.may_not_run, "the owner's approval", seen.approve_command)
+    if run is None or run.cause != "not-started" or run.contract_digest != mission.contract_digest:
+        return None
+    return Blocker(
+        "validator-gone",
+        f"the validator cannot be started: {run.summary}",
+        "a validator that runs",
+        f"omx-autoresearch amend {mission.task_id} --validator '...'",
+    )
+
+
+def review_blocker(mission: Mission, look: Look) -> Blocker | None:
+    """An artifact waits for a person's review, and no command can give one: the agent can do nothing more."""
+    contract = mission.contract
+    if contract is None or contract.reviewer_command or not look.output_artifact_digest:
+        return None
+    if contract.validation_mode != "prompt-architect-artifact" or not missing_items(mission, look):
+        return None
+    run = mission.attestation
+    if run and run.verdict == "failed" and run.output_artifact_digest == look.output_artifact_digest:
+        return None  # rejected as it is: the agent has work to do
+    others = [who for who in contract.reviewed_by if who != "command"]  # there is no command: see above
+    return Blocker(
+        "review-needed",
+        f"{contract.output_artifact_path} waits for a review by a {' or a '.join(others)}",
+        "a verdict on the artifact",
+        f"omx-autoresearch review {mission.task_id} --approve && omx-autoresearch unblock {mission.task_id}",
+    )
+
+
+def owner_blocker(mission: Mission, missing: tuple[Missing, ...]) -> Blocker | None:
+    """Everything that is still missing is the owner's to bring: the agent can do nothing more."""
+    if not missing or not all(item.is_owners for item in missing):
+        return None
+    commands = " && ".join(item.next_command for item in missing)
+    return Blocker(
+        missing[0].code,
+        "; ".join(f"{item.what} (received: {item.received})" for item in missing),
+        "the owner's word",
+        f"{commands} && omx-autoresearch unblock {mission.task_id}",
     )

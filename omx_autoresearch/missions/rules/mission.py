@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from omx_autoresearch.foundation.errors import AutoresearchError, StepIllegal
 from omx_autoresearch.foundation.records import dataclass, field, fields, nested, replace
+from omx_autoresearch.foundation.times import seconds_between
 from omx_autoresearch.missions.rules.criteria import Check, Criterion
 from omx_autoresearch.missions.rules.directions import Direction, Tried
 
@@ -466,7 +467,7 @@ class Blocker:
     what: str
     needs: str
     command: str
-    by: str
+    by: str = "gate"
 
 
 @dataclass(frozen=True, slots=True)
@@ -661,6 +662,12 @@ class Mission:
 def noticed(mission: Mission, ts: str, kind: str, text: str) -> Mission:
     """The mission with one more notice; the oldest ones make room."""
     return replace(mission, notices=(*mission.notices, Notice(ts, kind, text))[-KEPT_NOTICES:])
+
+
+def seconds_running(mission: Mission, now: str) -> float:
+    """Wall time charged to the mission so far, in seconds."""
+    stretch = seconds_between(mission.running_since, now) if mission.running_since else 0.0
+    return mission.usage.seconds_running + stretch
 
 
 def next_command(mission: Mission, *, is_validating: bool = False, is_after_run: bool = False) -> str:

@@ -20,7 +20,7 @@ from omx_autoresearch.missions.looks import PinnedRun, take_look
 from omx_autoresearch.missions.records.work import CriteriaChecked, FindingRecorded, VerificationExcused
 from omx_autoresearch.missions.rules.criteria import Check, Evidence, Examination, Finding, evidence_digest
 from omx_autoresearch.missions.rules.evidence import has_moved, is_passing, unsettled_criteria
-from omx_autoresearch.missions.rules.gate import masked
+from omx_autoresearch.missions.rules.gate import normalized_output
 from omx_autoresearch.missions.rules.mission import FINAL_PHASES
 from omx_autoresearch.missions.store import MissionStore
 from omx_autoresearch.missions.validation import runs
@@ -135,7 +135,7 @@ class _Workspace:
         if received:
             is_long = result.duration_seconds >= runs.REUSED_FROM_SECONDS
             return Examination(self._criterion, self._look, received, run_id=run_id, is_reusable=is_long)
-        mark = sha256(masked(output.decode("utf-8", "replace")).encode()).hexdigest()
+        mark = sha256(normalized_output(output.decode("utf-8", "replace")).encode()).hexdigest()
         return self.met(
             *argv,
             mark,

@@ -20,7 +20,7 @@ from omx_autoresearch.missions.claims import write_changed
 from omx_autoresearch.missions.looks import PinnedRun, take_look
 from omx_autoresearch.missions.records.work import ValidationFinished, ValidationLost, ValidationStarted
 from omx_autoresearch.missions.rules.evidence import RunReport, has_moved, report_of_run
-from omx_autoresearch.missions.rules.gate import masked
+from omx_autoresearch.missions.rules.gate import normalized_output
 from omx_autoresearch.missions.rules.mission import FINAL_PHASES, Attestation, Contract, RunningValidation
 from omx_autoresearch.missions.store import MissionStore
 from omx_autoresearch.system.commands import (
@@ -207,19 +207,16 @@ _REPORT_BYTES = 256 * 1024
 
 @dataclass(frozen=True, slots=True)
 class Permission:
-    """Whether and how a mission's commands may run now.
+    """How a mission's commands may run now: in which isolation, or why not and what the owner types then."""
 
-    Attributes:
-        may_run: False when only the owner can let them.
-        isolation: ``none`` or ``bubblewrap``.
-        why: for people, when they may not.
-        command: what the owner types then.
-    """
-
-    may_run: bool
-    isolation: str
+    isolation: str = "none"
     why: str = ""
     command: str = ""
+
+    @property
+    def may_run(self) -> bool:
+        """False when only the owner can let them run."""
+        return not self.why
 
 
 def permission(runtime: Runtime, mission: Mission, *, is_sandboxed: bool = False) -> Permission:
@@ -235,9 +232,9 @@ def permission(runtime: Runtime, mission: Mission, *, is_sandboxed: bool = False
     is_free = approval is not None and (approval.is_unsandboxed or not is_sandboxed)
     narrowed = mission.contract is not None and is_narrowed(mission.contract)
     if is_free and not narrowed:
-        return Permission(may_run=True, isolation="none")
+        return Permission()
     if can_isolate():
-        return Permission(may_run=True, isolation="none" if is_free else "bubblewrap")
+        return Permission("none" if is_free else "bubblewrap")
     if is_free:
         return _needs_sandbox(mission)
     why = (
@@ -246,7 +243,6 @@ def permission(runtime: Runtime, mission: Mission, *, is_sandboxed: bool = False
         else "the client is sandboxed"
     )
     return Permission(
-        False,
         "none",
         f"{why}, and bubblewrap is not available to run them with the agent's rights",
         f"omx-autoresearch approve {mission.task_id}{' --unsandboxed' if is_sandboxed else ''}",
@@ -262,7 +258,6 @@ def _needs_sandbox(mission: Mission) -> Permission:
     forbidden = mission.contract.forbidden if mission.contract else ()
     words = [name for name in forbidden if name != "publish"]
     return Permission(
-        False,
         "none",
         f"the mission forbids {' and '.join(words)}, and bubblewrap is not available to run its commands without",
         f"omx-autoresearch amend {mission.task_id} {' '.join(f'--allow {name}' for name in words)}"
@@ -421,7 +416,7 @@ def _attested(runtime: Runtime, mission: Mission, run_id: str, ask: Ask, started
         tests=report.tests,
         tests_passed=report.tests_passed,
         output_digest=sha256(output).hexdigest(),
-        output_mark=sha256(masked(output.decode("utf-8", "replace")).encode()).hexdigest()[:16],
+        output_mark=sha256(normalized_output(output.decode("utf-8", "replace")).encode()).hexdigest()[:16],
         output_artifact_digest=before.output_artifact_digest,
         isolation=isolation_of(result).backend,
         duration_seconds=round(result.duration_seconds, 3),

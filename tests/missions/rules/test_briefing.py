@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from omx_autoresearch.missions.rules import briefing
 from omx_autoresearch.missions.rules.evidence import Missing, missing_items
-from omx_autoresearch.missions.rules.gate import Decision, OwnerNeed, Situation, decide
+from omx_autoresearch.missions.rules.gate import Decision, Situation, decide
 from omx_autoresearch.missions.rules.mission import PHASES, Blocker, Mission, Usage
 from tests.missions.rules.samples import BLOCKER, LOOK, NEEDED, REVIEW, SCRIPT, TASK, a_mission, a_run
 
@@ -175,10 +175,10 @@ def test_the_person_learns_who_holds_the_session_and_how_to_leave() -> None:
 
 @pytest.mark.requirement("GATE-07", "GATE-20")
 def test_a_release_says_blocked_not_complete_and_what_to_type() -> None:
-    need = OwnerNeed(
+    need = Blocker(
         "approval-missing", "nobody approved it", "an approval", f"omx-autoresearch approve {TASK}"
     )
-    decision = decide(Situation(owner_need=need), Usage(), a_mission().limits)
+    decision = decide(Situation(blocker=need), Usage(), a_mission().limits)
     text = briefing.release_for_person(a_mission(), decision)
     assert "BLOCKED, not complete (approval-missing): nobody approved it" in text
     assert f"Next: omx-autoresearch approve {TASK}" in text

@@ -32,12 +32,12 @@ from omx_autoresearch.missions.records.work import (
     StopFacts,
     StopRefused,
     StopReleased,
+    pivot_demanded,
 )
 from omx_autoresearch.missions.rules.criteria import Evidence, Finding
 from omx_autoresearch.missions.rules.directions import OPEN_LIMIT, direction_of
-from omx_autoresearch.missions.rules.gate import Situation, decide
+from omx_autoresearch.missions.rules.gate import Situation, decide, observe
 from omx_autoresearch.missions.rules.mission import KEPT_NOTICES, Blocker, Limits, Usage
-from omx_autoresearch.missions.stop import observe, pivot_demanded
 from tests.missions.rules.samples import BLOCKER, NEEDED, SCRIPT, TASK, a_mission, at
 
 if TYPE_CHECKING:

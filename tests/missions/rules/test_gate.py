@@ -13,8 +13,8 @@ import pytest
 import omx_autoresearch
 from omx_autoresearch.agents.events import StopCap
 from omx_autoresearch.foundation.types import HostEnd, Phase, StopScope
-from omx_autoresearch.missions.rules.gate import Decision, Observation, OwnerNeed, Situation, decide
-from omx_autoresearch.missions.rules.mission import PHASES, Limits, Usage, after_person_prompt
+from omx_autoresearch.missions.rules.gate import Decision, Observation, Situation, decide
+from omx_autoresearch.missions.rules.mission import PHASES, Blocker, Limits, Usage, after_person_prompt
 from tests.missions.rules.samples import NEEDED, TASK
 
 PACKAGE = Path(omx_autoresearch.__file__).parent
@@ -22,10 +22,10 @@ PACKAGE = Path(omx_autoresearch.__file__).parent
 LIMITS = Limits()
 HOLDING = Situation(missing=(NEEDED,), task_id=TASK)
 """A running mission with something missing: a stop that step 9 refuses."""
-APPROVAL = OwnerNeed(
+APPROVAL = Blocker(
     "approval-missing", "nobody approved it", "an approval", f"omx-autoresearch approve {TASK}"
 )
-HOUR = OwnerNeed(
+HOUR = Blocker(
     "wall-clock-spent", "24 h are spent", "more hours", f"omx-autoresearch unblock {TASK} --add-hours 8"
 )
 HOST_ENDS: tuple[HostEnd, ...] = tuple(end for end in get_args(HostEnd) if end)
@@ -41,7 +41,7 @@ ORDER: tuple[tuple[dict[str, Any], str, str], ...] = (
     ({"phase": "paused"}, "allow", "phase-paused"),
     ({"host_end": "rate_limit"}, "allow", "host-rate-limit"),
     ({"missing": ()}, "allow", "complete"),
-    ({"owner_need": APPROVAL}, "release", "approval-missing"),
+    ({"blocker": APPROVAL}, "release", "approval-missing"),
     ({"has_background_work": True}, "allow", "background-work"),
     ({"is_validation_running": True}, "refuse", "validation-running"),
     ({"lets_go_on_repeat": True, "repeats_answer": True}, "release", "stalled"),
@@ -137,7 +137,7 @@ def test_the_contract_met_completes_also_while_background_work_runs() -> None:
 @pytest.mark.requirement("GATE-06")
 def test_the_contract_met_completes_although_everything_is_spent() -> None:
     spent = Usage(refusals=200, idle_refusals=3, stale=4, weak_holds=40, background_allows=8, wait_refusals=6)
-    assert decide(replace(HOLDING, missing=(), owner_need=HOUR), spent, LIMITS).completes
+    assert decide(replace(HOLDING, missing=(), blocker=HOUR), spent, LIMITS).completes
 
 
 @pytest.mark.requirement("DONE-02")
@@ -155,7 +155,7 @@ def test_a_mission_is_complete_only_where_everything_is_in_order() -> None:
     count = completed = 0
     for scope, fault, phase, end, missing, need, tampered, background, running, observation in kinds:
         seen = Situation(
-            scope=scope, fault=fault, phase=phase, host_end=end, missing=missing, owner_need=need, tampered=tampered,
+            scope=scope, fault=fault, phase=phase, host_end=end, missing=missing, blocker=need, tampered=tampered,
             has_background_work=background, is_validation_running=running, observation=observation,
         )  # fmt: skip
         decision = decide(seen, Usage(), LIMITS)
@@ -176,10 +176,10 @@ def test_a_mission_is_complete_only_where_everything_is_in_order() -> None:
 
 
 @pytest.mark.requirement("GATE-07")
-@pytest.mark.parametrize("need", [APPROVAL, HOUR], ids=lambda need: need.code)
-def test_what_only_the_owner_can_mend_blocks_at_once_with_what_to_type(need: OwnerNeed) -> None:
-    decision = decide(replace(HOLDING, owner_need=need, has_background_work=True), Usage(), LIMITS)
-    assert (decision.answer, decision.reason_code) == ("release", need.code)
+@pytest.mark.parametrize("need", [APPROVAL, HOUR], ids=lambda need: need.reason_code)
+def test_what_only_the_owner_can_mend_blocks_at_once_with_what_to_type(need: Blocker) -> None:
+    decision = decide(replace(HOLDING, blocker=need, has_background_work=True), Usage(), LIMITS)
+    assert (decision.answer, decision.reason_code) == ("release", need.reason_code)
     assert decision.blocker is not None
     assert (decision.blocker.command, decision.blocker.needs) == (need.command, need.needs)
     assert decision.usage.refusals == 0
@@ -328,8 +328,8 @@ def test_the_missions_refusals_are_spent_whatever_the_progress() -> None:
 def test_a_block_for_want_of_progress_or_time_asks_for_a_run_of_now() -> None:
     assert decide(HOLDING, Usage(stale=3), LIMITS).would_block
     assert decide(HOLDING, Usage(refusals=200), LIMITS).would_block
-    assert decide(replace(HOLDING, owner_need=HOUR), Usage(), LIMITS).would_block
-    assert not decide(replace(HOLDING, owner_need=APPROVAL), Usage(), LIMITS).would_block
+    assert decide(replace(HOLDING, blocker=HOUR), Usage(), LIMITS).would_block
+    assert not decide(replace(HOLDING, blocker=APPROVAL), Usage(), LIMITS).would_block
     assert not decide(replace(HOLDING, tampered=("x",)), Usage(tamper_refusals=1), LIMITS).would_block
     assert not decide(HOLDING, Usage(), LIMITS).would_block
 

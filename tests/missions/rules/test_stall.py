@@ -16,7 +16,7 @@ from omx_autoresearch.missions.rules.gate import (
     after_iteration,
     decide,
     is_stalled,
-    masked,
+    normalized_output,
     progress_of,
 )
 from omx_autoresearch.missions.rules.mission import Limits, Usage
@@ -153,7 +153,7 @@ def test_two_demand_a_pivot_and_three_offer_a_fresh_direction(stale: int, said: 
     ],
 )
 def test_what_changes_by_itself_is_nothing_new(one: str, other: str) -> None:
-    assert masked(one) == masked(other)
+    assert normalized_output(one) == normalized_output(other)
 
 
 @pytest.mark.parametrize(
@@ -166,9 +166,9 @@ def test_what_changes_by_itself_is_nothing_new(one: str, other: str) -> None:
     ],
 )
 def test_other_words_are_something_new(one: str, other: str) -> None:
-    assert masked(one) != masked(other)
+    assert normalized_output(one) != normalized_output(other)
 
 
-def test_long_foreign_output_is_masked_in_linear_steps() -> None:
+def test_long_foreign_output_is_normalized_output_in_linear_steps() -> None:
     for piece in ("/a", "0x", "1", "f", " ", "\x1b[", "/a/b ", "-"):
-        masked(piece * 200_000)
+        normalized_output(piece * 200_000)
