@@ -6,6 +6,7 @@ A report is a claim. The cost is what a client says; nothing is estimated from t
 from __future__ import annotations
 
 from omx_autoresearch.foundation.records import dataclass, field
+from omx_autoresearch.foundation.text import one_line
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -72,20 +73,13 @@ def stated(text: str, name: str) -> str:
         found["said"].strip()
         for found in re.finditer(_STATEMENT.format(name=re.escape(name)), text, re.IGNORECASE | re.MULTILINE)
     ]
-    return harmless_line(next((item for item in reversed(said) if item), ""))
+    return one_line(next((item for item in reversed(said) if item), ""))
 
 
 def last_words(text: str) -> str:
     """The last line of a text that holds a word, for an agent that stated no hypothesis; empty for none."""
-    lines = (harmless_line(line) for line in reversed(text.splitlines()))
+    lines = (one_line(line) for line in reversed(text.splitlines()))
     return next((line for line in lines if any(char.isalnum() for char in line)), "")
-
-
-def harmless_line(text: str) -> str:
-    """One bounded line without control characters: what an agent wrote, as it stands in tables and prompts."""
-    plain = "".join(char if char.isprintable() else " " for char in text[: STATED_LIMIT * 2])
-    plain = " ".join(plain.split())
-    return plain if len(plain) <= STATED_LIMIT else f"{plain[: STATED_LIMIT - 1]}…"
 
 
 def numbers_of(value: Any) -> dict[str, int]:
@@ -93,7 +87,7 @@ def numbers_of(value: Any) -> dict[str, int]:
     if not isinstance(value, dict):
         return {}
     return {
-        harmless_line(name): count
+        one_line(name): count
         for name, count in list(value.items())[:_TOKEN_KINDS_LIMIT]
         if isinstance(count, int) and not isinstance(count, bool) and 0 <= count < 2**53
     }

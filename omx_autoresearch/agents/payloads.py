@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from omx_autoresearch.agents.events import HookEvent
 from omx_autoresearch.foundation import json_codec
+from omx_autoresearch.foundation.text import MARK, harmless
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -19,7 +20,6 @@ MAX_PAYLOAD_BYTES = 16 * 1024 * 1024
 MAX_TEXT_CHARS = 64 * 1024
 """What is kept of a tool's output and of the last message: the end, where a bind token and the last words stand."""
 
-REFUSAL_MARK = "[omx-autoresearch]"
 """Every refusal begins with it, so that a client which submits our refusal as a prompt is not taken for a person."""
 
 _TASK_NOTIFICATION = "<task-notification>"
@@ -63,19 +63,10 @@ def read_object(raw: bytes) -> dict[str, Any]:
     return value
 
 
-def without_surrogates(text: str) -> str:
-    """Replace lone surrogates, which no UTF-8 file and no strict JSON parser takes, by U+FFFD."""
-    try:
-        text.encode()
-    except UnicodeEncodeError:
-        return text.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace")
-    return text
-
-
 def text_of(payload: Mapping[str, Any], key: str) -> str:
     """Give a text field; empty when it is missing, null or of another type."""
     value = payload.get(key)
-    return without_surrogates(value) if isinstance(value, str) else ""
+    return json_codec.without_surrogates(value) if isinstance(value, str) else ""
 
 
 def end_of(text: str) -> str:
@@ -94,7 +85,7 @@ def session_id_of(payload: Mapping[str, Any]) -> str:
         return ""
     if not isinstance(value, str):
         raise PayloadFault(f"session_id is a JSON {type(value).__name__}, not a text")
-    return without_surrogates(value)
+    return json_codec.without_surrogates(value)
 
 
 def tool_command_of(payload: Mapping[str, Any], shell_tools: tuple[str, ...]) -> str:
@@ -111,13 +102,13 @@ def tool_command_of(payload: Mapping[str, Any], shell_tools: tuple[str, ...]) ->
     if isinstance(command, list) and all(isinstance(word, str) for word in command):
         # an argument vector; of `bash -lc SCRIPT` the script is the command
         command = command[2] if len(command) == 3 and command[1] in ("-c", "-lc") else " ".join(command)
-    return without_surrogates(command) if isinstance(command, str) else ""
+    return json_codec.without_surrogates(command) if isinstance(command, str) else ""
 
 
 def output_text(value: object) -> str:
     """Give the text in a tool's response: a text, a list of parts, or an object with one of the usual fields."""
     if isinstance(value, str):
-        return without_surrogates(value)
+        return json_codec.without_surrogates(value)
     if isinstance(value, list):
         return "\n".join(filter(None, map(output_text, value[:1000])))
     if not isinstance(value, dict):
@@ -137,7 +128,7 @@ def output_text(value: object) -> str:
     texts = [*fields, *(part for part in parts if isinstance(part, str))]
     if isinstance(content, str):
         texts.append(content)
-    return "\n".join(without_surrogates(text) for text in texts if text)
+    return "\n".join(json_codec.without_surrogates(text) for text in texts if text)
 
 
 def event_of(
@@ -191,7 +182,7 @@ def may_be_person(prompt: str, agent_id: str) -> bool:
     that a client submits as the next prompt (Gemini does).
     """
     words = prompt.strip()
-    return bool(words) and not agent_id and not words.startswith((_TASK_NOTIFICATION, REFUSAL_MARK))
+    return bool(words) and not agent_id and not words.startswith((_TASK_NOTIFICATION, MARK))
 
 
 def has_running_task(value: object) -> bool:
@@ -287,23 +278,12 @@ def _named_end(value: str) -> HostEnd:
 MAX_REPLY_CHARS = 9_500
 """A text of a reply. Claude Code shows 10,000 characters of a hook's text and puts a longer one into a file."""
 
-_ESCAPE_SEQUENCE = r"\x1b(?:\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b]*(?:\x07|\x1b\\))"
-_CONTROL = r"[\x00-\x08\x0b-\x1f\x7f-\x9f]"
 _encode = json_codec.encoder(is_ascii=True, separators=(", ", ": "))
 
 
-def harmless(text: str) -> str:
-    """Make a text safe for a terminal and a strict JSON parser.
-
-    Terminal escape sequences are dropped, other control characters and lone surrogates become U+FFFD, tabs and line
-    ends stay, and a text over :data:`MAX_REPLY_CHARS` loses its middle, which is said.
-    """
-    text = without_surrogates(text).replace("\r\n", "\n")
-    if not text.replace("\n", "").replace("\t", "").isprintable():
-        import re
-
-        text = re.sub(_CONTROL, "\ufffd", re.sub(_ESCAPE_SEQUENCE, "", text))
-    text = text.strip()
+def fitting(text: str) -> str:
+    """Harmless text of at most :data:`MAX_REPLY_CHARS`: a longer one loses its middle, which is said."""
+    text = harmless(text).strip()
     if len(text) <= MAX_REPLY_CHARS:
         return text
     half = (MAX_REPLY_CHARS - 100) // 2
@@ -326,12 +306,12 @@ def render_reply(
         message_kinds: the kinds on which the client takes a ``systemMessage``.
     """
     answer: dict[str, object] = {}
-    if event.kind == "stop" and (refusal := harmless(reply.refusal)):
+    if event.kind == "stop" and (refusal := fitting(reply.refusal)):
         answer["decision"] = "block"
         answer["reason"] = refusal
-    if event.kind in message_kinds and (message := harmless(reply.person_message)):
+    if event.kind in message_kinds and (message := fitting(reply.person_message)):
         answer["systemMessage"] = message
     native_event = context_events.get(event.kind, "")
-    if native_event and (context := harmless(reply.context)):
+    if native_event and (context := fitting(reply.context)):
         answer["hookSpecificOutput"] = {"hookEventName": native_event, "additionalContext": context}
     return _encode(answer).encode("ascii") + b"\n" if answer else b""

@@ -23,7 +23,7 @@ import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
-from omx_autoresearch.agents.headless import AgentReport, harmless_line, last_words, stated
+from omx_autoresearch.agents.headless import AgentReport, last_words, stated
 from omx_autoresearch.experiments.controller import AutoresearchController
 from omx_autoresearch.experiments.judge.calibration import known_effect
 from omx_autoresearch.experiments.judge.state import (
@@ -44,6 +44,7 @@ from omx_autoresearch.experiments.store import ExperimentFolder
 from omx_autoresearch.experiments.trial import ExperimentWorkspace
 from omx_autoresearch.foundation import templates
 from omx_autoresearch.foundation.errors import AutoresearchError, StepIllegal, UsageError
+from omx_autoresearch.foundation.text import one_line
 from omx_autoresearch.journal.safe_files import ensure_folder, read_bounded, replace_file
 from omx_autoresearch.system.commands import (
     OUTPUT_LIMIT_BYTES,
@@ -207,7 +208,7 @@ def _fault(report: AgentReport, result: CommandResult, cwd: str) -> tuple[str, s
         return "agent_failed", f"the agent could not be started: {result.error}"
     if result.outcome == "timed_out":
         return "timed_out", f"the agent was not ready after {result.duration_seconds:.0f} s"
-    words = f", its last words: {harmless_line(last_words(report.text))}" if report.text.strip() else ""
+    words = f", its last words: {one_line(last_words(report.text))}" if report.text.strip() else ""
     if result.exit_status:
         why = explain_shell_status(result.argv[-1].split("\n")[-1], result.exit_status, cwd)
         return "agent_failed", why or f"the agent ended with exit status {result.exit_status}{words}"
@@ -530,7 +531,7 @@ def render_prompt(
         check=config.check,
         setup=config.setup,
         guards=[guard_words(guard) for guard in config.guards],
-        frozen=[harmless_line(path) for path in frozen_paths[:FROZEN_SHOWN]],
+        frozen=[one_line(path) for path in frozen_paths[:FROZEN_SHOWN]],
         frozen_left_out=max(0, len(frozen_paths) - FROZEN_SHOWN),
         rows=[_shown(state, row) for row in rows[-ROWS_SHOWN:]],
         rows_left_out=max(0, len(rows) - ROWS_SHOWN),
@@ -560,7 +561,7 @@ def _worn(rows: list[TrialRow]) -> list[str]:
     for row in rows:
         if row.status != "rejected" or row.reason_code in _NOT_JUDGED:
             continue
-        text = harmless_line(row.direction) or row_text(row)[:_TEXT_CHARACTERS]
+        text = one_line(row.direction) or row_text(row)[:_TEXT_CHARACTERS]
         if text.casefold() not in kept:
             found.setdefault(text.casefold(), text)
     return list(found.values())[-ROWS_SHOWN:]

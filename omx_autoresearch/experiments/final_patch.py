@@ -13,7 +13,6 @@ import shlex
 import textwrap
 from dataclasses import dataclass, replace
 
-from omx_autoresearch.agents.headless import harmless_line
 from omx_autoresearch.experiments.context import ExperimentContext
 from omx_autoresearch.experiments.judge.events import PatchApplied
 from omx_autoresearch.experiments.judge.state import Claim, ExperimentState, TrialRow
@@ -23,6 +22,7 @@ from omx_autoresearch.experiments.worktrees.checkout import open_repository
 from omx_autoresearch.experiments.worktrees.object_store import FileChange
 from omx_autoresearch.experiments.worktrees.pair import Workspaces
 from omx_autoresearch.foundation.errors import StepIllegal, UsageError, WorkspaceFault
+from omx_autoresearch.foundation.text import one_line
 
 
 @dataclass(frozen=True, slots=True)
@@ -274,7 +274,7 @@ def _wrapped(text: str) -> str:
 
 
 def _harmless(text: str) -> str:
-    line = harmless_line(text)
+    line = one_line(text)
     for pattern, instead in _MENTIONS:
         line = pattern.sub(instead, line)
     return line

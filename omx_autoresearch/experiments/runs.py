@@ -30,9 +30,9 @@ from omx_autoresearch.experiments.judge.metrics import (
     without_tail,
 )
 from omx_autoresearch.foundation.errors import CommandFault, UsageError, WorkspaceFault
+from omx_autoresearch.foundation.text import harmless, head_and_tail, redacted
 from omx_autoresearch.foundation.types import Outcome
 from omx_autoresearch.journal.layout import is_safe_task_id
-from omx_autoresearch.journal.outputs import harmless, masked, trim_for_person
 from omx_autoresearch.journal.safe_files import (
     ensure_folder,
     open_folder,
@@ -191,11 +191,11 @@ def _run_of(job: Job, result: CommandResult, stdout: str, document: str | None) 
         detail=_detail(job, result, reading.fault, reading.detail) if reading.fault else "",
         metric=reading.primary if is_measured else None,
         others=reading.others if is_measured else {},
-        notes=tuple(masked(harmless(note)) for note in reading.notes) if is_measured else (),
+        notes=tuple(redacted(harmless(note)) for note in reading.notes) if is_measured else (),
         outcome=result.outcome,
         exit_status=status,
         wall_seconds=result.duration_seconds,
-        leaked=tuple(masked(harmless(line)) for line in result.leaked),
+        leaked=tuple(redacted(harmless(line)) for line in result.leaked),
         has_left_running=result.has_left_running,
         output_path=result.output_path,
         isolation=isolation.backend,
@@ -231,17 +231,17 @@ def _detail(job: Job, result: CommandResult, fault: str, detail: str) -> str:
     sentence = first.replace("the command", _COMMANDS[job.kind])
     if job.kind == "measure":
         if fault != "command_failed":
-            return masked(harmless("\n".join(part for part in (sentence, rest, why, cut) if part)))
+            return redacted(harmless("\n".join(part for part in (sentence, rest, why, cut) if part)))
         sentence = without_tail(f"{sentence}\n{rest}")
     shown = (
         "the output of the held-out check is in its file" if job.kind == "held_out" else _shown_output(result)
     )
-    return "\n".join(part for part in (masked(harmless(sentence)), why, cut, shown) if part)
+    return "\n".join(part for part in (redacted(harmless(sentence)), why, cut, shown) if part)
 
 
 def _shown_output(result: CommandResult) -> str:
     """The end of both streams; where a command failed, stderr says why."""
-    return trim_for_person(_end_of(result), SHOWN_LENGTH)
+    return head_and_tail(_end_of(result), SHOWN_LENGTH)
 
 
 def _end_of(result: CommandResult) -> bytes:

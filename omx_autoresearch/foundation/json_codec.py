@@ -233,7 +233,11 @@ def encode_dataclasses(value: Any) -> bytes:
 
 def without_surrogates(text: str) -> str:
     """Return ``text`` with every lone surrogate replaced by U+FFFD; a pair becomes its character."""
-    return text.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace")
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return text.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace")
+    return text
 
 
 def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:

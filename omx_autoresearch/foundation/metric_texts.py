@@ -15,6 +15,7 @@ import re
 import unicodedata
 
 from omx_autoresearch.foundation.records import dataclass
+from omx_autoresearch.foundation.text import quoted
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -31,7 +32,6 @@ _DECIMAL = re.compile(r"[+-]?(?:[0-9]+(?:\.[0-9]*)?|\.[0-9]+)(?:[eE][+-]?[0-9]+)
 _NO_NUMBER = re.compile(r"[+-]?(?:nan|inf|infinity)(?:\([^)]*\))?", re.IGNORECASE)
 _HEX = re.compile(r"[+-]?0[xX][0-9a-fA-F.]*(?:[pP][+-]?[0-9]+)?")
 _TRUTH = frozenset({"true", "false", "yes", "no", "none", "null"})
-_SHOWN_LENGTH = 80
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,15 +81,8 @@ def _why_no_decimal(text: str) -> str:
         return "is hexadecimal: write a decimal number"
     if number := _DECIMAL.match(text):
         rest = text[number.end() :].strip()
-        return f"has something behind the number ({shown(rest)}): write the bare number, the unit elsewhere"
+        return f"has something behind the number ({quoted(rest)}): write the bare number, the unit elsewhere"
     return "is not a decimal number"
-
-
-def shown(text: str, limit: int = _SHOWN_LENGTH) -> str:
-    """A foreign text in a message: in quotes, cut, with everything that cannot be seen as its code."""
-    cut = text[:limit]
-    safe = "".join(c if c.isprintable() else c.encode("unicode_escape").decode("ascii") for c in cut)
-    return f"'{safe}{'...' if len(text) > limit else ''}'"
 
 
 NAME_LIMIT = 100
@@ -108,14 +101,16 @@ def name_faults(name: str) -> list[str]:
         return ["a metric needs a name"]
     if len(name) > NAME_LIMIT:
         return [
-            f"the metric name {shown(name, 40)} has {len(name)} characters; at most {NAME_LIMIT} are taken"
+            f"the metric name {quoted(name, 40)} has {len(name)} characters; at most {NAME_LIMIT} are taken"
         ]
     wrong = [c for c in normal_name(name) if not _is_name_sign(c)]
     if wrong:
         signs = " ".join(_NAME_SIGNS)
-        return [f"the metric name {shown(name)} has {shown(wrong[0])}; letters, digits and {signs} are taken"]
+        return [
+            f"the metric name {quoted(name)} has {quoted(wrong[0])}; letters, digits and {signs} are taken"
+        ]
     if not (normal_name(name)[0].isalnum() or name[0] == "_"):
-        return [f"the metric name {shown(name)} must begin with a letter, a digit or _"]
+        return [f"the metric name {quoted(name)} must begin with a letter, a digit or _"]
     return []
 
 

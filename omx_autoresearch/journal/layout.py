@@ -98,6 +98,16 @@ class MissionFolder:
         """``outputs/``: whole outputs of the commands that the runtime ran."""
         return os.path.join(self.root_path, "outputs")
 
+    def output_path(self, run_id: str) -> str:
+        """Return where the whole output of a run stands: ``outputs/{run_id}.txt``.
+
+        Raises:
+            UsageError: ``run_id`` is no safe file name.
+        """
+        if not is_safe_task_id(run_id):
+            raise UsageError(f"{run_id[:80]!r} is not the id of a run.", next_step="omx-autoresearch status")
+        return os.path.join(self.outputs_path, f"{run_id}.txt")
+
     @property
     def heartbeat_path(self) -> str:
         """``heartbeat.jsonl``."""

@@ -16,10 +16,10 @@ from omx_autoresearch.foundation import json_codec
 from omx_autoresearch.foundation.digests import sha256
 from omx_autoresearch.foundation.errors import AutoresearchError, MissionInvalid
 from omx_autoresearch.foundation.records import dataclass, replace, to_plain
+from omx_autoresearch.foundation.text import head_and_tail
 from omx_autoresearch.freezing.evaluator_paths import SHELL_WORDS
 from omx_autoresearch.freezing.pins import check_pins
 from omx_autoresearch.freezing.runners import runner_of
-from omx_autoresearch.journal.outputs import trim_for_person
 from omx_autoresearch.journal.safe_files import read_bounded
 from omx_autoresearch.missions.rules.intake import SCRIPT, limits_of, settled
 from omx_autoresearch.missions.rules.mission import OPERATIONS, Contract
@@ -82,7 +82,7 @@ def try_validator(contract: Contract, workspace_path: str, *, isolation: str = "
     return Tryout(
         report=report_of(contract, workspace_path, result, output, ""),
         exit_status=result.exit_status if result.outcome == "exited" else None,
-        output=trim_for_person(output, OUTPUT_CHARACTERS),
+        output=head_and_tail(output, OUTPUT_CHARACTERS),
         duration_seconds=result.duration_seconds,
     )
 

@@ -13,6 +13,7 @@ from omx_autoresearch.agents.events import SILENCE, HookEvent, Reply
 from omx_autoresearch.foundation.digests import sha256
 from omx_autoresearch.foundation.errors import AutoresearchError, StepIllegal, UsageError
 from omx_autoresearch.foundation.records import dataclass, replace
+from omx_autoresearch.foundation.text import MARK
 from omx_autoresearch.missions import lifecycle_commands, sessions
 from omx_autoresearch.missions.claims import note, relay_line
 from omx_autoresearch.missions.lifecycle_commands import missions_around, refuse_verb
@@ -106,7 +107,7 @@ def _started(runtime: Runtime, client: Client, event: HookEvent) -> Reply:
 
 def _expired(mission: Mission) -> str:
     return (
-        f"{briefing.MARK} Mission {mission.task_id} was bound to this session, but nothing was heard of it for "
+        f"{MARK} Mission {mission.task_id} was bound to this session, but nothing was heard of it for "
         f"{mission.limits.session_idle_hours:g} h, so nobody is held. To go on, a person types: "
         f"$autoresearch {mission.task_id}"
     )
@@ -188,7 +189,7 @@ class _Prompt:
 
     def _refuse(self, command: PromptCommand, why: str) -> Reply:
         """A prompt event that no person typed: shown to the owner of the mission that it meant."""
-        said = f"{briefing.MARK} `$autoresearch` is a person's word, and no person typed this: {why}"
+        said = f"{MARK} `$autoresearch` is a person's word, and no person typed this: {why}"
         if command.verb == "status":
             return Reply(context=said)
         entry = Registry(self._runtime.home).find(self._event.session_id)
@@ -239,7 +240,7 @@ def carry_out(runtime: Runtime, client: Client, event: HookEvent, command: Promp
         )
         text: str = getattr(_Typed(runtime, client, event, task_id), command.verb)()
     except AutoresearchError as error:
-        return Reply(context=f"{briefing.MARK} {error}", person_message=f"{briefing.MARK} {error}")
+        return Reply(context=f"{MARK} {error}", person_message=f"{MARK} {error}")
     return Reply(context=text, person_message=text.splitlines()[0])
 
 
@@ -282,7 +283,7 @@ class _Typed:
     def pause(self) -> str:
         lifecycle_commands.pause(self.runtime, self.task_id, reason="prompt command")
         how = f"To go on: $autoresearch resume {self.task_id}"
-        return f"{briefing.MARK} mission {self.task_id} is paused; nobody is held. {how}"
+        return f"{MARK} mission {self.task_id} is paused; nobody is held. {how}"
 
     def resume(self) -> str:
         mission = MissionStore(self.runtime.home).load(self.task_id)
@@ -294,7 +295,7 @@ class _Typed:
 
     def cancel(self) -> str:
         lifecycle_commands.cancel(self.runtime, self.task_id, reason="prompt command")
-        return f"{briefing.MARK} mission {self.task_id} is cancelled; nothing re-opens it."
+        return f"{MARK} mission {self.task_id} is cancelled; nothing re-opens it."
 
     def status(self) -> str:
         return briefing.summary(MissionStore(self.runtime.home).load(self.task_id))

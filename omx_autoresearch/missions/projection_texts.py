@@ -12,6 +12,7 @@ from __future__ import annotations
 from omx_autoresearch.foundation import json_codec
 from omx_autoresearch.foundation.json_codec import encode, without_surrogates
 from omx_autoresearch.foundation.records import to_plain
+from omx_autoresearch.foundation.text import one_line
 from omx_autoresearch.missions.rules import briefing
 from omx_autoresearch.missions.rules.evidence import criteria_of
 
@@ -148,16 +149,16 @@ def mode_state(mission: Mission, session_id: str) -> dict[str, Any]:
 
 def notice(mission: Mission) -> str:
     """``NOTICE``: what the owner must read, in one screen."""
-    lines = [f"mission {mission.task_id}: {mission.phase}", f"goal: {briefing.one_line(mission.goal, 300)}"]
+    lines = [f"mission {mission.task_id}: {mission.phase}", f"goal: {one_line(mission.goal, 300)}"]
     if mission.blocker is not None:
         lines += [
-            f"BLOCKED ({mission.blocker.reason_code}): {briefing.one_line(mission.blocker.what, 600)}",
-            f"needed: {briefing.one_line(mission.blocker.needs, 600)}",
+            f"BLOCKED ({mission.blocker.reason_code}): {one_line(mission.blocker.what, 600)}",
+            f"needed: {one_line(mission.blocker.needs, 600)}",
             f"next: {mission.blocker.command}",
         ]
     elif mission.phase == "running" and mission.binding is not None:
         lines.append(
-            f"holds session {briefing.one_line(mission.binding.session_id, 120)} ({mission.binding.client}); to leave: "
+            f"holds session {one_line(mission.binding.session_id, 120)} ({mission.binding.client}); to leave: "
             f"omx-autoresearch pause {mission.task_id}  or  omx-autoresearch cancel {mission.task_id}"
         )
     if mission.refused_verbs:
@@ -230,14 +231,12 @@ def _work(entry: Entry) -> dict[str, Any] | None:
         finding = entry.data["finding"]
         word = "claim" if finding["evidence"] is None else "evidence"
         source = "runtime" if finding["source"] in ("runtime", "owner") else "agent"
-        return _log_line(
-            entry, source, "info", word, f"{finding['id']}: {briefing.one_line(finding['summary'], 300)}"
-        )
+        return _log_line(entry, source, "info", word, f"{finding['id']}: {one_line(finding['summary'], 300)}")
     if entry.kind == "direction_declared":
         direction = entry.data["direction"]
         word = "pivot" if direction["is_pivot"] else "direction"
         source = "owner" if direction["by"] == "owner" else "agent"
-        return _log_line(entry, source, "decision", word, briefing.one_line(direction["summary"], 300))
+        return _log_line(entry, source, "decision", word, one_line(direction["summary"], 300))
     if entry.kind != "claim_recorded":
         return None
     return _log_line(entry, "agent", "info", "note", entry.data["text"])
@@ -260,7 +259,7 @@ def _detail(entry: Entry) -> str:
     if entry.kind == "heartbeat_failed":
         return f"{data['status']}: {data['cause']}"
     if entry.kind == "direction_injected":
-        return briefing.one_line(data["direction"]["summary"], 300)
+        return one_line(data["direction"]["summary"], 300)
     blocker, attestation, stop = data.get("blocker"), data.get("attestation"), data.get("stop")
     if isinstance(attestation, dict):
         return f"{attestation['verdict']}: {attestation['summary']}"

@@ -20,6 +20,7 @@ from omx_autoresearch.foundation.digests import sha256
 from omx_autoresearch.foundation.errors import AutoresearchError, JournalBroken, StateUntrusted, StorageFailed
 from omx_autoresearch.foundation.json_codec import decode, encode
 from omx_autoresearch.foundation.records import ShapeError, dataclass, from_plain, replace, to_plain
+from omx_autoresearch.foundation.text import MARK
 from omx_autoresearch.foundation.times import datetime, seconds_between
 from omx_autoresearch.journal.layout import HASH_PREFIX
 from omx_autoresearch.journal.safe_files import (
@@ -335,7 +336,7 @@ def leave_heartbeat(runtime: Runtime, mission: Mission, status: str, session_id:
         beat(path, at=at or runtime.now(), status=status, session_id=session_id)
     except OSError as error:
         _note_failed_heartbeat(runtime, mission, status, error)
-        return f"{briefing.MARK} the heartbeat of {mission.task_id} could not be written ({error.strerror}); going on."
+        return f"{MARK} the heartbeat of {mission.task_id} could not be written ({error.strerror}); going on."
     return ""
 
 

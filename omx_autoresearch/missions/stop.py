@@ -15,8 +15,8 @@ from omx_autoresearch.agents.events import SILENCE, Reply
 from omx_autoresearch.foundation.digests import sha256
 from omx_autoresearch.foundation.errors import AutoresearchError, StateUntrusted, WorkspaceFault
 from omx_autoresearch.foundation.records import replace
+from omx_autoresearch.foundation.text import redacted
 from omx_autoresearch.foundation.times import seconds_between
-from omx_autoresearch.journal.outputs import masked
 from omx_autoresearch.missions.claims import take_in_quietly
 from omx_autoresearch.missions.looks import take_look
 from omx_autoresearch.missions.records.work import (
@@ -285,7 +285,7 @@ class _Stop:
         self, transaction: Transaction, decision: Decision, seen: Seen, situation: Situation
     ) -> Reply:
         mission = transaction.mission
-        text = masked(briefing.release_for_person(mission, decision))
+        text = redacted(briefing.release_for_person(mission, decision))
         released = StopReleased(self._facts(mission, decision, seen, text), decision.progress)
         if decision.blocker is None:
             transaction.record(released)
@@ -300,7 +300,7 @@ class _Stop:
         self, transaction: Transaction, decision: Decision, seen: Seen, situation: Situation
     ) -> Reply:
         mission = transaction.mission
-        text = masked(
+        text = redacted(
             briefing.refusal(
                 mission,
                 decision,

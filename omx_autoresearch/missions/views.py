@@ -21,7 +21,6 @@ from omx_autoresearch.foundation.records import dataclass
 from omx_autoresearch.foundation.times import seconds_between
 from omx_autoresearch.foundation.types import Verdict
 from omx_autoresearch.journal.layout import ProjectFolder, is_safe_task_id
-from omx_autoresearch.journal.outputs import output_path
 from omx_autoresearch.missions.checkouts import project_of
 from omx_autoresearch.missions.claims import take_in_quietly
 from omx_autoresearch.missions.looks import take_look
@@ -355,7 +354,7 @@ def run_view(
         isolation=run.isolation if run else "none",
         duration_seconds=run.duration_seconds if run else 0.0,
         leaked=run.leaked if run else (),
-        output_path=output_path(runtime.home.mission(task_id), run.run_id) if run else "",
+        output_path=runtime.home.mission(task_id).output_path(run.run_id) if run else "",
         output_tail=output_tail(runtime, mission, tail_characters),
         next=next_command(mission, is_validating=is_running, is_after_run=True),
     )

@@ -6,7 +6,7 @@ from typing import get_args
 import pytest
 
 from omx_autoresearch.agents.events import SILENCE, HookEvent, Reply
-from omx_autoresearch.agents.payloads import MAX_REPLY_CHARS, harmless
+from omx_autoresearch.agents.payloads import MAX_REPLY_CHARS, fitting
 from omx_autoresearch.agents.registry import adapter
 from omx_autoresearch.foundation.clients import CLIENT_NAMES
 from omx_autoresearch.foundation.types import EventKind
@@ -100,18 +100,18 @@ def test_the_answer_is_one_strict_document_whatever_a_validator_printed(name: st
     value = json.loads(raw.decode("ascii"), parse_constant=pytest.fail)
     assert raw.count(b"\n") == 1
     assert not any(byte < 32 for byte in raw.rstrip(b"\n"))
-    assert value["reason"].startswith("not yet: a\ufffdbred ")
+    assert value["reason"].startswith("not yet: a\\x00bred ")
     assert value["reason"].endswith(" end")
     value["reason"].encode()
     assert not any(ord(char) < 32 for char in value["reason"] if char not in "\n\t")
 
 
 def test_tabs_and_line_ends_stay_and_terminal_sequences_go() -> None:
-    assert harmless("a\tb\r\nc\x1b]8;;http://x\x07link\x1b]8;;\x07 \x9b2J") == "a\tb\nclink \ufffd2J"
+    assert fitting("a\tb\r\nc\x1b]8;;http://x\x07link\x1b]8;;\x07 \x9b2J") == "a\tb\nclink"
 
 
 def test_a_long_text_loses_its_middle_and_says_how_much() -> None:
-    text = harmless("[omx-autoresearch] first " + "x" * 50_000 + " last")
+    text = fitting("[omx-autoresearch] first " + "x" * 50_000 + " last")
     assert len(text) <= MAX_REPLY_CHARS
     assert text.startswith("[omx-autoresearch] first")
     assert text.endswith("last")

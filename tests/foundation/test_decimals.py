@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from omx_autoresearch.foundation.metric_texts import LARGEST, LENGTH_LIMIT, SMALLEST, decimal_of, shown
+from omx_autoresearch.foundation.metric_texts import LARGEST, LENGTH_LIMIT, SMALLEST, decimal_of
 
 
 @pytest.mark.case("MET-01")
@@ -87,8 +87,3 @@ def test_a_number_that_is_none_is_told_apart(raw: str) -> None:
     number = decimal_of(raw)
     assert (number.value, number.is_finite) == (None, False)
     assert number.why
-
-
-def test_a_foreign_text_is_shown_whole_enough_and_harmless() -> None:
-    assert shown("a\x1b[31m\u202eb") == "'a\\x1b[31m\\u202eb'"
-    assert shown("x" * 100) == f"'{'x' * 80}...'"

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from omx_autoresearch.foundation.errors import UsageError
 from omx_autoresearch.journal.layout import (
+    MissionFolder,
     ProjectFolder,
     StateHome,
     is_safe_task_id,
@@ -148,3 +149,9 @@ def test_every_goal_has_a_safe_slug(goal: str) -> None:
     assert is_safe_task_id(slug)
     assert len(slug) <= 48
     assert is_safe_task_id(task_id(datetime(2026, 1, 2, tzinfo=UTC), slug))
+
+
+@pytest.mark.parametrize("run_id", ["../x", "a/b", "", "..", "CON"])
+def test_a_run_id_that_is_no_file_name_is_refused(run_id: str) -> None:
+    with pytest.raises(UsageError, match="not the id of a run"):
+        MissionFolder("/missions/m").output_path(run_id)

@@ -10,7 +10,6 @@ import pytest
 
 from omx_autoresearch.foundation.errors import StepIllegal, UsageError
 from omx_autoresearch.journal.layout import ProjectFolder
-from omx_autoresearch.journal.outputs import read_output
 from omx_autoresearch.missions import claims, lifecycle_commands
 from omx_autoresearch.missions.claims import take_in
 from omx_autoresearch.missions.findings import (
@@ -56,7 +55,7 @@ def test_the_runtime_runs_exactly_the_rules_command_and_keeps_its_whole_output(w
     evidence = recorded.finding.evidence
     assert evidence is not None
     assert (evidence.exit_status, evidence.is_new, evidence.isolation) == (0, True, "none")
-    kept = read_output(world.home.mission(mission.task_id), evidence.run_id)
+    kept = Path(world.home.mission(mission.task_id).output_path(evidence.run_id)).read_bytes()
     assert kept == b"looking at a b $HOME\n", "an argument list, no shell"
     assert evidence.size_bytes == len(kept)
     look = world.load(mission).checks[0]

@@ -34,7 +34,7 @@ HOOK_PATH = (
     "journal.layout",
     "journal.log",
     "journal.omx_folder",
-    "journal.outputs",
+    "foundation.text",
     "journal.reader",
     "journal.safe_files",
     "missions.claims",

@@ -55,8 +55,9 @@ from omx_autoresearch.experiments.judge.statistics import (
     z_statistic,
 )
 from omx_autoresearch.foundation.errors import StepIllegal, UsageError
-from omx_autoresearch.foundation.metric_texts import name_faults, normal_name, shown
+from omx_autoresearch.foundation.metric_texts import name_faults, normal_name
 from omx_autoresearch.foundation.records import dataclass, replace
+from omx_autoresearch.foundation.text import quoted
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -495,12 +496,12 @@ def guard_faults(guard: Guard) -> list[str]:
     faults = name_faults(guard.name)
     limits = (guard.bound, guard.max_regression, guard.max_regression_percent)
     if all(limit is None for limit in limits):
-        faults.append(f"the guard on {shown(guard.name)} names neither a bound nor a largest regression")
+        faults.append(f"the guard on {quoted(guard.name)} names neither a bound nor a largest regression")
     if any(limit is not None and not math.isfinite(limit) for limit in limits):
-        faults.append(f"the guard on {shown(guard.name)} has a limit that is no finite number")
+        faults.append(f"the guard on {quoted(guard.name)} has a limit that is no finite number")
     if any(limit is not None and limit < 0 for limit in limits[1:]):
         faults.append(
-            f"the guard on {shown(guard.name)} has a negative regression; name how much worse it may get"
+            f"the guard on {quoted(guard.name)} has a negative regression; name how much worse it may get"
         )
     return faults
 

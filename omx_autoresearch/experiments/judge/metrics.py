@@ -28,9 +28,9 @@ from omx_autoresearch.foundation.metric_texts import (
     name_faults,
     near_name,
     normal_name,
-    shown,
 )
 from omx_autoresearch.foundation.records import dataclass, field
+from omx_autoresearch.foundation.text import quoted, without_escapes
 from omx_autoresearch.foundation.types import MetricDirection, MetricSource, Outcome
 
 TYPE_CHECKING = False
@@ -95,13 +95,13 @@ def parse_json_path(text: str) -> JsonPath:
         step = _STEP.match(path, at)
         if not step or (step["name"] and at and path[at] != "."):
             raise JsonPathFault(
-                f"the JSON path {shown(text)} cannot be read from {shown(path[at:], 20)} on; a path looks like"
+                f"the JSON path {quoted(text)} cannot be read from {quoted(path[at:], 20)} on; a path looks like"
                 ' results[0].mean, a name with other signs like ["p 99.9"]'
             )
         at = step.end()
         steps.append(step["name"] or (int(step["index"]) if step["index"] else json.loads(step["quoted"])))
     if not steps:
-        raise JsonPathFault(f"the JSON path {shown(text)} names no value; a path looks like results[0].mean")
+        raise JsonPathFault(f"the JSON path {quoted(text)} names no value; a path looks like results[0].mean")
     return JsonPath(file_path.strip(), tuple(steps))
 
 
@@ -118,7 +118,7 @@ def raw_number_at(document: str, path: JsonPath) -> str:
         walked += f"[{step}]" if isinstance(step, int) else f".{step}" if walked else step
     if not isinstance(value, _Number):
         kind = "a string" if isinstance(value, str) else _KINDS.get(type(value), "no number")
-        raise JsonPathFault(f"{shown(walked)} is {kind} ({shown(_text_of(value), 40)}), not a number")
+        raise JsonPathFault(f"{quoted(walked)} is {kind} ({quoted(_text_of(value), 40)}), not a number")
     return str(value)
 
 
@@ -132,15 +132,15 @@ def _text_of(value: object) -> str:
 def _stepped(value: Any, step: str | int, walked: str) -> Any:
     if isinstance(step, int):
         if not isinstance(value, list):
-            raise JsonPathFault(f"{shown(walked)} is no array, so it has no item [{step}]")
+            raise JsonPathFault(f"{quoted(walked)} is no array, so it has no item [{step}]")
         if not -len(value) <= step < len(value):
-            raise JsonPathFault(f"{shown(walked)} has {len(value)} items, so there is no [{step}]")
+            raise JsonPathFault(f"{quoted(walked)} has {len(value)} items, so there is no [{step}]")
         return value[step]
     if not isinstance(value, dict):
-        raise JsonPathFault(f"{shown(walked)} is no object, so it has no {shown(step)}")
+        raise JsonPathFault(f"{quoted(walked)} is no object, so it has no {quoted(step)}")
     if step not in value:
-        names = ", ".join(shown(name, 40) for name in list(value)[:10])
-        raise JsonPathFault(f"{shown(walked)} has no {shown(step)}; it has {names or 'nothing'}")
+        names = ", ".join(quoted(name, 40) for name in list(value)[:10])
+        raise JsonPathFault(f"{quoted(walked)} has no {quoted(step)}; it has {names or 'nothing'}")
     return value[step]
 
 
@@ -156,7 +156,7 @@ def _parsed(document: str) -> Any:
     except RecursionError:
         raise JsonPathFault("the document is nested too deeply") from None
     except json.JSONDecodeError as error:
-        begin = shown(document.strip(), 60)
+        begin = quoted(document.strip(), 60)
         raise JsonPathFault(f"the document is not JSON ({error}); it begins with {begin}") from None
 
 
@@ -164,7 +164,7 @@ def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     made: dict[str, Any] = {}
     for key, value in pairs:
         if key in made:
-            raise JsonPathFault(f"the key {shown(key)} stands twice in one object of the document")
+            raise JsonPathFault(f"the key {quoted(key)} stands twice in one object of the document")
         made[key] = value
     return made
 
@@ -191,11 +191,6 @@ _LINE_LENGTH = 300
 _SHOWN_NOTES = 3
 _LOOKED_AT = 256 * 1024
 _WORD = "METRIC"
-_ESCAPES = re.compile(
-    "\x1b[\\]PX^_][^\x07\x1b\x9c\r\n]*(?:\x07|\x1b\\\\|\x9c)?"  # OSC, DCS, SOS, PM, APC, unterminated ones too
-    "|(?:\x1b\\[|\x9b)[0-?]*[ -/]*[@-~]?"  # CSI
-    "|\x1b[ -/]*[0-~]?"
-)
 _LINE = re.compile(r"METRIC[ \t]++(?P<name>[^=]*+)=(?P<value>.*)", re.DOTALL)
 _NEAR_MISS = re.compile(r"\bmetric\b", re.IGNORECASE)
 
@@ -314,9 +309,7 @@ def samples_of(others: Sequence[Mapping[str, float]]) -> dict[str, list[float]]:
 
 def plain_text(output: str) -> str:
     """An output without terminal sequences; a carriage return is a newline."""
-    text = output.removeprefix("\ufeff")
-    if "\x1b" in text or "\x9b" in text:
-        text = _ESCAPES.sub("", text)
+    text = without_escapes(output.removeprefix("\ufeff"))
     return text.replace("\r\n", "\n").replace("\r", "\n") if "\r" in text else text
 
 
@@ -331,7 +324,7 @@ def spec_faults(spec: MetricSpec) -> list[str]:
             parts = path.file_path.split("/")
             if path.file_path.startswith(("/", "~")) or ".." in parts or ".git" in parts:
                 faults.append(
-                    f"the file of the JSON path, {shown(path.file_path)}, must be inside the worktree"
+                    f"the file of the JSON path, {quoted(path.file_path)}, must be inside the worktree"
                 )
         except JsonPathFault as fault:
             faults.append(str(fault))
@@ -376,12 +369,12 @@ def _others(
         if line.name == primary_name:
             if spec.source != "line":
                 notes.append(
-                    f"the line METRIC {shown(line.name)} is not used: the metric comes from {spec.source}"
+                    f"the line METRIC {quoted(line.name)} is not used: the metric comes from {spec.source}"
                 )
         elif why := _why_not_recorded(line, counts[line.name]):
-            notes.append(f"METRIC {shown(line.name)}: {why}, so it is not recorded")
+            notes.append(f"METRIC {quoted(line.name)}: {why}, so it is not recorded")
         elif len(others) >= SECONDARY_LIMIT:
-            notes.append(f"METRIC {shown(line.name)}: more than {SECONDARY_LIMIT} metrics are not recorded")
+            notes.append(f"METRIC {quoted(line.name)}: more than {SECONDARY_LIMIT} metrics are not recorded")
         else:
             others[line.name] = decimal_of(line.raw).value or 0.0
     return others, tuple(dict.fromkeys(notes))[:SECONDARY_LIMIT]
@@ -395,7 +388,7 @@ def _why_not_recorded(line: _Line, count: int) -> str:
     if count > 1:
         return f"it stands {count} times"
     number = decimal_of(line.raw)
-    return "" if number.value is not None else f"{shown(line.raw)} {number.why}"
+    return "" if number.value is not None else f"{quoted(line.raw)} {number.why}"
 
 
 # --- the primary metric
@@ -424,7 +417,7 @@ def _from_lines(name: str, lines: Sequence[_Line]) -> _Primary:
     if not own:
         return None, "metric_missing", _missing(name, lines)
     if len(own) > 1:
-        values = ", ".join(shown(line.raw, 40) for line in own[:5])
+        values = ", ".join(quoted(line.raw, 40) for line in own[:5])
         count = f"{len(own)} times" if len(own) < LINE_LIMIT else f"{LINE_LIMIT} times or more"
         return None, "metric_repeated", f"METRIC {name} stands {count} ({values}); print it exactly once"
     return _judged(f"METRIC {name}=", own[0].raw)
@@ -435,7 +428,7 @@ def _judged(what: str, raw: str) -> _Primary:
     if number.value is not None:
         return number.value, "", ""
     fault = "metric_malformed" if number.is_finite else "metric_not_finite"
-    return None, fault, f"{what}{shown(raw)} {number.why}"
+    return None, fault, f"{what}{quoted(raw)} {number.why}"
 
 
 def _missing(name: str, lines: Sequence[_Line]) -> str:
@@ -444,8 +437,8 @@ def _missing(name: str, lines: Sequence[_Line]) -> str:
     if not seen:
         return sentence
     near = near_name(name, seen)
-    hint = f"; did you mean {shown(near)}?" if near else ""
-    return f"{sentence}; seen: {', '.join(shown(each, 40) for each in seen[:10])}{hint}"
+    hint = f"; did you mean {quoted(near)}?" if near else ""
+    return f"{sentence}; seen: {', '.join(quoted(each, 40) for each in seen[:10])}{hint}"
 
 
 def _from_json(spec: MetricSpec, text: str, document: str | None) -> _Primary:
@@ -454,7 +447,7 @@ def _from_json(spec: MetricSpec, text: str, document: str | None) -> _Primary:
         if path.file_path:
             where = path.file_path
             if document is None:
-                return None, "metric_missing", f"the command wrote no file {shown(where)} in the worktree"
+                return None, "metric_missing", f"the command wrote no file {quoted(where)} in the worktree"
         else:
             where = "the last line of stdout"
             document = next((line for line in reversed(text.split("\n")) if line.strip()), "")
@@ -491,7 +484,7 @@ def _failure_of(spec: MetricSpec, measured: Measured) -> tuple[str, str] | None:
 def _diagnostic(lines: Sequence[_Line]) -> str:
     if not lines:
         return ""
-    said = ", ".join(f"{shown(line.name, 40)}={shown(line.raw, 40)}" for line in lines[:5])
+    said = ", ".join(f"{quoted(line.name, 40)}={quoted(line.raw, 40)}" for line in lines[:5])
     return f"it had printed {said}, which does not count"
 
 
@@ -500,7 +493,7 @@ def _near_misses(text: str) -> list[str]:
     lines = [line for line in text[-_LOOKED_AT:].split("\n") if _NEAR_MISS.search(line)]
     strays = [line for line in lines if not _LINE.fullmatch(line)][-_SHOWN_NOTES:]
     return [
-        f"not a metric, since the line does not begin with METRIC name=: {shown(line)}" for line in strays
+        f"not a metric, since the line does not begin with METRIC name=: {quoted(line)}" for line in strays
     ]
 
 

@@ -8,9 +8,9 @@ from __future__ import annotations
 
 from typing import Literal
 
-from omx_autoresearch.agents.headless import harmless_line
 from omx_autoresearch.experiments.judge.metrics import Guard
 from omx_autoresearch.foundation.records import dataclass
+from omx_autoresearch.foundation.text import one_line
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -225,7 +225,7 @@ def guard_words(guard: Guard) -> str:
 
 def row_text(row: TrialRow) -> str:
     """What was tried in a trial: the stated hypothesis, else what it was called."""
-    return harmless_line(row.description or row.hypothesis_id)
+    return one_line(row.description or row.hypothesis_id)
 
 
 def effect_words(state: ExperimentState, row: TrialRow) -> str:

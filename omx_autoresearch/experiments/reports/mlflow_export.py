@@ -24,6 +24,7 @@ from omx_autoresearch.experiments.judge.state import ExperimentState, TrialRow
 from omx_autoresearch.experiments.judge.summary import kind_of, quoted_claim, shown_reason, steps_of
 from omx_autoresearch.experiments.reports.pages import markdown_text, plain, trials_jsonl
 from omx_autoresearch.foundation.errors import UsageError
+from omx_autoresearch.foundation.text import printable
 from omx_autoresearch.foundation.times import datetime
 from omx_autoresearch.journal.safe_files import ensure_folder
 
@@ -303,7 +304,7 @@ def _log(
 
 def _text(value: Any) -> str:
     text = value if isinstance(value, str) else repr(value)
-    text = "".join(char if char.isprintable() or char == "\n" else " " for char in text)
+    text = printable(text, keep="\n")
     return text if len(text) <= _VALUE_CHARACTERS else f"{text[: _VALUE_CHARACTERS - 1]}…"
 
 

@@ -15,7 +15,6 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from typing import Any, NamedTuple
 
-from omx_autoresearch.agents.headless import harmless_line
 from omx_autoresearch.experiments.judge.calibration import Calibration, known_effect, too_few_pairs
 from omx_autoresearch.experiments.judge.state import ExperimentState, TrialRow
 from omx_autoresearch.experiments.judge.summary import (
@@ -37,6 +36,7 @@ from omx_autoresearch.experiments.worktrees.pair import Workspaces
 from omx_autoresearch.foundation import json_codec, templates
 from omx_autoresearch.foundation.errors import StateUntrusted, UsageError
 from omx_autoresearch.foundation.records import to_plain
+from omx_autoresearch.foundation.text import one_line, printable
 from omx_autoresearch.journal.safe_files import read_bounded
 
 PATHS_SHOWN = 200
@@ -508,17 +508,12 @@ _FENCE = re.compile(r"^\s*(`{3,}|~{3,})", re.MULTILINE)
 
 def plain(text: str, limit: int = CELL_CHARACTERS) -> str:
     """One line, bounded, of printable characters only."""
-    line = harmless_line(text)
-    return line if len(line) <= limit else f"{line[: limit - 1]}…"
+    return one_line(text, limit)
 
 
 def plain_block(text: str) -> str:
     """Several lines of printable characters."""
-    lines = (
-        "".join(char if char.isprintable() or char == "\t" else " " for char in line)
-        for line in text.splitlines()
-    )
-    return "\n".join(lines).strip("\n")
+    return "\n".join(printable(line, keep="\t") for line in text.splitlines()).strip("\n")
 
 
 def markdown_text(text: str) -> str:

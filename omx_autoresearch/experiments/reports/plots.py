@@ -16,7 +16,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from omx_autoresearch.agents.headless import harmless_line
 from omx_autoresearch.experiments.judge.state import ExperimentState, TrialRow
 from omx_autoresearch.experiments.judge.summary import (
     TrialKind,
@@ -30,6 +29,7 @@ from omx_autoresearch.experiments.judge.summary import (
 )
 from omx_autoresearch.foundation import templates
 from omx_autoresearch.foundation.errors import UsageError
+from omx_autoresearch.foundation.text import one_line
 
 PlotFormat = Literal["html", "svg", "png"]
 
@@ -132,8 +132,7 @@ def _steps(state: ExperimentState, frame: Frame) -> list[dict[str, Any]]:
 
 
 def _short(text: str, limit: int = _TEXT_CHARACTERS) -> str:
-    line = harmless_line(text)
-    return line if len(line) <= limit else f"{line[: limit - 1]}…"
+    return one_line(text, limit)
 
 
 def _name(state: ExperimentState) -> str:
@@ -145,7 +144,7 @@ def _name(state: ExperimentState) -> str:
 
 def _title(alt: Any, state: ExperimentState, origin: str) -> Any:
     quoted = quoted_claim(state)
-    said = (quoted.sentence, *quoted.warnings, harmless_line(origin))
+    said = (quoted.sentence, *quoted.warnings, one_line(origin))
     lines = [line for text in said for line in textwrap.wrap(text, _LINE_CHARACTERS)]
     return alt.TitleParams(
         text=_name(state),

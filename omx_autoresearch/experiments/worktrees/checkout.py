@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from hashlib import sha256
 
 from omx_autoresearch.foundation.errors import WorkspaceFault
+from omx_autoresearch.foundation.text import escaped
 from omx_autoresearch.system.git import Git, common_dir, find_root, git_dir, user_git
 
 GITLINK = "160000"
@@ -187,10 +188,7 @@ def named(paths: tuple[str, ...]) -> str:
 
 def shown_path(path: str) -> str:
     r"""A path for people and for JSON: control characters and bytes that are no UTF-8 as ``\xNN``."""
-    if path.isprintable():
-        return path
-    raw = os.fsencode(path).decode("utf-8", "backslashreplace")
-    return "".join(c if c.isprintable() else c.encode("unicode_escape").decode("ascii") for c in raw)
+    return path if path.isprintable() else escaped(os.fsencode(path).decode("utf-8", "backslashreplace"))
 
 
 def _dirty(git: Git) -> tuple[str, ...]:

@@ -14,6 +14,7 @@ from importlib import import_module
 
 from omx_autoresearch.foundation.digests import sha256
 from omx_autoresearch.foundation.records import NewerShape, ShapeError, dataclass, field, from_plain, nested
+from omx_autoresearch.foundation.text import quoted
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -523,11 +524,11 @@ def _name_faults(finding: Finding) -> list[str]:
 
     faults = []
     if finding.kind not in FINDING_KINDS:
-        faults.append(f"kind is one of {', '.join(FINDING_KINDS)}, received {_shown(finding.kind)}")
+        faults.append(f"kind is one of {', '.join(FINDING_KINDS)}, received {quoted(finding.kind)}")
     if not re.match(_FINDING_ID, finding.id):
         faults.append(
             f"id is at most 80 of A-Z, a-z, 0-9, `.`, `_`, `-` and begins with a letter or digit, "
-            f"received {_shown(finding.id)}"
+            f"received {quoted(finding.id)}"
         )
     return faults
 
@@ -544,7 +545,3 @@ def _text_faults(name: str, text: str, limit_bytes: int) -> list[str]:
     if any("\ud800" <= char <= "\udfff" for char in text):
         faults.append(f"{name} holds half of a surrogate pair, which UTF-8 cannot carry; send it in UTF-8")
     return faults
-
-
-def _shown(text: str) -> str:
-    return repr(text[:80]) + ("..." if len(text) > 80 else "")

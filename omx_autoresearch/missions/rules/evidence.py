@@ -7,6 +7,7 @@ about itself is a claim and appears nowhere here. Pure.
 from __future__ import annotations
 
 from omx_autoresearch.foundation.records import dataclass
+from omx_autoresearch.foundation.text import quoted
 from omx_autoresearch.missions.rules.criteria import Facts
 
 TYPE_CHECKING = False
@@ -300,23 +301,23 @@ def _read_report(report: dict[str, Any]) -> tuple[bool | None, float | None, str
     for key in report:
         meant = key.strip().casefold()
         if meant in _REPORT_KEYS and meant != key:
-            return None, None, "", f"the key {_shown(key)} must be spelled {meant}"
+            return None, None, "", f"the key {quoted(key)} must be spelled {meant}"
     if "passed" in report:
         if not isinstance(report["passed"], bool):
-            return None, None, "", f"passed must be true or false, received {_shown(report['passed'])}"
+            return None, None, "", f"passed must be true or false, received {quoted(report['passed'])}"
         claims.add(report["passed"])
     if "status" in report:
         if not isinstance(report["status"], str) or report["status"] not in _STATUS:
-            return None, None, "", f"status must be passed or failed, received {_shown(report['status'])}"
+            return None, None, "", f"status must be passed or failed, received {quoted(report['status'])}"
         claims.add(_STATUS[report["status"]])
     if len(claims) == 2:
         return None, None, "", "passed and status contradict each other"
     score = report.get("score")
     if score is not None and not _is_finite_number(score):
-        return None, None, "", f"score must be a finite number, received {_shown(score)}"
+        return None, None, "", f"score must be a finite number, received {quoted(score)}"
     summary = report.get("summary", "")
     if not isinstance(summary, str):
-        return None, None, "", f"summary must be text, received {_shown(summary)}"
+        return None, None, "", f"summary must be text, received {quoted(summary)}"
     return (claims.pop() if claims else None), (None if score is None else float(score)), summary[:500], ""
 
 
@@ -327,12 +328,6 @@ def _is_finite_number(value: object) -> bool:
         return float(value) - float(value) == 0.0  # neither infinite nor NaN, without loading math
     except OverflowError:  # an integer that no float can hold
         return False
-
-
-def _shown(value: object) -> str:
-    """A foreign value as a bounded word of a message."""
-    text = repr(value[:_SHOWN_CHARACTERS] if isinstance(value, str) else value)
-    return text if len(text) <= _SHOWN_CHARACTERS else f"{text[:_SHOWN_CHARACTERS]}…"
 
 
 def read_artifact(artifact: Any, mission: Mission) -> tuple[bool, str]:
@@ -351,7 +346,7 @@ def read_artifact(artifact: Any, mission: Mission) -> tuple[bool, str]:
     if contract.validation_mode == "mission-validator-script":
         if status == "passed" and passed is True:
             return True, f"{said} says passed; it is unattested and does not count"
-        return False, f"{said} has status={_shown(status)}, passed={_shown(passed)}; it does not count"
+        return False, f"{said} has status={quoted(status)}, passed={quoted(passed)}; it does not count"
     review = artifact.get("architect_review")
     verdict = review.get("verdict") if isinstance(review, dict) else None
     path = artifact.get("output_artifact_path")
@@ -361,10 +356,10 @@ def read_artifact(artifact: Any, mission: Mission) -> tuple[bool, str]:
         or "verdict" in artifact
     )
     if verdict != "approved" or path != contract.output_artifact_path or is_contradictory:
-        claims = f"verdict={_shown(verdict)}, output_artifact_path={_shown(path)}"
+        claims = f"verdict={quoted(verdict)}, output_artifact_path={quoted(path)}"
         return (
             False,
-            f"{said} has {claims}, status={_shown(status)}, passed={_shown(passed)}; it does not count",
+            f"{said} has {claims}, status={quoted(status)}, passed={quoted(passed)}; it does not count",
         )
     return True, f"{said} says approved; it is unattested and does not count"
 

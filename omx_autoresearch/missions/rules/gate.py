@@ -57,7 +57,7 @@ class Observation:
         has_accepted_trial: a measured trial was accepted.
         has_publication: research was published.
         has_tree_change: the tree digest differs from the one at the last stop.
-        has_new_output: the validator's output, masked, was never seen in this mission.
+        has_new_output: the validator's output, normalized_output, was never seen in this mission.
         has_pivot: a pivot with an untried fingerprint was declared.
         has_reading: tools ran, the tree stayed, and under a declared direction something was found.
         has_metric_drop: the score is below the last one.

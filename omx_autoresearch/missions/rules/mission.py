@@ -511,7 +511,7 @@ class Mission:
         iteration: passes between two stops so far.
         best_score: best validator score so far.
         last_score: the newest one.
-        output_marks: masked output digests seen, newest last, bounded.
+        output_marks: normalized output digests seen, newest last, bounded.
         attestation: the newest finished validation or review.
         running_validation: the one under way.
         is_recheck_due: a person spoke since the newest attestation; its failure is not reused.

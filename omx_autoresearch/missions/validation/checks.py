@@ -14,7 +14,7 @@ from dataclasses import dataclass, field, replace
 from hashlib import sha256
 
 from omx_autoresearch.foundation.errors import CommandFault, StepIllegal, UsageError, WorkspaceFault
-from omx_autoresearch.journal.outputs import output_path, trim_for_person
+from omx_autoresearch.foundation.text import head_and_tail
 from omx_autoresearch.journal.safe_files import FILE_LIMIT_BYTES, open_inside, read_chunks
 from omx_autoresearch.missions.looks import PinnedRun, take_look
 from omx_autoresearch.missions.records.work import CriteriaChecked, FindingRecorded, VerificationExcused
@@ -121,7 +121,7 @@ class _Workspace:
                 argv,
                 contract,
                 mission.workspace_path,
-                output_path(folder, run_id),
+                folder.output_path(run_id),
                 scratch_path,
                 isolation=self._isolation,
             )
@@ -203,7 +203,7 @@ def _why_not(contract: Contract, result: CommandResult, output: bytes) -> str:
         return f"the sandbox failed: {fault}"
     if result.exit_status == 0:
         return ""
-    tail = trim_for_person(output, _TAIL_CHARACTERS).strip().rsplit("\n", 1)[-1][-_TAIL_CHARACTERS:]
+    tail = head_and_tail(output, _TAIL_CHARACTERS).strip().rsplit("\n", 1)[-1][-_TAIL_CHARACTERS:]
     return f"exit status {result.exit_status}" + (f", its last line: {tail}" if tail else "")
 
 

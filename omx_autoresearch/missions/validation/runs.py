@@ -14,7 +14,7 @@ from omx_autoresearch.foundation import json_codec
 from omx_autoresearch.foundation.digests import sha256
 from omx_autoresearch.foundation.errors import AutoresearchError, CommandFault, StateUntrusted
 from omx_autoresearch.foundation.records import ShapeError, dataclass, from_plain, replace, to_plain
-from omx_autoresearch.journal.outputs import output_path, trim_for_person
+from omx_autoresearch.foundation.text import head_and_tail
 from omx_autoresearch.journal.safe_files import ensure_folder, load_json, replace_file, storage_failed
 from omx_autoresearch.missions.claims import write_changed
 from omx_autoresearch.missions.looks import PinnedRun, take_look
@@ -403,7 +403,7 @@ def _attested(runtime: Runtime, mission: Mission, run_id: str, ask: Ask, started
         run_id=run_id,
         verdict=report.verdict,
         cause=report.cause,
-        summary=trim_for_person(report.summary.encode("utf-8", "replace"), 500).replace("\n", " "),
+        summary=head_and_tail(report.summary.encode("utf-8", "replace"), 500).replace("\n", " "),
         contract_digest=mission.contract_digest,
         pin_digest=before.pin_digest,
         head=before.head,
@@ -442,7 +442,7 @@ def run_contract(
             argv,
             contract,
             mission.workspace_path,
-            output_path(folder, run_id),
+            folder.output_path(run_id),
             scratch_path,
             isolation=isolation,
         )
@@ -518,11 +518,11 @@ def output_tail(runtime: Runtime, mission: Mission, limit: int = 1500) -> str:
     """The end of the newest run's output, harmless, for a refusal."""
     if mission.attestation is None:
         return ""
-    path = output_path(runtime.home.mission(mission.task_id), mission.attestation.run_id)
+    path = runtime.home.mission(mission.task_id).output_path(mission.attestation.run_id)
     try:
         with open(path, "rb") as stream:
             stream.seek(max(0, os.fstat(stream.fileno()).st_size - 4 * limit))
-            return trim_for_person(stream.read(), limit)
+            return head_and_tail(stream.read(), limit)
     except OSError:
         return ""
 

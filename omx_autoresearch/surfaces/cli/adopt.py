@@ -9,7 +9,7 @@ import click
 
 from omx_autoresearch.foundation.errors import MissionInvalid
 from omx_autoresearch.surfaces.cli.caller import json_option, this_caller
-from omx_autoresearch.surfaces.cli.display import harmless, print_json, print_rows, say, tell
+from omx_autoresearch.surfaces.cli.display import print_json, print_rows, say, tell
 from omx_autoresearch.surfaces.cli.mission_options import changed_draft, contract_options
 
 if TYPE_CHECKING:
@@ -53,7 +53,7 @@ def adopt_verb(path: str, as_json: bool, **given: Any) -> None:
         ]
     )
     for note in document.notes:
-        tell(f"note: {harmless(note)}", "yellow")
+        tell(f"note: {note}", "yellow")
     say(f"  next: {document.next}")
 
 

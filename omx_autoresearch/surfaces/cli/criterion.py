@@ -14,7 +14,7 @@ from omx_autoresearch.surfaces.cli.caller import (
     task_argument,
     this_caller,
 )
-from omx_autoresearch.surfaces.cli.display import harmless, print_json, print_table, say
+from omx_autoresearch.surfaces.cli.display import print_json, print_table, say
 from omx_autoresearch.surfaces.cli.error_handler import CHECK_SAID_NO
 
 if TYPE_CHECKING:
@@ -145,7 +145,7 @@ def log_verb(task: str, limit: int, as_json: bool) -> None:
     else:
         say(f"Mission {task_id} has ended no iteration yet.")
     for notice in notices:
-        say(f"{notice.at}  {notice.kind}  {harmless(notice.text)}", "dim")
+        say(f"{notice.at}  {notice.kind}  {notice.text}", "dim")
 
 
 def _print_iterations(found: tuple[dict[str, Any], ...]) -> None:
@@ -158,7 +158,7 @@ def _print_iterations(found: tuple[dict[str, Any], ...]) -> None:
             str(line["stale_count"]),
             str(line["tools_used"]),
             ", ".join(line["evidence_ids"]),
-            harmless(line["direction"][:60]),
+            line["direction"][:60],
         )
         for line in found
     ]
@@ -196,8 +196,8 @@ def _print_criteria(
             line.id,
             line.status,
             "required" if line.required else "optional",
-            harmless(line.accepts),
-            harmless(line.received or ", ".join(line.evidence_ids)),
+            line.accepts,
+            line.received or ", ".join(line.evidence_ids),
         )
         for line in lines
     ]
@@ -214,8 +214,8 @@ def _print_report(report: ReadinessReport) -> None:
     for line in report.lines:
         mark = "+" if line.is_met else "-" if line.is_required else "~"
         rests_on = f"  [{', '.join(line.evidence_ids[-3:])}]" if line.evidence_ids and line.is_met else ""
-        say(f"{mark} {harmless(line.what)}{rests_on}", "" if line.is_met else "yellow")
+        say(f"{mark} {line.what}{rests_on}", "" if line.is_met else "yellow")
         if line.received:
-            say(f"    {harmless(line.received)}", "dim")
+            say(f"    {line.received}", "dim")
         if line.next_command:
-            say(f"    next: {harmless(line.next_command)}")
+            say(f"    next: {line.next_command}")

@@ -17,7 +17,7 @@ import click
 
 from omx_autoresearch.foundation.errors import CommandFault
 from omx_autoresearch.surfaces.cli.caller import json_option
-from omx_autoresearch.surfaces.cli.display import harmless, print_json, say
+from omx_autoresearch.surfaces.cli.display import print_json, say
 
 if TYPE_CHECKING:
     from typing import Any
@@ -170,5 +170,5 @@ class _Play:
             say(f"{who:<6} {what}", style)
 
     def _quote(self, text: str) -> None:
-        for line in harmless(text).splitlines():
+        for line in text.splitlines():
             self._tell("", f"  | {line}")

@@ -8,7 +8,7 @@ import click
 
 from omx_autoresearch.foundation.errors import StorageFailed, UsageError
 from omx_autoresearch.surfaces.cli.caller import Caller, json_option, task_argument, this_caller
-from omx_autoresearch.surfaces.cli.display import harmless, print_json, print_table, say, tell
+from omx_autoresearch.surfaces.cli.display import print_json, print_table, say, tell
 from omx_autoresearch.surfaces.cli.error_handler import CHECK_SAID_NO
 
 if TYPE_CHECKING:
@@ -106,7 +106,7 @@ def direct_verb(words: tuple[str, ...], axes: tuple[str, ...], as_json: bool) ->
     declared = directions.inject(caller.runtime, task_id, direction_of(text, _axes_of(axes), by="owner"))
     if as_json or declared.faults:
         return _print_declared(task_id, declared, as_json=as_json)
-    say(f"Open in {task_id}: {harmless(declared.direction.summary)}")
+    say(f"Open in {task_id}: {declared.direction.summary}")
     say("The agent is told at its next prompt, start or refused stop.", "dim")
     _print_likeness(declared)
     if declared.mission.phase == "blocked":
@@ -160,13 +160,13 @@ def _print_declared(task_id: str, declared: Declared, *, as_json: bool) -> int:
         print_json(direction_document(task_id, declared))
     elif declared.faults:
         for fault in declared.faults:
-            tell(f"not declared: {harmless(fault)}")
+            tell(f"not declared: {fault}")
         tell(f"  offered axis: {declared.offered_axis}")
         tell(f"  next: omx-autoresearch direction list {task_id}")
     else:
         where = "" if declared.is_recorded else ", as a claim in the inbox; it moves no counter"
         what = "Pivot" if direction.is_pivot else "Direction"
-        say(f"{what} of {task_id}{where}: {harmless(direction.summary[:300])}")
+        say(f"{what} of {task_id}{where}: {direction.summary[:300]}")
         _print_likeness(declared)
     return CHECK_SAID_NO if declared.faults else 0
 
@@ -182,8 +182,7 @@ def _print_likeness(declared: Declared) -> None:
     elif declared.near is not None:
         known = declared.near
         say(
-            f"It nearly repeats what was tried in iteration {known.first_seen_iteration}: "
-            f"{harmless(known.summary)}",
+            f"It nearly repeats what was tried in iteration {known.first_seen_iteration}: {known.summary}",
             "yellow",
         )
 
@@ -194,7 +193,7 @@ def _print_list(document: DirectionListDocument) -> None:
             item.fingerprint,
             str(item.count),
             f"{item.first_seen_iteration}-{item.last_seen_iteration}",
-            harmless(item.summary),
+            item.summary,
         )
         for item in document.tried
     ]
@@ -203,7 +202,7 @@ def _print_list(document: DirectionListDocument) -> None:
     else:
         say("No direction was declared yet.")
     for item in document.open_directions:
-        say(f"open: {item.fingerprint}: {harmless(item.summary)}", "yellow")
+        say(f"open: {item.fingerprint}: {item.summary}", "yellow")
     say(
         f"stale {document.stale_count}, pivots {document.pivot_count}; axis to change next: {document.offered_axis}"
     )

@@ -6,6 +6,8 @@ import os
 import sys
 from typing import TYPE_CHECKING
 
+from omx_autoresearch.foundation.text import harmless
+
 if TYPE_CHECKING:
     from collections.abc import Sequence
     from typing import Any, TextIO
@@ -36,26 +38,31 @@ def print_json(value: Any) -> None:
     sys.stdout.write(json.dumps(to_plain(value), indent=2, allow_nan=False) + "\n")
 
 
-def say(text: str, style: str = "") -> None:
-    """One or more lines on stdout."""
-    sys.stdout.write(paint(text, style, sys.stdout) + "\n")
+def say(text: str, style: str = "", *, label: str = "") -> None:
+    """One or more lines on stdout, behind a dim label: whatever others wrote in them moves no terminal's cursor."""
+    sys.stdout.write(f"{paint(label, 'dim', sys.stdout)}{paint(harmless(text), style, sys.stdout)}\n")
 
 
-def tell(text: str, style: str = "") -> None:
-    """A line on stderr, beside the answer."""
-    sys.stderr.write(paint(text, style, sys.stderr) + "\n")
+def tell(text: str, style: str = "", *, label: str = "") -> None:
+    """A line on stderr, beside the answer; the style is that of the label where there is one."""
+    words = (
+        f"{paint(label, style, sys.stderr)} {harmless(text)}"
+        if label
+        else paint(harmless(text), style, sys.stderr)
+    )
+    sys.stderr.write(words + "\n")
 
 
 def print_error(error: AutoresearchError) -> None:
     """What happened, and the next command, on stderr."""
-    tell(f"{paint('error:', 'red', sys.stderr)} {harmless(error.message)}")
+    tell(error.message, "red", label="error:")
     if error.next_step:
-        tell(f"  next: {harmless(error.next_step)}")
+        tell(f"  next: {error.next_step}")
 
 
 def print_warning(text: str) -> None:
     """What went wrong beside what was asked for, on stderr."""
-    tell(f"{paint('warning:', 'yellow', sys.stderr)} {harmless(text)}")
+    tell(text, "yellow", label="warning:")
 
 
 def count_of(number: int, noun: str) -> str:
@@ -77,10 +84,8 @@ def print_rows(rows: Sequence[Row]) -> None:
     rows = [row for row in rows if row[1]]
     width = max((len(label) for label, _, _ in rows), default=0)
     for label, text, style in rows:
-        first, *more = text.split("\n")
-        say(f"{paint(label.ljust(width), 'dim', sys.stdout)}  {paint(first, style, sys.stdout)}")
-        for line in more:
-            say(f"{' ' * width}  {paint(line, style, sys.stdout)}")
+        for number, line in enumerate(text.split("\n")):
+            say(line, style, label=f"{'' if number else label:{width}}  ")
 
 
 def print_table(header: Sequence[str], rows: Sequence[Sequence[str]], styles: Sequence[str]) -> None:
@@ -107,12 +112,7 @@ def print_table(header: Sequence[str], rows: Sequence[Sequence[str]], styles: Se
     for title, width in zip(header, [*widths, len(last[0])], strict=True):
         table.add_column(title, overflow="ellipsis", no_wrap=True, min_width=width)
     for row, style in zip(rows, styles, strict=True):
-        table.add_row(*(Text(cell, style=style) for cell in row))
+        table.add_row(*(Text(harmless(cell), style=style) for cell in row))
     console = Console(color_system="auto" if has_colour(sys.stdout) else None)
     console.width = max(console.width, sum(widths) + 2 * len(widths) + len(last[0]))
     console.print(table)
-
-
-def harmless(text: str) -> str:
-    """Foreign text without control characters but line ends and tabs: nothing moves a terminal's cursor."""
-    return "".join(char if char.isprintable() or char in "\n\t" else "�" for char in text)

@@ -11,7 +11,6 @@ import sys
 from dataclasses import fields
 from typing import TYPE_CHECKING
 
-from omx_autoresearch.agents.headless import harmless_line
 from omx_autoresearch.experiments.judge.calibration import known_effect, too_few_pairs
 from omx_autoresearch.experiments.judge.summary import (
     HELD_OUT_FAILED,
@@ -23,7 +22,8 @@ from omx_autoresearch.experiments.judge.summary import (
     quoted_claim,
     row_text,
 )
-from omx_autoresearch.surfaces.cli.display import count_of, harmless, print_rows, print_table, say, tell
+from omx_autoresearch.foundation.text import harmless, one_line
+from omx_autoresearch.surfaces.cli.display import count_of, print_rows, print_table, say, tell
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -65,11 +65,11 @@ def print_experiment(state: ExperimentState, document: ExperimentView) -> None:
             ("experiment", state.experiment_id, "bold"),
             ("mission", state.task_id, ""),
             ("phase", phase_words(state, is_at_work=document.is_at_work), ""),
-            ("metric", harmless(f"{metric.name}{unit}, {metric.direction} is better"), ""),
+            ("metric", f"{metric.name}{unit}, {metric.direction} is better", ""),
             ("baseline", figure(state.baseline, metric.unit) if state.baseline is not None else "", ""),
             ("noise", noise_words(state), ""),
-            ("result", harmless(quoted.sentence), "green" if quoted.has_gain else ""),
-            ("warning", harmless("\n".join(quoted.warnings)), "yellow"),
+            ("result", quoted.sentence, "green" if quoted.has_gain else ""),
+            ("warning", "\n".join(quoted.warnings), "yellow"),
             ("spent", spent, ""),
             ("left", ", ".join(left_words(state)), ""),
             ("isolation", state.isolation if state.usage.runs else "", ""),
@@ -136,7 +136,7 @@ def result_words(row: TrialRow) -> str:
     """How a trial ended: ``accepted``, ``rejected: not better``."""
     if row.status == "accepted" or not row.reason_code:
         return row.status
-    return f"{row.status}: {harmless_line(row.reason_code.replace('_', ' '))}"[:_RESULT_CHARACTERS]
+    return f"{row.status}: {one_line(row.reason_code.replace('_', ' '))}"[:_RESULT_CHARACTERS]
 
 
 def trial_line(state: ExperimentState, row: TrialRow) -> str:
@@ -170,7 +170,7 @@ def reason_lines(rows: Sequence[TrialRow]) -> list[str]:
 def _short_reason(row: TrialRow) -> str:
     if row.reason_code == HELD_OUT_FAILED:  # agents read this, too
         return "the held-out check failed"
-    text = harmless_line(row.reason)
+    text = one_line(row.reason)
     return text if len(text) <= _REASON_CHARACTERS else f"{text[: _REASON_CHARACTERS - 1]}…"
 
 

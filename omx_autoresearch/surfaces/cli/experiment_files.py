@@ -13,7 +13,7 @@ from omx_autoresearch.experiments.judge.summary import quoted_claim
 from omx_autoresearch.experiments.views import frozen_paths
 from omx_autoresearch.foundation.errors import UsageError
 from omx_autoresearch.surfaces.cli.caller import json_option, this_caller
-from omx_autoresearch.surfaces.cli.display import count_of, harmless, print_json, say, tell
+from omx_autoresearch.surfaces.cli.display import count_of, print_json, say, tell
 from omx_autoresearch.surfaces.cli.experiment import Meant, auto_log_option, experiment_argument, meant
 
 if TYPE_CHECKING:
@@ -224,4 +224,4 @@ def _told(  # noqa: PLR0913  # one line each of the document
         return
     say(path)
     for note in notes:
-        tell(f"note: {harmless(note)}")
+        tell(f"note: {note}")

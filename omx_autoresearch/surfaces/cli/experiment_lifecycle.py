@@ -12,7 +12,7 @@ from omx_autoresearch.experiments.judge.summary import ending_words
 from omx_autoresearch.experiments.views import NEXT_START, is_at_work, reopening_command
 from omx_autoresearch.foundation.errors import StepIllegal, UsageError
 from omx_autoresearch.surfaces.cli.caller import json_option
-from omx_autoresearch.surfaces.cli.display import harmless, print_json, say, tell
+from omx_autoresearch.surfaces.cli.display import print_json, say, tell
 from omx_autoresearch.surfaces.cli.experiment import Meant, experiment_argument, meant
 from omx_autoresearch.surfaces.cli.experiment_run import working
 
@@ -29,7 +29,7 @@ def _print(found: Meant, what: str, *, as_json: bool) -> None:
     if as_json:
         print_json(document)
     else:
-        say(harmless(what))
+        say(what)
         say(f"  next: {document.next}", "dim")
 
 

@@ -12,7 +12,7 @@ import click
 from omx_autoresearch.experiments.views import is_at_work, next_command
 from omx_autoresearch.foundation.errors import StepIllegal, UsageError
 from omx_autoresearch.surfaces.cli.caller import json_option
-from omx_autoresearch.surfaces.cli.display import count_of, harmless, print_json, say, tell
+from omx_autoresearch.surfaces.cli.display import count_of, print_json, say, tell
 from omx_autoresearch.surfaces.cli.error_handler import CHECK_SAID_NO
 from omx_autoresearch.surfaces.cli.experiment import Meant, experiment_argument, meant
 from omx_autoresearch.surfaces.cli.experiment_lifecycle import confirm
@@ -101,7 +101,7 @@ def _print_stat(document: ExperimentPatchDocument) -> None:
     for file in document.files:
         lines = "binary" if file.added_lines is None else f"+{file.added_lines} -{file.deleted_lines}"
         name = f"{file.old_path} -> {file.path}" if file.old_path else file.path
-        say(harmless(f"{file.status}\t{lines}\t{name}"))
+        say(f"{file.status}\t{lines}\t{name}")
     if not document.files:
         say("Nothing was accepted, so the patch is empty.")
 
@@ -165,9 +165,9 @@ def _refused(found: Meant, state: ExperimentState) -> PatchAcceptance | None:
 def _show(document: ExperimentPatchDocument) -> None:
     """What is about to be taken, before anybody is asked."""
     _print_stat(document)
-    say(harmless(document.result))
+    say(document.result)
     for warning in document.warnings:
-        tell(f"warning: {harmless(warning)}", "yellow")
+        tell(f"warning: {warning}", "yellow")
 
 
 def _told(document: ExperimentPatchDocument, *, as_json: bool) -> int:
@@ -178,7 +178,7 @@ def _told(document: ExperimentPatchDocument, *, as_json: bool) -> int:
         say(f"  next: {document.next}", "dim")
     else:
         for reason in document.reasons:
-            tell(f"not taken: {harmless(reason)}")
+            tell(f"not taken: {reason}")
         tell(f"  next: put the checkout back as it was at {document.base_commit[:12]}, then the same again")
         tell(f"    or: omx-autoresearch experiment finalize {document.experiment_id}, and merge that branch")
     return 0 if document.is_applied else CHECK_SAID_NO

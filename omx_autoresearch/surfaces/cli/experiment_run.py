@@ -11,7 +11,7 @@ import click
 
 from omx_autoresearch.foundation.errors import UsageError
 from omx_autoresearch.surfaces.cli.caller import json_option
-from omx_autoresearch.surfaces.cli.display import harmless, print_json, say
+from omx_autoresearch.surfaces.cli.display import print_json, say
 from omx_autoresearch.surfaces.cli.error_handler import INTERRUPTED
 from omx_autoresearch.surfaces.cli.experiment import Meant, experiment_argument, meant
 
@@ -94,11 +94,11 @@ def _told(found: Meant, state: ExperimentState, end: DriveEnd, *, as_json: bool)
     if as_json:
         print_json(ExperimentRunDocument(end.trials, end.reason, end.detail, document))
     else:
-        say(harmless(end.detail[:1].upper() + end.detail[1:] + "."))
+        say(end.detail[:1].upper() + end.detail[1:] + ".")
         quoted = quoted_claim(state)
-        say(harmless(quoted.sentence), "green" if quoted.has_gain else "")
+        say(quoted.sentence, "green" if quoted.has_gain else "")
         for warning in quoted.warnings:
-            say(harmless(warning), "yellow")
+            say(warning, "yellow")
         say(f"  next: {document.next}", "dim")
     return {"cancelled": INTERRUPTED, "interrupted": INTERRUPTED, "agent": FAILED_AGENT}.get(end.reason, 0)
 

@@ -13,15 +13,7 @@ from omx_autoresearch.experiments.judge.summary import effect_text
 from omx_autoresearch.foundation.errors import UsageError
 from omx_autoresearch.foundation.records import to_plain
 from omx_autoresearch.surfaces.cli.caller import Caller, json_option, this_caller
-from omx_autoresearch.surfaces.cli.display import (
-    count_of,
-    duration_text,
-    harmless,
-    print_json,
-    print_rows,
-    say,
-    tell,
-)
+from omx_autoresearch.surfaces.cli.display import count_of, duration_text, print_json, print_rows, say, tell
 from omx_autoresearch.surfaces.cli.error_handler import INTERRUPTED
 from omx_autoresearch.surfaces.cli.experiment import Meant
 from omx_autoresearch.surfaces.cli.experiment_run import attended
@@ -320,9 +312,9 @@ def _hours(hours: float) -> str:
 def print_plan(document: PlanDocument) -> None:
     """The plan for people."""
     for line in document.lines:
-        say(f"  {harmless(line)}")
+        say(f"  {line}")
     for line in document.cheaper:
-        say(f"  {harmless(line)}", "dim")
+        say(f"  {line}", "dim")
 
 
 FROZEN_SHOWN = 8
@@ -400,11 +392,7 @@ def _show(root_path: str, config: ExperimentConfig, *, as_json: bool) -> None:
         return
     plain = to_plain(config)
     print_rows(
-        [
-            (name.replace("_", " "), harmless(_words(value)), "")
-            for name, value in plain.items()
-            if value or value == 0
-        ]
+        [(name.replace("_", " "), _words(value), "") for name, value in plain.items() if value or value == 0]
     )
     print_plan(plan)
     say(f"  next: {document.next}", "dim")
@@ -449,7 +437,7 @@ def _tell_frozen(frozen: tuple[str, ...]) -> None:
     more = f" and {len(files) - FROZEN_SHOWN} more" if len(files) > FROZEN_SHOWN else ""
     named = f": {shown}{more}" if files else "; name the scripts in the commands, or --protect them"
     beside = f"; whatever matches {', '.join(globs)}" if globs else ""
-    tell(harmless(f"frozen: {count_of(len(files), 'file')}{named}{beside}"))
+    tell(f"frozen: {count_of(len(files), 'file')}{named}{beside}")
 
 
 def _document(
@@ -493,7 +481,7 @@ def _print(document: ExperimentStartDocument, state: ExperimentState) -> None:
     if document.plan is not None:
         print_plan(document.plan)
     for note in document.notes:
-        tell(f"note: {harmless(note)}", "yellow")
+        tell(f"note: {note}", "yellow")
     if document.experiment.phase != "completed":
         say(
             f"  or: an agent changes {document.experiment.workspace_path} and calls `experiment trial`", "dim"

@@ -11,7 +11,7 @@ import click
 from omx_autoresearch.experiments.views import NEXT_START, ExperimentLine, list_views, view_of
 from omx_autoresearch.foundation.errors import WorkspaceFault
 from omx_autoresearch.surfaces.cli.caller import json_option, this_caller
-from omx_autoresearch.surfaces.cli.display import harmless, print_json, print_table, say, tell
+from omx_autoresearch.surfaces.cli.display import print_json, print_table, say, tell
 from omx_autoresearch.surfaces.cli.experiment import auto_log_option, experiment_argument, meant
 
 
@@ -49,7 +49,7 @@ def _show_auto_log(named: str, auto_log: str, *, as_json: bool) -> None:
         return
     print_experiment(state, document)
     for note in notes:
-        tell(f"note: {harmless(note)}")
+        tell(f"note: {note}")
 
 
 @click.command("list")
@@ -75,7 +75,7 @@ def _short(line: ExperimentLine) -> str:
 def _project_words(path: str) -> str:
     """A project's folder as a person writes it."""
     home = os.path.join(os.path.expanduser("~"), "")
-    return harmless(f"~/{path.removeprefix(home)}" if path.startswith(home) else path).replace("\n", " ")
+    return (f"~/{path.removeprefix(home)}" if path.startswith(home) else path).replace("\n", " ")
 
 
 def _print_list(lines: tuple[ExperimentLine, ...]) -> None:
@@ -88,7 +88,7 @@ def _print_list(lines: tuple[ExperimentLine, ...]) -> None:
             str(line.trials),
             str(line.accepted),
             _project_words(line.project_path),
-            " ".join(harmless(line.fault or _short(line)).split()),
+            " ".join((line.fault or _short(line)).split()),
         )
         for line in lines
     ]

@@ -9,7 +9,7 @@ import click
 
 from omx_autoresearch.foundation.errors import UsageError
 from omx_autoresearch.surfaces.cli.caller import json_option
-from omx_autoresearch.surfaces.cli.display import harmless, print_json, say
+from omx_autoresearch.surfaces.cli.display import print_json, say
 from omx_autoresearch.surfaces.cli.error_handler import CHECK_SAID_NO
 from omx_autoresearch.surfaces.cli.experiment import Meant, experiment_argument, meant
 from omx_autoresearch.surfaces.cli.experiment_run import agent_of, working
@@ -79,8 +79,8 @@ def tell_view(found: Meant, view: TrialView, *, as_json: bool) -> int:
                 f"{f'Trial {row.iteration}' if row else 'The trial'} goes on; {view.state.usage.runs} runs so far."
             )
         else:
-            say(harmless(view.fault) or "There was no trial yet.", "yellow" if view.fault else "")
-        say(f"  next: {harmless(next_step)}", "dim")
+            say(view.fault or "There was no trial yet.", "yellow" if view.fault else "")
+        say(f"  next: {next_step}", "dim")
     is_accepted = row is not None and not view.is_running and row.status == "accepted"
     return 0 if is_accepted else CHECK_SAID_NO
 

@@ -11,7 +11,7 @@ from omx_autoresearch.foundation.errors import StorageFailed, UsageError
 from omx_autoresearch.foundation.records import to_plain
 from omx_autoresearch.missions.rules.criteria import FINDING_KINDS, SUMMARY_LIMIT_BYTES
 from omx_autoresearch.surfaces.cli.caller import Caller, json_option, task_argument, this_caller
-from omx_autoresearch.surfaces.cli.display import harmless, print_json, print_rows, print_table, say, tell
+from omx_autoresearch.surfaces.cli.display import print_json, print_rows, print_table, say, tell
 from omx_autoresearch.surfaces.cli.validate import is_relayed
 
 if TYPE_CHECKING:
@@ -154,7 +154,7 @@ def finding_show(words: tuple[str, ...], as_json: bool) -> None:
         reason = shown.claim_reason
         print_json(FindingDocument(task_id, shown.id, shown.accepted, reason, True, False, shown, next_step))
         return
-    print_rows([(name, harmless(_text(value)), "") for name, value in to_plain(shown).items()])
+    print_rows([(name, _text(value), "") for name, value in to_plain(shown).items()])
 
 
 @finding_verb.command("import")
@@ -193,8 +193,8 @@ def _print_recorded(caller: Caller, task_id: str, recorded: Recorded, *, as_json
     evidence = finding.evidence
     print_rows(
         [
-            ("  summary", harmless(finding.summary[:_SHOWN_CHARACTERS]), ""),
-            ("  reason", harmless(recorded.reason), "yellow"),
+            ("  summary", finding.summary[:_SHOWN_CHARACTERS], ""),
+            ("  reason", recorded.reason, "yellow"),
             ("  run", evidence.run_id if evidence else "", "dim"),
         ]
     )
@@ -229,7 +229,7 @@ def _print_list(caller: Caller, task: str, options: dict[str, Any], *, as_json: 
             "evidence" if line.accepted else "claim",
             line.kind,
             line.criterion_id,
-            harmless(line.summary[:_SHOWN_CHARACTERS]).replace("\n", " "),
+            line.summary[:_SHOWN_CHARACTERS].replace("\n", " "),
         )
         for line in found
     ]

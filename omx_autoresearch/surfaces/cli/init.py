@@ -11,7 +11,7 @@ import click
 
 from omx_autoresearch.foundation.errors import AutoresearchError, MissionInvalid, StorageFailed, UsageError
 from omx_autoresearch.surfaces.cli.caller import Caller, json_option, task_argument, this_caller
-from omx_autoresearch.surfaces.cli.display import count_of, harmless, print_json, print_rows, say, tell
+from omx_autoresearch.surfaces.cli.display import count_of, print_json, print_rows, say, tell
 from omx_autoresearch.surfaces.cli.mission_options import (
     MODES,
     ask_missing,
@@ -116,7 +116,7 @@ def _write_down(caller: Caller, project_path: str, draft: MissionDraft, *, as_js
     say(f"Mission {mission.task_id} is written down; nothing is held yet.")
     print_rows([("  mission", document.mission_path, ""), ("  judged by", document.sandbox_path, "")])
     for warning in document.warnings:
-        tell(f"warning: {harmless(warning)}", "yellow")
+        tell(f"warning: {warning}", "yellow")
     say(f"  next: {document.next}")
     return 0
 
@@ -157,16 +157,16 @@ def _try_out(caller: Caller, draft: MissionDraft, *, as_json: bool) -> int:
         return 0
     if found.tryout is not None:
         report = found.tryout.report
-        say("\n".join(f"| {line}" for line in harmless(found.tryout.output).splitlines()) or "| (no output)")
-        say(f"The validator says: {report.verdict} ({report.cause}): {harmless(report.summary)}")
+        say("\n".join(f"| {line}" for line in found.tryout.output.splitlines()) or "| (no output)")
+        say(f"The validator says: {report.verdict} ({report.cause}): {report.summary}")
     say(
         f"A start would freeze {count_of(len(found.pinned_paths), 'file')}"
         + (":" if found.pinned_paths else ".")
     )
     for path in found.pinned_paths:
-        say(f"  {harmless(path)}")
+        say(f"  {path}")
     for warning in document.warnings:
-        tell(f"warning: {harmless(warning)}", "yellow")
+        tell(f"warning: {warning}", "yellow")
     say("Nothing was written.")
     return 0
 
@@ -298,14 +298,14 @@ def _print_to_owner(document: StartDocument) -> None:
     judged = document.validator_command or "a review"
     print_rows(
         [
-            ("  judged by", f"{harmless(judged)} ({count_of(document.pinned_count, 'file')} frozen)", ""),
-            ("  criteria", harmless("\n".join(document.criteria)), ""),
+            ("  judged by", f"{judged} ({count_of(document.pinned_count, 'file')} frozen)", ""),
+            ("  criteria", "\n".join(document.criteria), ""),
             ("  forbidden", _forbidden_line(document), ""),
-            ("  baseline", harmless(said), "yellow" if is_broken else ""),
+            ("  baseline", said, "yellow" if is_broken else ""),
             ("  mend it", f"then: omx-autoresearch amend {document.task_id}" if is_broken else "", "yellow"),
             ("  limits", limits_line(document.limits), ""),
             ("  hold", _hold(document), "green" if document.hold.startswith("proven") else "yellow"),
-            *(("  note", harmless(note), "yellow") for note in document.notes),
+            *(("  note", note, "yellow") for note in document.notes),
         ]
     )
     if document.phase == "running" and not document.session_id:

@@ -14,7 +14,7 @@ from omx_autoresearch.agents.registry import adapter, installation_of
 from omx_autoresearch.foundation.clients import CLIENT_NAMES
 from omx_autoresearch.foundation.errors import UsageError
 from omx_autoresearch.surfaces.cli.caller import Caller, json_option, this_caller
-from omx_autoresearch.surfaces.cli.display import harmless, print_json, say
+from omx_autoresearch.surfaces.cli.display import print_json, say
 from omx_autoresearch.surfaces.cli.error_handler import CHECK_SAID_NO
 
 if TYPE_CHECKING:
@@ -147,7 +147,7 @@ def _print_report(report: InstallReport, done: str, *, as_json: bool) -> None:
     if not report.changes:
         say(f"Nothing to change in {report.client}: {done} already.")
     elif report.dry_run:
-        say(harmless(report.diff).rstrip("\n"))
+        say(report.diff.rstrip("\n"))
         say("Nothing was written.")
     else:
         say(f"{done.capitalize()} for {report.client}:")
@@ -223,8 +223,8 @@ def _print_client(document: ClientDocument) -> None:
 
 def _print_check(check: Check) -> None:
     say(
-        f"  {'ok  ' if check.ok else 'BAD '} {check.name:<12} {harmless(check.what)}",
+        f"  {'ok  ' if check.ok else 'BAD '} {check.name:<12} {check.what}",
         "" if check.ok else "red",
     )
     if check.cure and not check.ok:
-        say(f"       {'':<12} next: {harmless(check.cure)}")
+        say(f"       {'':<12} next: {check.cure}")

@@ -7,14 +7,7 @@ from typing import TYPE_CHECKING
 import click
 
 from omx_autoresearch.surfaces.cli.caller import json_option, task_argument, this_caller
-from omx_autoresearch.surfaces.cli.display import (
-    duration_text,
-    harmless,
-    print_json,
-    print_rows,
-    print_table,
-    say,
-)
+from omx_autoresearch.surfaces.cli.display import duration_text, print_json, print_rows, print_table, say
 
 if TYPE_CHECKING:
     from omx_autoresearch.journal.layout import Runtime
@@ -76,7 +69,7 @@ def _print_list(views: tuple[StatusView, ...]) -> None:
             str(view.iteration),
             f"{view.refusals}/{view.max_refusals}",
             view.hold.split(" ")[0] if view.phase == "running" else "",
-            " ".join(harmless(view.goal or view.blocker).split()),
+            " ".join((view.goal or view.blocker).split()),
         )
         for view in views
     ]
@@ -167,16 +160,16 @@ def print_status(view: StatusView) -> None:
     word = word_of(view)
     rows: list[Row] = [
         ("mission", view.task_id, "bold"),
-        ("goal", harmless(view.goal), ""),
+        ("goal", view.goal, ""),
         ("phase", word, STYLES.get(word, "")),
-        ("problem" if view.status in ("invalid", "missing") else "blocked", harmless(view.blocker), "red"),
+        ("problem" if view.status in ("invalid", "missing") else "blocked", view.blocker, "red"),
         ("next", _typed(view.next_command), "bold" if view.blocker else ""),
     ]
     if view.phase:
         rows += _progress(view)
     if view.phase == "running" and view.session_id:
         rows.append(("to leave", f"omx-autoresearch pause {view.task_id}  or  cancel {view.task_id}", ""))
-    rows += [("notice", harmless(notice), "yellow") for notice in view.notices]
+    rows += [("notice", notice, "yellow") for notice in view.notices]
     print_rows(rows)
 
 
@@ -194,10 +187,10 @@ def _progress(view: StatusView) -> list[Row]:
     session = f"{view.session_id} ({view.client or 'client unknown'})" if view.session_id else "unbound"
     return [
         ("iteration", f"{view.iteration}, {view.stale_count} without progress{pressure}", ""),
-        ("direction", harmless(view.current_direction), ""),
+        ("direction", view.current_direction, ""),
         ("refusals", f"{view.refusals} of {view.max_refusals}", ""),
         ("hours", f"{view.hours_used:.2f} of {view.max_hours:g}", ""),
-        ("judged by", harmless(view.judged_by), ""),
+        ("judged by", view.judged_by, ""),
         ("newest run", run, ""),
         ("missing", _lacking(view), ""),
         ("findings", f"{view.finding_count}, in state/findings.jsonl" if view.finding_count else "", ""),
@@ -224,8 +217,8 @@ def _lacking(view: StatusView) -> str:
 def _missing(criterion: str) -> str:
     """One open criterion, for people."""
     if criterion.startswith("criterion:"):
-        return f"evidence for {harmless(criterion.removeprefix('criterion:'))}"
-    return _MISSING.get(criterion, harmless(criterion))
+        return f"evidence for {criterion.removeprefix('criterion:')}"
+    return _MISSING.get(criterion, criterion)
 
 
 # --- The newest run of a mission's validator or reviewer, printed.
@@ -255,16 +248,16 @@ def _print(document: RunView, runtime: Runtime, mission: Mission) -> None:
         say(f"No run yet.\n  next: {document.next}")
         return
     if document.output_tail:
-        say("\n".join(f"| {line}" for line in harmless(document.output_tail).splitlines()))
+        say("\n".join(f"| {line}" for line in document.output_tail.splitlines()))
     numbers = [f"score {document.score:g}"] if document.score is not None else []
     numbers += [f"{document.tests} tests"] if document.tests is not None else []
     print_rows(
         [
             ("verdict", f"{document.verdict} ({document.cause})", _STYLES[document.verdict]),
-            ("summary", harmless(document.summary), ""),
+            ("summary", document.summary, ""),
             ("measured", ", ".join(numbers), ""),
             ("note", *_note(document, runtime, mission)),
-            ("leaked", "\n".join(map(harmless, document.leaked)), "yellow"),
+            ("leaked", "\n".join(document.leaked), "yellow"),
             (
                 "run",
                 f"{document.run_id}, {document.duration_seconds:.1f} s, "
@@ -289,6 +282,6 @@ def _note(document: RunView, runtime: Runtime, mission: Mission) -> tuple[str, s
         return "", ""
     _, items = open_items(runtime, mission)
     if items:
-        named = harmless(", ".join(item.code.removeprefix("criterion:") for item in items))
+        named = ", ".join(item.code.removeprefix("criterion:") for item in items)
         return f"still open: {named}; see omx-autoresearch readiness {mission.task_id}", "yellow"
     return "the mission is complete at the agent's next stop, unless something changes before", ""

@@ -29,11 +29,12 @@ from omx_autoresearch.compat.auto_log import (
     session_folder,
 )
 from omx_autoresearch.foundation.errors import CommandFault
+from omx_autoresearch.foundation.text import head_and_tail
 from omx_autoresearch.foundation.types import MetricDirection
-from omx_autoresearch.journal.outputs import OUTPUT_LIMIT_BYTES, trim_for_person
 from omx_autoresearch.journal.safe_files import read_bounded
 from omx_autoresearch.missions.checkouts import workspace_root
 from omx_autoresearch.surfaces.mcp.calls import WAIT_SECONDS, Call, Seconds, make_tool
+from omx_autoresearch.system.commands import OUTPUT_LIMIT_BYTES
 from omx_autoresearch.system.sandbox import can_isolate
 
 if TYPE_CHECKING:
@@ -295,6 +296,6 @@ def _output_of(folder: SessionFolder, run: SessionRun) -> tuple[str, str]:
         return "", ""
     path = folder.output_path(run.run, CHECKS if run.status == "checks_failed" else MEASURE)
     try:
-        return trim_for_person(read_bounded(path, OUTPUT_LIMIT_BYTES), OUTPUT_CHARACTERS), path
+        return head_and_tail(read_bounded(path, OUTPUT_LIMIT_BYTES), OUTPUT_CHARACTERS), path
     except FileNotFoundError:
         return "", ""

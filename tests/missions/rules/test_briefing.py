@@ -10,6 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from omx_autoresearch.foundation.text import MARK
 from omx_autoresearch.missions.rules import briefing
 from omx_autoresearch.missions.rules.evidence import Missing, missing_items
 from omx_autoresearch.missions.rules.gate import Decision, Situation, decide
@@ -84,7 +85,7 @@ def test_a_refusal_stands_on_its_own() -> None:
         a_mission(iteration=6, usage=Usage(refusals=11, idle_refusals=1, stale=1)), (NEEDED, REVIEWED)
     )
     first = text.splitlines()[0]
-    assert first.startswith(f"{briefing.MARK} Mission {TASK} is not complete")
+    assert first.startswith(f"{MARK} Mission {TASK} is not complete")
     assert "(validation)" in first
     for item in (NEEDED, REVIEWED):
         assert f"- {item.what}\n  received: {item.received}\n  next: {item.next_command}" in text
@@ -98,7 +99,7 @@ def test_a_refusal_stands_on_its_own() -> None:
 @pytest.mark.case("SES-07")
 def test_a_refusal_to_wait_says_wait_and_stands_on_its_own_too() -> None:
     text = waiting(a_mission(iteration=6, usage=Usage(refusals=11, wait_refusals=2)))
-    assert text.startswith(f"{briefing.MARK} Mission {TASK} is not complete")
+    assert text.startswith(f"{MARK} Mission {TASK} is not complete")
     assert re.findall(r"next: (.*)", text) == [f"omx-autoresearch wait {TASK}"]
     assert "Waited 3 of 6 times" in text
     assert "Iteration 6; refusal 11 of 200" in text
@@ -151,8 +152,8 @@ def test_no_foreign_text_brings_a_control_character_or_a_line(foreign: str) -> N
 def test_every_text_of_ours_begins_with_the_mark() -> None:
     for mission in (*hostile_missions(), a_mission(None, "draft")):
         for text in every_text(mission):
-            assert text.startswith(briefing.MARK)
-    assert briefing.fault_for_person("journal.jsonl, line 7").startswith(briefing.MARK)
+            assert text.startswith(MARK)
+    assert briefing.fault_for_person("journal.jsonl, line 7").startswith(MARK)
 
 
 def test_a_refusal_is_bounded_whatever_is_long() -> None:
@@ -223,7 +224,7 @@ def test_a_summary_is_short_whatever_the_mission_says(phase: Phase) -> None:
 @pytest.mark.requirement("HOOK-05", "SESS-10")
 def test_a_summary_says_what_done_means_where_it_stands_and_what_is_next() -> None:
     text = briefing.summary(a_mission(iteration=4, attestation=a_run(), usage=Usage(refusals=3)))
-    assert f"{briefing.MARK} Mission {TASK}" in text
+    assert f"{MARK} Mission {TASK}" in text
     assert "Done means: `./check.sh` passes when the runtime runs it." in text
     assert "Stops are refused until then." in text
     assert "Phase running, iteration 4; refusal 3 of 200" in text
@@ -244,18 +245,3 @@ def test_a_mission_that_holds_nobody_does_not_say_that_it_does() -> None:
     assert "Stops are refused" not in text
     assert "Blocked: no progress" in text
     assert text.endswith(f"Next: omx-autoresearch status {TASK}")
-
-
-@pytest.mark.parametrize(
-    ("text", "line"), [("abcd", "abcd"), ("abcde", "abc…"), (" a\n b ", "a b"), ("", "")]
-)
-def test_a_line_is_cut_only_where_it_is_too_long(text: str, line: str) -> None:
-    assert briefing.one_line(text, 4) == line
-
-
-@given(st.text(), st.integers(2, 50))
-def test_one_line_is_one_printable_line_of_its_length(text: str, limit: int) -> None:
-    line = briefing.one_line(text, limit)
-    assert len(line) <= limit
-    assert line.isprintable()
-    assert line == line.strip()

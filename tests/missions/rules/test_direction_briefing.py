@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from omx_autoresearch.foundation.text import MARK
 from omx_autoresearch.missions.hook_events import relayed_verb
 from omx_autoresearch.missions.records.work import DirectionDeclared
 from omx_autoresearch.missions.rules import briefing
@@ -178,7 +179,7 @@ def test_no_text_of_ours_triggers_anything_when_it_is_fed_back(text: str) -> Non
         usage=Usage(stale=2),
     )
     for said in (briefing.summary(mission), refused(mission, 3), briefing.bound(mission)):
-        assert said.startswith(briefing.MARK)
+        assert said.startswith(MARK)
         assert command_in(said) is None
         assert relayed_verb(said, said) is None
         assert all(char == "\n" or char.isprintable() for char in said)

@@ -6,7 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from omx_autoresearch.missions.rules.briefing import MARK, bound, refusal_for_person
+from omx_autoresearch.foundation.text import MARK
+from omx_autoresearch.missions.rules.briefing import bound, refusal_for_person
 from omx_autoresearch.missions.rules.prompts import PromptCommand, command_in, paths_named, task_named
 from tests.missions.rules.samples import TASK, a_mission
 

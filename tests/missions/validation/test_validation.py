@@ -15,7 +15,6 @@ import pytest
 
 from omx_autoresearch.agents.clients import claude
 from omx_autoresearch.journal.layout import StateHome
-from omx_autoresearch.journal.outputs import output_path
 from omx_autoresearch.missions import launch, lifecycle_commands
 from omx_autoresearch.missions.intake import read_intake
 from omx_autoresearch.missions.looks import take_look
@@ -86,7 +85,7 @@ def test_an_attestation_binds_a_verdict_to_everything_that_it_depended_on(world:
     assert (run.contract_digest, run.pin_digest) == (mission.contract_digest, mission.contract.pin_digest)
     assert run.started_at < run.finished_at
     assert (run.isolation, run.leaked, run.score, run.tests) == ("none", (), None, None)
-    output = Path(output_path(world.home.mission(mission.task_id), run.run_id)).read_bytes()
+    output = Path(world.home.mission(mission.task_id).output_path(run.run_id)).read_bytes()
     assert output.endswith(b"answer.txt does not say 42\n")
     from hashlib import sha256
 
@@ -324,7 +323,7 @@ def test_output_past_the_limit_is_cut_and_the_end_still_decides_what_is_shown(wo
     refusal = world.stop().refusal
     assert "| the end" in refusal
     assert len(refusal) < 5000
-    size = os.path.getsize(output_path(world.home.mission(mission.task_id), run_of(world, mission).run_id))
+    size = os.path.getsize(world.home.mission(mission.task_id).output_path(run_of(world, mission).run_id))
     assert size > 2_000_000, "kept whole"
 
 

@@ -15,6 +15,7 @@ from __future__ import annotations
 from omx_autoresearch.agents import payloads
 from omx_autoresearch.agents.events import Client, HookEntry, HookEvent, StopCap
 from omx_autoresearch.agents.payloads import render_reply
+from omx_autoresearch.foundation.text import one_line
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -195,8 +196,8 @@ def report(so_far: AgentReport, found: dict[str, Any]) -> AgentReport | None:
         text=headless.text_of(found.get("result")),
         cost_usd=cost,
         tokens=headless.numbers_of(found.get("usage")),
-        model=headless.harmless_line(", ".join(sorted(models))) if isinstance(models, dict) else "",
-        session_id=headless.harmless_line(headless.text_of(found.get("session_id"))),
+        model=one_line(", ".join(sorted(models))) if isinstance(models, dict) else "",
+        session_id=one_line(headless.text_of(found.get("session_id"))),
         is_error=found.get("is_error") is True,
         cost_fault=fault,
     )

@@ -18,6 +18,7 @@ from omx_autoresearch.agents import payloads
 from omx_autoresearch.agents.events import Client, HookEntry, HookEvent, StopCap
 from omx_autoresearch.agents.payloads import render_reply
 from omx_autoresearch.foundation.records import replace
+from omx_autoresearch.foundation.text import one_line
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -137,7 +138,7 @@ def report(so_far: AgentReport, found: dict[str, Any]) -> AgentReport | None:
     if so_far.client != "codex":
         so_far = headless.AgentReport(client="codex")
     if kind == "thread.started":
-        name = headless.harmless_line(headless.text_of(found.get("thread_id")))
+        name = one_line(headless.text_of(found.get("thread_id")))
         return replace(so_far, session_id=name)
     if kind == "turn.failed":
         return replace(so_far, is_error=True)

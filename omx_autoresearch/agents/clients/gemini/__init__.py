@@ -19,6 +19,7 @@ from omx_autoresearch.agents import payloads
 from omx_autoresearch.agents.events import Client, HookEntry, HookEvent, StopCap
 from omx_autoresearch.agents.payloads import render_reply
 from omx_autoresearch.foundation.records import replace
+from omx_autoresearch.foundation.text import one_line
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -142,7 +143,7 @@ def report(so_far: AgentReport, found: dict[str, Any]) -> AgentReport | None:
         client="gemini",
         text=headless.text_of(found.get("response")),
         tokens=tokens,
-        model=headless.harmless_line(", ".join(sorted(names))),
-        session_id=headless.harmless_line(headless.text_of(found.get("session_id"))),
+        model=one_line(", ".join(sorted(names))),
+        session_id=one_line(headless.text_of(found.get("session_id"))),
         is_error=bool(found.get("error")),
     )

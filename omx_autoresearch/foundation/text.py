@@ -1,7 +1,10 @@
-"""Whole outputs of commands, kept in files; and what of them may be shown to a person or an agent.
+"""Text from outside, made harmless: what others wrote reaches a terminal, a page, a reply or a record through here.
 
-**What is masked.** Output that goes into refusals, reports and pages may be read by others, so what looks like a
-secret is replaced by ``[masked]``; the file keeps it. Masked are, and only these:
+:func:`harmless` keeps the lines, :func:`one_line` makes one line of bounded length, :func:`quoted` puts a foreign value
+into a message of ours, :func:`head_and_tail` cuts an output, and :func:`redacted` takes secrets out.
+
+**What is redacted.** Output that goes into refusals, reports and pages may be read by others, so what looks like a
+secret is replaced by ``[redacted]``; the file keeps it. Redacted are, and only these:
 
 - the value after a name that ends in ``secret``, ``token``, ``password``, ``passwd``, ``passphrase``, ``api_key``,
   ``apikey``, ``access_key``, ``secret_key``, ``private_key`` or ``credentials`` (any case, ``-`` for ``_``), with
@@ -18,25 +21,23 @@ A secret of any other shape is not recognised: this narrows a leak, it does not 
 
 from __future__ import annotations
 
-import os
-
-from omx_autoresearch.foundation.errors import UsageError
-from omx_autoresearch.journal.layout import MissionFolder, is_safe_task_id
-from omx_autoresearch.journal.safe_files import read_bounded
-
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     import re
+    from typing import Any
 
+MARK = "[omx-autoresearch]"
+"""Begins every text of ours that a client may feed back as a prompt."""
+LINE_LIMIT = 600
+QUOTE_LIMIT = 80
 
-OUTPUT_LIMIT_BYTES = 64 * 1024 * 1024
-MASK = "[masked]"
+REDACTED = "[redacted]"
 # How many bytes are looked at for one character shown: escape sequences and long characters need room.
 _WINDOW_FACTOR = 8
 _WINDOW_LEAST_BYTES = 4096
 
 _ESCAPES = (
-    r"\x1b[\]PX^_][^\x07\x1b\x9c\n]*(?:\x07|\x1b\\|\x9c)?"  # OSC, DCS, SOS, PM, APC, unterminated ones too
+    r"\x1b[\]PX^_][^\x07\x1b\x9c\r\n]*(?:\x07|\x1b\\|\x9c)?"  # OSC, DCS, SOS, PM, APC, unterminated ones too
     r"|(?:\x1b\[|\x9b)[0-?]*[ -/]*[@-~]?"  # CSI: colours, cursor
     r"|\x1b[ -/]*[0-~]?"  # the rest
 )
@@ -57,7 +58,7 @@ _KNOWN = (
 )
 _HEADER = r"""(?i)\b(bearer[ \t]+|authorization["']?[ \t]*[=:][ \t]*["']?basic[ \t]+)[\w.~+/=-]{12,}"""
 _ADDRESS = r"(\b[a-zA-Z][\w+.-]{0,20}://[^\s/:@]{0,200}:)[^\s/@]{1,400}(?=@)"
-# Every repetition is bounded or cannot fail after it: output is foreign, and must not make the masking slow.
+# Every repetition is bounded or cannot fail after it: output is foreign, and must not make this slow.
 _KEY_BLOCK = (
     r"-----BEGIN [A-Z ]*PRIVATE KEY-----(?:(?!-----END)[\s\S])*(?:-----END [A-Z ]*PRIVATE KEY-----)?"
     r"|\A(?:[A-Za-z0-9+/=\r]*\n)+-----END [A-Z ]*PRIVATE KEY-----"
@@ -69,44 +70,22 @@ _BEGINNINGS = (
 _NAMES = ("secret", "token", "passw", "passphrase", "key", "credentials")
 
 
-def output_path(folder: MissionFolder, run_id: str) -> str:
-    """Return where the whole output of a run stands: ``outputs/{run_id}.txt``.
-
-    Raises:
-        UsageError: ``run_id`` is no safe file name.
-    """
-    if not is_safe_task_id(run_id):
-        raise UsageError(f"{run_id[:80]!r} is not the id of a run.", next_step="omx-autoresearch status")
-    return os.path.join(folder.outputs_path, f"{run_id}.txt")
-
-
-def read_output(folder: MissionFolder, run_id: str, *, limit_bytes: int = OUTPUT_LIMIT_BYTES) -> bytes:
-    """Return the whole output of a run.
-
-    Raises:
-        FileNotFoundError: there is none.
-        StateUntrusted: it is larger than ``limit_bytes``.
-        StorageFailed: the system refused.
-    """
-    return read_bounded(output_path(folder, run_id), limit_bytes)
-
-
-def trim_for_person(data: bytes, limit: int) -> str:
+def head_and_tail(data: bytes, limit: int) -> str:
     """Return output as harmless text of at most ``limit`` characters (100 or more): its head and its tail.
 
     Terminal sequences are taken out, broken UTF-8 becomes U+FFFD, control and invisible characters are shown by their
-    code, secrets are masked (see the module), and what was left out in the middle is said in bytes. The cost depends
+    code, secrets are redacted (see the module), and what was left out in the middle is said in bytes. The cost depends
     on ``limit``, not on the size of the output.
     """
     limit = max(limit, 100)
     window = max(limit * _WINDOW_FACTOR, _WINDOW_LEAST_BYTES)
     if len(data) <= 2 * window:
-        text = masked(harmless(data.decode("utf-8", "replace"))).strip("\n")
+        text = redacted(harmless(data.decode("utf-8", "replace"))).strip("\n")
         return text if len(text) <= limit else _joined(text, text, len(data), limit)
     # A secret that the window cuts in two would not be known: begin and end at a line, or at least at a word.
     head = data[: _last_break(data[:window])]
     tail = data[len(data) - window + _first_break(data[-window:]) :]
-    shown = [masked(harmless(part.decode("utf-8", "replace"))) for part in (head, tail)]
+    shown = [redacted(harmless(part.decode("utf-8", "replace"))) for part in (head, tail)]
     return _joined(shown[0].lstrip("\n"), shown[1].rstrip("\n"), len(data), limit)
 
 
@@ -133,15 +112,49 @@ def harmless(text: str) -> str:
     Terminal sequences (colours, titles, links) are taken out; a carriage return becomes a newline; other control,
     invisible and direction characters and lone surrogates are shown by their code (``\x00``, ``\u202e``).
     """
-    if text.isascii() and text.isprintable():
+    if text.replace("\n", "").replace("\t", "").isprintable():
         return text
     import re
 
-    if "\x1b" in text or "\x9b" in text:
-        text = re.sub(_ESCAPES, "", text)
+    text = without_escapes(text)
     if "\r" in text:
         text = text.replace("\r\n", "\n").replace("\r", "\n")
     return re.sub(_HARMFUL, lambda match: _code(match.group()), text)
+
+
+def without_escapes(text: str) -> str:
+    """Text without terminal sequences (colours, cursor, titles, links), unterminated ones too."""
+    if "\x1b" not in text and "\x9b" not in text:
+        return text
+    import re
+
+    return re.sub(_ESCAPES, "", text)
+
+
+def printable(text: str, *, keep: str = "") -> str:
+    """Text whose control, invisible and direction characters are spaces, but those in ``keep``."""
+    return text if text.isprintable() else "".join(c if c.isprintable() or c in keep else " " for c in text)
+
+
+def one_line(text: str, limit: int = LINE_LIMIT) -> str:
+    """Text as one printable line of at most ``limit`` characters; ``…`` ends one that was cut."""
+    flat = " ".join(printable(text).split())
+    return flat if len(flat) <= limit else flat[: limit - 1] + "…"
+
+
+def escaped(text: str) -> str:
+    """Text with everything that cannot be seen as its code."""
+    if text.isprintable():
+        return text
+    return "".join(c if c.isprintable() else c.encode("unicode_escape").decode("ascii") for c in text)
+
+
+def quoted(value: Any, limit: int = QUOTE_LIMIT) -> str:
+    """A foreign value in a message of ours: a text in quotes and escaped, anything else as Python writes it; cut."""
+    if isinstance(value, str):
+        return f"'{escaped(value[:limit])}{'...' if len(value) > limit else ''}'"
+    text = repr(value)
+    return text if len(text) <= limit else f"{text[:limit]}..."
 
 
 def _code(character: str) -> str:
@@ -151,19 +164,19 @@ def _code(character: str) -> str:
     return f"\\u{number:04x}" if number < 0x10000 else f"\\U{number:08x}"
 
 
-def masked(text: str) -> str:
-    """Return text with what looks like a secret replaced by ``[masked]``; the module says exactly what does."""
+def redacted(text: str) -> str:
+    """Return text with what looks like a secret replaced by ``[redacted]``; the module says exactly what does."""
     low = text.lower()
     rules: list[tuple[str, str]] = []
     # Compiling a pattern costs a hook more than looking for the words that it needs.
     if "private key-----" in low:
-        rules.append((_KEY_BLOCK, MASK))
+        rules.append((_KEY_BLOCK, REDACTED))
     if "bearer" in low or "authorization" in low:
-        rules.append((_HEADER, rf"\1{MASK}"))
+        rules.append((_HEADER, rf"\1{REDACTED}"))
     if "://" in low and "@" in low:
-        rules.append((_ADDRESS, rf"\1{MASK}"))
+        rules.append((_ADDRESS, rf"\1{REDACTED}"))
     if any(beginning in low for beginning in _BEGINNINGS):
-        rules.append((_KNOWN, MASK))
+        rules.append((_KNOWN, REDACTED))
     has_name = any(name in low for name in _NAMES)
     if not rules and not has_name:
         return text
@@ -171,13 +184,13 @@ def masked(text: str) -> str:
 
     for pattern, replacement in rules:
         text = re.sub(pattern, replacement, text)
-    return re.sub(_NAMED, _mask_value, text) if has_name else text
+    return re.sub(_NAMED, _redact_value, text) if has_name else text
 
 
-def _mask_value(match: re.Match[str]) -> str:
+def _redact_value(match: re.Match[str]) -> str:
     name, value = match.group(1), next(filter(None, match.groups()[1:]))
     is_prose = ":" in name and not any(character.isdigit() for character in value)
-    if is_prose or value == MASK or value.replace(".", "", 1).isdigit():
+    if is_prose or value == REDACTED or value.replace(".", "", 1).isdigit():
         return match.group()
     quote = match.group()[len(name)]
-    return f"{name}{quote}{MASK}{quote}" if quote in "\"'" else f"{name}{MASK}"
+    return f"{name}{quote}{REDACTED}{quote}" if quote in "\"'" else f"{name}{REDACTED}"
