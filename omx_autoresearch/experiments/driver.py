@@ -13,14 +13,16 @@ from trial to trial. Texts of earlier agents are quoted as data, one line each. 
 
 from __future__ import annotations
 
+import contextlib
 import errno
+import itertools
 import os
 import re
 import shlex
 import subprocess
 import threading
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 
 from omx_autoresearch.agents.headless import AgentReport, last_words, stated
@@ -144,7 +146,8 @@ def _run(
         os.close(stdout_fd)
         ended.set()
         watcher.join()
-        _remove(pid_path)
+        with contextlib.suppress(OSError):
+            os.unlink(pid_path)
     said = read_bounded(f"{name}.stdout", OUTPUT_LIMIT_BYTES)
     return result, said.decode("utf-8", "replace")
 
@@ -162,13 +165,6 @@ def _note_pid(pid_path: str, workspace: ExperimentWorkspace, ended: threading.Ev
             workspace.note_process(int(text))
             return
         ended.wait(_POLL_SECONDS)
-
-
-def _remove(path: str) -> None:
-    try:
-        os.unlink(path)
-    except OSError:
-        return
 
 
 def outcome_of(
@@ -257,9 +253,10 @@ def drive(
     Raises:
         UsageError: the agent's command cannot be started; no trial was begun.
     """
-    require_startable(agent.line, agent.environ, _candidate_path(controller))
+    folder = ExperimentFolder(controller.session_dir())
+    require_startable(agent.line, agent.environ, os.path.join(folder.work_path, "candidate"))
     done, failures = 0, 0
-    for given in _hypotheses(hypotheses):
+    for given in itertools.repeat(None) if hypotheses is None else hypotheses:
         if end := _end_of(controller, done):
             return end
         if trials and done >= trials:
@@ -268,7 +265,7 @@ def drive(
         number = state.rows[-1].iteration + 1 if state.rows else 1
         hypothesis = given or ExperimentHypothesis(id=f"h-{number}")
         is_given = bool(given and given.description)
-        turn = agent_turn(agent, controller_folder(controller), state, is_given=is_given)
+        turn = agent_turn(agent, folder, state, is_given=is_given)
         try:
             row = controller.run_iteration(hypothesis, turn)
         except StepIllegal:
@@ -290,14 +287,6 @@ def _trials(number: int) -> str:
     return f"{number} trial{'' if number == 1 else 's'}"
 
 
-def _hypotheses(given: Iterable[ExperimentHypothesis] | None) -> Iterator[ExperimentHypothesis | None]:
-    if given is not None:
-        yield from given
-        return
-    while True:
-        yield None
-
-
 def _end_of(controller: AutoresearchController, done: int) -> DriveEnd | None:
     if controller.cancellation.is_cancelled:
         return DriveEnd(done, "cancelled", "cancelled; the trial under way was rolled back")
@@ -314,17 +303,6 @@ def _end_of(controller: AutoresearchController, done: int) -> DriveEnd | None:
 def _gave_up(failures: int, row: TrialRow) -> str:
     why = f"{row.reason_code.replace('_', ' ')}: {row.reason}" if row.reason else row.reason_code
     return f"{failures} sessions in a row brought no candidate; the last one: {why}"
-
-
-def _candidate_path(controller: AutoresearchController) -> str:
-    return os.path.join(controller_folder(controller).work_path, "candidate")
-
-
-def controller_folder(controller: AutoresearchController) -> ExperimentFolder:
-    """The folder of a controller's experiment."""
-    from omx_autoresearch.experiments.store import ExperimentFolder
-
-    return ExperimentFolder(controller.session_dir())
 
 
 # --- the agent's command line
@@ -498,14 +476,6 @@ _NOT_JUDGED = ("no_change", "nested_repository", "tampered", "check_failed", *_H
 """Reasons of a rejection that say nothing of the idea behind the change."""
 
 
-@dataclass(frozen=True, slots=True)
-class _ShownRow:
-    iteration: int
-    text: str
-    result: str
-    effect: str
-
-
 def render_prompt(
     state: ExperimentState,
     *,
@@ -544,14 +514,14 @@ def render_prompt(
     )
 
 
-def _shown(state: ExperimentState, row: TrialRow) -> _ShownRow:
+def _shown(state: ExperimentState, row: TrialRow) -> dict[str, object]:
+    """A line of the table of trials; the text of a hypothesis cannot end its cell."""
     result: str = row.status
     if row.reason_code and row.status != "accepted":
         result += f": {row.reason_code.replace('_', ' ')}"
-    is_hidden = row.reason_code in _HIDDEN
-    return _ShownRow(
-        row.iteration, _cell(row_text(row)), result, "" if is_hidden else effect_words(state, row)
-    )
+    text = row_text(row)[:_TEXT_CHARACTERS].replace("|", "/")
+    effect = "" if row.reason_code in _HIDDEN else effect_words(state, row)
+    return {"iteration": row.iteration, "text": text, "result": result, "effect": effect}
 
 
 def _worn(rows: list[TrialRow]) -> list[str]:
@@ -574,11 +544,6 @@ def _visible_effect(state: ExperimentState) -> str:
         return ""
     shown = f"{100 * effect:.2g} %" if is_ratio(state) else f"{effect:.3g} {state.config.metric.unit}".strip()
     return f"The measurement is noisy: a change of less than about {shown} cannot be told from none."
-
-
-def _cell(text: str) -> str:
-    """A text that cannot end its table cell."""
-    return text[:_TEXT_CHARACTERS].replace("|", "/")
 
 
 def _quoted(hypothesis: ExperimentHypothesis | None) -> str:

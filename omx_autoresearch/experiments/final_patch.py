@@ -16,7 +16,8 @@ from dataclasses import dataclass, replace
 from omx_autoresearch.experiments.context import ExperimentContext
 from omx_autoresearch.experiments.judge.events import PatchApplied
 from omx_autoresearch.experiments.judge.state import Claim, ExperimentState, TrialRow
-from omx_autoresearch.experiments.judge.summary import figure, median_of, quoted_claim, steps_of
+from omx_autoresearch.experiments.judge.statistics import median
+from omx_autoresearch.experiments.judge.summary import figure, quoted_claim, steps_of
 from omx_autoresearch.experiments.worktrees.acceptance import PatchAcceptance
 from omx_autoresearch.experiments.worktrees.checkout import open_repository
 from omx_autoresearch.experiments.worktrees.object_store import FileChange
@@ -263,7 +264,7 @@ def _measured(state: ExperimentState, row: TrialRow) -> str:
     unit = state.config.metric.unit
     words = f"Accepted with a median {state.config.metric.name} of {figure(row.metric, unit)}"
     if row.incumbent_samples:
-        words += f" beside {figure(median_of(row.incumbent_samples), unit)} of the step before"
+        words += f" beside {figure(median(row.incumbent_samples), unit)} of the step before"
     pairs = f", in {row.pairs} interleaved pairs" if row.pairs > 1 else ""
     check = ", after its check had passed" if state.config.check.strip() else ""
     return f"{words}{pairs}{check}. These values decided the step; they are no result."

@@ -11,6 +11,7 @@ A run that did not measure is a value with a ``fault``; an exception means that 
 
 from __future__ import annotations
 
+import contextlib
 import os
 import re
 import tempfile
@@ -41,6 +42,7 @@ from omx_autoresearch.journal.safe_files import (
     storage_failed,
 )
 from omx_autoresearch.system.commands import CommandResult, explain_shell_status, run_command, shell_argv
+from omx_autoresearch.system.removal import remove
 from omx_autoresearch.system.sandbox import (
     bubblewrap_argv,
     bubblewrap_fault,
@@ -459,9 +461,6 @@ def _remove_document(worktree_path: str, path: str) -> None:
         os.close(folder)
 
 
-# --- the private folder of a run
-
-
 def _make_scratch(path: str) -> None:
     _remove_scratch(path)  # of a controller that was killed
     try:
@@ -471,14 +470,5 @@ def _make_scratch(path: str) -> None:
 
 
 def _remove_scratch(path: str) -> None:
-    import shutil
-
-    if not os.path.lexists(path):
-        return
-    shutil.rmtree(path, ignore_errors=True)
-    if os.path.lexists(path):  # a folder in it that may not be entered
-        for folder, names, _ in os.walk(path):
-            for name in names:
-                if not os.path.islink(os.path.join(folder, name)):
-                    os.chmod(os.path.join(folder, name), 0o700)
-        shutil.rmtree(path, ignore_errors=True)
+    with contextlib.suppress(WorkspaceFault):  # what stays is in nobody's way; its name is never used again
+        remove(path)

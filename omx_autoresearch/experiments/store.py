@@ -14,9 +14,8 @@ import os
 from collections.abc import Callable, Iterator
 from datetime import datetime
 from types import TracebackType
-from typing import Any
 
-from omx_autoresearch.experiments.judge.events import KINDS, ExperimentEvent, fold_events
+from omx_autoresearch.experiments.judge.events import KINDS, ExperimentEvent
 from omx_autoresearch.experiments.judge.state import ExperimentState
 from omx_autoresearch.foundation.digests import sha256
 from omx_autoresearch.foundation.errors import StateUntrusted, StepIllegal, UsageError
@@ -39,71 +38,38 @@ from omx_autoresearch.journal.safe_files import (
 _NEXT = "omx-autoresearch experiment list"
 
 
-@dataclass(frozen=True, slots=True)
 class ExperimentFolder:
-    """One experiment's folder in the state home: ``experiments/{experiment_id}``."""
+    """One experiment's folder in the state home: ``experiments/{experiment_id}``.
 
-    root_path: str
+    Attributes:
+        experiment_id: the folder's name.
+        journal_path: ``events.jsonl``, the truth.
+        lock_path: only ever locked.
+        torn_path: torn last lines that were set aside.
+        index_path: disposable.
+        work_path: the two worktrees.
+        frozen_path: copies of the pinned evaluator files.
+        held_out_path: the private copy of the held-out check.
+        outputs_path: the whole output of each run.
+        prompts_path: what the agent was told, a file a trial.
+        scratch_path: private temporary folders of the runs.
+        request_path: what another process asks of the controller at work, ``stop`` or ``cancel``.
+    """
 
-    @property
-    def experiment_id(self) -> str:
-        """The experiment's id, which is the folder's name."""
-        return os.path.basename(self.root_path)
-
-    @property
-    def journal_path(self) -> str:
-        """``events.jsonl``, the truth."""
-        return os.path.join(self.root_path, EVENTS_NAME)
-
-    @property
-    def lock_path(self) -> str:
-        """``events.lock``: only ever locked."""
-        return os.path.join(self.root_path, "events.lock")
-
-    @property
-    def torn_path(self) -> str:
-        """``torn/``: torn last lines that were set aside."""
-        return os.path.join(self.root_path, "torn")
-
-    @property
-    def index_path(self) -> str:
-        """``index.sqlite``: disposable."""
-        return os.path.join(self.root_path, "index.sqlite")
-
-    @property
-    def work_path(self) -> str:
-        """``work/``: the two worktrees."""
-        return os.path.join(self.root_path, "work")
-
-    @property
-    def frozen_path(self) -> str:
-        """``frozen/``: copies of the pinned evaluator files."""
-        return os.path.join(self.root_path, "frozen")
-
-    @property
-    def held_out_path(self) -> str:
-        """``held-out/``: the private copy of the held-out check."""
-        return os.path.join(self.root_path, "held-out")
-
-    @property
-    def outputs_path(self) -> str:
-        """``outputs/``: the whole output of each run."""
-        return os.path.join(self.root_path, "outputs")
-
-    @property
-    def prompts_path(self) -> str:
-        """``prompts/``: what the agent was told, a file a trial."""
-        return os.path.join(self.root_path, "prompts")
-
-    @property
-    def scratch_path(self) -> str:
-        """``scratch/``: private temporary folders of the runs."""
-        return os.path.join(self.root_path, "scratch")
-
-    @property
-    def request_path(self) -> str:
-        """``request``: what another process asks of the controller at work, ``stop`` or ``cancel``."""
-        return os.path.join(self.root_path, "request")
+    def __init__(self, root_path: str) -> None:
+        self.root_path = root_path
+        self.experiment_id = os.path.basename(root_path)
+        self.journal_path = os.path.join(root_path, EVENTS_NAME)
+        self.lock_path = os.path.join(root_path, "events.lock")
+        self.torn_path = os.path.join(root_path, "torn")
+        self.index_path = os.path.join(root_path, "index.sqlite")
+        self.work_path = os.path.join(root_path, "work")
+        self.frozen_path = os.path.join(root_path, "frozen")
+        self.held_out_path = os.path.join(root_path, "held-out")
+        self.outputs_path = os.path.join(root_path, "outputs")
+        self.prompts_path = os.path.join(root_path, "prompts")
+        self.scratch_path = os.path.join(root_path, "scratch")
+        self.request_path = os.path.join(root_path, "request")
 
 
 class ExperimentStore:
@@ -142,11 +108,8 @@ class ExperimentStore:
         Raises:
             StorageFailed: the state home cannot be read.
         """
-        return tuple(
-            sorted(
-                (name for name in names_in(self.home.experiments_path) if self._has_begun(name)), reverse=True
-            )
-        )
+        names = names_in(self.home.experiments_path)
+        return tuple(sorted((name for name in names if self._has_begun(name)), reverse=True))
 
     def find(self, words: str) -> str:
         """The id that a person means by an id, or by the unique beginning or slug of one.
@@ -204,7 +167,7 @@ class ExperimentStore:
             StorageFailed: the system refused; nothing of the batch remains.
             JournalBroken: the log is missing, or its last line is no record.
         """
-        drafts = [draft_of(event) for event in events]
+        drafts = [(event.kind, to_plain(event)) for event in events]
         with Journal(self.folder(experiment_id)).locked() as tail:
             return tail.append(drafts, ts=ts, is_durable=is_durable)
 
@@ -234,13 +197,13 @@ class ExperimentStore:
             UsageError: there is no such experiment, or it never began.
             JournalBroken: a line cannot be believed; named by file and line.
         """
-        journal = self._journal(experiment_id)
         state: ExperimentState | None = None
-        for entry in journal.read():
-            try:
-                state = fold_events(state, ((entry.kind, entry.ts, entry.data),))
-            except ShapeError as error:
-                raise broken(journal.path, entry.seq, str(error)) from None
+        for entry, event in self.events(experiment_id):
+            if state is None and entry.kind != "started":
+                raise broken(
+                    self.folder(experiment_id).journal_path, entry.seq, f"{entry.kind} comes before started"
+                )
+            state = event.apply(state, entry.ts)
         if state is None:
             raise UsageError(f"the experiment {experiment_id} never began: its log is empty", next_step=_NEXT)
         return state
@@ -260,11 +223,6 @@ def _is_made(path: str) -> bool:
     except OSError as error:
         raise storage_failed("make the folder", path, error) from error
     return True
-
-
-def draft_of(event: ExperimentEvent) -> tuple[str, dict[str, Any]]:
-    """What the journal writes of an event."""
-    return event.kind, to_plain(event)
 
 
 def _event_of(entry: Entry, path: str) -> ExperimentEvent:

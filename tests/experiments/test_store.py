@@ -122,3 +122,10 @@ def test_an_experiment_that_never_began_is_no_experiment(store: ExperimentStore)
         store.load(folder.experiment_id)
     with pytest.raises(UsageError, match="means no experiment"):
         store.find("empty")
+
+
+def test_a_log_that_does_not_begin_with_its_start_is_told_by_file_and_line(store: ExperimentStore) -> None:
+    folder = store.create("faster", datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC))
+    store.append(folder.experiment_id, ControllerAttached(3, "b:1"), ts=TS)
+    with pytest.raises(JournalBroken, match=r"events\.jsonl line 1 .*comes before started"):
+        store.load(folder.experiment_id)

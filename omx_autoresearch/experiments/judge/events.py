@@ -22,19 +22,14 @@ from omx_autoresearch.experiments.judge.state import (
     phase_after,
 )
 from omx_autoresearch.foundation.records import (
-    NewerShape,
-    ShapeError,
     dataclass,
     field,
-    from_plain,
     nested,
     replace,
     to_plain,
 )
 
 TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from collections.abc import Iterable
 
 # --- events: the trial, from its admission to its end
 
@@ -433,22 +428,3 @@ def wire_event(event: ExperimentEvent, *, seq: int, ts: str) -> dict[str, Any]:
     plain = to_plain(event)
     row = plain.pop("row", None) or {}
     return {"type": event.kind, "seq": seq, "ts": ts, **row, **plain}
-
-
-def fold_events(
-    state: ExperimentState | None, entries: Iterable[tuple[str, str, dict[str, Any]]]
-) -> ExperimentState | None:
-    """The state after ``entries``, each ``(kind, ts, data)``, in order.
-
-    Raises:
-        NewerShape: a kind or field that a newer version wrote.
-        ShapeError: a damaged entry, or one that comes before ``started``.
-    """
-    for kind, ts, data in entries:
-        if kind not in KINDS:
-            raise NewerShape(f"event kind {kind!r} is unknown")
-        event = from_plain(KINDS[kind], data)
-        if state is None and kind != "started":
-            raise ShapeError(f"{kind} comes before started")
-        state = event.apply(state, ts)
-    return state

@@ -9,6 +9,7 @@ from __future__ import annotations
 from typing import Literal
 
 from omx_autoresearch.experiments.judge.metrics import Guard
+from omx_autoresearch.experiments.judge.statistics import median
 from omx_autoresearch.foundation.records import dataclass
 from omx_autoresearch.foundation.text import one_line
 
@@ -107,20 +108,11 @@ def metric_band(state: ExperimentState, row: TrialRow) -> tuple[float, float] | 
     """
     if len(row.interval) != _ENDS or not row.incumbent_samples:
         return None
-    incumbent = median_of(row.incumbent_samples)
+    incumbent = median(row.incumbent_samples)
     sign = -1.0 if state.config.metric.direction == "lower" else 1.0
     size = abs(incumbent) if effect_scale(state) == "ratio" else 1.0
     ends = sorted(incumbent + sign * size * end for end in row.interval)
     return ends[0], ends[1]
-
-
-def median_of(values: Sequence[float]) -> float:
-    """The median of at least one value."""
-    ordered = sorted(values)
-    middle = len(ordered) // 2
-    if len(ordered) % 2:
-        return ordered[middle]
-    return ordered[middle - 1] + (ordered[middle] - ordered[middle - 1]) / 2
 
 
 def figure(value: float | None, unit: str = "", *, digits: int = _SIGNIFICANT) -> str:

@@ -17,12 +17,11 @@ from omx_autoresearch.experiments.judge.summary import (
     effect_text,
     figure,
     kind_of,
-    median_of,
     metric_band,
     quoted_claim,
     steps_of,
 )
-from tests.experiments.samples import BASE, a_claim, a_row, a_state, a_story, accepted, commit, judged
+from tests.experiments.samples import a_claim, a_row, a_state, a_story, accepted, commit, judged
 
 
 @pytest.mark.requirement("SEE-01")
@@ -160,9 +159,3 @@ def test_figures_carry_their_unit() -> None:
     assert effect_text(12.0, "difference", "ms") == "12 ms"
     assert effect_interval((), "ratio") == ""
     assert effect_interval((-0.01, 0.02), "ratio") == "-1 % to 2 %"
-
-
-def test_medians() -> None:
-    assert median_of([3.0, 1.0, 2.0]) == 2.0
-    assert median_of([1.0, 2.0]) == 1.5
-    assert a_state().base_commit == BASE
