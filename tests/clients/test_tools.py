@@ -32,7 +32,7 @@ def test_an_agent_adds_a_finding_reads_the_status_and_blocks(stage: Stage) -> No
         once_declared(
             stage,
             Turn("I found something.", (tool("finding_add", {"summary": "the corpus is empty"}),)),
-            Turn("How does it stand?", (tool("status", {}),), needs="was_accepted"),
+            Turn("How does it stand?", (tool("status", {}),), needs="is_known"),
             Turn(
                 "A person must act.",
                 (tool("block", {"reason": "no corpus", "needs": "the corpus in corpus/"}),),
