@@ -25,7 +25,6 @@ from typing import TYPE_CHECKING
 
 from omx_autoresearch.journal.layout import Runtime, StateHome
 from omx_autoresearch.missions import findings, launch, views
-from omx_autoresearch.missions.intake import write_intake
 from omx_autoresearch.missions.records.work import FindingRecorded
 from omx_autoresearch.missions.rules.criteria import Evidence, Finding, criterion_of
 from omx_autoresearch.missions.rules.intake import MissionDraft
@@ -150,8 +149,7 @@ def _mission(root: Path) -> tuple[Runtime, str]:
         validator_command="./check.sh",
         criteria=(criterion_of("report: written :: file: report.md"),),
     )
-    record = write_intake(runtime, str(project), draft)
-    task_id = launch.create_draft(runtime, str(project), record, draft).task_id
+    task_id = launch.create_mission(runtime, str(project), draft).task_id
     launch.start(runtime, task_id, launch.StartOptions(has_baseline=False))
     return runtime, task_id
 

@@ -28,12 +28,13 @@ from omx_autoresearch.foundation.input_validation import checked
 from omx_autoresearch.journal.layout import ProjectFolder, Runtime, is_safe_task_id, slugify
 from omx_autoresearch.journal.layout import task_id as make_task_id
 from omx_autoresearch.journal.safe_files import open_inside, read_chunks
-from omx_autoresearch.missions.intake import MissionDraft, read_intake, write_intake
+from omx_autoresearch.missions.intake import read_intake, write_intake
 from omx_autoresearch.missions.launch import creation_of
 from omx_autoresearch.missions.records.lifecycle import MissionAdopted
 from omx_autoresearch.missions.records.work import DirectionDeclared, FindingRecorded
 from omx_autoresearch.missions.rules import criteria, directions
 from omx_autoresearch.missions.rules.criteria import Criterion, rule_of
+from omx_autoresearch.missions.rules.intake import MissionDraft
 from omx_autoresearch.missions.rules.mission import FINAL_PHASES
 from omx_autoresearch.missions.store import MissionStore
 

@@ -146,7 +146,7 @@ def _pretty(value: Any, margin: str) -> str:
 DEPTH_LIMIT = 100
 """Deeper values are refused when written, so that every reader, however deep its own stack, can read them."""
 
-_UTF16_OPENINGS = (b"{\0", b"[\0", b"\0{", b"\0[")
+_UTF16_OPENINGS = (b"{\0", b"[\0", b"-\0", b"\0{", b"\0[", b"\0-")
 
 
 def decode(data: bytes) -> Any:
@@ -178,15 +178,23 @@ def decode_document(data: bytes) -> Any:
     Raises:
         ValueError: as :func:`decode`; also an empty file, and UTF-16 or UTF-32, each named.
     """
-    if data.startswith(b"\xef\xbb\xbf"):
-        data = data[3:]
-    elif data.startswith((b"\xff\xfe\0\0", b"\0\0\xfe\xff")):
-        raise ValueError("it is encoded in UTF-32; save it as UTF-8")
-    elif data.startswith((b"\xff\xfe", b"\xfe\xff", *_UTF16_OPENINGS)):
-        raise ValueError("it is encoded in UTF-16; save it as UTF-8")
+    data = as_utf8(data)
     if not data.strip():
         raise ValueError("it is empty" if not data else "it holds only white space")
     return decode(data)
+
+
+def as_utf8(data: bytes) -> bytes:
+    """A file's content without a UTF-8 byte order mark.
+
+    Raises:
+        ValueError: it is UTF-16 or UTF-32; says which.
+    """
+    if data.startswith((b"\xff\xfe\0\0", b"\0\0\xfe\xff")):
+        raise ValueError("it is encoded in UTF-32; save it as UTF-8")
+    if data.startswith((b"\xff\xfe", b"\xfe\xff", *_UTF16_OPENINGS)):
+        raise ValueError("it is encoded in UTF-16; save it as UTF-8")
+    return data.removeprefix(b"\xef\xbb\xbf")
 
 
 def encode(value: Any) -> bytes:

@@ -14,7 +14,6 @@ mission: any number of threads and processes may use stores at once.
 
 from __future__ import annotations
 
-import os
 import warnings
 from dataclasses import dataclass, field, replace
 
@@ -25,19 +24,18 @@ from omx_autoresearch.foundation.errors import (
     UsageError,
 )
 from omx_autoresearch.journal.layout import ProjectFolder, Runtime
-from omx_autoresearch.missions import launch, lifecycle_commands, projection_texts, registry
+from omx_autoresearch.missions import launch, lifecycle_commands, registry
 from omx_autoresearch.missions.checkouts import project_root
 from omx_autoresearch.missions.claims import write_changed
 from omx_autoresearch.missions.directions import declare
 from omx_autoresearch.missions.findings import Recorded, Submission, add_finding, list_findings
-from omx_autoresearch.missions.intake import read_intake, write_intake
 from omx_autoresearch.missions.rules import briefing
 from omx_autoresearch.missions.rules.directions import direction_of
-from omx_autoresearch.missions.rules.evidence import criteria_of, open_criteria
+from omx_autoresearch.missions.rules.evidence import open_criteria
 from omx_autoresearch.missions.rules.intake import MissionDraft
 from omx_autoresearch.missions.rules.prompts import paths_named
 from omx_autoresearch.missions.store import MissionStore
-from omx_autoresearch.missions.task_files import AllowedOperations, Progress, TaskSpec
+from omx_autoresearch.missions.task_files import Progress, TaskSpec, progress_of, task_spec
 from omx_autoresearch.missions.views import ValidationReport, validation_report
 from omx_autoresearch.missions.views import readiness as readiness_of
 
@@ -135,9 +133,7 @@ class Store:
         """
         _texts(goal=goal)
         draft = replace(_as(CreateOptions, options or CreateOptions(), "options"), goal=goal)
-        record = write_intake(self._runtime, self._project_path, draft)
-        draft = read_intake(os.path.join(self._project_path, record.specs_path))
-        mission = launch.create_draft(self._runtime, self._project_path, record, draft)
+        mission = launch.create_mission(self._runtime, self._project_path, draft)
         if is_started:
             mission = launch.start(
                 self._runtime, mission.task_id, launch.StartOptions(reason="store")
@@ -218,7 +214,7 @@ class Store:
             raise StepIllegal(
                 "; ".join(declared.faults), next_step=f"omx-autoresearch direction list {task_id}"
             )
-        return self._followed(_progress(self._store.load(task_id)))
+        return self._followed(progress_of(self._store.load(task_id)))
 
     def update_progress(self, task_id: str, patch: ProgressPatch) -> Progress:
         """Block the mission: a person must act first."""
@@ -227,7 +223,7 @@ class Store:
         mission = lifecycle_commands.block(
             self._runtime, task_id, reason=patch.blocked_reason, needs=patch.needs, by="agent"
         )
-        return self._followed(_progress(mission))
+        return self._followed(progress_of(mission))
 
     def _followed(self, result: Result) -> Result:
         """Let the files under ``.omx`` say what was recorded; a warning where they cannot be written."""
@@ -283,21 +279,4 @@ def _as(kind: type[Kind], value: object, name: str) -> Kind:
 
 def _task(mission: Mission) -> Task:
     path = ProjectFolder(mission.project_path).task_path(mission.task_id)
-    return Task(_spec(mission), _progress(mission), path)
-
-
-def _spec(mission: Mission) -> TaskSpec:
-    return TaskSpec(
-        mission.task_id,
-        mission.goal,
-        mission.scope,
-        mission.non_goals,
-        mission.milestones,
-        AllowedOperations(**projection_texts.allowed_operations(mission)),
-        mission.task_type,
-        criteria_of(mission),
-    )
-
-
-def _progress(mission: Mission) -> Progress:
-    return Progress(**projection_texts.progress(mission))
+    return Task(task_spec(mission), progress_of(mission), path)

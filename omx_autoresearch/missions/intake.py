@@ -14,11 +14,10 @@ from typing import Any, Literal
 
 import yaml
 
-from omx_autoresearch.foundation import templates
+from omx_autoresearch.foundation import json_codec, templates
 from omx_autoresearch.foundation.errors import (
     AutoresearchError,
     MissionInvalid,
-    StateUntrusted,
     StorageFailed,
     WorkspaceFault,
 )
@@ -27,7 +26,6 @@ from omx_autoresearch.foundation.records import dataclass, field, to_plain
 from omx_autoresearch.foundation.types import Operation, Reviewer, TaskType, ValidationMode
 from omx_autoresearch.journal.layout import ProjectFolder, Runtime, is_safe_task_id, slugify
 from omx_autoresearch.journal.safe_files import (
-    load_json,
     path_faults,
     read_bounded,
     replace_file,
@@ -46,12 +44,6 @@ LIMIT_BYTES = 1024 * 1024
 Place = tuple[str | int, ...]
 
 _FENCE = re.compile(r"^---[ \t]*\r?$", re.MULTILINE)
-_UTF16 = (
-    (b"\xff\xfe\0\0", "UTF-32"),
-    (b"\0\0\xfe\xff", "UTF-32"),
-    (b"\xff\xfe", "UTF-16"),
-    (b"\xfe\xff", "UTF-16"),
-)
 
 
 @dataclass(frozen=True, slots=True)
@@ -178,16 +170,13 @@ def _load(text: str, where: str) -> tuple[Any, dict[Place, int]]:
 
 
 def _decoded(data: bytes, where: str) -> str:
-    for mark, name in _UTF16:
-        if data.startswith(mark):
-            raise _invalid(where, f"it is encoded in {name}; save it as UTF-8")
-    if b"\0" in data[:4]:
-        raise _invalid(where, "it is encoded in UTF-16; save it as UTF-8")
     try:
-        return data.decode("utf-8-sig")
+        return json_codec.as_utf8(data).decode("utf-8")
     except UnicodeDecodeError as error:
         line = data[: error.start].count(b"\n") + 1
         raise _invalid(where, f"byte {error.start} is not UTF-8", line) from None
+    except ValueError as error:
+        raise _invalid(where, str(error)) from None
 
 
 def _invalid(where: str, what: str, line: int = 0) -> MissionInvalid:
@@ -209,20 +198,17 @@ class _Reader:
             raise _invalid(self.where, "an alias (`*name`) is not taken; write the value itself", _line(node))
         self.seen.add(id(node))
         self.lines.setdefault(place, _line(node))
-        if isinstance(node, yaml.MappingNode):
-            return self._mapping(node, place)
+        if node.tag not in _TAGS:
+            raise _invalid(self.where, f"the tag {node.tag} is not taken", _line(node))
         if isinstance(node, yaml.SequenceNode):
             return [self.value(item, (*place, index)) for index, item in enumerate(node.value)]
-        if node.tag not in _SCALARS:
-            raise _invalid(self.where, f"the tag {node.tag} is not taken", _line(node))
-        return self.loader.construct_object(node)
-
-    def _mapping(self, node: yaml.MappingNode, place: Place) -> dict[str, Any]:
+        if not isinstance(node, yaml.MappingNode):
+            return self.loader.construct_object(node)
         values: dict[str, Any] = {}
         for key_node, value_node in node.value:
-            if not isinstance(key_node, yaml.ScalarNode):
-                raise _invalid(self.where, "a key must be plain text", _line(key_node))
             key = key_node.value
+            if not isinstance(key, str):
+                raise _invalid(self.where, "a key must be plain text", _line(key_node))
             if key in values:
                 raise _invalid(self.where, f"the key {key[:80]!r} is given twice", _line(key_node))
             self.lines[*place, key] = _line(key_node)
@@ -230,15 +216,15 @@ class _Reader:
         return values
 
 
-_SCALARS = frozenset(f"tag:yaml.org,2002:{name}" for name in ("str", "bool", "int", "float", "null"))
+_TAGS = frozenset(
+    f"tag:yaml.org,2002:{name}" for name in ("str", "bool", "int", "float", "null", "map", "seq")
+)
 
 
 def _line(node: yaml.Node) -> int:
     """The line of a node in its file: the frontmatter's first line end belongs to the fence."""
     return int(node.start_mark.line) + 1
 
-
-__all__ = ["IntakeRecord", "MissionDraft", "check_draft", "read_intake", "read_record", "write_intake"]
 
 MISSION_NAME, SANDBOX_NAME, RECORD_NAME = "mission.md", "sandbox.md", "result.json"
 FILE_MODE = 0o644
@@ -556,43 +542,3 @@ def _read_page(kind: type[Any], path: str) -> tuple[Any, str]:
         raise MissionInvalid(f"{path} is missing", next_step="omx-autoresearch init") from None
     page = parse(data, where=path)
     return validated(kind, page.values, where=path, lines=page.lines), _digest(data)
-
-
-def read_record(specs_path: str) -> IntakeRecord:
-    """Return result.json of a specs folder.
-
-    Raises:
-        MissionInvalid: it is missing, or is no intake record.
-        StateUntrusted: it is no JSON, or says a thing twice.
-    """
-    path = os.path.join(specs_path, RECORD_NAME)
-    try:
-        return validated(IntakeRecord, _of_this_version(path), where=path)
-    except FileNotFoundError:
-        raise MissionInvalid(f"{path} is missing", next_step="omx-autoresearch init") from None
-    except StateUntrusted as error:
-        if isinstance(error, StorageFailed):
-            raise
-        raise MissionInvalid(error.message, next_step=error.next_step) from error
-
-
-def _of_this_version(path: str) -> Any:
-    """The values of result.json, where this program knows their version.
-
-    Raises:
-        MissionInvalid: they are of a newer version, or of none that there was.
-    """
-    values = load_json(path, limit_bytes=LIMIT_BYTES)
-    version = values.get("schema_version") if isinstance(values, dict) else None
-    if type(version) is int and version > RECORD_VERSION:
-        raise MissionInvalid(
-            f"{path} was written by a newer omx-autoresearch: its schema version is {version},"
-            f" and this program reads up to {RECORD_VERSION}",
-            next_step="upgrade omx-autoresearch, then run the same command again",
-        )
-    if type(version) is int and version < RECORD_VERSION:
-        raise MissionInvalid(
-            f"{path} is older than this omx-autoresearch reads: its schema version is {version}",
-            next_step="omx-autoresearch init",
-        )
-    return values

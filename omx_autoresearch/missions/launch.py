@@ -32,16 +32,16 @@ from omx_autoresearch.missions.intake import (
     FILE_MODE,
     MISSION_NAME,
     SANDBOX_NAME,
-    IntakeRecord,
-    MissionDraft,
     amended_sandbox,
     read_intake,
+    write_intake,
 )
 from omx_autoresearch.missions.lifecycle_commands import missions_around
 from omx_autoresearch.missions.looks import keep_launch_tree
 from omx_autoresearch.missions.records.lifecycle import MissionAmended, MissionCreated, MissionLaunched
 from omx_autoresearch.missions.records.work import CommandsApproved
 from omx_autoresearch.missions.rules.criteria import has_measured
+from omx_autoresearch.missions.rules.intake import MissionDraft
 from omx_autoresearch.missions.rules.mission import Limits, next_phase
 from omx_autoresearch.missions.store import MissionStore
 from omx_autoresearch.missions.validation.runs import approval_key, approve, is_approved, is_narrowed
@@ -51,6 +51,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from omx_autoresearch.missions.rules.evidence import RunReport
+    from omx_autoresearch.missions.rules.intake import IntakeRecord
     from omx_autoresearch.missions.rules.mission import Contract, Mission
 
 
@@ -100,8 +101,15 @@ class Started:
     notes: tuple[str, ...] = ()
 
 
-def create_draft(runtime: Runtime, project_path: str, record: IntakeRecord, draft: MissionDraft) -> Mission:
-    """Make the mission of an intake: a journal with its first record, phase ``draft``."""
+def create_mission(runtime: Runtime, project_path: str, draft: MissionDraft) -> Mission:
+    """Write a mission down: its specs folder, and a journal with its first record, phase ``draft``.
+
+    Raises:
+        MissionInvalid: the draft cannot stand; every fault is named.
+        WorkspaceFault: the project is no folder, or its ``.omx`` is a link or no folder.
+        StorageFailed: the system refused.
+    """
+    record = write_intake(runtime, project_path, draft)
     store = MissionStore(runtime.home)
     moment = runtime.clock.now()
     task_id = make_task_id(moment, record.slug)

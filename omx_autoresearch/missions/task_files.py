@@ -8,14 +8,16 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from omx_autoresearch.missions import projection_texts
 from omx_autoresearch.missions.rules.criteria import Evidence
-from omx_autoresearch.missions.rules.evidence import CriterionView
+from omx_autoresearch.missions.rules.evidence import CriterionView, criteria_of
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any, Literal
 
     from omx_autoresearch.foundation.types import FindingKind, Phase
+    from omx_autoresearch.missions.rules.mission import Mission
 
 
 @dataclass(frozen=True, slots=True)
@@ -263,6 +265,25 @@ class ModeState:
     mission_validator_command: str = ""
     validator_prompt: str = ""
     output_artifact_path: str = ""
+
+
+def task_spec(mission: Mission) -> TaskSpec:
+    """What ``task_spec.json`` of a mission says."""
+    return TaskSpec(
+        mission.task_id,
+        mission.goal,
+        mission.scope,
+        mission.non_goals,
+        mission.milestones,
+        AllowedOperations(**projection_texts.allowed_operations(mission)),
+        mission.task_type,
+        criteria_of(mission),
+    )
+
+
+def progress_of(mission: Mission) -> Progress:
+    """What ``progress.json`` of a mission says."""
+    return Progress(**projection_texts.progress(mission))
 
 
 FILES: dict[str, Any] = {

@@ -11,15 +11,16 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from omx_autoresearch.foundation.errors import MissionInvalid, StateUntrusted, StorageFailed, WorkspaceFault
+from omx_autoresearch.foundation.records import to_plain
 from omx_autoresearch.journal import safe_files
 from omx_autoresearch.journal.layout import Runtime, StateHome
 from omx_autoresearch.missions import intake
-from omx_autoresearch.missions.intake import MissionDraft, check_draft, read_intake, read_record, write_intake
+from omx_autoresearch.missions.intake import check_draft, read_intake, write_intake
+from omx_autoresearch.missions.rules.intake import MissionDraft
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from tests.support.scratch import Scratch
 
 SCRIPT = MissionDraft(
     goal="Make the parser pass", validator_command="./check.sh 'a' # \"b\" <in\n./more.sh\n"
@@ -63,7 +64,7 @@ def test_the_three_files_stand_in_the_folder_of_the_slug(runtime: Runtime, proje
     assert (
         json.loads((folder / "result.json").read_text())["mission_path"] == f"{record.specs_path}/mission.md"
     )
-    assert read_record(str(folder)) == record
+    assert json.loads((folder / "result.json").read_text()) == to_plain(record)
 
 
 @pytest.mark.requirement("LIFE-09")
@@ -257,23 +258,6 @@ def test_a_byte_order_mark_loads_and_utf16_is_named_and_left_untouched(specs: Pa
     assert (specs / name).read_bytes() == wide
 
 
-@pytest.mark.case("HIO-09", "ART-01")
-def test_the_intake_record_is_read_strictly(specs: Path) -> None:
-    path = specs / "result.json"
-    plain = path.read_bytes()
-    path.write_bytes(b"\xef\xbb\xbf" + plain)
-    assert read_record(str(specs)).slug == "make-the-parser-pass"
-    path.write_bytes(plain.decode().encode("utf-16"))
-    with pytest.raises(MissionInvalid, match=r"result\.json.*UTF-16"):
-        read_record(str(specs))
-    path.write_bytes(plain.replace(b'"slug"', b'"goal": "x", "slug"', 1))
-    with pytest.raises(MissionInvalid, match="'goal' is given twice"):
-        read_record(str(specs))
-    path.write_bytes(plain.replace(b'"schema_version": 1', b'"schema_version": "1"'))
-    with pytest.raises(MissionInvalid, match="schema_version: must be a whole number"):
-        read_record(str(specs))
-
-
 def test_a_missing_file_and_a_pipe_are_no_hang(specs: Path) -> None:
     (specs / "sandbox.md").unlink()
     with pytest.raises(MissionInvalid, match=r"sandbox\.md is missing"):
@@ -281,23 +265,3 @@ def test_a_missing_file_and_a_pipe_are_no_hang(specs: Path) -> None:
     os.mkfifo(specs / "sandbox.md")
     with pytest.raises(StateUntrusted, match="not a regular file"):
         read_intake(str(specs))
-
-
-@pytest.mark.requirement("STATE-15")
-@pytest.mark.parametrize(
-    ("version", "words"),
-    [
-        (2, "written by a newer omx-autoresearch"),
-        (0, "older than this omx-autoresearch reads"),
-        ("1", "schema_version"),
-    ],
-)
-def test_an_intake_record_of_another_version_is_refused_by_its_own_sentence(
-    world: Scratch, version: object, words: str
-) -> None:
-    mission = world.draft()
-    path = world.project / mission.specs_path / "result.json"
-    path.write_text(json.dumps({**json.loads(path.read_text("utf-8")), "schema_version": version}), "utf-8")
-    with pytest.raises(MissionInvalid, match=words) as error:
-        read_record(str(path.parent))
-    assert error.value.next_step

@@ -9,8 +9,9 @@ import pytest
 
 from omx_autoresearch.foundation.errors import MissionInvalid
 from omx_autoresearch.missions.contracts import compile_contract, contract_digest
-from omx_autoresearch.missions.intake import MissionDraft, read_intake, write_intake
+from omx_autoresearch.missions.intake import read_intake, write_intake
 from omx_autoresearch.missions.rules.criteria import criterion_of
+from omx_autoresearch.missions.rules.intake import MissionDraft
 
 if TYPE_CHECKING:
     from pathlib import Path

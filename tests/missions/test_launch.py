@@ -12,7 +12,7 @@ import pytest
 from omx_autoresearch.foundation.errors import MissionInvalid, StepIllegal
 from omx_autoresearch.journal.layout import is_safe_task_id
 from omx_autoresearch.missions import launch, lifecycle_commands
-from omx_autoresearch.missions.intake import read_intake, write_intake
+from omx_autoresearch.missions.intake import read_intake
 from omx_autoresearch.missions.launch import StartOptions
 from omx_autoresearch.missions.looks import take_look
 from omx_autoresearch.missions.rules.intake import MissionDraft
@@ -71,10 +71,12 @@ def test_a_draft_has_a_journal_of_its_own_and_holds_nobody(world: Scratch) -> No
 @pytest.mark.requirement("STATE-10")
 def test_two_missions_of_one_second_and_one_name_are_two(world: Scratch) -> None:
     draft = MissionDraft(goal="write", validator_command="./check.sh")
-    record = write_intake(world.runtime(), str(world.project), draft)
     still = StillClock(world.clock.now())
     runtime = replace(world.runtime(), clock=still)
-    ids = [launch.create_draft(runtime, str(world.project), record, draft).task_id for _ in range(3)]
+    projects = [world.root / name for name in ("one", "two", "three")]
+    for project in projects:
+        project.mkdir()
+    ids = [launch.create_mission(runtime, str(project), draft).task_id for project in projects]
     assert len(set(ids)) == 3
 
 

@@ -25,7 +25,6 @@ from omx_autoresearch.journal.layout import Runtime, StateHome
 from omx_autoresearch.missions import launch, lifecycle_commands, sessions
 from omx_autoresearch.missions.claims import write_changed
 from omx_autoresearch.missions.hook_events import answer_event
-from omx_autoresearch.missions.intake import write_intake
 from omx_autoresearch.missions.rules.intake import MissionDraft
 from omx_autoresearch.missions.stop import DEADLINE_MARGIN_SECONDS, answer_stop
 from omx_autoresearch.missions.store import MissionStore
@@ -176,8 +175,7 @@ class Scratch:
         if "validator_command" not in fields and "validator_prompt" not in fields:
             fields["validator_command"] = "./check.sh"
         draft = MissionDraft(goal=fields.pop("goal", GOAL), **fields)
-        record = write_intake(self.runtime(), str(self.project), draft)
-        mission = launch.create_draft(self.runtime(), str(self.project), record, draft)
+        mission = launch.create_mission(self.runtime(), str(self.project), draft)
         self.follow()
         return mission
 

@@ -25,8 +25,8 @@ if TYPE_CHECKING:
     from typing import Any
 
     from omx_autoresearch.missions.contracts import DryRun
-    from omx_autoresearch.missions.intake import MissionDraft
     from omx_autoresearch.missions.launch import Started
+    from omx_autoresearch.missions.rules.intake import MissionDraft
     from omx_autoresearch.missions.rules.mission import Limits
     from omx_autoresearch.surfaces.documents import StartDocument
 
@@ -61,7 +61,7 @@ def init_verb(dry_run: bool, as_json: bool, **given: Any) -> int:
     Exactly one way to be judged is needed: a command (--validator) or a review of a file (--prompt and --output). At a
     terminal you are asked for what is missing.
     """
-    from omx_autoresearch.missions.intake import MissionDraft
+    from omx_autoresearch.missions.rules.intake import MissionDraft
 
     caller = this_caller()
     project_path = caller.project_path()
@@ -92,12 +92,10 @@ def _check(draft: MissionDraft) -> None:
 
 
 def _write_down(caller: Caller, project_path: str, draft: MissionDraft, *, as_json: bool) -> int:
-    from omx_autoresearch.missions.intake import write_intake
-    from omx_autoresearch.missions.launch import create_draft
+    from omx_autoresearch.missions.launch import create_mission
     from omx_autoresearch.surfaces.documents import DraftDocument
 
-    record = write_intake(caller.runtime, project_path, draft)
-    mission = create_draft(caller.runtime, project_path, record, draft)
+    mission = create_mission(caller.runtime, project_path, draft)
     document = DraftDocument(
         task_id=mission.task_id,
         slug=mission.slug,

@@ -71,14 +71,12 @@ def make_scratch(root_path: str, *, home_path: str = "") -> Scratch:
 
 def start_mission(scratch: Scratch, *, goal: str, session_id: str = "") -> Mission:
     """Write down and launch a mission whose validator is ``./check.sh``; bind a session where one is named."""
-    from omx_autoresearch.missions.intake import write_intake
-    from omx_autoresearch.missions.launch import StartOptions, create_draft, start
+    from omx_autoresearch.missions.launch import StartOptions, create_mission, start
     from omx_autoresearch.missions.rules.intake import MissionDraft
 
     runtime = scratch.runtime()
     draft = MissionDraft(goal=goal, slug="scratch", validator_command="./check.sh")
-    record = write_intake(runtime, scratch.project_path, draft)
-    mission = create_draft(runtime, scratch.project_path, record, draft)
+    mission = create_mission(runtime, scratch.project_path, draft)
     options = StartOptions(reason="scratch", session_id=session_id, has_baseline=not session_id)
     return start(runtime, mission.task_id, options).mission
 
