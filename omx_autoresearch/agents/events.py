@@ -20,6 +20,7 @@ class HookEvent:
     Attributes:
         client: the client's name in :mod:`omx_autoresearch.foundation.clients`.
         kind: what happened.
+        native_event: the client's own name of it.
         session_id: the client's session id, verbatim; empty when the payload has none.
         cwd: the client's working directory (follows ``cd``; never used to find a mission).
         agent_id: non-empty when a sub-agent is meant; such an event never binds and never counts.
@@ -42,6 +43,7 @@ class HookEvent:
 
     client: str
     kind: EventKind
+    native_event: str = ""
     session_id: str = ""
     cwd: str = ""
     agent_id: str = ""
@@ -106,12 +108,14 @@ class HookEntry:
 
     Attributes:
         native_event: the client's name of the event (``Stop``, ``AfterAgent``).
+        kind: what it means.
         timeout_seconds: what the client is told, in its own unit by the adapter.
         guard: when the shell line starts the hook at all: ``active`` (something is bound or pending),
             ``start`` (something is active, or ``OMX_AUTORESEARCH_TASK`` is set), ``always``.
     """
 
     native_event: str
+    kind: EventKind
     timeout_seconds: int
     guard: str
 
@@ -122,22 +126,25 @@ class Client:
 
     Attributes:
         name: the client's name in :mod:`omx_autoresearch.foundation.clients`.
+            It is also that of the command on PATH.
         title: the product's name, for people.
-        binary: the command's name on PATH.
         stop_cap: see :class:`StopCap`.
-        hook_timeout_seconds: the time-out that the installer writes for the stop hook.
-        shows_person_message: a ``systemMessage`` beside a refusal is shown to a person in interactive use.
-        lets_go_on_repeat: the client spins when the same answer repeats without a tool; such a stop is released.
-        has_tool_events: the installer registers the event after a tool.
         entries: the hooks to register, the stop first.
+        lets_go_on_repeat: the client spins when the same answer repeats without a tool; such a stop is released.
     """
 
     name: str
     title: str
-    binary: str
     stop_cap: StopCap
-    hook_timeout_seconds: int
-    shows_person_message: bool
-    lets_go_on_repeat: bool
-    has_tool_events: bool
     entries: tuple[HookEntry, ...]
+    lets_go_on_repeat: bool = False
+
+    @property
+    def hook_timeout_seconds(self) -> int:
+        """The time-out that the installer writes for the stop hook."""
+        return self.entries[0].timeout_seconds
+
+    @property
+    def has_tool_events(self) -> bool:
+        """Whether the event after a tool is registered."""
+        return any(entry.kind == "tool" for entry in self.entries)

@@ -39,7 +39,12 @@ if TYPE_CHECKING:
     from omx_autoresearch.agents.hook_lines import HookProgram
     from omx_autoresearch.agents.parts import Installation, Part
 
-PARTS: tuple[Part, ...] = (Hooks(), StatusLine(), Tools(), Skill())
+PARTS: tuple[Part, ...] = (
+    Hooks(),
+    StatusLine(),
+    Tools(),
+    Skill(),
+)
 """Every part, in the order in which they are put in, examined and shown."""
 
 

@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-from omx_autoresearch.agents.events import HookEvent
+from omx_autoresearch.agents.events import Client, HookEvent, Reply
 from omx_autoresearch.foundation import json_codec
 from omx_autoresearch.foundation.text import MARK, harmless
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Callable, Mapping
     from typing import Any
 
-    from omx_autoresearch.agents.events import Reply
     from omx_autoresearch.foundation.types import EventKind, HostEnd
 
 MAX_PAYLOAD_BYTES = 16 * 1024 * 1024
@@ -132,44 +131,51 @@ def output_text(value: object) -> str:
 
 
 def event_of(
-    client: str,
-    kind: EventKind,
+    client: Client,
     payload: Mapping[str, Any],
     *,
-    prompt: str,
     shell_tools: tuple[str, ...],
+    last_message: str,
+    without_prefix: Callable[[str], str] = str,
     **own: Any,
 ) -> HookEvent:
-    """Make the event of a payload from the fields that all clients share.
+    """Make the event of a payload, as far as all clients write it alike.
 
     Args:
-        client: its name.
-        kind: what happened.
+        client: the facts; its entries say what each event means.
         payload: as it was read.
-        prompt: what was submitted, with the client's own prefixes taken off; counts for a prompt only.
         shell_tools: the client's names of its own shell tool.
-        own: further fields of the event; ``tool_response`` where the output stands elsewhere than in the field of
+        last_message: the field that holds the agent's last text.
+        without_prefix: takes the client's own prefixes off a prompt.
+        own: further fields of the event; ``tool_response`` where a tool's output stands elsewhere than in the field of
             that name.
 
     Raises:
         PayloadFault: the session id is not a text.
     """
-    agent_id = own.pop("agent_id", "")
+    native_event = text_of(payload, "hook_event_name")
+    kind: EventKind = next((one.kind for one in client.entries if one.native_event == native_event), "other")
+    agent_id = text_of(payload, "agent_id")
+    if kind == "stop" and agent_id:
+        kind = "subagent_stop"
+    prompt = without_prefix(text_of(payload, "prompt")) if kind == "prompt" else ""
     response = own.pop("tool_response", payload.get("tool_response"))
-    prompt = prompt if kind == "prompt" else ""
     if kind == "tool":
         own["tool_name"] = text_of(payload, "tool_name")
         own["tool_command"] = tool_command_of(payload, shell_tools)
         own["tool_output"] = end_of(output_text(response))
     return HookEvent(
-        client=client,
+        client=client.name,
         kind=kind,
+        native_event=native_event,
         session_id=session_id_of(payload),
         cwd=text_of(payload, "cwd"),
         agent_id=agent_id,
         prompt=prompt,
         is_person=may_be_person(prompt, agent_id),
         source=text_of(payload, "source") if kind == "session_start" else "",
+        host_end=host_end_of(payload) if kind in ("stop", "subagent_stop", "stop_failure") else "",
+        last_message=end_of(text_of(payload, last_message)),
         transcript_path=text_of(payload, "transcript_path"),
         **own,
     )
@@ -278,6 +284,8 @@ def _named_end(value: str) -> HostEnd:
 MAX_REPLY_CHARS = 9_500
 """A text of a reply. Claude Code shows 10,000 characters of a hook's text and puts a longer one into a file."""
 
+_CONTEXT_KINDS = ("session_start", "prompt", "tool")
+_MESSAGE_KINDS = ("stop", "pre_compact", *_CONTEXT_KINDS)
 _encode = json_codec.encoder(is_ascii=True, separators=(", ", ": "))
 
 
@@ -290,28 +298,19 @@ def fitting(text: str) -> str:
     return f"{text[:half]}\n[... {len(text) - 2 * half} characters left out ...]\n{text[-half:]}"
 
 
-def render_reply(
-    event: HookEvent,
-    reply: Reply,
-    *,
-    context_events: Mapping[EventKind, str],
-    message_kinds: tuple[EventKind, ...],
-) -> bytes:
+def render_reply(event: HookEvent, reply: Reply) -> bytes:
     """Render a reply; ``b""`` is silence, which lets the agent do as it pleases.
 
     Args:
         event: what is answered.
-        reply: what to say. A refusal counts on a stop only, a context only in ``context_events``.
-        context_events: by kind, the client's own event name that must stand beside the context.
-        message_kinds: the kinds on which the client takes a ``systemMessage``.
+        reply: what to say. A refusal counts on a stop only, a context where the model reads one.
     """
     answer: dict[str, object] = {}
     if event.kind == "stop" and (refusal := fitting(reply.refusal)):
         answer["decision"] = "block"
         answer["reason"] = refusal
-    if event.kind in message_kinds and (message := fitting(reply.person_message)):
+    if event.kind in _MESSAGE_KINDS and (message := fitting(reply.person_message)):
         answer["systemMessage"] = message
-    native_event = context_events.get(event.kind, "")
-    if native_event and (context := fitting(reply.context)):
-        answer["hookSpecificOutput"] = {"hookEventName": native_event, "additionalContext": context}
+    if event.kind in _CONTEXT_KINDS and (context := fitting(reply.context)):
+        answer["hookSpecificOutput"] = {"hookEventName": event.native_event, "additionalContext": context}
     return _encode(answer).encode("ascii") + b"\n" if answer else b""

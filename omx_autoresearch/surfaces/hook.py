@@ -30,8 +30,18 @@ FOLLOW_SECONDS = 2
 FRESH_SECONDS = 60
 """A tool event later than this after the last one goes the long way, which knows when a binding has expired."""
 _TOOL_EVENTS = (b"PostToolUse", b"AfterTool", b"PostToolUseFailure")
-_START_NAMES = (b'"SessionStart"',)
-_PROMPT_NAMES = (b'"UserPromptSubmit"', b'"BeforeAgent"')
+_PROMPTS = (b"UserPromptSubmit", b"BeforeAgent")
+_STARTS = (b"SessionStart",)
+_NEITHER = (
+    *_TOOL_EVENTS,
+    b"AfterAgent",
+    b"PreCompact",
+    b"SessionEnd",
+    b"Stop",
+    b"StopFailure",
+    b"SubagentStop",
+)
+"""What clients call events that are neither a prompt nor a start. An event of another name may be either."""
 _OURS = (b"omx-bind-", b"omx-autoresearch")
 _COMMAND = b"autoresearch"
 _SESSION_KEY = b'"session_id"'
@@ -106,9 +116,10 @@ def concerns_us(raw: bytes, active: list[str] | None) -> bool:
     """
     if active is None or any(escape in raw for escape in _ESCAPED_LETTERS):
         return True
-    if any(name in raw for name in _PROMPT_NAMES) and _COMMAND in raw:
+    event = value_in(raw, _EVENT_KEY)
+    if event not in _NEITHER + _STARTS and _COMMAND in raw:
         return True
-    if any(name in raw for name in _START_NAMES) and (
+    if event not in _NEITHER + _PROMPTS and (
         os.environ.get("OMX_AUTORESEARCH_TASK")
         or b'"clear"' in raw
         or (active and (b'"fork"' in raw or b'"resume"' in raw))

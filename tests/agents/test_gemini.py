@@ -55,9 +55,7 @@ def test_the_gate_is_registered_on_after_agent_and_the_sessions_end_never_refuse
     assert event(hook_event_name="SessionEnd").kind == "session_end"
 
 
-def test_only_a_compression_that_a_person_asked_for_is_one() -> None:
-    assert event(hook_event_name="PreCompress", trigger="manual").kind == "pre_compact"
-    assert event(hook_event_name="PreCompress", trigger="auto").kind == "other"
+def test_a_compression_is_not_registered_since_it_comes_before_every_call_of_the_model() -> None:
     assert "PreCompress" not in {entry.native_event for entry in gemini.CLIENT.entries}
 
 

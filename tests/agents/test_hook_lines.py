@@ -22,7 +22,7 @@ GUARDS = ["active", "start", "always"]
 
 
 def line_of(guard: str, home_path: str | Path) -> str:
-    return hook_line(HookEntry("Stop", 120, guard), "claude", str(home_path))
+    return hook_line(HookEntry("Stop", "stop", 120, guard), "claude", str(home_path))
 
 
 def run(shell: str, line: str, **environ: str) -> subprocess.CompletedProcess[bytes]:

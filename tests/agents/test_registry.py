@@ -26,7 +26,7 @@ def test_an_adapter_states_its_own_name_and_registers_its_stop_first(name: str) 
     client = registry.adapter(name).CLIENT
     assert client.name == name
     assert client.entries[0].native_event == STOP_EVENTS[name]
-    assert client.entries[0].timeout_seconds == client.hook_timeout_seconds
+    assert client.entries[0].kind == "stop"
 
 
 def test_an_unknown_client_is_a_usage_error_that_names_the_known_ones() -> None:

@@ -47,7 +47,9 @@ def test_silence_is_not_one_byte(name: str, kind: EventKind) -> None:
 @pytest.mark.requirement("HOOK-02")
 @pytest.mark.parametrize(("name", "kind"), EACH)
 def test_only_keys_that_the_client_takes_for_the_event_are_printed(name: str, kind: EventKind) -> None:
-    raw = adapter(name).render(HookEvent(client=name, kind=kind), EVERYTHING)
+    raw = adapter(name).render(
+        HookEvent(client=name, kind=kind, native_event=CONTEXT_NAMES[name].get(kind, "")), EVERYTHING
+    )
     value = json.loads(raw) if raw else {}
     assert set(value) == ALLOWED[kind]
     specific = value.get("hookSpecificOutput")
@@ -75,7 +77,7 @@ def test_nothing_but_a_stop_is_ever_refused(name: str, kind: EventKind) -> None:
 
 def test_a_failed_tool_of_claude_is_answered_under_its_own_event_name() -> None:
     raw = adapter("claude").render(
-        HookEvent(client="claude", kind="tool", tool_failed=True), Reply(context="x")
+        HookEvent(client="claude", kind="tool", native_event="PostToolUseFailure"), Reply(context="x")
     )
     assert json.loads(raw)["hookSpecificOutput"]["hookEventName"] == "PostToolUseFailure"
 

@@ -747,7 +747,8 @@ def test_a_persons_prompt_begins_the_idle_count_anew_and_nothing_else_that_looks
 @pytest.mark.requirement("GATE-13")
 def test_where_a_client_has_no_tool_events_a_changed_tree_stands_for_them(world: Scratch) -> None:
     world.mission(limits={"stale_stalled": 50, "stale_fresh": 50})
-    client = replace(claude.CLIENT, has_tool_events=False)
+    entries = tuple(entry for entry in claude.CLIENT.entries if entry.kind != "tool")
+    client = replace(claude.CLIENT, entries=entries)
     for number in range(6):
         assert world.stop(client=client).refusal
         world.write("notes.md", f"{number}\n")

@@ -335,7 +335,8 @@ def finish(process: subprocess.Popen[bytes], payload: Json | bytes) -> Answer:
 
 def with_timeout(client: Client, seconds: float) -> Client:
     """A client whose stop hook leaves ``seconds`` to wait for a validation."""
-    return replace(client, hook_timeout_seconds=DEADLINE_MARGIN_SECONDS + seconds)  # type: ignore[arg-type]
+    stop = replace(client.entries[0], timeout_seconds=DEADLINE_MARGIN_SECONDS + seconds)  # type: ignore[arg-type]
+    return replace(client, entries=(stop, *client.entries[1:]))
 
 
 def fingerprint(folder: Path, *, without: Sequence[str] = ()) -> dict[str, str]:

@@ -5,15 +5,13 @@ from __future__ import annotations
 import subprocess
 import sys
 from pathlib import Path
-from shutil import copytree, ignore_patterns
 from typing import Any
 
 import pytest
 
-import omx_autoresearch
 from tests.surfaces.support.command_line import AGENT, Person
+from tests.surfaces.support.copies import PACKAGE, copied_package, touched
 
-PACKAGE = Path(omx_autoresearch.__file__).parent
 RULES = PACKAGE / "missions" / "rules" / "criteria.py"
 REGISTRY_LINE = '    "lines": "line_rule.Lines",\n'
 LINE_RULE = '''
@@ -75,29 +73,16 @@ print(seen.evidence is not None, any("experiments" in name for name in sys.modul
 @pytest.fixture
 def inventor(tmp_path: Path) -> Person:
     """A person whose package has a kind more; asserts what that took."""
-    copied = tmp_path / "lib" / PACKAGE.name
-    copytree(PACKAGE, copied, ignore=ignore_patterns("__pycache__"))
+    copied = copied_package(tmp_path / "lib")
     base = ".".join((PACKAGE.name, *RULES.relative_to(PACKAGE).with_suffix("").parts))
     registry = copied / RULES.relative_to(PACKAGE)
-    text = registry.read_text(encoding="utf-8")
     opening = "KINDS: dict[str, str] = {\n"
-    assert text.count(opening) == 1
-    registry.write_text(text.replace(opening, opening + REGISTRY_LINE), encoding="utf-8")
+    assert registry.read_text("utf-8").count(opening) == 1
+    registry.write_text(registry.read_text("utf-8").replace(opening, opening + REGISTRY_LINE), "utf-8")
     (registry.parent / "line_rule.py").write_text(LINE_RULE.format(base=base), encoding="utf-8")
-    assert touched(PACKAGE, copied) == {registry.name: (1, 0), "line_rule.py": (LINE_RULE.count("\n"), 0)}
+    names = {Path(name).name: lines for name, lines in touched(copied).items()}
+    assert names == {registry.name: (1, 0), "line_rule.py": (LINE_RULE.count("\n"), 0)}
     return Person(tmp_path / "person", {"PYTHONPATH": str(copied.parent)})
-
-
-def touched(before: Path, after: Path) -> dict[str, tuple[int, int]]:
-    """Lines added and taken away by the name of each Python file that differs."""
-    said = subprocess.run(
-        ["git", "diff", "--no-index", "--numstat", "--no-renames", str(before), str(after)],
-        capture_output=True,
-        text=True,
-        check=False,
-    ).stdout
-    rows = [line.split("\t") for line in said.splitlines() if ".py" in line and "__pycache__" not in line]
-    return {Path(name.rstrip("}")).name: (int(new), int(old)) for new, old, name in rows}
 
 
 def criterion(person: Person, task_id: str) -> Any:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from omx_autoresearch.agents.registry import adapter, installation_of
+from omx_autoresearch.agents.registry import installation_of
 from omx_autoresearch.foundation.clients import CLIENT_NAMES
 from omx_autoresearch.foundation.errors import UsageError
 from omx_autoresearch.surfaces.cli.caller import Caller, json_option, this_caller
@@ -193,7 +193,7 @@ def _clients_here(caller: Caller, scope: Scope) -> tuple[str, ...]:
         for name in CLIENT_NAMES
         if os.path.exists(_installation(caller, name, scope).record_path(home_path))
     )
-    return ours or tuple(name for name in CLIENT_NAMES if shutil.which(adapter(name).CLIENT.binary))
+    return ours or tuple(name for name in CLIENT_NAMES if shutil.which(name))
 
 
 def _examined(caller: Caller, name: str, scope: Scope) -> ClientDocument:

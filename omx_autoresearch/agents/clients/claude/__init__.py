@@ -14,7 +14,6 @@ from __future__ import annotations
 
 from omx_autoresearch.agents import payloads
 from omx_autoresearch.agents.events import Client, HookEntry, HookEvent, StopCap
-from omx_autoresearch.agents.payloads import render_reply
 from omx_autoresearch.foundation.text import one_line
 
 TYPE_CHECKING = False
@@ -22,48 +21,28 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
     from typing import Any
 
-    from omx_autoresearch.agents.events import Reply
     from omx_autoresearch.agents.headless import AgentReport
-    from omx_autoresearch.foundation.types import EventKind
 
 CLIENT = Client(
     name="claude",
     title="Claude Code",
-    binary="claude",
     stop_cap=StopCap(limit=8, reset_by_tools=True, setting="CLAUDE_CODE_STOP_HOOK_BLOCK_CAP"),
-    hook_timeout_seconds=120,
-    shows_person_message=True,
-    lets_go_on_repeat=False,
-    has_tool_events=True,
     entries=(
-        HookEntry("Stop", 120, "active"),
-        HookEntry("SubagentStop", 30, "active"),
-        HookEntry("StopFailure", 10, "active"),
-        HookEntry("SessionStart", 30, "start"),
-        HookEntry("UserPromptSubmit", 120, "always"),
-        HookEntry("PostToolUse", 30, "active"),
-        HookEntry("PostToolUseFailure", 30, "active"),
-        HookEntry("PreCompact", 30, "active"),
-        HookEntry("SessionEnd", 10, "active"),
+        HookEntry("Stop", "stop", 120, "active"),
+        HookEntry("SubagentStop", "subagent_stop", 30, "active"),
+        HookEntry("StopFailure", "stop_failure", 10, "active"),
+        HookEntry("SessionStart", "session_start", 30, "start"),
+        HookEntry("UserPromptSubmit", "prompt", 120, "always"),
+        HookEntry("PostToolUse", "tool", 30, "active"),
+        HookEntry("PostToolUseFailure", "tool", 30, "active"),
+        HookEntry("PreCompact", "pre_compact", 30, "active"),
+        HookEntry("SessionEnd", "session_end", 10, "active"),
     ),
 )
 
 _MANAGED_PATHS = ("/etc/claude-code", "/Library/Application Support/ClaudeCode")
 """Each holds ``managed-settings.json`` and the folder ``managed-settings.d``, whose ``*.json`` count like it."""
 _MAX_SETTINGS_BYTES = 4 * 1024 * 1024
-_SHELL_TOOLS = ("Bash",)
-
-_KINDS: dict[str, EventKind] = {
-    "Stop": "stop",
-    "SubagentStop": "subagent_stop",
-    "StopFailure": "stop_failure",
-    "SessionStart": "session_start",
-    "UserPromptSubmit": "prompt",
-    "PostToolUse": "tool",
-    "PostToolUseFailure": "tool",
-    "PreCompact": "pre_compact",
-    "SessionEnd": "session_end",
-}
 _PLUGIN_PREFIX = r"\A(\s*/)omx(?:-autoresearch)?:(?=autoresearch(?:\s|\Z))"
 
 
@@ -73,26 +52,17 @@ def parse(payload: dict[str, Any]) -> HookEvent:
     Raises:
         PayloadFault: the session id is not a text.
     """
-    kind = _KINDS.get(payloads.text_of(payload, "hook_event_name"), "other")
-    agent_id = payloads.text_of(payload, "agent_id")
-    if kind == "stop" and agent_id:
-        kind = "subagent_stop"
-    is_end = kind in ("stop", "subagent_stop", "stop_failure")
     has_failed = payload.get("hook_event_name") == "PostToolUseFailure"
-    # cut by the client to the first 30,000 characters; that of a failed tool stands in `error`
-    response = payload.get("error" if has_failed else "tool_response")
     return payloads.event_of(
-        "claude",
-        kind,
+        CLIENT,
         payload,
-        prompt=_without_prefix(payloads.text_of(payload, "prompt")) if kind == "prompt" else "",
-        shell_tools=_SHELL_TOOLS,
-        agent_id=agent_id,
-        host_end=payloads.host_end_of(payload) if is_end else "",
+        shell_tools=("Bash",),
+        last_message="last_assistant_message",
+        without_prefix=_without_prefix,
         # session_crons are timers, not work: they never hold back an answer
-        has_background_work=is_end and payloads.has_running_task(payload.get("background_tasks")),
-        last_message=payloads.end_of(payloads.text_of(payload, "last_assistant_message")),
-        tool_response=response,
+        has_background_work=payloads.has_running_task(payload.get("background_tasks")),
+        # cut by the client to the first 30,000 characters; that of a failed tool stands in `error`
+        tool_response=payload.get("error" if has_failed else "tool_response"),
         tool_failed=has_failed,
     )
 
@@ -168,18 +138,7 @@ def forgery(event: HookEvent, began_at: str) -> str:
     return socket_fault()
 
 
-def render(event: HookEvent, reply: Reply) -> bytes:
-    """Render a reply to an event; ``b""`` for silence."""
-    return render_reply(
-        event,
-        reply,
-        context_events={
-            "session_start": "SessionStart",
-            "prompt": "UserPromptSubmit",
-            "tool": "PostToolUseFailure" if event.tool_failed else "PostToolUse",
-        },
-        message_kinds=("stop", "session_start", "prompt", "pre_compact", "tool"),
-    )
+render = payloads.render_reply
 
 
 def report(so_far: AgentReport, found: dict[str, Any]) -> AgentReport | None:

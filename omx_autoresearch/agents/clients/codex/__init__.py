@@ -16,7 +16,6 @@ from __future__ import annotations
 
 from omx_autoresearch.agents import payloads
 from omx_autoresearch.agents.events import Client, HookEntry, HookEvent, StopCap
-from omx_autoresearch.agents.payloads import render_reply
 from omx_autoresearch.foundation.records import replace
 from omx_autoresearch.foundation.text import one_line
 
@@ -25,43 +24,25 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
     from typing import Any
 
-    from omx_autoresearch.agents.events import Reply
     from omx_autoresearch.agents.headless import AgentReport
-    from omx_autoresearch.foundation.types import EventKind
 
 CLIENT = Client(
     name="codex",
     title="Codex CLI",
-    binary="codex",
     stop_cap=StopCap(limit=None),
-    hook_timeout_seconds=120,
-    shows_person_message=True,
-    lets_go_on_repeat=False,
-    has_tool_events=True,
     entries=(
-        HookEntry("Stop", 120, "active"),
-        HookEntry("SubagentStop", 30, "active"),
-        HookEntry("SessionStart", 30, "start"),
-        HookEntry("UserPromptSubmit", 120, "always"),
-        HookEntry("PostToolUse", 30, "active"),
-        HookEntry("PreCompact", 30, "active"),
-        HookEntry("SessionEnd", 3, "active"),
+        HookEntry("Stop", "stop", 120, "active"),
+        HookEntry("SubagentStop", "subagent_stop", 30, "active"),
+        HookEntry("SessionStart", "session_start", 30, "start"),
+        HookEntry("UserPromptSubmit", "prompt", 120, "always"),
+        HookEntry("PostToolUse", "tool", 30, "active"),
+        HookEntry("PreCompact", "pre_compact", 30, "active"),
+        HookEntry("SessionEnd", "session_end", 3, "active"),
     ),
 )
 
 _META_TURN = "x-codex-turn-metadata"
 _WITHOUT_SANDBOX = ("danger-full-access", "none")
-_SHELL_TOOLS = ("Bash", "shell", "exec_command")
-
-_KINDS: dict[str, EventKind] = {
-    "Stop": "stop",
-    "SubagentStop": "subagent_stop",
-    "SessionStart": "session_start",
-    "UserPromptSubmit": "prompt",
-    "PostToolUse": "tool",
-    "PreCompact": "pre_compact",
-    "SessionEnd": "session_end",
-}
 
 
 def parse(payload: dict[str, Any]) -> HookEvent:
@@ -70,20 +51,12 @@ def parse(payload: dict[str, Any]) -> HookEvent:
     Raises:
         PayloadFault: the session id is not a text.
     """
-    kind = _KINDS.get(payloads.text_of(payload, "hook_event_name"), "other")
-    agent_id = payloads.text_of(payload, "agent_id")
-    if kind == "stop" and agent_id:
-        kind = "subagent_stop"
-    # the output is cut by the client to about 10,000 bytes without the middle; it marks no tool as failed
+    # a tool's output is cut by the client to about 10,000 bytes without the middle; no tool is marked as failed
     return payloads.event_of(
-        "codex",
-        kind,
+        CLIENT,
         payload,
-        prompt=payloads.text_of(payload, "prompt"),
-        shell_tools=_SHELL_TOOLS,
-        agent_id=agent_id,
-        host_end=payloads.host_end_of(payload) if kind in ("stop", "subagent_stop") else "",
-        last_message=payloads.end_of(payloads.text_of(payload, "last_assistant_message")),
+        shell_tools=("Bash", "shell", "exec_command"),
+        last_message="last_assistant_message",
     )
 
 
@@ -118,14 +91,7 @@ def forgery(event: HookEvent, began_at: str) -> str:
     return rollout_fault(event.transcript_path, began_at)
 
 
-def render(event: HookEvent, reply: Reply) -> bytes:
-    """Render a reply to an event; ``b""`` for silence."""
-    return render_reply(
-        event,
-        reply,
-        context_events={"session_start": "SessionStart", "prompt": "UserPromptSubmit", "tool": "PostToolUse"},
-        message_kinds=("stop", "session_start", "prompt", "pre_compact", "tool"),
-    )
+render = payloads.render_reply
 
 
 def report(so_far: AgentReport, found: dict[str, Any]) -> AgentReport | None:

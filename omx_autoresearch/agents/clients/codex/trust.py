@@ -128,7 +128,7 @@ class Trust:
 
     def states(self, installation: Installation, environ: Mapping[str, str]) -> list[HookTrust] | None:
         """Ask Codex about our hooks in one settings file; None where there is no Codex or it does not answer."""
-        binary_path = shutil.which(installation.client.binary, path=environ.get("PATH"))
+        binary_path = shutil.which(installation.client.name, path=environ.get("PATH"))
         if not binary_path:
             return None
         folder_path = os.path.dirname(installation.settings_path)

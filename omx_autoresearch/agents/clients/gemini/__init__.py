@@ -17,7 +17,6 @@ from __future__ import annotations
 
 from omx_autoresearch.agents import payloads
 from omx_autoresearch.agents.events import Client, HookEntry, HookEvent, StopCap
-from omx_autoresearch.agents.payloads import render_reply
 from omx_autoresearch.foundation.records import replace
 from omx_autoresearch.foundation.text import one_line
 
@@ -26,39 +25,23 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
     from typing import Any
 
-    from omx_autoresearch.agents.events import Reply
     from omx_autoresearch.agents.headless import AgentReport
-    from omx_autoresearch.foundation.types import EventKind
 
 CLIENT = Client(
     name="gemini",
     title="Gemini CLI",
-    binary="gemini",
     stop_cap=StopCap(limit=None),
-    hook_timeout_seconds=120,
-    shows_person_message=True,
     lets_go_on_repeat=True,
-    has_tool_events=True,
     entries=(
-        HookEntry("AfterAgent", 120, "active"),
+        HookEntry("AfterAgent", "stop", 120, "active"),
         # `always`: the guard `start` names an environment variable, which Gemini would replace in the line
-        HookEntry("SessionStart", 30, "always"),
-        HookEntry("BeforeAgent", 120, "always"),
-        HookEntry("AfterTool", 30, "active"),
-        HookEntry("SessionEnd", 10, "active"),
+        HookEntry("SessionStart", "session_start", 30, "always"),
+        HookEntry("BeforeAgent", "prompt", 120, "always"),
+        HookEntry("AfterTool", "tool", 30, "active"),
+        HookEntry("SessionEnd", "session_end", 10, "active"),
     ),
 )
 
-_SHELL_TOOLS = ("run_shell_command",)
-
-_KINDS: dict[str, EventKind] = {
-    "AfterAgent": "stop",
-    "SessionStart": "session_start",
-    "BeforeAgent": "prompt",
-    "AfterTool": "tool",
-    "PreCompress": "pre_compact",
-    "SessionEnd": "session_end",
-}
 _CONTEXT_PREFIX = r"(?s)\A\s*<hook_context>.*?</hook_context>\s*"
 
 
@@ -68,26 +51,21 @@ def parse(payload: dict[str, Any]) -> HookEvent:
     Raises:
         PayloadFault: the session id is not a text.
     """
-    kind = _KINDS.get(payloads.text_of(payload, "hook_event_name"), "other")
-    if kind == "pre_compact" and payload.get("trigger") != "manual":
-        kind = "other"
     response = payload.get("tool_response")
-    shown = response
+    has_failed = False
     if isinstance(response, dict):
+        has_failed = bool(response.get("error"))  # not for an exit status
         # what the person sees, else what the model sees (there inside <untrusted_context>)
         shown = response.get("returnDisplay")
-        shown = shown if isinstance(shown, str) and shown else response.get("llmContent")
+        response = shown if isinstance(shown, str) and shown else response.get("llmContent")
     return payloads.event_of(
-        "gemini",
-        kind,
+        CLIENT,
         payload,
-        prompt=_without_prefix(payloads.text_of(payload, "prompt")) if kind == "prompt" else "",
-        shell_tools=_SHELL_TOOLS,
-        host_end=payloads.host_end_of(payload) if kind == "stop" else "",
-        last_message=payloads.end_of(payloads.text_of(payload, "prompt_response")),
-        tool_response=shown,
-        # an exit status is none of Gemini's errors
-        tool_failed=kind == "tool" and isinstance(response, dict) and bool(response.get("error")),
+        shell_tools=("run_shell_command",),
+        last_message="prompt_response",
+        without_prefix=_without_prefix,
+        tool_response=response,
+        tool_failed=has_failed,
     )
 
 
@@ -111,14 +89,7 @@ def forgery(event: HookEvent, began_at: str) -> str:
     return socket_fault()
 
 
-def render(event: HookEvent, reply: Reply) -> bytes:
-    """Render a reply to an event; ``b""`` for silence."""
-    return render_reply(
-        event,
-        reply,
-        context_events={"session_start": "SessionStart", "prompt": "BeforeAgent", "tool": "AfterTool"},
-        message_kinds=("stop", "session_start", "prompt", "pre_compact", "tool"),
-    )
+render = payloads.render_reply
 
 
 def report(so_far: AgentReport, found: dict[str, Any]) -> AgentReport | None:
