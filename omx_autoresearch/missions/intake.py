@@ -26,6 +26,7 @@ from omx_autoresearch.foundation.records import dataclass, field, to_plain
 from omx_autoresearch.foundation.types import Operation, Reviewer, TaskType, ValidationMode
 from omx_autoresearch.journal.layout import ProjectFolder, Runtime, is_safe_task_id, slugify
 from omx_autoresearch.journal.safe_files import (
+    ensure_folder,
     path_faults,
     read_bounded,
     replace_file,
@@ -345,6 +346,16 @@ def amended_sandbox(specs_path: str, draft: MissionDraft) -> bytes:
     if block is not None:  # no part of the draft, and the owner's all the same
         said["experiment"] = block
     return replaced(data, said, where=path)
+
+
+def write_sandbox(specs_path: str, data: bytes) -> None:
+    """Give sandbox.md of a folder this content; the folder is made where it is gone.
+
+    Raises:
+        StorageFailed: the system refused.
+    """
+    ensure_folder(specs_path, mode=0o755)
+    replace_file(os.path.join(specs_path, SANDBOX_NAME), data, mode=FILE_MODE)
 
 
 def _pages(draft: MissionDraft) -> dict[str, str]:

@@ -18,7 +18,6 @@ from omx_autoresearch.freezing.pins import freeze, load_manifest
 from omx_autoresearch.freezing.tree import tree_state
 from omx_autoresearch.journal.layout import Runtime
 from omx_autoresearch.journal.layout import task_id as make_task_id
-from omx_autoresearch.journal.safe_files import ensure_folder, replace_file
 from omx_autoresearch.missions import sessions
 from omx_autoresearch.missions.contracts import (
     KEPT_NAMES,
@@ -29,12 +28,12 @@ from omx_autoresearch.missions.contracts import (
     try_validator,
 )
 from omx_autoresearch.missions.intake import (
-    FILE_MODE,
     MISSION_NAME,
     SANDBOX_NAME,
     amended_sandbox,
     read_intake,
     write_intake,
+    write_sandbox,
 )
 from omx_autoresearch.missions.lifecycle_commands import missions_around
 from omx_autoresearch.missions.looks import keep_launch_tree
@@ -323,7 +322,7 @@ def amend_mission(
     mission = MissionStore(runtime.home).load(task_id)
     draft, text = _changed(runtime, mission, change)
     started = amend(runtime, task_id, draft, reason=reason, workspace_path=workspace_path)
-    _write(mission, text)
+    write_sandbox(os.path.join(mission.project_path, mission.specs_path), text)
     return started
 
 
@@ -340,7 +339,9 @@ def amend_draft(runtime: Runtime, task_id: str, change: Callable[[MissionDraft],
             f"mission {task_id} was launched already; its contract stands",
             next_step=f"the owner changes it: omx-autoresearch amend {task_id}",
         )
-    _write(mission, _changed(runtime, mission, change)[1])
+    write_sandbox(
+        os.path.join(mission.project_path, mission.specs_path), _changed(runtime, mission, change)[1]
+    )
 
 
 def _changed(
@@ -351,12 +352,6 @@ def _changed(
     text = amended_sandbox(os.path.join(mission.project_path, mission.specs_path), draft)
     digests = {**draft.intake_digests, SANDBOX_NAME: hashlib.sha256(text).hexdigest()}
     return replace(draft, intake_digests=digests), text
-
-
-def _write(mission: Mission, text: bytes) -> None:
-    specs_path = os.path.join(mission.project_path, mission.specs_path)
-    ensure_folder(specs_path, mode=0o755)
-    replace_file(os.path.join(specs_path, SANDBOX_NAME), text, mode=FILE_MODE)
 
 
 def draft_in_force(runtime: Runtime, mission: Mission) -> MissionDraft:
