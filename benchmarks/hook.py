@@ -188,9 +188,8 @@ def install_hook(home: Path) -> None:
 
 def bind_mission(home: Path, repository: Path) -> None:
     """A running, approved mission with the validator ``false`` and limits that outlast the benchmark."""
-    from omx_autoresearch.freezing.comparison import manifest_digest
     from omx_autoresearch.freezing.manifest import PinManifest
-    from omx_autoresearch.freezing.pins import freeze
+    from omx_autoresearch.freezing.pins import freeze, manifest_digest
     from omx_autoresearch.missions.contracts import contract_digest
 
     runtime = Runtime(home=StateHome(str(home)), environ=dict(os.environ))

@@ -36,7 +36,7 @@ from omx_autoresearch.experiments.worktrees.pair import Workspaces
 from omx_autoresearch.foundation.errors import StateUntrusted, StepIllegal, StorageFailed
 from omx_autoresearch.journal.layout import Runtime
 from omx_autoresearch.journal.safe_files import read_bounded, replace_file
-from omx_autoresearch.system.contents import entries_below
+from omx_autoresearch.system.files import entries_below
 
 REQUESTS = ("stop", "cancel")
 POLL_SECONDS = 0.2

@@ -28,18 +28,20 @@ from omx_autoresearch.experiments.judge.state import ExperimentConfig
 from omx_autoresearch.experiments.store import ExperimentFolder
 from omx_autoresearch.foundation import json_codec
 from omx_autoresearch.foundation.errors import StateUntrusted, WorkspaceFault
-from omx_autoresearch.freezing.comparison import (
+from omx_autoresearch.freezing.discovery import take_pins
+from omx_autoresearch.freezing.manifest import Pin, PinManifest
+from omx_autoresearch.freezing.pins import (
     RACY_NS,
     Stamps,
     check_pins,
+    freeze,
+    load_manifest,
     manifest_of,
     pin_stamps,
+    restore_pins,
     touched,
     with_modules,
 )
-from omx_autoresearch.freezing.discovery import take_pins
-from omx_autoresearch.freezing.manifest import Pin, PinManifest
-from omx_autoresearch.freezing.pins import freeze, load_manifest, restore_pins
 from omx_autoresearch.journal.safe_files import load_json, open_folder, replace_file, storage_failed
 
 _KEPT_NAME = "bench.json"

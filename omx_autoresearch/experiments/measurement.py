@@ -38,8 +38,7 @@ from omx_autoresearch.experiments.judge.statistics import orders
 from omx_autoresearch.experiments.runs import Run, RunKind, run_once
 from omx_autoresearch.experiments.worktrees.checkout import named
 from omx_autoresearch.experiments.worktrees.pair import Workspaces
-from omx_autoresearch.system.contents import entries_below
-from omx_autoresearch.system.removal import remove
+from omx_autoresearch.system.files import entries_below, remove
 
 Marks = dict[str, tuple[int, ...]]
 

@@ -42,7 +42,7 @@ from omx_autoresearch.journal.safe_files import (
     storage_failed,
 )
 from omx_autoresearch.system.commands import CommandResult, explain_shell_status, run_command, shell_argv
-from omx_autoresearch.system.removal import remove
+from omx_autoresearch.system.files import remove
 from omx_autoresearch.system.sandbox import (
     bubblewrap_argv,
     bubblewrap_fault,

@@ -1,7 +1,7 @@
 """Finding what belongs to an evaluator in a workspace, and pinning it.
 
 Runs at launch and at ``amend``, never at a stop. The rules (what a command names, what a runner takes by itself) are
-in :mod:`omx_autoresearch.freezing.evaluator_paths` and :mod:`omx_autoresearch.freezing.manifest`; here they meet
+in :mod:`omx_autoresearch.freezing.evaluator_commands` and :mod:`omx_autoresearch.freezing.manifest`; here they meet
 the file system.
 """
 
@@ -13,8 +13,7 @@ import stat
 from dataclasses import replace
 
 from omx_autoresearch.foundation.errors import WorkspaceFault
-from omx_autoresearch.freezing import evaluator_paths
-from omx_autoresearch.freezing.comparison import manifest_of, with_modules
+from omx_autoresearch.freezing import evaluator_commands
 from omx_autoresearch.freezing.manifest import (
     DEFAULTS,
     Pin,
@@ -24,6 +23,7 @@ from omx_autoresearch.freezing.manifest import (
     is_test,
     loaded_names,
 )
+from omx_autoresearch.freezing.pins import manifest_of, with_modules
 from omx_autoresearch.journal.safe_files import (
     Place,
     first_link,
@@ -237,7 +237,7 @@ def take_pins(  # noqa: PLR0913  # what a contract says of its evaluator
 def named_files(workspace_path: str, command: str) -> list[str]:
     """Existing files of the workspace that a command names, real paths, in its order."""
     found = []
-    for named in evaluator_paths.command_paths(command):
+    for named in evaluator_commands.command_paths(command):
         place = resolve(workspace_path, named.word, named.folder)
         if place.path and place.path not in found:
             found.append(place.path)
@@ -266,22 +266,22 @@ class _Search:
 
     def follow_command(self, command: str) -> None:
         """Pin every file that a command names, and what these name in turn."""
-        self.runners |= set(evaluator_paths.runners_of(command))
+        self.runners |= set(evaluator_commands.runners_of(command))
         self._follow_folders(command, "")
-        words = evaluator_paths.command_paths(command)
+        words = evaluator_commands.command_paths(command)
         for named in words:
             self._add_word(named.word, named.folder, command, depth=0)
         self._follow_runner_files(command, [named.word for named in words], words)
 
     def _follow_runner_files(
-        self, command: str, words: list[str], named: list[evaluator_paths.NamedPath]
+        self, command: str, words: list[str], named: list[evaluator_commands.NamedPath]
     ) -> None:
         """A makefile's recipes and package.json's scripts are commands that stand elsewhere."""
         for folder in dict.fromkeys(["", *(each.folder for each in named)]):
             if "make" in words or "gmake" in words:
                 for name in DEFAULTS["make"].configuration:
                     self._follow_makefile(resolve(self.workspace_path, name, folder).path, words)
-            if "npm" in evaluator_paths.runners_of(command):
+            if "npm" in evaluator_commands.runners_of(command):
                 self._follow_package(resolve(self.workspace_path, "package.json", folder).path)
 
     def _follow_makefile(self, path: str, targets: list[str]) -> None:
@@ -289,10 +289,10 @@ class _Search:
             return
         self._add(path, "makefile")
         text = script_text(self.workspace_path, path)
-        for word in evaluator_paths.sourced_paths(text):
+        for word in evaluator_commands.sourced_paths(text):
             self._add_word(word, os.path.dirname(path), path, depth=1)
-        recipe = evaluator_paths.recipe_of(text, targets)
-        self.runners |= set(evaluator_paths.runners_of(recipe))
+        recipe = evaluator_commands.recipe_of(text, targets)
+        self.runners |= set(evaluator_commands.runners_of(recipe))
         self._follow_named(recipe, path, depth=1)
 
     def _follow_package(self, path: str) -> None:
@@ -308,7 +308,7 @@ class _Search:
             self.notes.append(f"{path} is no readable JSON; what its scripts name is not pinned")
             return
         text = "\n".join(str(line) for line in lines)
-        self.runners |= set(evaluator_paths.runners_of(text))
+        self.runners |= set(evaluator_commands.runners_of(text))
         self._follow_named(text, path, depth=1)
 
     # --- what scripts name
@@ -333,19 +333,19 @@ class _Search:
 
     def _follow_script(self, path: str, depth: int) -> None:
         text = script_text(self.workspace_path, path)
-        if not text or not evaluator_paths.is_script(path, text[:2].encode("utf-8", "replace")):
+        if not text or not evaluator_commands.is_script(path, text[:2].encode("utf-8", "replace")):
             return
-        self.runners |= set(evaluator_paths.runners_of(text))
-        for word in evaluator_paths.sourced_paths(text):
+        self.runners |= set(evaluator_commands.runners_of(text))
+        for word in evaluator_commands.sourced_paths(text):
             self._add_beside(word, path, depth + 1)
         self._follow_named(text, path, depth)
 
     def _follow_folders(self, text: str, script_path: str) -> None:
         """Pin the files of folders that a check walks."""
         self.texts.append(text)
-        for word in evaluator_paths.folder_words(text):
+        for word in evaluator_commands.folder_words(text):
             path = real_folder(self.workspace_path, word, self._folders_beside(script_path))
-            if not path or path in self.folders or not evaluator_paths.is_case_folder(path, script_path):
+            if not path or path in self.folders or not evaluator_commands.is_case_folder(path, script_path):
                 continue
             self.folders.add(path)
             files = list(paths_below(self.workspace_path, path, _is_foreign))
@@ -357,11 +357,11 @@ class _Search:
 
     def _follow_named(self, text: str, script_path: str, depth: int) -> None:
         self._follow_folders(text, script_path)
-        for word in evaluator_paths.literal_paths(text):
+        for word in evaluator_commands.literal_paths(text):
             place = self._beside(word, script_path)
             if not place.path or place.path in self.paths:
                 continue
-            if evaluator_paths.looks_like_evaluator(place.path, script_path):
+            if evaluator_commands.looks_like_evaluator(place.path, script_path):
                 self._add_beside(word, script_path, depth + 1)
             else:
                 self.notes.append(
@@ -444,7 +444,7 @@ class _Search:
 
     def add_programs(self, search_path: str) -> tuple[str, ...]:
         """Pin the programs of the workspace that PATH leads to, and guard the places in front of the system's."""
-        words = frozenset[str]().union(*map(evaluator_paths.program_words, self.texts))
+        words = frozenset[str]().union(*map(evaluator_commands.program_words, self.texts))
         present, self.absent = programs_inside(self.workspace_path, search_path, words)
         before = set(self.paths)
         for path in present:
@@ -458,7 +458,7 @@ class _Search:
     def import_folders(self) -> tuple[str, ...]:
         """Folders from which the evaluator's own scripts import first."""
         scripts = {path for path in self.scripts & self.paths.keys() if path.endswith(".py")}
-        root = {""} if any(map(evaluator_paths.imports_from_root, self.texts)) else set()
+        root = {""} if any(map(evaluator_commands.imports_from_root, self.texts)) else set()
         return tuple(sorted(root | {path.rpartition("/")[0] for path in scripts}))
 
     def guards(self) -> list[Pin]:

@@ -10,7 +10,7 @@ import os
 
 from omx_autoresearch.foundation.errors import WorkspaceFault
 from omx_autoresearch.foundation.records import dataclass
-from omx_autoresearch.system.contents import DISPOSABLE_NAMES, Entries, add, describe_file, digest, walk
+from omx_autoresearch.system.files import DISPOSABLE_NAMES, Entries, add, describe_file, digest, walk
 from omx_autoresearch.system.git import cannot_read, find_root, git_dir, head_commit, run_git
 
 _NESTING_LIMIT = 8

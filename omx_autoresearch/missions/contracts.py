@@ -17,9 +17,8 @@ from omx_autoresearch.foundation.digests import sha256
 from omx_autoresearch.foundation.errors import AutoresearchError, MissionInvalid
 from omx_autoresearch.foundation.records import dataclass, replace, to_plain
 from omx_autoresearch.foundation.text import head_and_tail
-from omx_autoresearch.freezing.evaluator_paths import SHELL_WORDS
+from omx_autoresearch.freezing.evaluator_commands import SHELL_WORDS, runner_of
 from omx_autoresearch.freezing.pins import check_pins
-from omx_autoresearch.freezing.runners import runner_of
 from omx_autoresearch.journal.safe_files import read_bounded
 from omx_autoresearch.missions.rules.intake import SCRIPT, limits_of, settled
 from omx_autoresearch.missions.rules.mission import OPERATIONS, Contract
@@ -185,7 +184,7 @@ def _refuse_unfrozen(workspace_path: str, draft: MissionDraft, manifest: PinMani
 
 def _absent_file(workspace_path: str, command: str) -> str:
     """The program or script of the workspace that a command starts with and that is not there; empty otherwise."""
-    from omx_autoresearch.freezing.evaluator_paths import program_of
+    from omx_autoresearch.freezing.evaluator_commands import program_of
 
     program, script = program_of(command)
     path = script or program
@@ -366,7 +365,7 @@ def _reviewer_warnings(draft: MissionDraft) -> list[str]:
 
 def command_warnings(runtime: Runtime, workspace_path: str, command: str) -> list[str]:
     """Why the program that a command starts, or the script that it hands to one, will not run."""
-    from omx_autoresearch.freezing.evaluator_paths import program_of
+    from omx_autoresearch.freezing.evaluator_commands import program_of
 
     program, script = program_of(command)
     if not program:

@@ -13,8 +13,7 @@ from typing import TYPE_CHECKING
 
 from omx_autoresearch.foundation.errors import StepIllegal, WorkspaceFault
 from omx_autoresearch.foundation.records import dataclass, to_plain
-from omx_autoresearch.freezing.comparison import pin_stamps, touched
-from omx_autoresearch.freezing.pins import freeze, load_manifest
+from omx_autoresearch.freezing.pins import freeze, load_manifest, pin_stamps, touched
 from omx_autoresearch.freezing.tree import tree_state
 from omx_autoresearch.journal.layout import Runtime
 from omx_autoresearch.journal.layout import task_id as make_task_id

@@ -21,7 +21,7 @@ import time
 from omx_autoresearch.foundation.errors import WorkspaceFault
 from omx_autoresearch.foundation.records import dataclass, field, replace
 from omx_autoresearch.system import processes
-from omx_autoresearch.system.contents import first_line
+from omx_autoresearch.system.files import first_line
 from omx_autoresearch.system.supervisor import find_program
 
 TYPE_CHECKING = False

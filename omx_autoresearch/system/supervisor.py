@@ -18,7 +18,7 @@ import time
 
 from omx_autoresearch.foundation.records import dataclass
 from omx_autoresearch.system import processes
-from omx_autoresearch.system.contents import first_line
+from omx_autoresearch.system.files import first_line
 from omx_autoresearch.system.processes import command_line, descendant_pids, is_ending
 
 TYPE_CHECKING = False

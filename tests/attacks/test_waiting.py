@@ -10,7 +10,7 @@ import pytest
 from omx_autoresearch.foundation.errors import WorkspaceFault
 from omx_autoresearch.freezing.tree import tree_state
 from omx_autoresearch.missions import stop as stops
-from omx_autoresearch.system import contents, git
+from omx_autoresearch.system import files, git
 from omx_autoresearch.system.git import head_commit, run_git
 from omx_autoresearch.system.supervisor import shebang
 from tests.support.scratch import Scratch
@@ -76,18 +76,18 @@ def test_git_that_reads_from_a_pipe_is_given_up_long_before_a_client_gives_up_th
 def test_past_a_limit_size_and_times_stand_for_content(
     world: Scratch, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(contents, "READ_LIMIT_BYTES", 10_000)
+    monkeypatch.setattr(files, "READ_LIMIT_BYTES", 10_000)
     for number in range(50):
         os.truncate(world.write(f"sparse/{number}", b""), 9_000)
     read: list[int] = []
-    reading = contents._read_whole
+    reading = files._read_whole
 
     def counted(descriptor: int) -> bytes:
         data = reading(descriptor)
         read.append(len(data))
         return data
 
-    monkeypatch.setattr(contents, "_read_whole", counted)
+    monkeypatch.setattr(files, "_read_whole", counted)
     before = tree_state(str(world.project))
     assert sum(read) <= 10_000
     assert tree_state(str(world.project)) == before
@@ -99,11 +99,11 @@ def test_a_file_without_an_end_is_not_read_to_its_end(
     world: Scratch, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Some files of /proc say that they are empty and go on for terabytes."""
-    monkeypatch.setattr(contents, "LARGE_FILE_BYTES", 1000)
+    monkeypatch.setattr(files, "LARGE_FILE_BYTES", 1000)
     path = world.write("endless", b"x" * 999)
     status = os.lstat(path)
     path.write_bytes(b"x" * 5_000_000)
-    described = contents.describe_file(os.fsencode(path), status, contents.Entries())
+    described = files.describe_file(os.fsencode(path), status, files.Entries())
     assert described is not None
     assert described.startswith(b"100644 large:999:")
 

@@ -208,21 +208,21 @@ def test_what_was_done_to_one_worktree_is_not_told_of_the_other(scene: Scene) ->
 
 
 def test_only_what_moved_is_read_again(scene: Scene, monkeypatch: pytest.MonkeyPatch) -> None:
-    from omx_autoresearch.freezing import comparison
+    from omx_autoresearch.freezing import pins
 
     scene.write({f"cases/{number}.txt": f"{number}\n" for number in range(20)})
     bench = scene.bench(protect=("cases", "!work.sh"))
     worktree = str(scene.candidate)
-    monkeypatch.setattr(comparison, "RACY_NS", -(10**18))  # nothing is too new to be remembered
+    monkeypatch.setattr(pins, "RACY_NS", -(10**18))  # nothing is too new to be remembered
     bench.restore(worktree)
     read: list[str] = []
-    digest_of_file = comparison.digest_of_file
+    digest_of_file = pins.digest_of_file
 
     def noted(root_path: str, path: str, *more: object) -> str:
         read.append(path)
         return digest_of_file(root_path, path, *more)  # type: ignore[arg-type]
 
-    monkeypatch.setattr(comparison, "digest_of_file", noted)
+    monkeypatch.setattr(pins, "digest_of_file", noted)
     stamps = bench.stamps(worktree)
     assert bench.restore(worktree) == ()
     assert bench.touched_since(worktree, stamps) == ()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from omx_autoresearch.freezing.evaluator_paths import (
+from omx_autoresearch.freezing.evaluator_commands import (
     command_paths,
     literal_paths,
     looks_like_evaluator,

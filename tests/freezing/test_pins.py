@@ -11,11 +11,10 @@ from typing import Any
 import pytest
 
 from omx_autoresearch.foundation.errors import StateUntrusted, WorkspaceFault
-from omx_autoresearch.freezing import comparison, discovery
-from omx_autoresearch.freezing.comparison import check_pins
+from omx_autoresearch.freezing import discovery, pins
 from omx_autoresearch.freezing.discovery import take_pins
 from omx_autoresearch.freezing.manifest import Pin, PinManifest
-from omx_autoresearch.freezing.pins import ASIDE_PATH, freeze, load_manifest, restore_pins
+from omx_autoresearch.freezing.pins import ASIDE_PATH, check_pins, freeze, load_manifest, restore_pins
 
 
 def write(root: Path, name: str, text: str = "", *, mode: int = 0o644) -> Path:
@@ -348,13 +347,13 @@ def aged(monkeypatch: pytest.MonkeyPatch) -> None:
 def hashed(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """The paths that are really read, in order."""
     seen: list[str] = []
-    real = comparison.digest_of_file
+    real = pins.digest_of_file
 
     def counted(root_path: str, path: str, *more: Any) -> str:
         seen.append(path)
         return real(root_path, path, *more)
 
-    monkeypatch.setattr(comparison, "digest_of_file", counted)
+    monkeypatch.setattr(pins, "digest_of_file", counted)
     return seen
 
 

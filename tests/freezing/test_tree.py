@@ -12,7 +12,7 @@ import pytest
 from omx_autoresearch.foundation.errors import WorkspaceFault
 from omx_autoresearch.freezing import tree
 from omx_autoresearch.freezing.tree import tree_state
-from omx_autoresearch.system import contents
+from omx_autoresearch.system import files
 from omx_autoresearch.system.git import head_commit
 from tests.support.repositories import OLD_NS, git, settle
 
@@ -38,7 +38,7 @@ def test_the_index_spares_reading_what_did_not_change(
     repository: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     before = digest(repository)
-    monkeypatch.setattr(contents, "_read_whole", lambda _: pytest.fail("a file was read"))
+    monkeypatch.setattr(files, "_read_whole", lambda _: pytest.fail("a file was read"))
     assert digest(repository) == before
 
 
@@ -51,7 +51,7 @@ def test_device_and_owner_in_the_index_do_not_count(
     mixed = re.sub(rb"(?s)(.*  uid: )\d+", rb"\g<1>4711", mixed)  # of the last one
     assert mixed != listed
     monkeypatch.setattr(tree, "_list_files", lambda _: mixed)
-    monkeypatch.setattr(contents, "_read_whole", lambda _: pytest.fail("a file was read"))
+    monkeypatch.setattr(files, "_read_whole", lambda _: pytest.fail("a file was read"))
     assert digest(repository) == before
 
 
@@ -121,7 +121,7 @@ def test_a_file_as_young_as_the_index_is_read(repository: Path) -> None:
         return b""
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(contents, "_read_whole", reading)
+        patch.setattr(files, "_read_whole", reading)
         assert digest(repository) != before
     assert read  # ... and is not believed, for it is not older than the index
 
@@ -438,7 +438,7 @@ def test_links_in_a_circle_and_fifos_do_not_hold_a_walk(tmp_path: Path) -> None:
 def test_a_folder_with_too_many_files_is_a_fault_with_a_cure(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(contents, "FILE_LIMIT", 2)
+    monkeypatch.setattr(files, "FILE_LIMIT", 2)
     for name in "abc":
         (tmp_path / name).touch()
     with pytest.raises(WorkspaceFault, match="more than 2 files") as caught:
@@ -447,7 +447,7 @@ def test_a_folder_with_too_many_files_is_a_fault_with_a_cure(
 
 
 def test_a_very_large_file_counts_by_size_and_times(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(contents, "LARGE_FILE_BYTES", 10)
+    monkeypatch.setattr(files, "LARGE_FILE_BYTES", 10)
     (tmp_path / "model.bin").write_bytes(b"0" * 10)
     before = digest(tmp_path)
     with open(tmp_path / "model.bin", "ab") as stream:

@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from omx_autoresearch.agents.events import HookEvent
-from omx_autoresearch.freezing.comparison import manifest_of
-from omx_autoresearch.freezing.pins import freeze
+from omx_autoresearch.freezing.pins import freeze, manifest_of
 from omx_autoresearch.missions.claims import relay_line
 from omx_autoresearch.missions.findings import list_findings
 from omx_autoresearch.missions.hook_events import relayed_verb, simple_words, take_relayed

@@ -616,7 +616,7 @@ def test_a_held_stop_whose_validator_says_nothing_loads_what_it_uses_and_no_more
     tops = {name.partition(".")[0] for name in names - ALWAYS}
     assert tops & (NEVER_ON_A_STOP | NEVER_WHERE_NOTHING_IS_SAID) == set()
     unneeded = {
-        "freezing.runners",
+        "freezing.evaluator_commands",
         "missions.records.lifecycle",
         "missions.lifecycle_commands",
         "journal.index",

@@ -23,8 +23,7 @@ from omx_autoresearch.experiments.worktrees.checkout import Submodule, UserRepos
 from omx_autoresearch.experiments.worktrees.object_store import ObjectStore, make_git_folder
 from omx_autoresearch.experiments.worktrees.worktree import Snapshot, TreeFault, WorkTree, take_snapshot
 from omx_autoresearch.foundation.errors import StateUntrusted, StepIllegal, StorageFailed, WorkspaceFault
-from omx_autoresearch.system.contents import entries_below
-from omx_autoresearch.system.removal import remove
+from omx_autoresearch.system.files import entries_below, remove
 
 _NAME = "workspaces.json"
 _VERSION = 1

@@ -15,7 +15,7 @@ import time
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from omx_autoresearch.system.removal import remove
+from omx_autoresearch.system.files import remove
 
 _RACY_NS = 2_000_000_000
 """A folder that changed this recently may change again under the same time stamp (coarse clocks of file systems)."""

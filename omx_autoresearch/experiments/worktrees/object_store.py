@@ -19,8 +19,8 @@ from dataclasses import dataclass, field
 
 from omx_autoresearch.experiments.worktrees.checkout import UserRepository
 from omx_autoresearch.foundation.errors import WorkspaceFault
+from omx_autoresearch.system.files import remove
 from omx_autoresearch.system.git import Git, own_git
-from omx_autoresearch.system.removal import remove
 
 LINK = "120000"
 

@@ -61,8 +61,8 @@ from omx_autoresearch.experiments.worktrees.object_store import (
 )
 from omx_autoresearch.experiments.worktrees.worktree import FILE_LIMIT_BYTES, Snapshot, TreeFault
 from omx_autoresearch.foundation.errors import AutoresearchError, StepIllegal, WorkspaceFault
+from omx_autoresearch.system.files import remove
 from omx_autoresearch.system.git import Git
-from omx_autoresearch.system.removal import remove
 
 INCUMBENT, CANDIDATE = "incumbent", "candidate"
 """Names of the two folders, equally long: a path of another length can change what is measured."""

@@ -21,9 +21,8 @@ from omx_autoresearch.experiments.worktrees.checkout import GITLINK, named
 from omx_autoresearch.experiments.worktrees.folder_scan import Extra, FolderScan, FreshFiles
 from omx_autoresearch.experiments.worktrees.object_store import LINK, ObjectStore, TreeChange
 from omx_autoresearch.foundation.errors import StepIllegal, WorkspaceFault
-from omx_autoresearch.system.contents import entries_below
+from omx_autoresearch.system.files import entries_below, remove
 from omx_autoresearch.system.git import Git, GitResult, find_root, is_locked
-from omx_autoresearch.system.removal import remove
 
 _NOTHING = "0"
 _DIFFERENCES = ("diff-files", "-z", "--ignore-submodules=all")

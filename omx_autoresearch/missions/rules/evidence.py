@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from typing import Any
 
     from omx_autoresearch.foundation.types import CriterionStatus, Verdict
-    from omx_autoresearch.freezing.runners import RunnerCount
+    from omx_autoresearch.freezing.evaluator_commands import RunnerCount
     from omx_autoresearch.missions.rules.criteria import Check, Criterion, Look
     from omx_autoresearch.missions.rules.mission import Attestation, Contract, Mission
 
@@ -256,7 +256,7 @@ def report_of_run(
     """
     count = None
     if contract.runner:
-        from omx_autoresearch.freezing.runners import count_tests
+        from omx_autoresearch.freezing.evaluator_commands import count_tests
 
         count = count_tests(output, contract.runner)
     tests, passed = (count.ran, count.passed) if count else (None, None)

@@ -10,6 +10,8 @@ from __future__ import annotations
 import os
 import shlex
 import shutil
+import subprocess
+import sys
 from dataclasses import dataclass, field, replace
 from hashlib import sha256
 
@@ -163,8 +165,6 @@ class _Workspace:
 
     def is_found(self, pattern: str, data: bytes) -> bool | str:
         """Search within a limit of time; the reason where that is not enough."""
-        from omx_autoresearch.system.patterns import SEARCH_SECONDS, is_found
-
         found = is_found(pattern, data)
         return f"searching for {pattern!r} takes longer than {SEARCH_SECONDS:g} s" if found is None else found
 
@@ -503,3 +503,34 @@ def excuse(runtime: Runtime, task_id: str, reason: str) -> Mission:
                 next_step=f"omx-autoresearch status {task_id}",
             )
         return transaction.record(VerificationExcused(reason))
+
+
+# --- searching a text
+
+SEARCH_SECONDS = 5.0
+_SEARCH_PROGRAM = (
+    "import re, sys; data = sys.stdin.buffer.read(); "
+    "found = re.search(sys.argv[1], data.decode('utf-8', 'replace'), re.MULTILINE); sys.exit(0 if found else 3)"
+)
+_FOUND_NOTHING = 3
+
+
+def is_found(pattern: str, data: bytes, *, timeout_seconds: float = SEARCH_SECONDS) -> bool | None:
+    """True when ``pattern`` matches somewhere in the text (UTF-8, ``^`` and ``$`` at every line); None for no answer.
+
+    None means that the search took longer than ``timeout_seconds``, or could not be made at all. The pattern is foreign
+    and ``re`` has no limit of time, so the search runs in a process that can be ended and imports nothing else.
+    """
+    try:
+        done = subprocess.run(
+            [sys.executable, "-I", "-S", "-c", _SEARCH_PROGRAM, pattern],
+            input=data,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+            timeout=timeout_seconds,
+            check=False,
+            env={},
+        )
+    except (subprocess.TimeoutExpired, OSError, ValueError):
+        return None
+    return done.returncode == 0 if done.returncode in (0, _FOUND_NOTHING) else None

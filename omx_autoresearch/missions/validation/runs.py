@@ -169,7 +169,7 @@ def _unstartable(contract: Contract, workspace_path: str, exit_status: int) -> R
 
 
 def _is_for_the_owner(command: str, workspace_path: str, search_path: str) -> bool:
-    from omx_autoresearch.freezing.evaluator_paths import SHELL_WORDS, program_of
+    from omx_autoresearch.freezing.evaluator_commands import SHELL_WORDS, program_of
 
     program = program_of(command)[0]
     if not program or program in SHELL_WORDS:

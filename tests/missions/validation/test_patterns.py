@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from omx_autoresearch.system.patterns import is_found
+from omx_autoresearch.missions.validation.checks import is_found
 
 
 @pytest.mark.parametrize(

@@ -1,7 +1,7 @@
-"""The content of files as it is on disk, named the way git names it: mode and blob id, whoever tracks them.
+"""Files as they are on disk: walking a folder, naming contents as git names them (mode and blob id), removing.
 
 A name, a mode and an id say what a reader of the tree would see, and nothing about when, how or whether it was
-committed. Special files are never opened, links never followed.
+committed. Special files are never opened, links never followed, also where an agent left folders without permissions.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ from omx_autoresearch.foundation.errors import WorkspaceFault
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
+    from typing import Any
 
 FILE_LIMIT = 200_000
 """Files that one look may have to read; more is a fault with a cure, not an hour of waiting."""
@@ -215,3 +216,49 @@ def _read_whole(descriptor: int) -> bytes:
         chunks.append(chunk)
         size += len(chunk)
     return b"".join(chunks)
+
+
+def remove(path: bytes | str) -> None:
+    """Remove a file or a folder with all that is in it; nothing where there is none.
+
+    Raises:
+        WorkspaceFault: something of it cannot be removed (owned by somebody else, a mount point); it is named.
+    """
+    raw = os.fsencode(path)
+    try:
+        if stat.S_ISDIR(os.lstat(raw).st_mode):
+            _remove_folder(raw)
+        else:
+            os.unlink(raw)
+    except FileNotFoundError:
+        return
+    except OSError as fault:
+        where = os.fsdecode(fault.filename or raw)
+        raise WorkspaceFault(
+            f"{where} cannot be removed: {fault.strerror}", next_step=f"sudo rm -rf -- {where}"
+        ) from fault
+
+
+def _remove_folder(path: bytes) -> None:
+    import shutil  # a hook removes nothing
+
+    shutil.rmtree(path, onerror=_again_with_permission)
+
+
+def _again_with_permission(act: Callable[..., Any], path: Any, info: Any) -> None:
+    """Give a folder its owner's permissions back, and go on."""
+    error = info[1]
+    if isinstance(error, FileNotFoundError):
+        return
+    if not isinstance(error, PermissionError):
+        raise error
+    raw = os.fsencode(path)
+    folder = raw if stat.S_ISDIR(os.lstat(raw).st_mode) else os.path.dirname(raw)
+    mode = stat.S_IMODE(os.lstat(folder).st_mode)
+    if mode & stat.S_IRWXU == stat.S_IRWXU:
+        raise error
+    os.chmod(folder, mode | stat.S_IRWXU)
+    if act in (os.unlink, os.rmdir):
+        act(raw)
+    else:
+        _remove_folder(raw)
