@@ -340,21 +340,22 @@ def checked_description(text: str) -> str:
 
 
 def checked_metrics(metrics: dict[str, float]) -> dict[str, float]:
-    """Reported secondary values, when they can be kept.
+    """Reported values, when they can be kept.
 
     Raises:
         UsageError: too many, an unusable name, or a value that is no finite number.
     """
-    if len(metrics) > METRICS_LIMIT:
+    wrong = [
+        name[:NAME_LIMIT]
+        for name, value in metrics.items()
+        if not name.strip() or len(name) > NAME_LIMIT or not _is_number(value)
+    ]
+    if wrong or len(metrics) > METRICS_LIMIT:
         raise UsageError(
-            f"{len(metrics)} secondary metrics; at most {METRICS_LIMIT} are kept", next_step="send fewer"
+            f"at most {METRICS_LIMIT} metrics with a name and a finite number are kept, received {len(metrics)}"
+            + (f", of which these are none: {', '.join(map(repr, wrong[:5]))}" if wrong else ""),
+            next_step="send fewer, each with a name and a finite number",
         )
-    for name, value in metrics.items():
-        if not name.strip() or len(name) > NAME_LIMIT or not _is_number(value):
-            raise UsageError(
-                f"{name[:NAME_LIMIT]!r} is no metric with a finite number",
-                next_step="send names and finite numbers",
-            )
     return metrics
 
 
@@ -463,35 +464,26 @@ def append_line(folder: SessionFolder, value: dict[str, Any]) -> None:
         raise storage_failed("append to", os.path.join(folder.workspace_path, AUTO, LOG), error) from error
 
 
-def has_script(folder: SessionFolder, name: str) -> bool:
-    """Whether a regular file of this name stands in ``.auto/``.
+def script_command(folder: SessionFolder, name: str) -> str:
+    """The command line that runs a script of ``.auto/`` from the workspace: itself where it can run, else by ``bash``.
+
+    Empty where there is no such file.
 
     Raises:
-        WorkspaceFault: something else stands there.
+        WorkspaceFault: something else than a regular file stands there.
     """
+    path = f"{AUTO}/{name}"
     try:
-        os.close(open_inside(folder.workspace_path, f"{AUTO}/{name}"))
+        descriptor = open_inside(folder.workspace_path, path)
     except FileNotFoundError:
-        return False
+        return ""
     except OSError as error:
-        raise storage_failed("read", f"{AUTO}/{name}", error) from error
-    return True
-
-
-def script_argv(folder: SessionFolder, name: str) -> tuple[str, ...]:
-    """The command that runs a script of ``.auto/`` from the workspace: itself where it can run, else by ``bash``.
-
-    Raises:
-        FileNotFoundError: there is none.
-        WorkspaceFault: it is no regular file.
-    """
-    descriptor = open_inside(folder.workspace_path, f"{AUTO}/{name}")
+        raise storage_failed("read", path, error) from error
     try:
         is_program = os.fstat(descriptor).st_mode & stat.S_IXUSR and os.pread(descriptor, 2, 0) == b"#!"
     finally:
         os.close(descriptor)
-    path = f"./{AUTO}/{name}"
-    return (path,) if is_program else ("bash", path)
+    return f"./{path}" if is_program else f"bash ./{path}"
 
 
 def write_script(folder: SessionFolder, name: str, command: str) -> bool:

@@ -280,7 +280,7 @@ def _require_room(log: SessionLog) -> None:
 
 
 def _require_benchmark(folder: SessionFolder) -> None:
-    if not auto_log.has_script(folder, MEASURE):
+    if not auto_log.script_command(folder, MEASURE):
         raise UsageError(
             f"there is no .auto/{MEASURE} in {folder.workspace_path}",
             next_step=f"write .auto/{MEASURE}, which prints one line METRIC name=value, or give measure_command",
@@ -365,7 +365,7 @@ def _measured(
     if done.fault or done.metric is None:
         return replace(run, reason=f"{done.fault}: {done.detail}")
     run = replace(run, status="keep", metric=done.metric, metrics=done.others)
-    if not auto_log.has_script(folder, CHECKS):
+    if not auto_log.script_command(folder, CHECKS):
         return run
     checks = _run_script(runtime, folder, ask, config, "check", run.run)
     if not checks.fault:
@@ -378,7 +378,7 @@ def _run_script(  # noqa: PLR0913, PLR0917 - what is run, where, and with which 
 ) -> Run:
     """Run a script of ``.auto/`` in the workspace as a run of an experiment that has no pins."""
     name = MEASURE if kind == "measure" else CHECKS
-    command = " ".join(auto_log.script_argv(folder, name))
+    command = auto_log.script_command(folder, name)
     experiment = ExperimentConfig(
         config.name,
         config.spec,

@@ -13,9 +13,8 @@ from omx_autoresearch.compat.auto_log import (
     MEASURE,
     SessionFolder,
     append_line,
-    has_script,
     load_log,
-    script_argv,
+    script_command,
     session_folder,
     write_script,
 )
@@ -112,17 +111,17 @@ def test_a_linked_folder_is_not_followed(folder: SessionFolder, tmp_path: Path) 
 
 @pytest.mark.requirement("AUTO-06")
 def test_a_script_is_written_only_where_there_is_none(folder: SessionFolder, tmp_path: Path) -> None:
-    assert not has_script(folder, MEASURE)
+    assert not script_command(folder, MEASURE)
     assert write_script(folder, MEASURE, "echo METRIC m=1")
     assert not write_script(folder, MEASURE, "echo other")
     assert "METRIC m=1" in (tmp_path / "work" / ".auto" / MEASURE).read_text()
-    assert script_argv(folder, MEASURE) == ("./.auto/measure.sh",)
+    assert script_command(folder, MEASURE) == "./.auto/measure.sh"
     victim = tmp_path / "work" / ".auto" / CHECKS
     victim.symlink_to(tmp_path / "made")
     assert not write_script(folder, CHECKS, "true")
     assert not (tmp_path / "made").exists()
     with pytest.raises(WorkspaceFault):
-        has_script(folder, CHECKS)
+        script_command(folder, CHECKS)
 
 
 @pytest.mark.requirement("AUTO-06")
@@ -134,7 +133,7 @@ def test_a_script_that_cannot_run_by_itself_is_run_by_bash(
     path.parent.mkdir()
     path.write_text(text)
     path.chmod(mode)
-    assert script_argv(folder, MEASURE) == ("bash", "./.auto/measure.sh")
+    assert script_command(folder, MEASURE) == "bash ./.auto/measure.sh"
 
 
 @pytest.mark.requirement("AUTO-04")

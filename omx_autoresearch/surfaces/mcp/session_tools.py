@@ -25,7 +25,7 @@ from omx_autoresearch.compat.auto_log import (
     SessionConfig,
     SessionFolder,
     SessionRun,
-    has_script,
+    script_command,
     session_folder,
 )
 from omx_autoresearch.foundation.errors import CommandFault
@@ -188,7 +188,7 @@ def init_experiment(  # noqa: PLR0913, PLR0917 - each parameter is a field of th
         workspace=folder.workspace_path,
         log=f"{AUTO}/{LOG}",
         faults=log.faults[:_FAULTS],
-        has_checks=has_script(folder, CHECKS),
+        has_checks=bool(script_command(folder, CHECKS)),
         next="call run_experiment for the baseline, before you change anything",
     )
 
