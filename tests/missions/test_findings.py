@@ -213,9 +213,7 @@ def test_anything_else_is_no_evidence_for_a_file(world: Scratch, rule: str, prep
 def test_a_pattern_that_never_ends_is_no_evidence_and_holds_nobody(
     world: Scratch, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from omx_autoresearch.system import patterns
-
-    monkeypatch.setattr(patterns.is_found, "__kwdefaults__", {"timeout_seconds": 0.5})
+    monkeypatch.setattr(checks.is_found, "__kwdefaults__", {"timeout_seconds": 0.5})
     mission = with_criteria(world, "report: written :: file: r.md ~ (a+)+$")
     world.write("r.md", "a" * 64 + "b")
     recorded = add(world, mission, "report")
