@@ -25,9 +25,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from typing import Any
 
-    from omx_autoresearch.experiments.judge.state import Claim, ExperimentState
+    from omx_autoresearch.experiments.judge.state import ExperimentState
     from omx_autoresearch.journal.layout import Runtime
-    from omx_autoresearch.missions.records import Record
     from omx_autoresearch.missions.rules.criteria import Examination, Examiner
     from omx_autoresearch.missions.rules.rule_kinds import Trial
 
@@ -107,13 +106,16 @@ def _block_mission(runtime: Runtime, task_id: str, detail: str) -> None:
             transaction.record(step_taken(transaction.mission, MissionBlocked, blocker))
 
 
-def _news(runtime: Runtime, mission: Mission) -> list[Record]:
+def _news(runtime: Runtime, mission: Mission) -> list[TrialsAccepted | GainVerified]:
     """The records that a mission lacks, experiment by experiment, oldest first."""
-    news: list[Record] = []
+    news: list[TrialsAccepted | GainVerified] = []
     newest: dict[str, GainVerified] = {}
     for experiment_id in mission.experiments:
-        state = _state_of(runtime, mission, experiment_id)
-        if state is None or state.is_agents:
+        try:
+            state = ExperimentStore(runtime.home).load(experiment_id)
+        except AutoresearchError:
+            continue  # a log that cannot be believed brings nothing
+        if state.is_agents or not _is_of(state, mission):
             continue
         known = mission.credited_trials.get(experiment_id, 0)
         rows = [row for row in state.rows if row.status == "accepted" and row.iteration > known]
@@ -121,29 +123,14 @@ def _news(runtime: Runtime, mission: Mission) -> list[Record]:
             numbers = tuple(row.iteration for row in rows)
             news.append(TrialsAccepted(experiment_id, numbers, rows[-1].candidate_commit))
         if state.claim is not None:
-            record = _gain(state, state.claim)
+            claim, metric = state.claim, state.config.metric.name
+            record = GainVerified(experiment_id, metric, claim_digest(state), claim.estimate, claim.interval)
             newest.pop(record.metric, None)
             newest[record.metric] = record
     news += [
         record for record in newest.values() if mission.claim_digests.get(record.metric) != record.digest
     ]
     return news
-
-
-def _gain(state: ExperimentState, claim: Claim) -> GainVerified:
-    return GainVerified(
-        state.experiment_id, state.config.metric.name, claim_digest(state), claim.estimate, claim.interval
-    )
-
-
-def _state_of(runtime: Runtime, mission: Mission, experiment_id: str) -> ExperimentState | None:
-    """The state of an experiment of this mission; None where it is not one, or its log cannot be believed."""
-    store = ExperimentStore(runtime.home)
-    try:
-        state = store.load(experiment_id)
-    except AutoresearchError:
-        return None
-    return state if _is_of(state, mission) else None
 
 
 def _is_of(state: ExperimentState, mission: Mission) -> bool:

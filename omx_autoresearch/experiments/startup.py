@@ -21,9 +21,12 @@ from omx_autoresearch.experiments.evaluators import freeze_evaluators, open_eval
 from omx_autoresearch.experiments.judge.events import ControllerAttached, ExperimentStarted, LimitsExtended
 from omx_autoresearch.experiments.judge.state import ExperimentConfig, ExperimentLimits, ExperimentState
 from omx_autoresearch.experiments.store import ExperimentStore, Hold, Holder, Holds
-from omx_autoresearch.experiments.worktrees.checkout import open_repository
-from omx_autoresearch.experiments.worktrees.object_store import REFERENCES
-from omx_autoresearch.experiments.worktrees.pair import WorkspaceOptions, Workspaces
+from omx_autoresearch.experiments.worktrees.pair import (
+    WorkspaceOptions,
+    Workspaces,
+    held_experiments,
+    let_base_go,
+)
 from omx_autoresearch.foundation.errors import StorageFailed, UsageError, WorkspaceFault
 from omx_autoresearch.journal.layout import Runtime
 from omx_autoresearch.missions.checkouts import new_workspace
@@ -125,15 +128,10 @@ def begin_experiment(
 
 def _sweep_unbegun(store: ExperimentStore, root_path: str, own_id: str) -> None:
     """Remove what beginnings left behind that were killed before their first event, in this repository that we hold."""
-    git = open_repository(root_path).git
-    listed = git.output("for-each-ref", "--format=%(refname)", REFERENCES).decode("ascii", "replace")
-    for name in listed.split():
-        experiment_id = name.removeprefix(f"{REFERENCES}/").removesuffix("/base")
-        if experiment_id == own_id or not store.is_unbegun(experiment_id):
-            continue
-        args = ("update-ref", "-d", name)
-        git.checked(git.when_unlocked(*args), args)
-        shutil.rmtree(store.folder(experiment_id).root_path, ignore_errors=True)
+    for experiment_id in held_experiments(root_path):
+        if experiment_id != own_id and store.is_unbegun(experiment_id):
+            let_base_go(root_path, experiment_id)
+            shutil.rmtree(store.folder(experiment_id).root_path, ignore_errors=True)
 
 
 def attach(log: ExperimentLog) -> None:

@@ -14,7 +14,7 @@ from omx_autoresearch.experiments.judge.statistics import (
     hodges_lehmann,
     median,
     normal_quantile,
-    rank_of,
+    quantile_rank,
     robust_sd,
     scores_of,
     z_statistic,
@@ -446,7 +446,10 @@ def _expected(order_effect: float, order: int) -> float:
 
 
 def _drift(firsts: tuple[float, ...], seconds: tuple[float, ...], scale: str) -> float:
-    """Theil-Sen slope of the level of the pairs, times the way from the first to the last."""
+    """The Theil-Sen slope of the level of the pairs, times the way from the first to the last.
+
+    P. K. Sen, "Estimates of the regression coefficient based on Kendall's tau", JASA 63 (1968).
+    """
     if len(firsts) < 2:
         return 0.0
     levels = [
@@ -464,7 +467,7 @@ def _drift(firsts: tuple[float, ...], seconds: tuple[float, ...], scale: str) ->
 def _quick_gain(residuals: Sequence[float]) -> float:
     if len(residuals) < QUICK_PAIRS:
         return 0.0
-    return sorted(abs(residual) for residual in residuals)[rank_of(QUICK_SHARE, len(residuals)) - 1]
+    return sorted(abs(residual) for residual in residuals)[quantile_rank(QUICK_SHARE, len(residuals)) - 1]
 
 
 def detectable_effect(rule: AcceptanceRule, deviation: float, scale: str) -> float:

@@ -90,8 +90,12 @@ def alpha_spending(alpha: float, max_pairs: int) -> tuple[tuple[float, float], .
     below it an acceptance became unlikely, since the trend is against the candidate, or the pairs that are left can
     hardly reach the bound of the last look any more.
     """
-    # The constants are for 30 pairs, and scale to others as the width of a random walk does, with the root. What the
-    # rule accepts and misses with them is simulated in benchmarks/acceptance.py.
+    # Futility is bounded twice, for 30 pairs; other numbers scale as the width of a random walk does, with the root.
+    # -2.9 + 0.38 n is the lower boundary ln(b) / d + d n / 2 of Wald's sequential probability ratio test ("Sequential
+    # tests of statistical hypotheses", Annals of Mathematical Statistics 16, 1945) of no drift against a drift of
+    # d = 0.76 a pair, with b = 0.11: about the gain that 30 pairs detect four times in five (`DETECTABLE`). The second
+    # bound asks whether the rest can still reach the last look, if each pair left brought 1.7 typical scores. What the
+    # rule accepts and misses with these is simulated in benchmarks/acceptance.py.
     root = sqrt(max_pairs / 30)
     goal = sqrt(max_pairs) * normal_quantile(1 - FINAL_SHARE * alpha)
     looks = []

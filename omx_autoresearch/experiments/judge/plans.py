@@ -23,8 +23,8 @@ from omx_autoresearch.experiments.judge.calibration import (
 from omx_autoresearch.experiments.judge.decision import Judge
 from omx_autoresearch.experiments.judge.statistics import (
     median,
+    normal_cdf,
     normal_quantile,
-    normal_share,
     uniform_stream,
 )
 from omx_autoresearch.foundation.records import dataclass, replace
@@ -267,7 +267,7 @@ def _false_accepts(rule: AcceptanceRule, calibration: Calibration | None) -> flo
     deviation = _absolute_noise(calibration) * MEDIAN_SPREAD * sqrt(2 / rule.runs)
     if not rule.min_effect or not deviation:
         return MEDIAN_FALSE_ACCEPTS
-    return 1 - normal_share(rule.min_effect / deviation)
+    return 1 - normal_cdf(rule.min_effect / deviation)
 
 
 def _absolute_noise(calibration: Calibration | None) -> float:

@@ -130,24 +130,24 @@ def robust_sd(residuals: Sequence[float]) -> float:
 
 @lru_cache(maxsize=1024)
 def normal_quantile(probability: float) -> float:
-    """The value below which a standard normal falls with this probability, strictly between 0 and 1."""
+    """The quantile of the standard normal for a probability strictly between 0 and 1, by bisection."""
     low, high = -40.0, 40.0
     for _ in range(80):
         middle = (low + high) / 2
-        if normal_share(middle) < probability:
+        if normal_cdf(middle) < probability:
             low = middle
         else:
             high = middle
     return (low + high) / 2
 
 
-def normal_share(value: float) -> float:
-    """The share of a standard normal distribution below ``value``."""
+def normal_cdf(value: float) -> float:
+    """The cumulative distribution function of the standard normal: the share of it below ``value``."""
     return erfc(-value / sqrt(2)) / 2
 
 
-def rank_of(share: float, count: int) -> int:
-    """The rank, from 1, of the value that bounds this share of ``count`` ordered values."""
+def quantile_rank(share: float, count: int) -> int:
+    """The rank, from 1, of the sample quantile: the value that bounds this share of ``count`` ordered values."""
     return max(1, ceil(share * count - 1e-9))
 
 
@@ -160,7 +160,7 @@ _MASK = (1 << 64) - 1
 
 
 def uniform_stream(seed: int) -> Iterator[float]:
-    """Endless numbers from 0 up to 1 that depend on ``seed`` alone (splitmix64)."""
+    """Endless numbers from 0 up to 1 that depend on ``seed`` alone: splitmix64 (Steele, Lea and Flood, OOPSLA 2014)."""
     state = seed & _MASK
     while True:
         state = (state + 0x9E3779B97F4A7C15) & _MASK

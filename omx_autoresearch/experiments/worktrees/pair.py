@@ -364,7 +364,7 @@ class Workspaces:
             arm.remove()
         if forget:
             if os.path.isdir(self.repository_path):
-                _let_base_go(open_repository(self.repository_path), self._state.experiment_id)
+                let_base_go(self.repository_path, self._state.experiment_id)
             remove(self._store.path)
 
     def git_in(self, path: str) -> Git:
@@ -431,7 +431,16 @@ def _hold_base(repository: UserRepository, experiment_id: str, commit: str) -> N
     repository.git.checked(repository.git.when_unlocked(*args), args)
 
 
-def _let_base_go(repository: UserRepository, experiment_id: str) -> None:
+def held_experiments(repository_path: str) -> list[str]:
+    """The ids of the experiments whose base commits are kept in a user's repository."""
+    git = open_repository(repository_path).git
+    listed = git.output("for-each-ref", "--format=%(refname)", REFERENCES).decode("ascii", "replace")
+    return [name.removeprefix(f"{REFERENCES}/").removesuffix("/base") for name in listed.split()]
+
+
+def let_base_go(repository_path: str, experiment_id: str) -> None:
+    """Keep the base commit of an experiment in the user's repository no longer."""
+    repository = open_repository(repository_path)
     args = ("update-ref", "-d", _base_reference(experiment_id))
     repository.git.checked(repository.git.when_unlocked(*args), args)
     for name in (f"{REFERENCES}/{experiment_id}", REFERENCES):

@@ -22,8 +22,8 @@ from omx_autoresearch.experiments.judge.statistics import (
     exact_p_value,
     hodges_lehmann,
     median,
+    normal_cdf,
     normal_quantile,
-    normal_share,
     robust_sd,
     scores_of,
     walsh_averages,
@@ -187,7 +187,7 @@ def test_the_interval_of_six_values_and_more_has_95_per_cent_whatever_the_distri
 def test_figures_of_a_normal_distribution_are_those_of_the_tables() -> None:
     assert normal_quantile(0.975) == pytest.approx(1.959964, abs=1e-6)
     assert normal_quantile(0.5) == pytest.approx(0.0, abs=1e-12)
-    assert normal_share(1.0) == pytest.approx(0.8413447, abs=1e-7)
+    assert normal_cdf(1.0) == pytest.approx(0.8413447, abs=1e-7)
     assert median([4.0, 1.0, 3.0, 2.0]) == 2.5
     draws = [random.Random(1).gauss(0, 2) for _ in range(1)] + [
         2 * normal_quantile((at + 0.5) / 999) for at in range(999)
