@@ -26,7 +26,7 @@ if __name__ == "__main__":
 from omx_autoresearch.missions import task_files  # noqa: E402 - after the path
 from omx_autoresearch.missions.records import KINDS, record_class  # noqa: E402 - after the path
 from omx_autoresearch.missions.rules import mission  # noqa: E402 - after the path
-from omx_autoresearch.surfaces import documents  # noqa: E402 - after the path
+from omx_autoresearch.surfaces.cli.program import documents  # noqa: E402 - after the path
 
 SPECS = ROOT / "specs"
 DIALECT = "https://json-schema.org/draft/2020-12/schema"
@@ -106,7 +106,7 @@ def generated() -> dict[Path, str]:
         module, _, attribute = place.rpartition(".")
         kind = getattr(import_module(f"omx_autoresearch.{module}"), attribute)
         files[name] = _schema_of(kind, name)
-    for name, kind in documents.SCHEMAS.items():
+    for name, kind in documents().items():
         files[name] = _schema_of(kind, name, is_output=True)
     for name, kind in task_files.FILES.items():
         files[name] = _schema_of(kind, name, is_output=name not in task_files.WITH_GAPS)

@@ -18,7 +18,7 @@ from omx_autoresearch.missions.rules.readiness import ReadinessReport
 from omx_autoresearch.missions.store import MissionStore
 from omx_autoresearch.missions.task_files import IterationLine, TriedDirection
 from omx_autoresearch.missions.views import RunView, StatusView, view
-from omx_autoresearch.surfaces.experiment_documents import EXPERIMENT_SCHEMAS, EXPERIMENT_VERBS
+from omx_autoresearch.surfaces.experiment_documents import EXPERIMENT_SCHEMAS
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -192,24 +192,6 @@ class LogDocument:
     lifecycle: tuple[Notice, ...]
 
 
-EVIDENCE_SCHEMAS: dict[str, object] = {
-    "finding": FindingDocument,
-    "finding-list": FindingListDocument,
-    "finding-import": ImportDocument,
-    "criterion-list": CriterionListDocument,
-    "readiness": ReadinessReport,
-    "log": LogDocument,
-}
-EVIDENCE_VERBS: dict[str, str] = {
-    "finding": "finding",
-    "findings": "finding-list",
-    "criterion": "criterion-list",
-    "excuse": "status",
-    "readiness": "readiness",
-    "log": "log",
-}
-
-
 # --- What ``direction`` and ``direct`` print with ``--json``; ``documents.py`` has the others.
 
 
@@ -327,13 +309,6 @@ def direction_list_document(mission: Mission, *, limit: int = DIRECTIONS_LIMIT) 
     )
 
 
-DIRECTION_SCHEMAS: dict[str, object] = {
-    "direction": DirectionDocument,
-    "direction-list": DirectionListDocument,
-}
-DIRECTION_VERBS: dict[str, str] = {"direction": "direction", "direct": "direction"}
-
-
 # --- What ``adopt`` prints with ``--json``; ``documents.py`` has the others.
 
 
@@ -366,10 +341,6 @@ class AdoptDocument:
     notes: tuple[str, ...]
     sandbox_path: str
     next: str
-
-
-ADOPTION_SCHEMAS: dict[str, object] = {"adopt": AdoptDocument}
-ADOPTION_VERBS: dict[str, str] = {"adopt": "adopt"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -631,14 +602,9 @@ class ErrorDocument:
     error: ErrorText
 
 
-StatusList = tuple[StatusView, ...]
-"""``list``."""
-DoctorList = tuple[ClientDocument, ...]
-"""``doctor``."""
-
 SCHEMAS: dict[str, object] = {
     "status": StatusView,
-    "status-list": StatusList,
+    "status-list": tuple[StatusView, ...],
     "init": DraftDocument,
     "start": StartDocument,
     "run": RunView,
@@ -647,46 +613,20 @@ SCHEMAS: dict[str, object] = {
     "restore": RestoreDocument,
     "approval": ApprovalDocument,
     "note": NoteDocument,
-    **EVIDENCE_SCHEMAS,
-    **DIRECTION_SCHEMAS,
-    **ADOPTION_SCHEMAS,
+    "finding": FindingDocument,
+    "finding-list": FindingListDocument,
+    "finding-import": ImportDocument,
+    "criterion-list": CriterionListDocument,
+    "readiness": ReadinessReport,
+    "log": LogDocument,
+    "direction": DirectionDocument,
+    "direction-list": DirectionListDocument,
+    "adopt": AdoptDocument,
     **EXPERIMENT_SCHEMAS,
     "relay": RelayDocument,
     "install": InstallDocument,
-    "doctor": DoctorList,
+    "doctor": tuple[ClientDocument, ...],
     "demo": DemoDocument,
     "error": ErrorDocument,
 }
 """File name in specs/schemas/ to the type of the document."""
-
-DOCUMENT_OF_VERB: dict[str, str] = {
-    "init": "init",
-    "start": "start",
-    "demo": "demo",
-    "status": "status",
-    "list": "status-list",
-    "current": "current",
-    "open": "open",
-    "wait": "run",
-    "doctor": "doctor",
-    "validate": "run",
-    "review": "run",
-    "restore": "restore",
-    **EVIDENCE_VERBS,
-    "block": "status",
-    "note": "note",
-    **DIRECTION_VERBS,
-    **ADOPTION_VERBS,
-    **EXPERIMENT_VERBS,
-    "approve": "approval",
-    "pause": "status",
-    "resume": "status",
-    "unblock": "status",
-    "cancel": "status",
-    "amend": "start",
-    "unbind": "status",
-    "repair": "status",
-    "install": "install",
-    "uninstall": "install",
-}
-"""Which document each verb prints with ``--json``."""

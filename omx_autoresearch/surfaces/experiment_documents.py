@@ -7,9 +7,6 @@ from omx_autoresearch.experiments.views import ExperimentLine, ExperimentView
 from omx_autoresearch.experiments.worktrees.object_store import FileChange
 from omx_autoresearch.foundation.records import dataclass
 
-ExperimentList = tuple[ExperimentLine, ...]
-"""``experiment list``."""
-
 
 @dataclass(frozen=True, slots=True)
 class PlanDocument:
@@ -185,7 +182,7 @@ class ExperimentRemovalDocument:
 
 EXPERIMENT_SCHEMAS: dict[str, object] = {
     "experiment": ExperimentView,
-    "experiment-list": ExperimentList,
+    "experiment-list": tuple[ExperimentLine, ...],
     "experiment-start": ExperimentStartDocument,
     "experiment-run": ExperimentRunDocument,
     "experiment-trial": ExperimentTrialDocument,
@@ -195,26 +192,3 @@ EXPERIMENT_SCHEMAS: dict[str, object] = {
     "experiment-branches": ExperimentBranchesDocument,
     "experiment-removal": ExperimentRemovalDocument,
 }
-EXPERIMENT_VERBS: dict[str, str] = {"experiment": "experiment"}
-DOCUMENT_OF_EXPERIMENT_VERB: dict[str, str] = {
-    "start": "experiment-start",
-    "run": "experiment-run",
-    "trial": "experiment-trial",
-    "wait": "experiment-wait",
-    "workspace": "experiment",
-    "status": "experiment",
-    "list": "experiment-list",
-    "plot": "experiment-file",
-    "report": "experiment-file",
-    "export": "experiment-file",
-    "patch": "experiment-patch",
-    "accept": "experiment-patch",
-    "stop": "experiment",
-    "cancel": "experiment",
-    "resume": "experiment",
-    "verify": "experiment",
-    "finalize": "experiment-branches",
-    "close": "experiment-removal",
-    "remove": "experiment-removal",
-}
-"""Which document each verb of ``experiment`` prints with ``--json``."""

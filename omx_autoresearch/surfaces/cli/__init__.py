@@ -1,13 +1,11 @@
 """The command line: ``omx-autoresearch VERB [TASK]``.
 
-    program      the verbs and the quick help; a verb's module is imported when it runs
-    boundary     one place where errors become exit statuses and texts
-    caller       who calls, from where, and which mission is meant
-    documents    what ``--json`` prints, one class a document
-    display      printing for people
-    scratch      a mission in a folder of its own, for ``demo`` and ``doctor``
+Begin with ``program``, which has the table of verbs and turns errors into exit statuses, and ``console``, which every
+verb uses. A verb parses, calls one use case of a room below, and renders the view that it returns:
 
-The verbs stand in beginning, looking, checking, owning, amending, setting_up, hooking, demo and former.
+    init, validate, criterion, finding, direction, lifecycle, status   missions
+    experiment, experiment_*                                           experiments
+    install, demo                                                      agent CLIs, and a mission in a scratch folder
 """
 
 from __future__ import annotations
@@ -17,6 +15,6 @@ import sys
 
 def main() -> None:
     """The console script."""
-    from omx_autoresearch.surfaces.cli.error_handler import run
+    from omx_autoresearch.surfaces.cli.program import run
 
     sys.exit(run(sys.argv[1:]))

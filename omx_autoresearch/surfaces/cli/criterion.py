@@ -7,15 +7,23 @@ from typing import TYPE_CHECKING
 import click
 
 from omx_autoresearch.foundation.errors import UsageError
-from omx_autoresearch.surfaces.cli.caller import (
+from omx_autoresearch.missions.findings import list_iterations
+from omx_autoresearch.missions.store import MissionStore
+from omx_autoresearch.missions.validation import checks
+from omx_autoresearch.missions.views import criteria, readiness
+from omx_autoresearch.surfaces.cli.console import (
+    CHECK_SAID_NO,
     Caller,
     json_option,
+    print_json,
+    print_table,
     reason_option,
+    say,
     task_argument,
     this_caller,
+    verb,
 )
-from omx_autoresearch.surfaces.cli.display import print_json, print_table, say
-from omx_autoresearch.surfaces.cli.error_handler import CHECK_SAID_NO
+from omx_autoresearch.surfaces.cli.status import print_step, shown_view
 
 if TYPE_CHECKING:
     from typing import Any
@@ -23,15 +31,11 @@ if TYPE_CHECKING:
     from omx_autoresearch.missions.rules.evidence import CriterionView
     from omx_autoresearch.missions.rules.readiness import ReadinessReport
 
+
 _STYLES = {"satisfied": "green", "blocked": "red", "open": "yellow"}
 
 
-@click.group("criterion")
-def criterion_verb() -> None:
-    """Show the conditions of the contract, have the runtime look at them, or give the owner's word."""
-
-
-@criterion_verb.command("list")
+@verb("criterion list", "criterion-list")
 @task_argument
 @json_option
 def criterion_list(task: str, as_json: bool) -> None:
@@ -40,7 +44,7 @@ def criterion_list(task: str, as_json: bool) -> None:
     _print_criteria(caller, caller.task(task), as_json=as_json)
 
 
-@criterion_verb.command("check")
+@verb("criterion check", "criterion-list")
 @click.argument("words", nargs=-1, metavar="[TASK] [ID]...")
 @click.option(
     "--seconds",
@@ -55,9 +59,6 @@ def criterion_check(words: tuple[str, ...], seconds: float, as_json: bool) -> in
 
     Ends with 0 when every one of them is met, else with 9. The next stop looks by itself.
     """
-    from omx_autoresearch.missions.store import MissionStore
-    from omx_autoresearch.missions.validation import checks
-
     caller = this_caller()
     task_id, names = _task_and_names(caller, words)
     ended = checks.check(caller.runtime, task_id, names, wait_seconds=seconds)
@@ -67,14 +68,12 @@ def criterion_check(words: tuple[str, ...], seconds: float, as_json: bool) -> in
     return 0 if ended and is_met else CHECK_SAID_NO
 
 
-@criterion_verb.command("accept")
+@verb("criterion accept", "criterion-list")
 @click.argument("words", nargs=-1, required=True, metavar="[TASK] ID")
 @reason_option
 @json_option
 def criterion_accept(words: tuple[str, ...], reason: str, as_json: bool) -> None:
     """Give the owner's word for a criterion that accepts a person's."""
-    from omx_autoresearch.missions.validation import checks
-
     caller = this_caller()
     named = words[0] if len(words) == 2 else ""
     task_id = caller.owned_task("criterion accept", named)
@@ -87,22 +86,19 @@ def criterion_accept(words: tuple[str, ...], reason: str, as_json: bool) -> None
     _print_criteria(caller, task_id, as_json=True)
 
 
-@click.command("excuse")
+@verb("excuse", "status")
 @task_argument
 @reason_option
 @json_option
 def excuse_verb(task: str, reason: str, as_json: bool) -> None:
     """Accept a reason why the code that changed could not be verified."""
-    from omx_autoresearch.missions.validation import checks
-    from omx_autoresearch.surfaces.cli.status import print_step
-
     caller = this_caller()
     task_id = caller.owned_task("excuse", task)
     checks.excuse(caller.runtime, task_id, reason)
     print_step(caller, task_id, "excused from verifying the code that changed", as_json=as_json)
 
 
-@click.command("readiness")
+@verb("readiness", "readiness")
 @task_argument
 @json_option
 def readiness_verb(task: str, as_json: bool) -> int:
@@ -110,8 +106,6 @@ def readiness_verb(task: str, as_json: bool) -> int:
 
     Nothing is run. Ends with 0 when it is ready, else with 9.
     """
-    from omx_autoresearch.missions.views import readiness
-
     caller = this_caller()
     report = readiness(caller.runtime, caller.task(task))
     if as_json:
@@ -121,7 +115,7 @@ def readiness_verb(task: str, as_json: bool) -> int:
     return 0 if report.is_ready else CHECK_SAID_NO
 
 
-@click.command("log")
+@verb("log", "log")
 @task_argument
 @click.option(
     "--limit", type=click.IntRange(1, 1000), default=20, show_default=True, help="At most this many."
@@ -129,10 +123,6 @@ def readiness_verb(task: str, as_json: bool) -> int:
 @json_option
 def log_verb(task: str, limit: int, as_json: bool) -> None:
     """Show the newest iterations, what each brought and how the gate answered, and the newest events of the mission."""
-    from omx_autoresearch.missions.findings import list_iterations
-    from omx_autoresearch.missions.store import MissionStore
-    from omx_autoresearch.surfaces.cli.status import shown_view
-
     caller = this_caller()
     task_id = shown_view(caller, task).task_id
     found = list_iterations(caller.runtime, task_id, limit=limit)
@@ -171,8 +161,6 @@ def _print_iterations(found: tuple[dict[str, Any], ...]) -> None:
 
 def _task_and_names(caller: Caller, words: tuple[str, ...]) -> tuple[str, tuple[str, ...]]:
     """The task, where the first word is one, and the ids."""
-    from omx_autoresearch.missions.store import MissionStore
-
     if words and MissionStore(caller.runtime.home).exists(words[0]):
         return words[0], words[1:]
     return caller.task(""), words
@@ -181,7 +169,6 @@ def _task_and_names(caller: Caller, words: tuple[str, ...]) -> tuple[str, tuple[
 def _print_criteria(
     caller: Caller, task_id: str, *, as_json: bool, is_running: bool = False
 ) -> tuple[CriterionView, ...]:
-    from omx_autoresearch.missions.views import criteria
     from omx_autoresearch.surfaces.documents import CriterionListDocument
 
     lines = criteria(caller.runtime, task_id)

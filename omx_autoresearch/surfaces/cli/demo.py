@@ -1,7 +1,7 @@
 """``demo``: one mission from start to end in a scratch repository, with a scripted agent, in a few lines to read.
 
 The agent is a script; everything else is real: the hook processes as an agent CLI starts them, the gate, the validator,
-the journal. Nothing outside a temporary folder is touched.
+the journal. Nothing outside a temporary folder is touched. ``doctor`` makes its held session here, too.
 """
 
 from __future__ import annotations
@@ -10,33 +10,116 @@ import json
 import os
 import socket
 import subprocess
+import sys
 import tempfile
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-import click
-
+from omx_autoresearch import surfaces
+from omx_autoresearch.agents.hook_lines import HookProgram
 from omx_autoresearch.foundation.errors import CommandFault
-from omx_autoresearch.surfaces.cli.caller import json_option
-from omx_autoresearch.surfaces.cli.display import print_json, say
+from omx_autoresearch.journal.layout import Runtime, StateHome
+from omx_autoresearch.missions.rules.briefing import completion_path
+from omx_autoresearch.missions.rules.intake import MissionDraft
+from omx_autoresearch.missions.store import MissionStore
+from omx_autoresearch.surfaces.cli.console import json_option, print_json, say, verb
 
 if TYPE_CHECKING:
     from typing import Any
 
     from omx_autoresearch.missions.rules.mission import Mission
-    from omx_autoresearch.surfaces.cli.scratch import Scratch
     from omx_autoresearch.surfaces.documents import DemoDocument
+
+
+CHECK = """\
+#!/bin/sh
+grep -qx 42 answer.txt 2>/dev/null && exit 0
+echo 'answer.txt must hold exactly one line: 42'
+exit 1
+"""
+"""The validator of a scratch mission."""
+
+
+@dataclass(frozen=True, slots=True)
+class Scratch:
+    """A folder with a state home and a project.
+
+    Attributes:
+        root_path: the folder; whoever made it removes it.
+        home_path: its state home.
+        project_path: its project, with ``check.sh``.
+    """
+
+    root_path: str
+    home_path: str
+    project_path: str
+
+    def environment(self) -> dict[str, str]:
+        """The environment of everything that happens in it."""
+        return {
+            "PATH": os.environ.get("PATH", os.defpath),
+            "HOME": self.root_path,
+            "LANG": "C.UTF-8",
+            "OMX_AUTORESEARCH_HOME": self.home_path,
+            "GIT_CONFIG_NOSYSTEM": "1",
+            "GIT_AUTHOR_NAME": "Demo",
+            "GIT_AUTHOR_EMAIL": "demo@example.invalid",
+            "GIT_COMMITTER_NAME": "Demo",
+            "GIT_COMMITTER_EMAIL": "demo@example.invalid",
+        }
+
+    def runtime(self) -> Runtime:
+        """Its world."""
+        return Runtime(home=StateHome(self.home_path), environ=self.environment())
+
+
+def make_scratch(root_path: str, *, home_path: str = "") -> Scratch:
+    """Make project and state home below a folder that exists."""
+    root_path = os.path.realpath(root_path)
+    scratch = Scratch(root_path, home_path or f"{root_path}/state", f"{root_path}/project")
+    os.makedirs(scratch.project_path)
+    os.makedirs(scratch.home_path, mode=0o700, exist_ok=True)
+    script_path = os.path.join(scratch.project_path, "check.sh")
+    with open(script_path, "w", encoding="utf-8") as script:
+        script.write(CHECK)
+    os.chmod(script_path, 0o700)
+    return scratch
+
+
+def start_mission(scratch: Scratch, *, goal: str, session_id: str = "") -> Mission:
+    """Write down and launch a mission whose validator is ``./check.sh``; bind a session where one is named."""
+    from omx_autoresearch.missions.launch import StartOptions, create_mission, start
+
+    runtime = scratch.runtime()
+    draft = MissionDraft(goal=goal, slug="scratch", validator_command="./check.sh")
+    mission = create_mission(runtime, scratch.project_path, draft)
+    options = StartOptions(reason="scratch", session_id=session_id, has_baseline=not session_id)
+    return start(runtime, mission.task_id, options).mission
+
+
+def make_held_session(state_home_path: str) -> str:
+    """An unfinished mission in a scratch state home, bound to a session; returns the session's id."""
+    scratch = make_scratch(state_home_path, home_path=state_home_path)
+    session_id = f"00000000-0000-4000-8000-{os.urandom(6).hex()}"
+    start_mission(scratch, goal="Prove that a stop is held", session_id=session_id)
+    return session_id
+
+
+def hook_program(state_home_path: str) -> HookProgram:
+    """What the hooks run: this interpreter, and the hook process's file beside this package."""
+    entry_path = os.path.join(os.path.dirname(os.path.abspath(surfaces.__file__)), "hook_start.py")
+    return HookProgram(state_home_path, sys.executable, entry_path)
+
 
 GOAL = "Find the answer and write it to answer.txt"
 _SESSION = "00000000-0000-4000-8000-0000000de300"
 _SECONDS = 60.0
 
 
-@click.command("demo")
+@verb("demo", "demo")
 @json_option
 def demo_verb(as_json: bool) -> None:
     """Play one mission in a scratch repository: an agent stops, is refused, does what was missing, and is let go."""
-    from omx_autoresearch.surfaces.cli.scratch import make_scratch, start_mission
-
     with tempfile.TemporaryDirectory(prefix="omx-autoresearch-demo-") as root_path:
         scratch = make_scratch(root_path)
         _make_repository(scratch)
@@ -120,8 +203,6 @@ class _Play:
 
     def _hook(self, event: str, **fields: Any) -> dict[str, Any]:
         """Send one event as Claude Code does, to the hook process; returns its answer, empty for silence."""
-        from omx_autoresearch.surfaces.cli.install import hook_program
-
         program = hook_program(self._scratch.home_path)
         payload = {
             "session_id": _SESSION,
@@ -151,12 +232,10 @@ class _Play:
         return answer
 
     def _reloaded(self) -> Mission:
-        from omx_autoresearch.missions.store import MissionStore
 
         return MissionStore(self._scratch.runtime().home).load(self._mission.task_id)
 
     def _completion(self, mission: Mission) -> dict[str, Any]:
-        from omx_autoresearch.missions.rules.briefing import completion_path
 
         try:
             with open(os.path.join(mission.project_path, completion_path(mission)), encoding="utf-8") as file:

@@ -7,9 +7,22 @@ from typing import TYPE_CHECKING
 import click
 
 from omx_autoresearch.foundation.errors import StorageFailed, UsageError
-from omx_autoresearch.surfaces.cli.caller import Caller, json_option, task_argument, this_caller
-from omx_autoresearch.surfaces.cli.display import print_json, print_table, say, tell
-from omx_autoresearch.surfaces.cli.error_handler import CHECK_SAID_NO
+from omx_autoresearch.missions import directions
+from omx_autoresearch.missions.claims import relay_line
+from omx_autoresearch.missions.rules.directions import direction_of
+from omx_autoresearch.missions.store import MissionStore
+from omx_autoresearch.surfaces.cli.console import (
+    CHECK_SAID_NO,
+    Caller,
+    json_option,
+    print_json,
+    print_table,
+    say,
+    task_argument,
+    tell,
+    this_caller,
+    verb,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -34,17 +47,7 @@ def _text_argument(function: Callable[..., Any]) -> Callable[..., Any]:
     return click.argument("words", nargs=-1, required=True, metavar="[TASK] TEXT")(function)
 
 
-@click.group("direction")
-def direction_verb() -> None:
-    """Declare what is tried, or show what was.
-
-    A direction says in a sentence what is tried, and by --axis what the approach is built on. Structural axes:
-    source_class, decomposition, evidence_standard, evaluation_method, search_space, representation, environment,
-    objective.
-    """
-
-
-@direction_verb.command("add")
+@verb("direction add", "direction", "relay")
 @_text_argument
 @_axis_option
 @click.option("--pivot", "is_pivot", is_flag=True, help="It changes the structure: an axis, not a parameter.")
@@ -54,9 +57,6 @@ def direction_add(words: tuple[str, ...], axes: tuple[str, ...], is_pivot: bool,
 
     Ends with 9 where it may not be declared: tried before, after a stall; a pivot that changes no axis; no words.
     """
-    from omx_autoresearch.missions import directions
-    from omx_autoresearch.missions.rules.directions import direction_of
-
     caller = this_caller()
     task_id, text = _task_and_text(caller, words)
     by: DirectionBy = "agent" if caller.is_agent() else "owner"
@@ -77,12 +77,11 @@ def direction_add(words: tuple[str, ...], axes: tuple[str, ...], is_pivot: bool,
     return _print_declared(task_id, declared, as_json=as_json)
 
 
-@direction_verb.command("list")
+@verb("direction list", "direction-list")
 @task_argument
 @json_option
 def direction_list(task: str, as_json: bool) -> None:
     """Show every direction that was tried, the open ones, and the axis to change next."""
-    from omx_autoresearch.missions.store import MissionStore
     from omx_autoresearch.surfaces.documents import direction_list_document
 
     caller = this_caller()
@@ -91,15 +90,12 @@ def direction_list(task: str, as_json: bool) -> None:
     (print_json if as_json else _print_list)(document)
 
 
-@click.command("direct")
+@verb("direct", "direction")
 @_text_argument
 @_axis_option
 @json_option
 def direct_verb(words: tuple[str, ...], axes: tuple[str, ...], as_json: bool) -> int:
     """Inject a direction: the agent is told of it, at the next occasion, until it takes it up."""
-    from omx_autoresearch.missions import directions
-    from omx_autoresearch.missions.rules.directions import direction_of
-
     caller = this_caller()
     named, text = _named_and_text(caller, words)
     task_id = caller.owned_task("direct", named)
@@ -121,8 +117,6 @@ def _task_and_text(caller: Caller, words: tuple[str, ...]) -> tuple[str, str]:
 
 def _named_and_text(caller: Caller, words: tuple[str, ...]) -> tuple[str, str]:
     """The task id, where the first of several words is one, and the rest."""
-    from omx_autoresearch.missions.store import MissionStore
-
     if len(words) > 1 and MissionStore(caller.runtime.home).exists(words[0]):
         return words[0], " ".join(words[1:])
     return "", " ".join(words)
@@ -147,8 +141,6 @@ def _axes_of(given: tuple[str, ...]) -> dict[str, str]:
 
 def _ask_hook(*, as_json: bool) -> None:
     """Ask the hook, which stands outside the sandbox, to declare it from this very command."""
-    from omx_autoresearch.missions.claims import relay_line
-
     (tell if as_json else say)(relay_line("direction"))
 
 

@@ -3,23 +3,22 @@
 from __future__ import annotations
 
 import shutil
-import sys
 from typing import TYPE_CHECKING
 
 import click
 
-from omx_autoresearch.experiments.judge.summary import ending_words
+from omx_autoresearch.experiments.judge.summary import ending_words, quoted_claim
 from omx_autoresearch.experiments.views import NEXT_START, is_at_work, reopening_command
 from omx_autoresearch.foundation.errors import StepIllegal, UsageError
-from omx_autoresearch.surfaces.cli.caller import json_option
-from omx_autoresearch.surfaces.cli.display import print_json, say, tell
+from omx_autoresearch.surfaces.cli.console import confirm, json_option, print_json, say, verb
 from omx_autoresearch.surfaces.cli.experiment import Meant, experiment_argument, meant
-from omx_autoresearch.surfaces.cli.experiment_run import working
+from omx_autoresearch.surfaces.cli.experiment_trial import working
 
 if TYPE_CHECKING:
     from typing import Any
 
     from omx_autoresearch.experiments.judge.state import ExperimentLimits, ExperimentState
+
 
 _SECONDS_PER_HOUR = 3600.0
 
@@ -33,7 +32,7 @@ def _print(found: Meant, what: str, *, as_json: bool) -> None:
         say(f"  next: {document.next}", "dim")
 
 
-@click.command("stop")
+@verb("experiment stop", "experiment")
 @experiment_argument
 @json_option
 def experiment_stop(named: str, as_json: bool) -> None:
@@ -43,7 +42,7 @@ def experiment_stop(named: str, as_json: bool) -> None:
     _end(found, "stop", as_json=as_json)
 
 
-@click.command("cancel")
+@verb("experiment cancel", "experiment")
 @experiment_argument
 @json_option
 def experiment_cancel(named: str, as_json: bool) -> None:
@@ -76,7 +75,7 @@ def _end(found: Meant, request: str, *, as_json: bool) -> None:
     _print(found, said, as_json=as_json)
 
 
-@click.command("resume")
+@verb("experiment resume", "experiment")
 @experiment_argument
 @click.option("--add-hours", type=click.FloatRange(0), default=0.0, metavar="H", help="Add to the hours.")
 @click.option("--add-trials", type=click.IntRange(0), default=0, metavar="N", help="Add to the trials.")
@@ -166,7 +165,7 @@ def _reopens(state: ExperimentState, limits: ExperimentLimits | None, target: fl
     return state.completed_reason.startswith("budget_") and limits is not None
 
 
-@click.command("verify")
+@verb("experiment verify", "experiment")
 @experiment_argument
 @json_option
 def experiment_verify(named: str, as_json: bool) -> None:
@@ -177,12 +176,11 @@ def experiment_verify(named: str, as_json: bool) -> None:
     found = meant(named)
     with working(found, as_json=as_json) as (controller, _):
         controller.verify_claim()
-    from omx_autoresearch.experiments.judge.summary import quoted_claim
 
     _print(found, quoted_claim(found.load()).sentence, as_json=as_json)
 
 
-@click.command("close")
+@verb("experiment close", "experiment-removal")
 @experiment_argument
 @json_option
 def experiment_close(named: str, as_json: bool) -> None:
@@ -204,7 +202,7 @@ def experiment_close(named: str, as_json: bool) -> None:
         say(f"The worktrees of {found.experiment_id} are gone; {found.folder.root_path} stays.")
 
 
-@click.command("remove")
+@verb("experiment remove", "experiment-removal")
 @experiment_argument
 @click.option("--yes", is_flag=True, help="Do not ask.")
 @json_option
@@ -236,17 +234,3 @@ def experiment_remove(named: str, yes: bool, as_json: bool) -> None:
         print_json(ExperimentRemovalDocument(found.experiment_id, "everything"))
     else:
         say(f"{found.experiment_id} is gone.")
-
-
-def confirm(question: str, option: str, refusal: str) -> None:
-    """Ask a person at a terminal; says ``refusal`` where the answer is no.
-
-    Raises:
-        UsageError: there is no terminal to ask at.
-        click.Abort: the answer was no.
-    """
-    if not (sys.stdin.isatty() and sys.stderr.isatty()):
-        raise UsageError(f"nobody can be asked here: {question}", next_step=f"the same with {option}")
-    if not click.confirm(question, err=True):
-        tell(refusal)
-        raise click.Abort

@@ -10,13 +10,28 @@ import click
 from omx_autoresearch.experiments.judge.calibration import Calibration, too_few_pairs
 from omx_autoresearch.experiments.judge.plans import Option, Outlay, Plan, plan_of
 from omx_autoresearch.experiments.judge.summary import effect_text
+from omx_autoresearch.experiments.store import ExperimentStore
+from omx_autoresearch.experiments.views import experiments_of, frozen_paths
 from omx_autoresearch.foundation.errors import UsageError
 from omx_autoresearch.foundation.records import to_plain
-from omx_autoresearch.surfaces.cli.caller import Caller, json_option, this_caller
-from omx_autoresearch.surfaces.cli.display import count_of, duration_text, print_json, print_rows, say, tell
-from omx_autoresearch.surfaces.cli.error_handler import INTERRUPTED
+from omx_autoresearch.missions.lifecycle_commands import require_owner
+from omx_autoresearch.missions.store import MissionStore
+from omx_autoresearch.surfaces.cli.console import (
+    INTERRUPTED,
+    Caller,
+    count_of,
+    duration_text,
+    json_option,
+    print_json,
+    print_rows,
+    say,
+    tell,
+    this_caller,
+    verb,
+)
 from omx_autoresearch.surfaces.cli.experiment import Meant
-from omx_autoresearch.surfaces.cli.experiment_run import attended
+from omx_autoresearch.surfaces.cli.experiment_status import phase_words
+from omx_autoresearch.surfaces.cli.experiment_trial import attended
 from omx_autoresearch.surfaces.experiment_documents import ExperimentStartDocument, PlanDocument
 
 if TYPE_CHECKING:
@@ -25,7 +40,7 @@ if TYPE_CHECKING:
 
     from omx_autoresearch.experiments.controller import AutoresearchController
     from omx_autoresearch.experiments.judge.state import ExperimentConfig, ExperimentState
-    from omx_autoresearch.surfaces.cli.experiment_display import LineProgress, LiveProgress
+    from omx_autoresearch.surfaces.cli.experiment_status import LineProgress, LiveProgress
 
 
 # --- The options of ``experiment start``; one that is left out leaves the word to the file, or to the default.
@@ -320,7 +335,7 @@ def print_plan(document: PlanDocument) -> None:
 FROZEN_SHOWN = 8
 
 
-@click.command("start")
+@verb("experiment start", "experiment-start")
 @start_options
 @click.option(
     "--config",
@@ -360,8 +375,6 @@ def experiment_start(
 
 def _require_owner_for(caller: Caller, options: dict[str, Any]) -> None:
     """What isolates the commands, and what the agent must not see, is the owner's to choose."""
-    from omx_autoresearch.missions.lifecycle_commands import require_owner
-
     for name in ("sandbox", "held_out"):
         if name in options:
             require_owner(caller.runtime, f"experiment start --{name.replace('_', '-')}")
@@ -369,8 +382,6 @@ def _require_owner_for(caller: Caller, options: dict[str, Any]) -> None:
 
 def _page_of(caller: Caller, task_id: str) -> str:
     """The mission's sandbox.md; empty where there is none."""
-    from omx_autoresearch.missions.store import MissionStore
-
     if not task_id:
         return ""
     mission = MissionStore(caller.runtime.home).load(task_id)
@@ -380,7 +391,6 @@ def _page_of(caller: Caller, task_id: str) -> str:
 
 def _show(root_path: str, config: ExperimentConfig, *, as_json: bool) -> None:
     """What a start would do."""
-    from omx_autoresearch.foundation.records import to_plain
     from omx_autoresearch.surfaces.experiment_documents import ExperimentStartDocument
 
     plan = plan_document(config, None, 0.0)
@@ -409,9 +419,6 @@ def _words(value: Any) -> str:
 
 def _begun(caller: Caller, controller: AutoresearchController, *, has_baseline: bool, as_json: bool) -> int:
     """Measure the base where that is asked for, and print the plan."""
-    from omx_autoresearch.experiments.store import ExperimentStore
-    from omx_autoresearch.experiments.views import frozen_paths
-
     found = Meant(caller, ExperimentStore(caller.runtime.home), controller.experiment_id)
     frozen = frozen_paths(caller.runtime, controller.state)
     if not as_json:
@@ -443,7 +450,6 @@ def _tell_frozen(frozen: tuple[str, ...]) -> None:
 def _document(
     found: Meant, state: ExperimentState, frozen: tuple[str, ...], run_seconds: float
 ) -> ExperimentStartDocument:
-    from omx_autoresearch.experiments.views import experiments_of
     from omx_autoresearch.freezing.pins import load_manifest
     from omx_autoresearch.surfaces.experiment_documents import ExperimentStartDocument
 
@@ -470,7 +476,6 @@ def _document(
 
 
 def _print(document: ExperimentStartDocument, state: ExperimentState) -> None:
-    from omx_autoresearch.surfaces.cli.experiment_display import phase_words
 
     if document.experiment is None:
         raise UsageError("nothing was begun", next_step="omx-autoresearch experiment start")

@@ -9,9 +9,22 @@ import click
 
 from omx_autoresearch.foundation.errors import StorageFailed, UsageError
 from omx_autoresearch.foundation.records import to_plain
+from omx_autoresearch.missions import findings
+from omx_autoresearch.missions.findings import import_findings, show_finding
 from omx_autoresearch.missions.rules.criteria import FINDING_KINDS, SUMMARY_LIMIT_BYTES
-from omx_autoresearch.surfaces.cli.caller import Caller, json_option, task_argument, this_caller
-from omx_autoresearch.surfaces.cli.display import print_json, print_rows, print_table, say, tell
+from omx_autoresearch.surfaces.cli.console import (
+    Caller,
+    json_option,
+    print_json,
+    print_rows,
+    print_table,
+    say,
+    task_argument,
+    tell,
+    this_caller,
+    verb,
+)
+from omx_autoresearch.surfaces.cli.status import shown_view
 from omx_autoresearch.surfaces.cli.validate import is_relayed
 
 if TYPE_CHECKING:
@@ -20,15 +33,11 @@ if TYPE_CHECKING:
 
     from omx_autoresearch.missions.findings import Recorded
 
+
 _SHOWN_CHARACTERS = 200
 
 
-@click.group("finding")
-def finding_verb() -> None:
-    """Record what was observed, and look it up: evidence where a criterion's own rule accepts it, else a claim."""
-
-
-@finding_verb.command("add")
+@verb("finding add", "finding", "relay")
 @task_argument
 @click.option("--summary", required=True, help="What was observed; `-` reads it from standard input.")
 @click.option("--kind", type=click.Choice(FINDING_KINDS), default="manual", show_default=True)
@@ -51,8 +60,6 @@ def finding_add(task: str, seconds: float | None, as_json: bool, **given: Any) -
     With --criterion its own rule decides: the runtime runs exactly that command, or reads that file, and nothing else
     makes evidence. Ends with 0 however it was accepted: a claim is kept and shown, too.
     """
-    from omx_autoresearch.missions import findings
-
     caller = this_caller()
     task_id = caller.task(task)
     submission = findings.Submission(
@@ -108,7 +115,7 @@ def _limits(function: Callable[..., Any]) -> Callable[..., Any]:
     return function
 
 
-@finding_verb.command("list")
+@verb("finding list", "finding-list")
 @task_argument
 @_limits
 @json_option
@@ -119,7 +126,7 @@ def finding_list(task: str, limit: int, wanted: str | None, before: int, as_json
     )
 
 
-@click.command("findings")
+@verb("findings", "finding-list")
 @task_argument
 @_limits
 @json_option
@@ -130,12 +137,11 @@ def findings_verb(task: str, limit: int, wanted: str | None, before: int, as_jso
     )
 
 
-@finding_verb.command("show")
+@verb("finding show", "finding")
 @click.argument("words", nargs=-1, required=True, metavar="[TASK] ID")
 @json_option
 def finding_show(words: tuple[str, ...], as_json: bool) -> None:
     """Show one finding by its id."""
-    from omx_autoresearch.missions.findings import show_finding
     from omx_autoresearch.surfaces.documents import FindingDocument, FindingLine
 
     caller = this_caller()
@@ -157,12 +163,11 @@ def finding_show(words: tuple[str, ...], as_json: bool) -> None:
     print_rows([(name, _text(value), "") for name, value in to_plain(shown).items()])
 
 
-@finding_verb.command("import")
+@verb("finding import", "finding-import")
 @click.argument("words", nargs=-1, required=True, metavar="[TASK] FILE")
 @json_option
 def finding_import(words: tuple[str, ...], as_json: bool) -> None:
     """Record every line of a file of JSON lines as a claim, or nothing of it where one line is at fault."""
-    from omx_autoresearch.missions.findings import import_findings
     from omx_autoresearch.surfaces.documents import ImportDocument
 
     caller = this_caller()
@@ -212,7 +217,6 @@ def _text(value: Any) -> str:
 
 
 def _print_list(caller: Caller, task: str, options: dict[str, Any], *, as_json: bool) -> None:
-    from omx_autoresearch.surfaces.cli.status import shown_view
     from omx_autoresearch.surfaces.documents import finding_list_document
 
     document = finding_list_document(caller.runtime, shown_view(caller, task).task_id, **options)

@@ -1,42 +1,259 @@
-"""How a mission begins: init and start."""
+"""How a mission is written down: init, adopt, and the options that describe one, also for start and amend."""
 
 from __future__ import annotations
 
 import os
-import sys
-from dataclasses import fields
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import click
 
-from omx_autoresearch.foundation.errors import AutoresearchError, MissionInvalid, StorageFailed, UsageError
-from omx_autoresearch.surfaces.cli.caller import Caller, json_option, task_argument, this_caller
-from omx_autoresearch.surfaces.cli.display import count_of, print_json, print_rows, say, tell
-from omx_autoresearch.surfaces.cli.mission_options import (
-    MODES,
-    ask_missing,
-    changed_draft,
-    contract_options,
-    freezing_options,
+from omx_autoresearch.foundation.errors import AutoresearchError, MissionInvalid, UsageError
+from omx_autoresearch.missions.rules.criteria import (
+    Criterion,
+    CriterionFault,
+    criterion_of,
+    example_for,
+    rule_forms,
+)
+from omx_autoresearch.missions.rules.intake import placeholder_reason
+from omx_autoresearch.surfaces.cli.console import (
+    Caller,
+    count_of,
+    json_option,
     may_ask,
+    print_json,
+    print_rows,
+    say,
+    tell,
+    this_caller,
+    verb,
 )
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from typing import Any
 
+    from omx_autoresearch.compat.adoption import Adopted
     from omx_autoresearch.missions.contracts import DryRun
-    from omx_autoresearch.missions.launch import Started
     from omx_autoresearch.missions.rules.intake import MissionDraft
-    from omx_autoresearch.missions.rules.mission import Limits
-    from omx_autoresearch.surfaces.documents import StartDocument
+    from omx_autoresearch.surfaces.documents import AdoptDocument
 
-START = "omx-autoresearch start"
+
+OPERATIONS = ("network", "write", "publish")
+MODES = ("mission-validator-script", "prompt-architect-artifact")
+_REVIEWERS = ("command", "person", "session")
+
+_FREEZING = (
+    click.option(
+        "--protect", multiple=True, metavar="GLOB", help="Freeze these files, too; `!glob` takes out."
+    ),
+    click.option(
+        "--unfrozen",
+        is_flag=False,
+        flag_value="",
+        default=None,
+        metavar="[WHY]",
+        help="Accept that no file of the validator can be frozen; needs a reason, here or by --reason.",
+    ),
+    click.option("--reason", default="", help="Why; for --unfrozen and for the journal."),
+)
+"""What ``start`` takes, too."""
+_OPTIONS = (
+    *_FREEZING,
+    click.option(
+        "--validator",
+        help="Shell command that decides: exit status 0 completes the mission. It runs at the top of the project.",
+    ),
+    click.option("--prompt", help="What a reviewer is asked (instead of a validator)."),
+    click.option("--output", help="The file under review, relative to the workspace."),
+    click.option("--reviewer", help="Shell command of the reviewer; reads the prompt on stdin."),
+    click.option(
+        "--reviewed-by",
+        type=click.Choice(_REVIEWERS),
+        multiple=True,
+        help="Who may review; may be repeated.  [default: command, person]",
+    ),
+    click.option(
+        "--env", multiple=True, metavar="NAME", help="A further variable that the commands may see."
+    ),
+    click.option("--timeout", type=float, metavar="SECONDS", help="Limit of one run.  [default: 900]"),
+    click.option("--score-direction", type=click.Choice(("higher", "lower")), help="Which score is better."),
+    click.option("--isolate-home/--no-isolate-home", default=None, help="Run with an empty home folder."),
+    click.option(
+        "--criterion",
+        "criteria",
+        multiple=True,
+        metavar="'[optional] ID: TEXT :: RULE'",
+        help=f"A further condition; RULE is one of {rule_forms()}. May be repeated; one of the same id is replaced.",
+    ),
+    click.option("--drop-criterion", multiple=True, metavar="ID", help="Take a criterion out again."),
+    click.option(
+        "--forbid",
+        type=click.Choice(OPERATIONS),
+        multiple=True,
+        help="What the mission does without: the runtime's own runs get no network, or a read-only workspace; "
+        "publish is a word to the agent.",
+    ),
+    click.option("--allow", type=click.Choice(OPERATIONS), multiple=True, help="Take a --forbid back."),
+    click.option(
+        "--limit", multiple=True, metavar="NAME=VALUE", help="An allowance, such as refusals_total=50."
+    ),
+)
+"""What ``init`` and ``amend`` share."""
+
+_FIELDS = {
+    "goal": "goal",
+    "task_type": "task_type",
+    "slug": "slug",
+    "mode": "validation_mode",
+    "validator": "validator_command",
+    "prompt": "validator_prompt",
+    "output": "output_artifact_path",
+    "reviewer": "reviewer_command",
+    "reviewed_by": "reviewed_by",
+    "protect": "protect",
+    "env": "environment_names",
+    "scope": "scope",
+    "non_goal": "non_goals",
+    "milestone": "milestones",
+    "track": "track",
+    "timeout": "timeout_seconds",
+    "score_direction": "score_direction",
+    "isolate_home": "isolate_home",
+}
+"""Option to field of the draft."""
+
+
+def contract_options(function: Callable[..., Any]) -> Callable[..., Any]:
+    """Every option that describes how a mission is judged."""
+    return _with(_OPTIONS, function)
+
+
+def freezing_options(function: Callable[..., Any]) -> Callable[..., Any]:
+    """``--protect``, ``--unfrozen`` and ``--reason``."""
+    return _with(_FREEZING, function)
+
+
+def _with(options: tuple[Callable[..., Any], ...], function: Callable[..., Any]) -> Callable[..., Any]:
+    for option in reversed(options):
+        function = option(function)
+    return function
+
+
+def changed_draft(draft: MissionDraft, given: dict[str, Any]) -> MissionDraft:
+    """``draft`` with the options that were given; one that was left out changes nothing.
+
+    Args:
+        draft: what stands so far.
+        given: click's parameters by name; None, an empty text and an empty tuple mean "not given".
+
+    Raises:
+        UsageError: ``--limit`` is no ``name=number``, or ``--unfrozen`` has no reason.
+    """
+    values = {
+        field: given[option]
+        for option, field in _FIELDS.items()
+        if given.get(option) is not None and given[option] != () and given[option] is not False
+    }
+    if given.get("isolate_home") is False:
+        values["isolate_home"] = False
+    if given.get("limit"):
+        values["limits"] = {**draft.limits, **dict(map(_limit, given["limit"]))}
+    if given.get("criteria") or given.get("drop_criterion"):
+        values["criteria"] = _criteria(draft, given["criteria"], given["drop_criterion"])
+    if given.get("forbid") or given.get("allow"):
+        wanted = {*draft.forbid, *given["forbid"]} - set(given["allow"])
+        values["forbid"] = tuple(name for name in OPERATIONS if name in wanted)
+    if given.get("unfrozen") is not None:
+        values["unfrozen_reason"] = given["unfrozen"] or given.get("reason") or ""
+        if not values["unfrozen_reason"]:
+            raise UsageError("--unfrozen needs a reason", next_step="--unfrozen --reason 'WHY'")
+    return replace(draft, **values)
+
+
+def _criteria(draft: MissionDraft, texts: tuple[str, ...], dropped: tuple[str, ...]) -> tuple[Criterion, ...]:
+
+    known = {criterion.id: criterion for criterion in draft.criteria}
+    new = []
+    for text in texts:
+        try:
+            new.append(criterion_of(text))
+        except CriterionFault as error:
+            raise UsageError(
+                f"--criterion: {error}",
+                next_step=f"--criterion '{example_for(text)}'",
+            ) from None
+    for name in dropped:
+        if known.pop(name, None) is None:
+            raise UsageError(
+                f"--drop-criterion: there is no {name[:80]!r}; there is {', '.join(known) or 'none'}",
+                next_step="omx-autoresearch criterion list",
+            )
+    replaced = {criterion.id: criterion for criterion in new}
+    kept = [replaced.pop(criterion.id, criterion) for criterion in known.values()]
+    if len(new) != len({criterion.id for criterion in new}):
+        return (*known.values(), *new)  # one id twice: told with every other fault of the draft
+    return (*kept, *(criterion for criterion in new if criterion.id in replaced))
+
+
+def _limit(text: str) -> tuple[str, int | float]:
+    name, _, value = text.partition("=")
+    try:
+        return name.strip().replace("-", "_"), int(value) if value.strip().lstrip("-").isdigit() else float(
+            value
+        )
+    except ValueError:
+        raise UsageError(
+            f"--limit {text[:80]!r} is no NAME=NUMBER", next_step="--limit refusals_total=50"
+        ) from None
+
+
+# --- questions
+
+
+def ask_missing(draft: MissionDraft) -> MissionDraft:
+    """Ask for what a draft lacks; an answer that is no answer is asked for again, with the reason."""
+    if not draft.goal:
+        draft = replace(draft, goal=_ask("What shall be true in the end?"))
+    if not draft.validator_command and not draft.validator_prompt:
+        by_command = draft.validation_mode != MODES[1] and (
+            draft.validation_mode == MODES[0] or _choose_command()
+        )
+        if by_command:
+            draft = replace(draft, validator_command=_ask("Which command decides? Exit status 0 means done"))
+        else:
+            draft = replace(draft, validator_prompt=_ask("What shall a reviewer judge?"))
+    if draft.validator_prompt and not draft.output_artifact_path:
+        draft = replace(draft, output_artifact_path=_ask("Which file is under review? (relative path)"))
+    return draft
+
+
+def _choose_command() -> bool:
+    answer = click.prompt(
+        "Who decides that it is done: a command (1) or a review of a file (2)?",
+        type=click.Choice(("1", "2")),
+        default="1",
+        show_choices=False,
+        err=True,
+    )
+    return bool(answer == "1")
+
+
+def _ask(question: str) -> str:
+
+    while True:
+        answer: str = click.prompt(question, err=True, prompt_suffix=" ").strip()
+        reason = placeholder_reason(answer)
+        if not reason:
+            return answer
+        click.echo(f"  that does not do: {reason}", err=True)
 
 
 # --- init
 
 
-@click.command("init")
+@verb("init", "init")
 @click.option("--goal", help="What shall be true in the end.")
 @click.option("--slug", help="Short name of the mission.  [default: from the goal]")
 @click.option(
@@ -69,13 +286,13 @@ def init_verb(dry_run: bool, as_json: bool, **given: Any) -> int:
     draft = changed_draft(MissionDraft(), given)
     if may_ask(as_json=as_json):
         draft = ask_missing(draft)
-    _check(draft)
+    _check_draft(draft)
     if dry_run:
         return _try_out(caller, draft, as_json=as_json)
     return _write_down(caller, project_path, draft, as_json=as_json)
 
 
-def _check(draft: MissionDraft) -> None:
+def _check_draft(draft: MissionDraft) -> None:
     """Refuse a draft that cannot stand, with the options that are missing."""
     from omx_autoresearch.missions.intake import check_draft
 
@@ -106,7 +323,7 @@ def _write_down(caller: Caller, project_path: str, draft: MissionDraft, *, as_js
         output_tail="",
         pinned=(),
         warnings=_warnings(caller, draft),
-        next=f"{START} {mission.task_id}",
+        next=f"omx-autoresearch start {mission.task_id}",
     )
     if as_json:
         print_json(document)
@@ -181,154 +398,65 @@ def _warnings_of(found: DryRun) -> tuple[str, ...]:
     return (*found.warnings, *found.notes, *changed, *passing)
 
 
-# --- start
-
-
-@click.command("start")
-@task_argument
-@click.option("--session", default="", metavar="ID", help="Bind this session of an agent CLI at once.")
-@click.option(
-    "--no-baseline", is_flag=True, help="Do not run the validator first; also starts what passes already."
-)
-@click.option(
-    "--unsandboxed", is_flag=True, help="Approve runs outside a sandbox for a sandboxed agent CLI, too."
-)
-@freezing_options
+@verb("adopt", "adopt")
+@click.argument("path", type=click.Path())
+@click.option("--slug", help="Short name of the mission.  [default: from the goal]")
+@contract_options
 @json_option
-def start_verb(
-    task: str, session: str, no_baseline: bool, unsandboxed: bool, as_json: bool, **given: Any
-) -> None:
-    """Launch a mission: compile its contract, freeze its evaluators, run the validator once as a baseline.
+def adopt_verb(path: str, as_json: bool, **given: Any) -> None:
+    """Begin a mission from PATH: a `.reasonix/autoresearch/ID` folder, or one of the long-horizon protocol.
 
-    Prints the line that a person types in the agent. Run by an agent itself, it binds that agent's own session.
+    The folder is read and stays as it is. Its findings become claims, its directions are remembered as tried, and its
+    criteria wait for your word unless --criterion gives them a rule. What completes the mission no such folder says:
+    --validator, or --prompt with --output.
     """
-    from omx_autoresearch.missions.launch import StartOptions, start
+    from omx_autoresearch.compat.adoption import adopt, draft_of, read_origin
 
     caller = this_caller()
-    task_id = _startable(caller, task)
-    is_agent = caller.is_agent()
-    if is_agent and (unsandboxed or session not in ("", caller.session_id)):
-        from omx_autoresearch.missions.lifecycle_commands import require_owner
-
-        require_owner(caller.runtime, "start", task_id)
-    if is_agent and not caller.can_write(task_id):
-        raise StorageFailed(
-            "this sandbox lets nothing be written where missions are kept, so no session can be bound from here",
-            next_step=f"ask your person to type: $autoresearch {task_id}",
-        )
-    if given["protect"] or given["unfrozen"] is not None:
-        from omx_autoresearch.missions.launch import amend_draft
-
-        amend_draft(caller.runtime, task_id, lambda draft: changed_draft(draft, given))
-    options = StartOptions(
-        reason=given["reason"],
-        session_id=session or (caller.session_id if is_agent else ""),
-        client=caller.client if is_agent else "",
-        has_baseline=not no_baseline,
-        is_agent=is_agent,
-        is_unsandboxed=unsandboxed,
-        workspace_path=_worktree(caller, task_id),
-    )
-    if options.has_baseline and sys.stderr.isatty() and not as_json:
-        tell("Running the validator once, before any work ...", "dim")
-    print_started(caller, start(caller.runtime, task_id, options), is_agent=is_agent, as_json=as_json)
-
-
-def _worktree(caller: Caller, task_id: str) -> str:
-    """The linked work tree of the mission's project that ``start`` is typed in; empty elsewhere."""
-    from omx_autoresearch.missions.hook_events import worktree_of
-    from omx_autoresearch.missions.store import MissionStore
-
-    mission = MissionStore(caller.runtime.home).load(task_id)
-    found = worktree_of(mission, caller.cwd)
-    return "" if found == mission.workspace_path else found
-
-
-def _startable(caller: Caller, named: str) -> str:
-    """The mission to start: the named one, the only draft of this project, else the only one under way."""
-    from omx_autoresearch.missions.views import draft_tasks
-
-    if named:
-        return caller.task(named)
-    found = draft_tasks(caller.runtime, caller.cwd)
-    if len(found) > 1:
-        raise UsageError(
-            f"which mission? {len(found)} are written down: {', '.join(found[:8])}",
-            next_step=f"{START} {found[0]}",
-        )
-    return found[0] if found else caller.task("")
-
-
-def print_started(caller: Caller, started: Started, *, is_agent: bool, as_json: bool) -> None:
-    """Say what ``start`` or ``amend`` did."""
-    from omx_autoresearch.surfaces.documents import start_document
-
-    document = start_document(caller.runtime, started)
+    project_path = caller.project_path()
+    origin = read_origin(os.path.join(caller.cwd, os.path.expanduser(path)))
+    draft = changed_draft(draft_of(origin, project_path), given)
+    _check_adopted(draft, path)
+    adopted = adopt(caller.runtime, project_path, origin, draft)
+    document = _adopted_document(adopted, draft)
     if as_json:
         print_json(document)
-    elif is_agent:
-        _print_to_agent(document)
-    else:
-        _print_to_owner(document)
-
-
-def _print_to_agent(document: StartDocument) -> None:
-    """Short, and the bind token last: an agent CLI may cut a long output, and its hook looks for that word."""
-    say(
-        f"Mission {document.task_id} is {document.phase}; it holds this session once its agent CLI confirms it."
-    )
-    say(limits_line(document.limits))
-    if document.forbidden:
-        say(f"forbidden: {_forbidden_line(document)}")
-    if document.bind_token:
-        say(document.bind_token)
-
-
-def _print_to_owner(document: StartDocument) -> None:
-    if document.phase == "draft":
-        say(f"Mission {document.task_id} is a draft; what was changed stands in its sandbox.md.")
-        say(f"  next: {START} {document.task_id}", "dim")
         return
-    say(f"Mission {document.task_id} is {document.phase}.", "bold")
-    baseline = document.baseline
-    said = f"{baseline.verdict} ({baseline.cause}): {baseline.summary}" if baseline else ""
-    is_broken = baseline is not None and baseline.verdict == "error"
-    judged = document.validator_command or "a review"
+    say(f"Mission {document.task_id} is written down; {document.origin_path} stays as it is.")
     print_rows(
         [
-            ("  judged by", f"{judged} ({count_of(document.pinned_count, 'file')} frozen)", ""),
-            ("  criteria", "\n".join(document.criteria), ""),
-            ("  forbidden", _forbidden_line(document), ""),
-            ("  baseline", said, "yellow" if is_broken else ""),
-            ("  mend it", f"then: omx-autoresearch amend {document.task_id}" if is_broken else "", "yellow"),
-            ("  limits", limits_line(document.limits), ""),
-            ("  hold", _hold(document), "green" if document.hold.startswith("proven") else "yellow"),
-            *(("  note", note, "yellow") for note in document.notes),
+            ("  findings", str(document.findings), "claims: nobody attested them"),
+            ("  directions", str(document.directions), "remembered as tried"),
+            ("  judged by", document.sandbox_path, ""),
         ]
     )
-    if document.phase == "running" and not document.session_id:
-        say("\nType this in your agent:\n")
-        say(f"    {document.prompt_line}", "bold")
-        if document.task_variable:
-            say("\nor start the agent with this in its environment; the first session takes it:\n")
-            say(f"    OMX_AUTORESEARCH_TASK={document.task_variable}")
+    for note in document.notes:
+        tell(f"note: {note}", "yellow")
+    say(f"  next: {document.next}")
 
 
-def _forbidden_line(document: StartDocument) -> str:
-    """What the mission does without, and whom each word binds; empty when nothing is forbidden."""
-    kept = [name for name in document.forbidden if name != "publish"]
-    said = [f"{', '.join(kept)} (in the runtime's own runs)"] if kept else []
-    said += ["publish (a word to the agent)"] if "publish" in document.forbidden else []
-    return ", ".join(said)
+def _check_adopted(draft: MissionDraft, path: str) -> None:
+    from omx_autoresearch.missions.intake import check_draft
+
+    if faults := check_draft(draft):
+        how = "" if draft.validator_command or draft.validator_prompt else " --validator './check.sh'"
+        raise MissionInvalid("\n".join(faults), next_step=f"omx-autoresearch adopt {path}{how}")
 
 
-def _hold(document: StartDocument) -> str:
-    if document.hold.startswith("proven"):
-        return document.hold
-    what = "no session is bound yet" if not document.session_id else "no event of that session was seen yet"
-    return f"UNPROVEN: {what}; prove the hook with: omx-autoresearch doctor"
+def _adopted_document(adopted: Adopted, draft: MissionDraft) -> AdoptDocument:
+    from omx_autoresearch.surfaces.documents import AdoptDocument
 
-
-def limits_line(limits: Limits) -> str:
-    """Every allowance, none hidden."""
-    return ", ".join(f"{item.name} {getattr(limits, item.name):g}" for item in fields(limits))
+    mission, origin = adopted.mission, adopted.origin
+    return AdoptDocument(
+        task_id=mission.task_id,
+        phase=mission.phase,
+        origin_path=origin.path,
+        layout=origin.layout,
+        origin_status=origin.status,
+        findings=len(origin.findings),
+        directions=len(origin.directions),
+        criteria=tuple(criterion.id for criterion in draft.criteria),
+        notes=origin.notes,
+        sandbox_path=os.path.join(mission.project_path, mission.specs_path, "sandbox.md"),
+        next=f"omx-autoresearch start {mission.task_id}",
+    )

@@ -1,10 +1,9 @@
-"""Into an agent CLI's settings and out again, and the proof that it works: install, uninstall, doctor."""
+"""What joins an agent CLI to the runtime: install, uninstall, doctor, and what it then runs: hook, statusline, mcp."""
 
 from __future__ import annotations
 
 import os
 import shutil
-import sys
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -13,15 +12,23 @@ import click
 from omx_autoresearch.agents.registry import installation_of
 from omx_autoresearch.foundation.clients import CLIENT_NAMES
 from omx_autoresearch.foundation.errors import UsageError
-from omx_autoresearch.surfaces.cli.caller import Caller, json_option, this_caller
-from omx_autoresearch.surfaces.cli.display import print_json, say
-from omx_autoresearch.surfaces.cli.error_handler import CHECK_SAID_NO
+from omx_autoresearch.journal.layout import state_home
+from omx_autoresearch.missions.lifecycle_commands import require_owner
+from omx_autoresearch.surfaces.cli.console import (
+    CHECK_SAID_NO,
+    Caller,
+    json_option,
+    print_json,
+    say,
+    this_caller,
+    verb,
+)
+from omx_autoresearch.surfaces.cli.demo import hook_program, make_held_session
 
 if TYPE_CHECKING:
     from collections.abc import Callable
     from typing import Any
 
-    from omx_autoresearch.agents.hook_lines import HookProgram
     from omx_autoresearch.agents.install import InstallReport
     from omx_autoresearch.agents.parts import Check, Installation, Scope
     from omx_autoresearch.surfaces.documents import ClientDocument
@@ -43,7 +50,7 @@ def _scope_option(function: Callable[..., Any]) -> Callable[..., Any]:
     )(function)
 
 
-@click.command("install")
+@verb("install", "install")
 @_client_options
 @click.option("--no-mcp", is_flag=True, help="Leave the tools for agents (the MCP server) out.")
 @click.option(
@@ -61,7 +68,6 @@ def install_verb(client: str, scope: Scope, dry_run: bool, as_json: bool, **chos
     A status line or a skill of your own is never replaced.
     """
     from omx_autoresearch.agents.install import install
-    from omx_autoresearch.missions.lifecycle_commands import require_owner
 
     caller = this_caller()
     require_owner(caller.runtime, "install")
@@ -87,13 +93,12 @@ def install_verb(client: str, scope: Scope, dry_run: bool, as_json: bool, **chos
         say(f"  next: omx-autoresearch doctor {client}{'' if scope == 'user' else f' --scope {scope}'}")
 
 
-@click.command("uninstall")
+@verb("uninstall", "install")
 @_client_options
 @json_option
 def uninstall_verb(client: str, scope: Scope, dry_run: bool, as_json: bool) -> None:
     """Take hooks, status line, tools and skill out of an agent CLI's settings again, and nothing else."""
     from omx_autoresearch.agents.install import uninstall
-    from omx_autoresearch.missions.lifecycle_commands import require_owner
 
     caller = this_caller()
     require_owner(caller.runtime, "uninstall")
@@ -124,15 +129,6 @@ def _installation(caller: Caller, client: str, scope: Scope) -> Installation:
     return installation_of(client, scope, caller.runtime.environ, project_path)
 
 
-def hook_program(state_home_path: str) -> HookProgram:
-    """What the hooks run: this interpreter, and the hook process's file beside this package."""
-    from omx_autoresearch import surfaces
-    from omx_autoresearch.agents.hook_lines import HookProgram
-
-    entry_path = os.path.join(os.path.dirname(os.path.abspath(surfaces.__file__)), "hook_start.py")
-    return HookProgram(state_home_path, sys.executable, entry_path)
-
-
 def _print_report(report: InstallReport, done: str, *, as_json: bool) -> None:
     from omx_autoresearch.surfaces.documents import InstallDocument
 
@@ -157,7 +153,7 @@ def _print_report(report: InstallReport, done: str, *, as_json: bool) -> None:
         say(f"  note: {note}", "yellow")
 
 
-@click.command("doctor")
+@verb("doctor", "doctor")
 @click.argument("client", type=click.Choice(CLIENT_NAMES), required=False)
 @_scope_option
 @json_option
@@ -198,7 +194,6 @@ def _clients_here(caller: Caller, scope: Scope) -> tuple[str, ...]:
 
 def _examined(caller: Caller, name: str, scope: Scope) -> ClientDocument:
     from omx_autoresearch.agents.install import examine
-    from omx_autoresearch.surfaces.cli.scratch import make_held_session
     from omx_autoresearch.surfaces.documents import ClientDocument
 
     checks = examine(
@@ -228,3 +223,50 @@ def _print_check(check: Check) -> None:
     )
     if check.cure and not check.ok:
         say(f"       {'':<12} next: {check.cure}")
+
+
+@verb("hook")
+@click.argument("client", type=click.Choice(CLIENT_NAMES))
+def hook_verb(client: str) -> int:
+    """Answer one hook event, as the installed hook does: the client's JSON or nothing, exit 0.
+
+    Ends with 1 on a fault that could not even be reported, and never with 2.
+    """
+    from omx_autoresearch.surfaces import hook
+
+    return hook.main(["hook", state_home(os.environ), client])
+
+
+@verb("statusline")
+def statusline_verb() -> int:
+    """Print one line about the mission that holds the session on stdin; nothing where none does. Never an error.
+
+    Reads the JSON that Claude Code gives a status line: ``session_id`` is enough.
+    """
+    from omx_autoresearch.surfaces import statusline
+
+    return statusline.main(["statusline", state_home(os.environ), statusline.WORD])
+
+
+@verb("mcp")
+@click.option("--home", default="", metavar="PATH", help="The state home.  [default: the environment's]")
+@click.option(
+    "--session-tools",
+    is_flag=True,
+    help="Serve init_experiment, run_experiment and log_experiment, too: they measure in the workspace itself.",
+)
+def mcp_verb(home: str, session_tools: bool) -> None:
+    """Serve the tools for agents on stdin and stdout (MCP), until the client closes them.
+
+    `install` registers it with an agent CLI. Needs the extra: pip install omx-autoresearch[mcp].
+    """
+    from importlib.util import find_spec
+
+    if find_spec("mcp") is None:
+        raise UsageError(
+            "the package mcp is missing, without which no tools can be served",
+            next_step="pip install 'omx-autoresearch[mcp]'",
+        )
+    from omx_autoresearch.surfaces.mcp.server import serve
+
+    serve(home, has_session_tools=session_tools)

@@ -1,25 +1,194 @@
-"""The owner's verbs: approve, pause, resume, unblock, cancel, unbind, repair."""
+"""The steps of a mission's life: start, amend, approve, pause, resume, unblock, cancel, unbind, repair."""
 
 from __future__ import annotations
 
 import os
-from dataclasses import replace
+import sys
+from dataclasses import fields, replace
 from typing import TYPE_CHECKING
 
 import click
 
-from omx_autoresearch.surfaces.cli.caller import json_option, reason_option, task_argument, this_caller
-from omx_autoresearch.surfaces.cli.display import print_json, say
-from omx_autoresearch.surfaces.cli.init import print_started
-from omx_autoresearch.surfaces.cli.mission_options import changed_draft, contract_options
+from omx_autoresearch.foundation.errors import StorageFailed, UsageError
+from omx_autoresearch.missions import lifecycle_commands
+from omx_autoresearch.missions.hook_events import worktree_of
+from omx_autoresearch.missions.lifecycle_commands import Extension, require_owner
+from omx_autoresearch.missions.store import MissionStore
+from omx_autoresearch.missions.views import draft_tasks
+from omx_autoresearch.surfaces.cli.console import (
+    Caller,
+    count_of,
+    json_option,
+    print_json,
+    print_rows,
+    reason_option,
+    say,
+    task_argument,
+    tell,
+    this_caller,
+    verb,
+)
+from omx_autoresearch.surfaces.cli.init import (
+    changed_draft,
+    contract_options,
+    freezing_options,
+)
 from omx_autoresearch.surfaces.cli.status import print_step, say_unblock
 
 if TYPE_CHECKING:
     from collections.abc import Callable
     from typing import Any
 
-    from omx_autoresearch.missions.lifecycle_commands import Extension
+    from omx_autoresearch.missions.launch import Started
     from omx_autoresearch.missions.rules.intake import MissionDraft
+    from omx_autoresearch.missions.rules.mission import Limits
+    from omx_autoresearch.surfaces.documents import StartDocument
+
+
+# --- start
+
+
+@verb("start", "start")
+@task_argument
+@click.option("--session", default="", metavar="ID", help="Bind this session of an agent CLI at once.")
+@click.option(
+    "--no-baseline", is_flag=True, help="Do not run the validator first; also starts what passes already."
+)
+@click.option(
+    "--unsandboxed", is_flag=True, help="Approve runs outside a sandbox for a sandboxed agent CLI, too."
+)
+@freezing_options
+@json_option
+def start_verb(
+    task: str, session: str, no_baseline: bool, unsandboxed: bool, as_json: bool, **given: Any
+) -> None:
+    """Launch a mission: compile its contract, freeze its evaluators, run the validator once as a baseline.
+
+    Prints the line that a person types in the agent. Run by an agent itself, it binds that agent's own session.
+    """
+    from omx_autoresearch.missions.launch import StartOptions, start
+
+    caller = this_caller()
+    task_id = _startable(caller, task)
+    is_agent = caller.is_agent()
+    if is_agent and (unsandboxed or session not in ("", caller.session_id)):
+        require_owner(caller.runtime, "start", task_id)
+    if is_agent and not caller.can_write(task_id):
+        raise StorageFailed(
+            "this sandbox lets nothing be written where missions are kept, so no session can be bound from here",
+            next_step=f"ask your person to type: $autoresearch {task_id}",
+        )
+    if given["protect"] or given["unfrozen"] is not None:
+        from omx_autoresearch.missions.launch import amend_draft
+
+        amend_draft(caller.runtime, task_id, lambda draft: changed_draft(draft, given))
+    options = StartOptions(
+        reason=given["reason"],
+        session_id=session or (caller.session_id if is_agent else ""),
+        client=caller.client if is_agent else "",
+        has_baseline=not no_baseline,
+        is_agent=is_agent,
+        is_unsandboxed=unsandboxed,
+        workspace_path=_worktree(caller, task_id),
+    )
+    if options.has_baseline and sys.stderr.isatty() and not as_json:
+        tell("Running the validator once, before any work ...", "dim")
+    print_started(caller, start(caller.runtime, task_id, options), is_agent=is_agent, as_json=as_json)
+
+
+def _worktree(caller: Caller, task_id: str) -> str:
+    """The linked work tree of the mission's project that ``start`` is typed in; empty elsewhere."""
+    mission = MissionStore(caller.runtime.home).load(task_id)
+    found = worktree_of(mission, caller.cwd)
+    return "" if found == mission.workspace_path else found
+
+
+def _startable(caller: Caller, named: str) -> str:
+    """The mission to start: the named one, the only draft of this project, else the only one under way."""
+    if named:
+        return caller.task(named)
+    found = draft_tasks(caller.runtime, caller.cwd)
+    if len(found) > 1:
+        raise UsageError(
+            f"which mission? {len(found)} are written down: {', '.join(found[:8])}",
+            next_step=f"omx-autoresearch start {found[0]}",
+        )
+    return found[0] if found else caller.task("")
+
+
+def print_started(caller: Caller, started: Started, *, is_agent: bool, as_json: bool) -> None:
+    """Say what ``start`` or ``amend`` did."""
+    from omx_autoresearch.surfaces.documents import start_document
+
+    document = start_document(caller.runtime, started)
+    if as_json:
+        print_json(document)
+    elif is_agent:
+        _print_to_agent(document)
+    else:
+        _print_to_owner(document)
+
+
+def _print_to_agent(document: StartDocument) -> None:
+    """Short, and the bind token last: an agent CLI may cut a long output, and its hook looks for that word."""
+    say(
+        f"Mission {document.task_id} is {document.phase}; it holds this session once its agent CLI confirms it."
+    )
+    say(limits_line(document.limits))
+    if document.forbidden:
+        say(f"forbidden: {_forbidden_line(document)}")
+    if document.bind_token:
+        say(document.bind_token)
+
+
+def _print_to_owner(document: StartDocument) -> None:
+    if document.phase == "draft":
+        say(f"Mission {document.task_id} is a draft; what was changed stands in its sandbox.md.")
+        say(f"  next: omx-autoresearch start {document.task_id}", "dim")
+        return
+    say(f"Mission {document.task_id} is {document.phase}.", "bold")
+    baseline = document.baseline
+    said = f"{baseline.verdict} ({baseline.cause}): {baseline.summary}" if baseline else ""
+    is_broken = baseline is not None and baseline.verdict == "error"
+    judged = document.validator_command or "a review"
+    print_rows(
+        [
+            ("  judged by", f"{judged} ({count_of(document.pinned_count, 'file')} frozen)", ""),
+            ("  criteria", "\n".join(document.criteria), ""),
+            ("  forbidden", _forbidden_line(document), ""),
+            ("  baseline", said, "yellow" if is_broken else ""),
+            ("  mend it", f"then: omx-autoresearch amend {document.task_id}" if is_broken else "", "yellow"),
+            ("  limits", limits_line(document.limits), ""),
+            ("  hold", _hold(document), "green" if document.hold.startswith("proven") else "yellow"),
+            *(("  note", note, "yellow") for note in document.notes),
+        ]
+    )
+    if document.phase == "running" and not document.session_id:
+        say("\nType this in your agent:\n")
+        say(f"    {document.prompt_line}", "bold")
+        if document.task_variable:
+            say("\nor start the agent with this in its environment; the first session takes it:\n")
+            say(f"    OMX_AUTORESEARCH_TASK={document.task_variable}")
+
+
+def _forbidden_line(document: StartDocument) -> str:
+    """What the mission does without, and whom each word binds; empty when nothing is forbidden."""
+    kept = [name for name in document.forbidden if name != "publish"]
+    said = [f"{', '.join(kept)} (in the runtime's own runs)"] if kept else []
+    said += ["publish (a word to the agent)"] if "publish" in document.forbidden else []
+    return ", ".join(said)
+
+
+def _hold(document: StartDocument) -> str:
+    if document.hold.startswith("proven"):
+        return document.hold
+    what = "no session is bound yet" if not document.session_id else "no event of that session was seen yet"
+    return f"UNPROVEN: {what}; prove the hook with: omx-autoresearch doctor"
+
+
+def limits_line(limits: Limits) -> str:
+    """Every allowance, none hidden."""
+    return ", ".join(f"{item.name} {getattr(limits, item.name):g}" for item in fields(limits))
 
 
 def _extension_options(function: Callable[..., Any]) -> Callable[..., Any]:
@@ -32,19 +201,16 @@ def _extension_options(function: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def _extension(add_hours: float, add_refusals: int) -> Extension:
-    from omx_autoresearch.missions.lifecycle_commands import Extension
 
     return Extension(add_hours, add_refusals)
 
 
-@click.command("approve")
+@verb("approve", "approval")
 @task_argument
 @click.option("--unsandboxed", is_flag=True, help="For an agent CLI that runs in a sandbox, too.")
 @json_option
 def approve_verb(task: str, unsandboxed: bool, as_json: bool) -> None:
     """Allow the mission's commands, under its pins as they are, to run outside a sandbox."""
-    from omx_autoresearch.missions import lifecycle_commands
-
     caller = this_caller()
     task_id = caller.owned_task("approve", task)
     key = lifecycle_commands.approve(caller.runtime, task_id, is_unsandboxed=unsandboxed)
@@ -58,29 +224,25 @@ def approve_verb(task: str, unsandboxed: bool, as_json: bool) -> None:
         say_unblock(caller, task_id)
 
 
-@click.command("pause")
+@verb("pause", "status")
 @task_argument
 @reason_option
 @json_option
 def pause_verb(task: str, reason: str, as_json: bool) -> None:
     """Pause a mission: nobody is held until it is resumed."""
-    from omx_autoresearch.missions import lifecycle_commands
-
     caller = this_caller()
     task_id = caller.owned_task("pause", task)
     lifecycle_commands.pause(caller.runtime, task_id, reason=reason)
     print_step(caller, task_id, "paused; nobody is held", as_json=as_json)
 
 
-@click.command("resume")
+@verb("resume", "status")
 @task_argument
 @reason_option
 @_extension_options
 @json_option
 def resume_verb(task: str, reason: str, add_hours: float, add_refusals: int, as_json: bool) -> None:
     """Let a paused mission go on, with fresh stall allowances."""
-    from omx_autoresearch.missions import lifecycle_commands
-
     caller = this_caller()
     task_id = caller.owned_task("resume", task)
     lifecycle_commands.resume(
@@ -89,15 +251,13 @@ def resume_verb(task: str, reason: str, add_hours: float, add_refusals: int, as_
     print_step(caller, task_id, "running again", as_json=as_json)
 
 
-@click.command("unblock")
+@verb("unblock", "status")
 @task_argument
 @reason_option
 @_extension_options
 @json_option
 def unblock_verb(task: str, reason: str, add_hours: float, add_refusals: int, as_json: bool) -> None:
     """Let a blocked mission go on, with fresh stall allowances."""
-    from omx_autoresearch.missions import lifecycle_commands
-
     caller = this_caller()
     task_id = caller.owned_task("unblock", task)
     lifecycle_commands.unblock(
@@ -106,35 +266,31 @@ def unblock_verb(task: str, reason: str, add_hours: float, add_refusals: int, as
     print_step(caller, task_id, "running again", as_json=as_json)
 
 
-@click.command("cancel")
+@verb("cancel", "status")
 @task_argument
 @reason_option
 @json_option
 def cancel_verb(task: str, reason: str, as_json: bool) -> None:
     """Give a mission up; nothing re-opens it."""
-    from omx_autoresearch.missions import lifecycle_commands
-
     caller = this_caller()
     task_id = caller.owned_task("cancel", task)
     lifecycle_commands.cancel(caller.runtime, task_id, reason=reason)
     print_step(caller, task_id, "cancelled; nobody is held", as_json=as_json)
 
 
-@click.command("unbind")
+@verb("unbind", "status")
 @task_argument
 @reason_option
 @json_option
 def unbind_verb(task: str, reason: str, as_json: bool) -> None:
     """Let the mission's session go; the mission itself stays and can be bound again."""
-    from omx_autoresearch.missions import lifecycle_commands
-
     caller = this_caller()
     task_id = caller.owned_task("unbind", task)
     lifecycle_commands.unbind(caller.runtime, task_id, reason=reason)
     print_step(caller, task_id, "bound to no session; nobody is held", as_json=as_json)
 
 
-@click.command("repair")
+@verb("repair", "status")
 @task_argument
 @click.option(
     "--accept",
@@ -144,8 +300,6 @@ def unbind_verb(task: str, reason: str, as_json: bool) -> None:
 @json_option
 def repair_verb(task: str, accept: bool, as_json: bool) -> None:
     """Rebuild everything that is derived from the journal: state, projections, registry."""
-    from omx_autoresearch.missions import lifecycle_commands
-
     caller = this_caller()
     task_id = caller.owned_task("repair --accept", task) if accept else caller.task(task)
     lifecycle_commands.repair(caller.runtime, task_id, accept_loss=accept)
@@ -155,7 +309,7 @@ def repair_verb(task: str, accept: bool, as_json: bool) -> None:
 # --- ``amend``: the owner changes what a live mission is held to.
 
 
-@click.command("amend")
+@verb("amend", "start")
 @task_argument
 @contract_options
 @click.option("--workspace", default="", metavar="PATH", help="Where the workspace is now.")

@@ -1,15 +1,320 @@
-"""The direct-launch forms of the former command: they start nothing and say what to do instead."""
+"""The program: its verbs, its quick help, and the one place where what went wrong becomes an exit status and a text.
+
+    AutoresearchError     stderr ``error: what`` and ``next: ...``, the class's exit status
+    a wrong call          the same, 2
+    Ctrl-C                130
+    a closed pipe         quiet, 141
+    anything else         1, and a log file with versions and the traceback
+
+With ``--json`` an error is one object on stdout. The hook never ends with 2: several clients take it for a refusal.
+
+A verb is one line of SECTIONS and a function in its own module, which is imported when the verb runs, so that
+``--help``, ``--version`` and shell completion stay quick.
+"""
 
 from __future__ import annotations
 
 import os
+import sys
 from importlib import import_module
+from typing import TYPE_CHECKING
 
 import click
 
 from omx_autoresearch import __version__
-from omx_autoresearch.foundation.errors import UsageError
+from omx_autoresearch.foundation.errors import AutoresearchError, UsageError
 from omx_autoresearch.foundation.records import dataclass
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Sequence
+    from typing import Any
+
+    from omx_autoresearch.surfaces.cli.console import Verb
+
+    Sections = tuple[tuple[str, tuple["Entry", ...]], ...]
+
+PROGRAM = "omx-autoresearch"
+INTERRUPTED = 130
+PIPE_CLOSED = 141
+
+
+# --- The verbs, in the order of reading
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """One line of the help.
+
+    Attributes:
+        name: as typed.
+        module: of this package, that declares the verb; empty for a group.
+        help: one line.
+        sections: of a group: its own verbs.
+        text: of a group: what its help says beyond that line.
+    """
+
+    name: str
+    module: str
+    help: str
+    sections: Sections = ()
+    text: str = ""
+
+
+FINDING: Sections = (
+    (
+        "Verbs",
+        (
+            Entry("add", "finding", "Record one finding"),
+            Entry("list", "finding", "Show the newest findings, evidence first"),
+            Entry("show", "finding", "Show one finding by its id"),
+            Entry("import", "finding", "Record every line of a file of JSON lines as a claim"),
+        ),
+    ),
+)
+CRITERION: Sections = (
+    (
+        "Verbs",
+        (
+            Entry("list", "criterion", "Show every criterion, what it accepts, and whether it is met"),
+            Entry("check", "criterion", "Run exactly their commands, read exactly their files"),
+            Entry("accept", "criterion", "Give the owner's word for a criterion that accepts it"),
+        ),
+    ),
+)
+DIRECTION: Sections = (
+    (
+        "Verbs",
+        (
+            Entry("add", "direction", "Declare what is tried now"),
+            Entry("list", "direction", "Show what was tried, and the axis to change next"),
+        ),
+    ),
+)
+EXPERIMENT: Sections = (
+    (
+        "Begin and go on",
+        (
+            Entry("start", "experiment_start", "Freeze what judges, measure the base, print the plan"),
+            Entry("run", "experiment_trial", "Drive an agent: one fresh session, one hypothesis a trial"),
+            Entry("resume", "experiment_lifecycle", "Go on after anything, with more budget where asked"),
+            Entry("stop", "experiment_lifecycle", "End it after the trial under way"),
+            Entry("cancel", "experiment_lifecycle", "End it now; the trial under way is rolled back"),
+        ),
+    ),
+    (
+        "For the agent, too",
+        (
+            Entry("trial", "experiment_trial", "Judge one change: made here, by a command, or in a patch"),
+            Entry("wait", "experiment_trial", "Wait for the trial under way and show how it ended"),
+            Entry("workspace", "experiment_status", "Print the worktree in which a change is made"),
+        ),
+    ),
+    (
+        "Look",
+        (
+            Entry("status", "experiment_status", "Show how an experiment stands, trial by trial"),
+            Entry("list", "experiment_status", "Show every experiment"),
+            Entry("plot", "experiment_results", "Draw trials, accepted steps and the verified claim"),
+            Entry("report", "experiment_results", "Write it up, as Markdown or HTML"),
+            Entry("export", "experiment_results", "Export trials as CSV, JSONL or to MLflow"),
+            Entry("patch", "experiment_results", "Show what all accepted trials changed together"),
+        ),
+    ),
+    (
+        "For the owner, at the end",
+        (
+            Entry(
+                "verify",
+                "experiment_lifecycle",
+                "Measure base against final freshly: the one number to quote",
+            ),
+            Entry("accept", "experiment_results", "Take the final state into the checkout; commits nothing"),
+            Entry("finalize", "experiment_results", "Make one reviewable branch a checkpoint"),
+            Entry("close", "experiment_lifecycle", "Remove the worktrees, keep the log"),
+            Entry("remove", "experiment_lifecycle", "Remove everything of an experiment"),
+        ),
+    ),
+)
+SECTIONS: Sections = (
+    (
+        "Begin",
+        (
+            Entry("init", "init", "Write down a mission: goal and what completes it"),
+            Entry("adopt", "init", "Begin a mission from another runtime's task folder"),
+            Entry("start", "lifecycle", "Launch a mission and print the line to type in the agent"),
+            Entry("demo", "demo", "Show a refusal and a release in a scratch repository"),
+        ),
+    ),
+    (
+        "Look",
+        (
+            Entry("status", "status", "Show how a mission stands"),
+            Entry("list", "status", "Show every mission"),
+            Entry("current", "status", "Show the mission of a session, or of this project"),
+            Entry("open", "status", "Print a mission's folder, or reveal it"),
+            Entry("wait", "status", "Wait for a running validation"),
+            Entry("readiness", "criterion", "Show what a completion still lacks"),
+            Entry("findings", "finding", "Show the newest findings, evidence first"),
+            Entry("log", "criterion", "Show the newest iterations"),
+            Entry("repair", "lifecycle", "Rebuild everything derived from the journal"),
+            Entry("doctor", "install", "Prove that a stop would be held"),
+        ),
+    ),
+    (
+        "For the agent, too",
+        (
+            Entry("validate", "validate", "Run the validator now"),
+            Entry("review", "validate", "Have the artifact reviewed, or give a verdict"),
+            Entry(
+                "finding",
+                "",
+                "Record what was observed, or look it up",
+                FINDING,
+                "A finding is evidence where a criterion's own rule accepts it, and a claim everywhere else.",
+            ),
+            Entry("criterion", "", "Show criteria, have them checked, or accept one", CRITERION),
+            Entry("restore", "validate", "Put the pinned files back as they were frozen"),
+            Entry("block", "validate", "Say that a person must act first"),
+            Entry("note", "validate", "Leave a note in the mission"),
+            Entry(
+                "direction",
+                "",
+                "Declare what is tried, or show what was",
+                DIRECTION,
+                "A direction says in a sentence what is tried, and by --axis what the approach is built on. Structural "
+                "axes: source_class, decomposition, evidence_standard, evaluation_method, search_space, "
+                "representation, environment, objective.",
+            ),
+        ),
+    ),
+    (
+        "Measure",
+        (
+            Entry(
+                "experiment",
+                "",
+                "Optimize a metric by trials, keep only what is truly better",
+                EXPERIMENT,
+                "Every trial is made in a worktree of its own and judged by interleaved measurements; your checkout "
+                "changes only when you accept the final patch. ID is optional where one experiment can be meant; a "
+                "mission's TASK means its newest one.",
+            ),
+        ),
+    ),
+    (
+        "For the owner",
+        (
+            Entry("approve", "lifecycle", "Allow the mission's commands outside a sandbox"),
+            Entry("direct", "direction", "Inject a direction for the agent to take up"),
+            Entry("excuse", "criterion", "Accept why changed code was not verified"),
+            Entry("pause", "lifecycle", "Hold no session until resume"),
+            Entry("resume", "lifecycle", "Go on after a pause"),
+            Entry("unblock", "lifecycle", "Go on after a block"),
+            Entry("cancel", "lifecycle", "Give the mission up"),
+            Entry("amend", "lifecycle", "Change validator, limits or pins of a live mission"),
+            Entry("unbind", "lifecycle", "Let the mission's session go"),
+            Entry("install", "install", "Put the hooks into an agent CLI's settings"),
+            Entry("uninstall", "install", "Take the hooks out again"),
+        ),
+    ),
+    (
+        "For the agent CLI",
+        (
+            Entry("hook", "install", "Answer one hook event on stdin"),
+            Entry("statusline", "install", "Print the status line of the session on stdin"),
+            Entry("mcp", "install", "Serve the tools for agents (MCP) on stdin and stdout"),
+        ),
+    ),
+)
+"""Every verb, by section of the help."""
+VERBS: dict[str, Entry] = {entry.name: entry for _, entries in SECTIONS for entry in entries}
+
+
+class Verbs(click.Group):
+    """A group that knows its verbs from the table and imports one only when it is used.
+
+    Args:
+        sections: its part of the table.
+        path: as typed behind the program's name, with a space behind it; empty for the program itself.
+    """
+
+    def __init__(self, *, sections: Sections = SECTIONS, path: str = "", **settings: Any) -> None:
+        super().__init__(**settings)
+        self.sections, self.path = sections, path
+        self.entries = {entry.name: entry for _, entries in sections for entry in entries}
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        """Every verb's name."""
+        del ctx  # the table knows them all
+        return list(self.entries)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        """The command of a verb, a group, or the guidance of a former one."""
+        del ctx
+        entry = self.entries.get(cmd_name)
+        if entry is None:
+            return None if self.path else removed_verb(cmd_name)
+        if entry.module:
+            return verb_of(entry, self.path)
+        return Verbs(
+            sections=entry.sections,
+            path=f"{self.path}{cmd_name} ",
+            name=cmd_name,
+            help=f"{entry.help}.\n\n{entry.text}".rstrip(),
+            no_args_is_help=True,
+        )
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """The verbs by section, from the table alone."""
+        del ctx
+        width = max(map(len, self.entries)) + 2
+        for title, entries in self.sections:
+            with formatter.section(title):
+                formatter.write_dl([(entry.name.ljust(width), entry.help) for entry in entries])
+
+
+def verb_of(entry: Entry, path: str = "") -> Verb:
+    """The verb of a line of the table, from its module; ``path`` is its group's, with a space behind it."""
+    from omx_autoresearch.surfaces.cli.console import Verb
+
+    module = import_module(f"omx_autoresearch.surfaces.cli.{entry.module}")
+    declared = (item for item in vars(module).values() if isinstance(item, Verb))
+    return next(item for item in declared if item.path == path + entry.name)
+
+
+def all_verbs(sections: Sections = SECTIONS, path: str = "") -> Iterator[Verb]:
+    """Every verb of the program, with those of its groups."""
+    for _, entries in sections:
+        for entry in entries:
+            if entry.module:
+                yield verb_of(entry, path)
+            yield from all_verbs(entry.sections, f"{path}{entry.name} ")
+
+
+def documents() -> dict[str, object]:
+    """What is printed with ``--json``, by the name of its schema."""
+    from omx_autoresearch.surfaces.documents import SCHEMAS
+
+    own = (item for verb in all_verbs() for item in verb.documents if not isinstance(item, str))
+    return {**SCHEMAS, **dict(own)}
+
+
+@click.group(
+    cls=Verbs,
+    invoke_without_command=True,
+    epilog=f"TASK is optional where one mission can be meant. Every verb explains itself: {PROGRAM} VERB --help",
+    context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
+)
+@click.version_option(__version__, prog_name=PROGRAM, message="%(prog)s %(version)s")
+@click.pass_context
+def program(ctx: click.Context) -> None:
+    """Hold an agent's mission to its completion contract: a stop is refused until evidence exists."""
+    if ctx.invoked_subcommand is None:
+        click.echo(ctx.get_help())
+
+
+# --- Forms of the former program: they start nothing and say what to do instead
+
 
 REMOVED_VERBS = ("launch", "run", "tmux", "loop")
 """Former verbs."""
@@ -49,138 +354,195 @@ def removed_verb(name: str) -> click.Command | None:
     return former
 
 
-# --- The verbs, in the order of reading, and a help that imports none of them.
-#
-# A verb's module is imported when the verb runs (or when its own help is asked for), so that ``--help``, ``--version``
-# and shell completion stay quick.
-
-PROGRAM = "omx-autoresearch"
+# --- What went wrong
 
 
-@dataclass(frozen=True, slots=True)
-class Verb:
-    """One verb of the command line.
+def run(arguments: Sequence[str]) -> int:
+    """Run one command line and return its exit status; never lets a traceback through.
 
-    Attributes:
-        name: as typed.
-        module: of this package, that holds a click command of this name.
-        help: one line.
+    Args:
+        arguments: behind the program's name.
     """
-
-    name: str
-    module: str
-    help: str
-
-
-SECTIONS: tuple[tuple[str, tuple[Verb, ...]], ...] = (
-    (
-        "Begin",
-        (
-            Verb("init", "init", "Write down a mission: goal and what completes it"),
-            Verb("adopt", "adopt", "Begin a mission from another runtime's task folder"),
-            Verb("start", "init", "Launch a mission and print the line to type in the agent"),
-            Verb("demo", "demo", "Show a refusal and a release in a scratch repository"),
-        ),
-    ),
-    (
-        "Look",
-        (
-            Verb("status", "status", "Show how a mission stands"),
-            Verb("list", "status", "Show every mission"),
-            Verb("current", "current", "Show the mission of a session, or of this project"),
-            Verb("open", "current", "Print a mission's folder, or reveal it"),
-            Verb("wait", "status", "Wait for a running validation"),
-            Verb("readiness", "criterion", "Show what a completion still lacks"),
-            Verb("findings", "finding", "Show the newest findings, evidence first"),
-            Verb("log", "criterion", "Show the newest iterations"),
-            Verb("repair", "lifecycle", "Rebuild everything derived from the journal"),
-            Verb("doctor", "install", "Prove that a stop would be held"),
-        ),
-    ),
-    (
-        "For the agent, too",
-        (
-            Verb("validate", "validate", "Run the validator now"),
-            Verb("review", "validate", "Have the artifact reviewed, or give a verdict"),
-            Verb("finding", "finding", "Record what was observed, or look it up"),
-            Verb("criterion", "criterion", "Show criteria, have them checked, or accept one"),
-            Verb("restore", "validate", "Put the pinned files back as they were frozen"),
-            Verb("block", "validate", "Say that a person must act first"),
-            Verb("note", "validate", "Leave a note in the mission"),
-            Verb("direction", "direction", "Declare what is tried, or show what was"),
-        ),
-    ),
-    (
-        "Measure",
-        (Verb("experiment", "experiment", "Optimize a metric by trials, keep only what is truly better"),),
-    ),
-    (
-        "For the owner",
-        (
-            Verb("approve", "lifecycle", "Allow the mission's commands outside a sandbox"),
-            Verb("direct", "direction", "Inject a direction for the agent to take up"),
-            Verb("excuse", "criterion", "Accept why changed code was not verified"),
-            Verb("pause", "lifecycle", "Hold nobody until resume"),
-            Verb("resume", "lifecycle", "Go on after a pause"),
-            Verb("unblock", "lifecycle", "Go on after a block"),
-            Verb("cancel", "lifecycle", "Give the mission up"),
-            Verb("amend", "lifecycle", "Change validator, limits or pins of a live mission"),
-            Verb("unbind", "lifecycle", "Let the mission's session go"),
-            Verb("install", "install", "Put the hooks into an agent CLI's settings"),
-            Verb("uninstall", "install", "Take the hooks out again"),
-        ),
-    ),
-    (
-        "For the agent CLI",
-        (
-            Verb("hook", "hook", "Answer one hook event on stdin"),
-            Verb("statusline", "hook", "Print the status line of the session on stdin"),
-            Verb("mcp", "hook", "Serve the tools for agents (MCP) on stdin and stdout"),
-        ),
-    ),
-)
-"""Every verb, by section of the help."""
-
-VERBS: dict[str, Verb] = {verb.name: verb for _, verbs in SECTIONS for verb in verbs}
+    is_json = "--json" in arguments
+    for name in ("stdout", "stderr"):
+        if getattr(sys, name) is None:  # closed by whoever started us
+            setattr(sys, name, open(os.devnull, "w", encoding="utf-8"))  # noqa: SIM115 - until the end
+    for stream in (sys.stdout, sys.stderr):
+        if hasattr(stream, "reconfigure"):
+            stream.reconfigure(errors="backslashreplace")  # a C locale must not turn a goal into a crash
+    try:
+        status = _attempt(arguments)
+        sys.stdout.flush()
+    except AutoresearchError as error:
+        status = _tell(error, is_json=is_json)
+    except BrokenPipeError:
+        status = _close_pipe()
+    except Exception as error:  # noqa: BLE001 - the boundary: nobody meets a bare traceback
+        status = _tell(_unexpected(error, arguments), is_json=is_json)
+    _follow()
+    return 1 if status == 2 and arguments[:1] == ["hook"] else status
 
 
-class _Verbs(click.Group):
-    """A group that knows the verbs' names and imports a verb only when it is used."""
+def _follow() -> None:
+    """Bring the files under ``.omx`` of the missions that this verb changed up; a warning where that fails."""
+    store = sys.modules.get("omx_autoresearch.missions.store")
+    if store is None or not store.changed:
+        return
+    from omx_autoresearch.journal.layout import Runtime
+    from omx_autoresearch.missions.claims import write_changed
+    from omx_autoresearch.surfaces.cli.console import print_warning
 
-    def list_commands(self, ctx: click.Context) -> list[str]:
-        """Every verb's name."""
-        del ctx  # the table knows them all
-        return list(VERBS)
-
-    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
-        """The click command of a verb, or the guidance of a former one."""
-        del ctx
-        if cmd_name in VERBS:
-            verb = VERBS[cmd_name]
-            module = import_module(f"omx_autoresearch.surfaces.cli.{verb.module}")
-            command: click.Command = getattr(module, f"{verb.name}_verb")
-            return command
-
-        return removed_verb(cmd_name)
-
-    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        """The verbs by section, from the table alone."""
-        del ctx
-        width = max(map(len, VERBS)) + 2
-        for title, verbs in SECTIONS:
-            with formatter.section(title):
-                formatter.write_dl([(verb.name.ljust(width), verb.help) for verb in verbs])
+    try:
+        for warning in write_changed(Runtime.of_process()):
+            print_warning(warning)
+    except KeyboardInterrupt:
+        return  # the next look brings them up
+    except BrokenPipeError:
+        _close_pipe()
 
 
-@click.group(
-    cls=_Verbs,
-    invoke_without_command=True,
-    epilog=f"TASK is optional where one mission can be meant. Every verb explains itself: {PROGRAM} VERB --help",
-    context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
-)
-@click.version_option(__version__, prog_name=PROGRAM, message="%(prog)s %(version)s")
-@click.pass_context
-def program(ctx: click.Context) -> None:
-    """Hold an agent's mission to its completion contract: a stop is refused until evidence exists."""
-    if ctx.invoked_subcommand is None:
-        click.echo(ctx.get_help())
+def _attempt(arguments: Sequence[str]) -> int:
+    _check_texts(arguments)
+    try:
+        result = program.main(list(arguments), prog_name=PROGRAM, standalone_mode=False)
+    except click.Abort as stop:
+        if isinstance(stop.__cause__ or stop.__context__, EOFError):
+            raise UsageError("no answer came", next_step="give the options; see --help") from None
+        return INTERRUPTED
+    except KeyboardInterrupt:
+        return INTERRUPTED
+    except click.exceptions.Exit as end:
+        return end.exit_code
+    except click.ClickException as fault:
+        raise _usage(fault, arguments) from None
+    except SystemExit as end:  # click's shell completion, and its own answer to a closed pipe
+        if type(sys.stdout).__name__.endswith("PacifyFlushWrapper"):
+            return PIPE_CLOSED
+        return end.code if isinstance(end.code, int) else 0
+    return result if isinstance(result, int) else 0
+
+
+def _check_texts(arguments: Sequence[str]) -> None:
+    for argument in arguments:
+        try:
+            argument.encode()
+        except UnicodeEncodeError:
+            shown = argument.encode("ascii", "backslashreplace").decode()
+            raise UsageError(
+                f"an argument is not UTF-8: {shown[:80]}", next_step="give it in UTF-8"
+            ) from None
+
+
+def _usage(fault: click.ClickException, arguments: Sequence[str]) -> UsageError:
+    if isinstance(fault, click.NoSuchOption) and fault.option_name in FLAGS:
+        return gone(fault.option_name)
+    first = arguments[0] if arguments else ""
+    if first == "--json":
+        return UsageError(
+            "--json belongs behind the verb", next_step=f"{PROGRAM} {' '.join(arguments[1:2])} --json"
+        )
+    context = getattr(fault, "ctx", None)
+    path = f"{PROGRAM} {first}" if first in VERBS else PROGRAM
+    if context is not None and first in VERBS:
+        path = context.command_path
+    if isinstance(fault, click.exceptions.NoArgsIsHelpError):
+        return UsageError(f"`{path}` does nothing by itself: name a verb", next_step=f"{path} --help")
+    message = " ".join(fault.format_message().split()).rstrip(".")
+    if first not in VERBS and (near := _nearest(first, VERBS)):
+        message += f". Did you mean {near!r}?"
+    return UsageError(message, next_step=f"{path} --help")
+
+
+def _nearest(word: str, known: Iterable[str]) -> str:
+    import difflib
+
+    return next(iter(difflib.get_close_matches(word, list(known), n=1)), "")
+
+
+def _tell(error: AutoresearchError, *, is_json: bool) -> int:
+    from omx_autoresearch.surfaces.cli.console import print_error, print_json
+
+    try:
+        if is_json:
+            print_json({"error": {"slug": error.slug, "message": error.message, "next": error.next_step}})
+            sys.stdout.flush()
+        else:
+            print_error(error)
+    except BrokenPipeError:
+        _close_pipe()
+    return error.exit_code
+
+
+def _close_pipe() -> int:
+    """Nobody reads any more; keep the interpreter's last flush from complaining."""
+    null = os.open(os.devnull, os.O_WRONLY)
+    os.dup2(null, 1)
+    os.close(null)
+    return PIPE_CLOSED
+
+
+def _unexpected(error: Exception, arguments: Sequence[str]) -> AutoresearchError:
+    where = _write_log(error, arguments)
+    text = " ".join(str(error).split())[:300]
+    return AutoresearchError(
+        f"unexpected {type(error).__name__}: {text}" if text else f"unexpected {type(error).__name__}",
+        next_step=f"run it again; if it stays, report {where}"
+        if where
+        else "make the state home or TMPDIR writable and run it again; no report was written, as neither takes a file",
+    )
+
+
+def _write_log(error: Exception, arguments: Sequence[str]) -> str:
+    """Versions, verb and traceback in a file that only this user reads; returns its path, empty if none.
+
+    The arguments are left out: they may hold secrets.
+    """
+    import platform
+    import time
+    import traceback
+
+    lines = [
+        f"omx-autoresearch {__version__}, click {click.__version__ if hasattr(click, '__version__') else '?'}",
+        f"python {platform.python_version()} on {platform.platform()}",
+        f"verb {arguments[0] if arguments else '(none)'}",
+        "".join(traceback.format_exception(error)),
+    ]
+    name = f"fault-{time.strftime('%Y%m%d-%H%M%S', time.gmtime())}-{os.getpid()}.log"
+    for folder_path in _log_folders():
+        try:
+            os.makedirs(folder_path, mode=0o700, exist_ok=True)
+            path = os.path.join(folder_path, name)
+            with open(
+                os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w", encoding="utf-8"
+            ) as log:
+                log.write("\n".join(lines))
+            return path
+        except OSError:
+            continue
+    return ""
+
+
+def _log_folders() -> list[str]:
+    """Where a log may stand, best first; never in the project that somebody happens to stand in."""
+    import contextlib
+    import tempfile
+
+    from omx_autoresearch.journal.layout import state_home
+    from omx_autoresearch.missions.checkouts import project_root
+
+    folders = []
+    with contextlib.suppress(AutoresearchError):
+        folders.append(os.path.join(state_home(os.environ), "faults"))
+    with contextlib.suppress(
+        AutoresearchError, OSError
+    ):  # no temporary folder at all, or the current one is gone
+        temporary_path = os.path.realpath(
+            tempfile.gettempdir()
+        )  # the current folder where no other can be written
+        here = os.path.realpath(os.getcwd())
+        root = project_root(here)
+        is_project = any(os.path.lexists(os.path.join(root, name)) for name in (".git", ".omx"))
+        is_inside = is_project and os.path.join(temporary_path, "").startswith(os.path.join(root, ""))
+        if temporary_path != here and not is_inside:
+            folders.append(temporary_path)
+    return folders

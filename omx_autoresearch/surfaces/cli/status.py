@@ -1,20 +1,40 @@
-"""Looking without changing anything: status, list, wait."""
+"""Looking without changing anything: status, list, current, open, wait."""
 
 from __future__ import annotations
 
+import os
+import shutil
+import sys
 from typing import TYPE_CHECKING
 
 import click
 
-from omx_autoresearch.surfaces.cli.caller import json_option, task_argument, this_caller
-from omx_autoresearch.surfaces.cli.display import duration_text, print_json, print_rows, print_table, say
+from omx_autoresearch.foundation.errors import CommandFault, WorkspaceFault
+from omx_autoresearch.journal.layout import ProjectFolder
+from omx_autoresearch.missions import views
+from omx_autoresearch.missions import views as status
+from omx_autoresearch.missions.store import MissionStore
+from omx_autoresearch.missions.validation import runs
+from omx_autoresearch.missions.views import open_items, run_view
+from omx_autoresearch.surfaces.cli.console import (
+    duration_text,
+    json_option,
+    print_json,
+    print_rows,
+    print_table,
+    say,
+    task_argument,
+    this_caller,
+    verb,
+)
+from omx_autoresearch.system.processes import wait_for
 
 if TYPE_CHECKING:
     from omx_autoresearch.journal.layout import Runtime
     from omx_autoresearch.missions.rules.mission import Mission
     from omx_autoresearch.missions.views import RunView, StatusView
-    from omx_autoresearch.surfaces.cli.caller import Caller
-    from omx_autoresearch.surfaces.cli.display import Row
+    from omx_autoresearch.surfaces.cli.console import Caller, Row
+
 
 LOOK_SECONDS = 1.0
 """What was seen within this time counts as now."""
@@ -22,7 +42,7 @@ WAIT_SECONDS = 90.0
 """Below the limit that every known agent CLI puts on a command of its agent (Claude Code: 120 s)."""
 
 
-@click.command("status")
+@verb("status", "status")
 @task_argument
 @click.option("--look", is_flag=True, help="Look at the workspace now.")
 @json_option
@@ -40,17 +60,13 @@ def status_verb(task: str, look: bool, as_json: bool) -> None:
 
 def shown_view(caller: Caller, task: str, *, looks: bool = False) -> StatusView:
     """The mission to look at; where none is under way, the one that cannot be read, else the last one here."""
-    from omx_autoresearch.missions import views
-
     return views.shown_view(caller.runtime, task, session_id=caller.session_id, cwd=caller.cwd, looks=looks)
 
 
-@click.command("list")
+@verb("list", "status-list")
 @json_option
 def list_verb(as_json: bool) -> None:
     """Show every mission, newest first."""
-    from omx_autoresearch.missions import views as status
-
     views = status.list_views(this_caller().runtime)
     if as_json:
         print_json(views)
@@ -77,7 +93,7 @@ def _print_list(views: tuple[StatusView, ...]) -> None:
     print_table(("MISSION", "PHASE", "ITERATION", "REFUSALS", "HOLD", "GOAL"), rows, styles)
 
 
-@click.command("wait")
+@verb("wait", "run")
 @task_argument
 @click.option(
     "--seconds",
@@ -92,10 +108,6 @@ def wait_verb(task: str, seconds: float, as_json: bool) -> None:
 
     Ends with 0 whatever the verdict; a run that outlasts the wait is said to be still running: call again.
     """
-    from omx_autoresearch.missions.store import MissionStore
-    from omx_autoresearch.missions.validation import runs
-    from omx_autoresearch.system.processes import wait_for
-
     caller = this_caller()
     task_id = caller.task(task)
     running = runs.running_validation(caller.runtime, MissionStore(caller.runtime.home).load(task_id))
@@ -136,8 +148,6 @@ def word_of(view: StatusView) -> str:
 
 def print_step(caller: Caller, task_id: str, what: str, *, as_json: bool) -> None:
     """Say what a step did; with ``--json`` the status after it."""
-    from omx_autoresearch.missions import views
-
     view = views.view(caller.runtime, task_id)
     if as_json:
         print_json(view)
@@ -149,8 +159,6 @@ def print_step(caller: Caller, task_id: str, what: str, *, as_json: bool) -> Non
 
 def say_unblock(caller: Caller, task_id: str) -> None:
     """After a step that mends what blocked a mission, and leaves it blocked: what lets it go on."""
-    from omx_autoresearch.missions.store import MissionStore
-
     if MissionStore(caller.runtime.home).load(task_id).phase == "blocked":
         say(f"  next: omx-autoresearch unblock {task_id}", "dim")
 
@@ -223,24 +231,21 @@ def _missing(criterion: str) -> str:
 
 # --- The newest run of a mission's validator or reviewer, printed.
 
-_STYLES = {"passed": "green", "failed": "red", "error": "red", "tampered": "red"}
+_VERDICT_STYLES = {"passed": "green", "failed": "red", "error": "red", "tampered": "red"}
 
 
 def print_run(runtime: Runtime, task_id: str, *, is_running: bool, as_json: bool) -> Mission:
     """Print the newest run, or that one still goes on; returns the mission as it is now."""
-    from omx_autoresearch.missions.store import MissionStore
-    from omx_autoresearch.missions.views import run_view
-
     view = run_view(runtime, task_id, is_running=is_running)
     mission = MissionStore(runtime.home).load(task_id)
     if as_json:
         print_json(view)
     else:
-        _print(view, runtime, mission)
+        _print_run(view, runtime, mission)
     return mission
 
 
-def _print(document: RunView, runtime: Runtime, mission: Mission) -> None:
+def _print_run(document: RunView, runtime: Runtime, mission: Mission) -> None:
     if document.is_running:
         say(f"Still running; call again: {document.next}", "yellow")
         return
@@ -253,10 +258,10 @@ def _print(document: RunView, runtime: Runtime, mission: Mission) -> None:
     numbers += [f"{document.tests} tests"] if document.tests is not None else []
     print_rows(
         [
-            ("verdict", f"{document.verdict} ({document.cause})", _STYLES[document.verdict]),
+            ("verdict", f"{document.verdict} ({document.cause})", _VERDICT_STYLES[document.verdict]),
             ("summary", document.summary, ""),
             ("measured", ", ".join(numbers), ""),
-            ("note", *_note(document, runtime, mission)),
+            ("note", *_run_note(document, runtime, mission)),
             ("leaked", "\n".join(document.leaked), "yellow"),
             (
                 "run",
@@ -270,11 +275,10 @@ def _print(document: RunView, runtime: Runtime, mission: Mission) -> None:
     )
 
 
-def _note(document: RunView, runtime: Runtime, mission: Mission) -> tuple[str, str]:
+def _run_note(document: RunView, runtime: Runtime, mission: Mission) -> tuple[str, str]:
     """What follows from a run that passed, and the colour of that."""
     if document.verdict != "passed":
         return "", ""
-    from omx_autoresearch.missions.views import open_items
 
     if not document.is_fresh:
         return "the workspace moved while it ran, so it completes nothing", "yellow"
@@ -285,3 +289,79 @@ def _note(document: RunView, runtime: Runtime, mission: Mission) -> tuple[str, s
         named = ", ".join(item.code.removeprefix("criterion:") for item in items)
         return f"still open: {named}; see omx-autoresearch readiness {mission.task_id}", "yellow"
     return "the mission is complete at the agent's next stop, unless something changes before", ""
+
+
+OPENERS = {"darwin": "open"}
+"""The command that shows a folder in the system's file browser, by platform; elsewhere ``xdg-open``."""
+
+
+@verb("current", "current")
+@click.option("--session", default="", metavar="ID", help="Of this session of an agent CLI.")
+@json_option
+def current_verb(session: str, as_json: bool) -> None:
+    """Show the mission of a session, or of this project; nothing is no error.
+
+    Without --session: the mission of the session that calls, else the one under way in this project.
+    """
+    from omx_autoresearch.surfaces.documents import CurrentDocument
+
+    caller = this_caller()
+    found = _current(caller, session)
+    view = views.view(caller.runtime, found[0]) if len(found) == 1 else None
+    if as_json:
+        print_json(CurrentDocument(view, found if view is None else ()))
+    elif view is not None:
+        print_status(view)
+    else:
+        say(f"Several missions are under way here: {', '.join(found)}" if found else "No mission here.")
+
+
+def _current(caller: Caller, session: str) -> tuple[str, ...]:
+    """The task ids that can be meant; one is the answer."""
+    held = views.held_task(caller.runtime, session or caller.session_id)
+    if held or session:
+        return (held,) if held else ()
+    return views.current_tasks(caller.runtime, caller.cwd)
+
+
+@verb("open", "open")
+@task_argument
+@click.option("--reveal", is_flag=True, help="Show it in the system's file browser.")
+@json_option
+def open_verb(task: str, reveal: bool, as_json: bool) -> None:
+    """Print the folder of a mission, as people read it; with --reveal, show it."""
+    from omx_autoresearch.surfaces.documents import FolderDocument
+
+    caller = this_caller()
+    task_id = caller.owned_task("open --reveal", task) if reveal else caller.task(task)
+    mission = MissionStore(caller.runtime.home).load(task_id)
+    path = ProjectFolder(mission.project_path).task_path(task_id)
+    if not os.path.isdir(path):
+        raise WorkspaceFault(f"{path} is not there", next_step=f"omx-autoresearch repair {task_id}")
+    if reveal:
+        _reveal(path)
+    if as_json:
+        print_json(FolderDocument(task_id, path, reveal))
+    else:
+        say(path)
+
+
+def _reveal(path: str) -> None:
+    """Start the system's own opener and leave it.
+
+    Raises:
+        CommandFault: there is none, as on a machine without a desktop.
+    """
+    import subprocess
+
+    name = OPENERS.get(sys.platform, "xdg-open")
+    opener = shutil.which(name)
+    if opener is None:
+        raise CommandFault(f"{name} is not there, so no file browser can show {path}", next_step=f"cd {path}")
+    subprocess.Popen(
+        [opener, path],
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+        start_new_session=True,
+    )

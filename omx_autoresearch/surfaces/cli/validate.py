@@ -1,7 +1,7 @@
 """What an agent may do for itself: validate, review, restore, block, note.
 
 Where its sandbox lets it write nothing, ``validate``, ``block`` and ``note`` only say what is asked: the client's hook,
-which stands outside, sees that very command and does it (``runtime.relay``).
+which stands outside, sees that very command and does it (``missions/relay.py``).
 """
 
 from __future__ import annotations
@@ -19,22 +19,35 @@ from omx_autoresearch.foundation.errors import (
     UsageError,
     WorkspaceFault,
 )
-from omx_autoresearch.surfaces.cli.caller import (
+from omx_autoresearch.missions import claims, lifecycle_commands
+from omx_autoresearch.missions.claims import relay_line
+from omx_autoresearch.missions.lifecycle_commands import require_owner
+from omx_autoresearch.missions.looks import take_look
+from omx_autoresearch.missions.rules.mission import FINAL_PHASES, next_command
+from omx_autoresearch.missions.store import MissionStore
+from omx_autoresearch.missions.validation import runs
+from omx_autoresearch.missions.validation.reviews import Review, record_review
+from omx_autoresearch.surfaces.cli.console import (
+    CHECK_SAID_NO,
     Caller,
+    count_of,
     json_option,
+    print_json,
     reason_option,
+    say,
     task_argument,
+    tell,
     this_caller,
+    verb,
 )
-from omx_autoresearch.surfaces.cli.display import count_of, print_json, say, tell
-from omx_autoresearch.surfaces.cli.error_handler import CHECK_SAID_NO
-from omx_autoresearch.surfaces.cli.status import WAIT_SECONDS, say_unblock
+from omx_autoresearch.surfaces.cli.status import WAIT_SECONDS, print_run, print_step, say_unblock
 
 if TYPE_CHECKING:
     from collections.abc import Callable
     from typing import Any
 
     from omx_autoresearch.missions.rules.mission import Mission
+
 
 SCRIPT_MODE = "mission-validator-script"
 
@@ -52,7 +65,7 @@ def _seconds_option(function: Callable[..., Any]) -> Callable[..., Any]:
 # --- validate and review
 
 
-@click.command("validate")
+@verb("validate", "run", "relay")
 @task_argument
 @_seconds_option
 @json_option
@@ -73,7 +86,7 @@ def validate_verb(task: str, seconds: float | None, as_json: bool) -> int:
     return _run(caller, mission, seconds, as_json=as_json)
 
 
-@click.command("review")
+@verb("review", "run")
 @task_argument
 @click.option(
     "--approve", "verdict", flag_value="approved", help="The verdict of a person, or another session."
@@ -112,9 +125,6 @@ def _live(caller: Caller, task_id: str) -> Mission:
     Raises:
         StepIllegal: it is a draft, or it has ended.
     """
-    from omx_autoresearch.missions.rules.mission import FINAL_PHASES, next_command
-    from omx_autoresearch.missions.store import MissionStore
-
     mission = MissionStore(caller.runtime.home).load(task_id)
     if mission.contract is None or mission.phase in FINAL_PHASES:
         raise StepIllegal(
@@ -125,9 +135,6 @@ def _live(caller: Caller, task_id: str) -> Mission:
 
 
 def _run(caller: Caller, mission: Mission, seconds: float | None, *, as_json: bool) -> int:
-    from omx_autoresearch.missions.looks import take_look
-    from omx_autoresearch.missions.validation import runs
-    from omx_autoresearch.surfaces.cli.status import print_run
 
     task_id = mission.task_id
     look = take_look(caller.runtime.home.mission(task_id), mission)
@@ -157,8 +164,6 @@ def _patience(caller: Caller, mission: Mission, seconds: float | None) -> float:
 
 
 def _give_verdict(caller: Caller, task_id: str, is_approved: bool, summary: str, *, as_json: bool) -> int:
-    from omx_autoresearch.missions.validation.reviews import Review, record_review
-    from omx_autoresearch.surfaces.cli.status import print_run
 
     by_session = caller.session_id if _is_admitted_session(caller, task_id) else ""
     if not by_session:
@@ -170,14 +175,12 @@ def _give_verdict(caller: Caller, task_id: str, is_approved: bool, summary: str,
 
 
 def _is_admitted_session(caller: Caller, task_id: str) -> bool:
-    from omx_autoresearch.missions.store import MissionStore
 
     contract = MissionStore(caller.runtime.home).load(task_id).contract
     return bool(caller.session_id) and contract is not None and "session" in contract.reviewed_by
 
 
 def _require_person(caller: Caller, task_id: str) -> None:
-    from omx_autoresearch.missions.lifecycle_commands import require_owner
 
     require_owner(caller.runtime, "review", task_id)
     if not sys.stdin.isatty():
@@ -190,13 +193,12 @@ def _require_person(caller: Caller, task_id: str) -> None:
 # --- restore, block, note
 
 
-@click.command("restore")
+@verb("restore", "restore")
 @task_argument
 @reason_option
 @json_option
 def restore_verb(task: str, reason: str, as_json: bool) -> None:
     """Put the pinned files back as they were frozen."""
-    from omx_autoresearch.missions import lifecycle_commands
     from omx_autoresearch.surfaces.documents import RestoreDocument
 
     caller = this_caller()
@@ -214,7 +216,7 @@ def restore_verb(task: str, reason: str, as_json: bool) -> None:
         say_unblock(caller, task_id)
 
 
-@click.command("block")
+@verb("block", "status", "relay")
 @task_argument
 @reason_option
 @click.option("--needs", default="", help="The smallest input of a person that would help.")
@@ -224,9 +226,6 @@ def block_verb(task: str, reason: str, needs: str, as_json: bool) -> None:
 
     An agent may always use it; it never completes a mission.
     """
-    from omx_autoresearch.missions import lifecycle_commands
-    from omx_autoresearch.surfaces.cli.status import print_step
-
     caller = this_caller()
     task_id = caller.task(task)
     if reason.strip() and needs.strip() and is_relayed(caller, task_id, "block", as_json=as_json):
@@ -236,13 +235,11 @@ def block_verb(task: str, reason: str, needs: str, as_json: bool) -> None:
     print_step(caller, task_id, "blocked until a person acts", as_json=as_json)
 
 
-@click.command("note")
+@verb("note", "note", "relay")
 @click.argument("words", nargs=-1, required=True, metavar="[TASK] TEXT")
 @json_option
 def note_verb(words: tuple[str, ...], as_json: bool) -> None:
     """Leave a note in the mission: a claim, kept and shown, never proof."""
-    from omx_autoresearch.missions import claims
-    from omx_autoresearch.missions.store import MissionStore
     from omx_autoresearch.surfaces.documents import NoteDocument
 
     caller = this_caller()
@@ -268,7 +265,6 @@ def is_relayed(caller: Caller, task_id: str, verb: str, *, as_json: bool) -> boo
     """Say what the hook will do for a caller inside an agent whose sandbox lets it write no state."""
     if caller.can_write(task_id) or not caller.is_agent():
         return False
-    from omx_autoresearch.missions.claims import relay_line
 
     if as_json:
         from omx_autoresearch.surfaces.documents import RelayDocument

@@ -9,7 +9,7 @@ import pytest
 
 from omx_autoresearch.agents.registry import installation_of
 from omx_autoresearch.foundation.clients import CLIENT_NAMES
-from omx_autoresearch.surfaces.cli.install import hook_program
+from omx_autoresearch.surfaces.cli.demo import hook_program
 from tests.support.needs import HELD_CLIENTS
 
 if TYPE_CHECKING:

@@ -10,9 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from omx_autoresearch.surfaces.cli.experiment import SUBVERBS
-from omx_autoresearch.surfaces.experiment_documents import DOCUMENT_OF_EXPERIMENT_VERB
-from tests.surfaces.cli.test_json import check
+from tests.surfaces.cli.test_json import DOCUMENTS, check
 from tests.surfaces.support.command_line import AGENT, PROGRAM, at_terminal
 from tests.surfaces.support.experiments import START, Researcher, works_at
 
@@ -55,7 +53,7 @@ def test_every_verb_prints_what_its_schema_says(person: Researcher, tmp_path: Pa
 
     def ask(verb: str, *arguments: str, status: int = 0) -> Any:
         seen[verb] = person.json("experiment", verb, *arguments, status=status)
-        check(DOCUMENT_OF_EXPERIMENT_VERB[verb], seen[verb])
+        check(DOCUMENTS[f"experiment {verb}"][0], seen[verb])
         return seen[verb]
 
     ask("start", *START[2:], "--dry-run")
@@ -84,8 +82,9 @@ def test_every_verb_prints_what_its_schema_says(person: Researcher, tmp_path: Pa
     person.json(*START)
     ask("cancel")
     check("error", person.json("experiment", "status", "nothing", status=2))
-    verbs = {name for _, verbs in SUBVERBS for name, _, _ in verbs}
-    assert set(seen) == verbs == set(DOCUMENT_OF_EXPERIMENT_VERB)
+    assert {f"experiment {verb}" for verb in seen} == {
+        path for path in DOCUMENTS if path.startswith("experiment ")
+    }
 
 
 @pytest.mark.requirement("ACC-13", "DRIVE-08")
@@ -111,8 +110,8 @@ def test_a_budget_that_holds_no_trial_is_said_with_what_to_raise(person: Researc
 @pytest.mark.requirement("DRIVE-08")
 def test_a_long_calibration_is_announced_with_the_plan_after_the_first_runs(person: Researcher) -> None:
     from omx_autoresearch.experiments.configuration import configure
-    from omx_autoresearch.surfaces.cli.experiment_display import LineProgress
     from omx_autoresearch.surfaces.cli.experiment_start import PlanTeller
+    from omx_autoresearch.surfaces.cli.experiment_status import LineProgress
 
     said: list[str] = []
 
@@ -519,7 +518,7 @@ def test_a_broken_log_is_shown_and_hides_no_other(person: Researcher) -> None:
 @pytest.mark.requirement("DRIVE-12")
 def test_a_terminal_has_a_live_table_and_a_pipe_has_lines(person: Researcher) -> None:
     person.begin()
-    from omx_autoresearch.surfaces.cli.experiment_display import HEADER
+    from omx_autoresearch.surfaces.cli.experiment_status import HEADER
 
     agent = f"{works_at(50)}; echo 'HYPOTHESIS: half of it, {'and so on ' * 30}'"
     shown = at_terminal(person, "experiment", "run", "--agent", agent, "--trials", "1")
@@ -545,7 +544,7 @@ def test_a_terminal_has_a_live_table_and_a_pipe_has_lines(person: Researcher) ->
 
 @pytest.mark.requirement("DRIVE-12")
 def test_a_sparkline_spans_its_values() -> None:
-    from omx_autoresearch.surfaces.cli.experiment_display import sparkline
+    from omx_autoresearch.surfaces.cli.experiment_status import sparkline
 
     assert sparkline([]) == ""
     assert sparkline([3.0, 3.0]) == "▄▄"

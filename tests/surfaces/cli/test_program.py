@@ -6,14 +6,12 @@ import json
 import os
 import subprocess
 import sys
-from importlib import import_module
 from pathlib import Path
 
-import click
 import pytest
 
 from omx_autoresearch.surfaces.cli import program as former
-from omx_autoresearch.surfaces.cli.program import VERBS
+from omx_autoresearch.surfaces.cli.program import VERBS, all_verbs
 from tests.surfaces.support.command_line import PROGRAM, Person, at_terminal
 
 SLOW = {"pydantic", "jinja2", "yaml", "rich", "psutil", "transitions", "tomlkit", "sqlite3", "subprocess"}
@@ -22,7 +20,7 @@ SLOW = {"pydantic", "jinja2", "yaml", "rich", "psutil", "transitions", "tomlkit"
 def _imported(person: Person, *arguments: str) -> set[str]:
     """Top-level modules that one command line loads."""
     program = (
-        "import sys\nfrom omx_autoresearch.surfaces.cli.error_handler import run\n"
+        "import sys\nfrom omx_autoresearch.surfaces.cli.program import run\n"
         f"run({list(arguments)!r})\nprint('LOADED', *{{name.partition('.')[0] for name in sys.modules}})"
     )
     done = subprocess.run(
@@ -52,23 +50,12 @@ def test_the_help_names_every_verb_and_every_verb_explains_itself(person: Person
         assert f"Usage: omx-autoresearch {name}" in person.ok(name, "--help")
 
 
-def _commands() -> list[tuple[str, ...]]:
-    """Every verb; of a verb that has verbs of its own, each of them."""
-    found: list[tuple[str, ...]] = []
-    for name, verb in VERBS.items():
-        module = import_module(f"omx_autoresearch.surfaces.cli.{verb.module}")
-        command = getattr(module, f"{name}_verb")
-        found += (
-            [(name, inner) for inner in command.commands] if isinstance(command, click.Group) else [(name,)]
-        )
-    return found
-
-
 @pytest.mark.requirement("CLI-02")
 def test_json_stands_at_every_verb_but_those_that_a_client_calls(person: Person) -> None:
-    silent = [words for words in _commands() if "--json" not in person.ok(*words, "--help")]
-    assert set(silent) <= {("hook",), ("statusline",), ("mcp",)}
-    assert ("direction", "add") in _commands()
+    paths = [verb.path for verb in all_verbs()]
+    silent = {path for path in paths if "--json" not in person.ok(*path.split(), "--help")}
+    assert silent == {"hook", "statusline", "mcp"}
+    assert {"direction add", "experiment start"} <= set(paths)
 
 
 @pytest.mark.requirement("CLI-03")
@@ -124,9 +111,9 @@ def test_a_slip_of_the_hand_is_answered_with_what_was_meant(
 
 def with_a_fault_of_ours(person: Person, **environ: str) -> subprocess.CompletedProcess[str]:
     program = (
-        "import sys\nfrom omx_autoresearch.surfaces.cli import caller, error_handler\n"
-        "def broken(): raise ZeroDivisionError('token=secret')\ncaller.this_caller = broken\n"
-        "sys.exit(error_handler.run(['list', '--json']))"
+        "import sys\nfrom omx_autoresearch.surfaces.cli import console, program, status\n"
+        "def broken(): raise ZeroDivisionError('token=secret')\nstatus.this_caller = broken\n"
+        "sys.exit(program.run(['list', '--json']))"
     )
     return subprocess.run(
         [sys.executable, "-c", program],

@@ -1,0 +1,300 @@
+"""What every verb uses: who calls and which mission is meant, the shared options, and printing.
+
+A verb is a function under :func:`verb`, which says which documents it prints with ``--json``. Answers are JSON for
+machines, plain lines for pipes, and colour and columns on a terminal only.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from typing import TYPE_CHECKING, NamedTuple
+
+import click
+from click.shell_completion import CompletionItem
+
+from omx_autoresearch.foundation import clients
+from omx_autoresearch.foundation.errors import AutoresearchError, UsageError
+from omx_autoresearch.foundation.records import dataclass, replace, to_plain
+from omx_autoresearch.foundation.text import harmless
+from omx_autoresearch.journal.layout import Runtime, StateHome, state_home
+from omx_autoresearch.missions.checkouts import new_workspace, project_of
+from omx_autoresearch.missions.claims import take_in_quietly
+from omx_autoresearch.missions.lifecycle_commands import marks_of_agent, require_owner
+from omx_autoresearch.missions.store import MissionStore
+from omx_autoresearch.missions.views import held_task, resolve_task
+from omx_autoresearch.surfaces.sources import SOURCES
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+    from typing import Any, TextIO
+
+
+CHECK_SAID_NO = 9
+"""The exit status for a negative outcome, which is a value and no error."""
+INTERRUPTED = 130
+
+
+class Document(NamedTuple):
+    """What a verb prints with ``--json``, where ``surfaces/documents.py`` does not have it.
+
+    Attributes:
+        name: of its schema in specs/schemas/.
+        kind: the class, or a tuple of it.
+    """
+
+    name: str
+    kind: object
+
+
+class Verb(click.Command):
+    """One verb, as :func:`verb` declares it.
+
+    Attributes:
+        path: as typed behind the program's name: ``status``, ``experiment start``.
+        documents: what it prints with ``--json``, the usual one first: the name of a schema of
+            ``surfaces/documents.py``, or a document of its own; empty where it speaks a client's own form.
+    """
+
+    path: str
+    documents: tuple[str | Document, ...]
+
+
+def verb(path: str, *documents: str | Document, **settings: Any) -> Callable[[Callable[..., Any]], Verb]:
+    """Declare a verb where it is defined; ``program.SECTIONS`` has the one line that offers it."""
+
+    def declare(function: Callable[..., Any]) -> Verb:
+        command = click.command(path.rpartition(" ")[2], cls=Verb, **settings)(function)
+        command.path, command.documents = path, documents
+        return command
+
+    return declare
+
+
+@dataclass(frozen=True, slots=True)
+class Caller:
+    """The process that typed a command.
+
+    Attributes:
+        runtime: the world as its use cases see it.
+        cwd: where it stands; empty when that folder is gone.
+        client: the agent CLI of the tool shell that it runs in; empty elsewhere.
+        session_id: that client's session, where the environment names it.
+    """
+
+    runtime: Runtime
+    cwd: str
+    client: str
+    session_id: str
+
+    def task(self, named: str) -> str:
+        """The mission that is meant; see :func:`~omx_autoresearch.missions.views.resolve_task`."""
+        return resolve_task(self.runtime, named, session_id=self.session_id, cwd=self.cwd)
+
+    def owned_task(self, verb: str, named: str) -> str:
+        """The mission that is meant, for a verb that only its owner may use; what waits in its inbox is taken in.
+
+        Raises:
+            OwnerOnly: this runs inside an agent; recorded in the mission.
+        """
+        try:
+            task_id = self.task(named)
+        except AutoresearchError:
+            require_owner(self.runtime, verb)
+            raise
+        require_owner(self.runtime, verb, task_id)
+        take_in_quietly(self.runtime, task_id)
+        return task_id
+
+    def project_path(self) -> str:
+        """The project that the caller stands in.
+
+        Raises:
+            UsageError: its folder is gone.
+        """
+        if not self.cwd:
+            raise UsageError("the current folder is gone", next_step="cd into the project")
+        return project_of(self.runtime, self.cwd)
+
+    def new_workspace_path(self) -> str:
+        """The work tree in which what is begun here works: a linked one rather than its project.
+
+        Raises:
+            UsageError: its folder is gone, or nothing can begin in it.
+        """
+        self.project_path()
+        return new_workspace(self.runtime, self.cwd)
+
+    def held_task(self) -> str:
+        """The mission that holds the session of this process; empty for none."""
+        return held_task(self.runtime, self.session_id)
+
+    def is_agent(self) -> bool:
+        """True inside an agent's process tree."""
+        return bool(marks_of_agent(self.runtime))
+
+    def can_write(self, task_id: str) -> bool:
+        """Whether the mission can be written; asked by making a file, since a sandbox need not show in a mode."""
+        path = os.path.join(self.runtime.home.mission(task_id).root_path, f".probe-{os.getpid()}")
+        try:
+            os.close(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600))
+            os.unlink(path)
+        except OSError:
+            return False
+        return True
+
+
+def this_caller() -> Caller:
+    """The caller of this process."""
+    runtime = replace(Runtime.of_process(shell_marks=clients.SHELL_MARKS), sources=SOURCES)
+    client, session_id = clients.session_from_environment(runtime.environ)
+    try:
+        cwd = os.getcwd()
+    except OSError:
+        cwd = ""
+    return Caller(runtime, cwd, client, session_id)
+
+
+def _task_ids(_ctx: click.Context, _parameter: click.Parameter, incomplete: str) -> list[CompletionItem]:
+    """Shell completion of TASK."""
+    try:
+        known = MissionStore(StateHome(state_home(os.environ))).task_ids()
+    except AutoresearchError:
+        return []
+    return [CompletionItem(name) for name in known if name.startswith(incomplete)]
+
+
+def task_argument(function: Callable[..., Any]) -> Callable[..., Any]:
+    """``[TASK]``, optional: inside a session the bound mission, outside the only one under way."""
+    return click.argument("task", default="", required=False, shell_complete=_task_ids)(function)
+
+
+def json_option(function: Callable[..., Any]) -> Callable[..., Any]:
+    """``--json``."""
+    return click.option("--json", "as_json", is_flag=True, help="Print one JSON document.")(function)
+
+
+def reason_option(function: Callable[..., Any]) -> Callable[..., Any]:
+    """``--reason``."""
+    return click.option("--reason", default="", help="Why; kept in the journal.")(function)
+
+
+Row = tuple[str, str, str]
+"""Label, text, style (a colour's name or empty)."""
+_CODES = {"red": "31", "green": "32", "yellow": "33", "cyan": "36", "bold": "1", "dim": "2"}
+
+
+def has_colour(stream: TextIO) -> bool:
+    """True for a terminal whose user did not ask for none (NO_COLOR) and that can show any."""
+    return stream.isatty() and not os.environ.get("NO_COLOR") and os.environ.get("TERM", "") != "dumb"
+
+
+def paint(text: str, style: str, stream: TextIO) -> str:
+    """``text`` in a style, where the stream shows colour."""
+    return f"\x1b[{_CODES[style]}m{text}\x1b[0m" if style and has_colour(stream) else text
+
+
+def print_json(value: Any) -> None:
+    """One JSON document on stdout; ASCII, so that any locale carries it."""
+    import json
+
+    sys.stdout.write(json.dumps(to_plain(value), indent=2, allow_nan=False) + "\n")
+
+
+def say(text: str, style: str = "", *, label: str = "") -> None:
+    """One or more lines on stdout, behind a dim label: whatever others wrote in them moves no terminal's cursor."""
+    sys.stdout.write(f"{paint(label, 'dim', sys.stdout)}{paint(harmless(text), style, sys.stdout)}\n")
+
+
+def tell(text: str, style: str = "", *, label: str = "") -> None:
+    """A line on stderr, beside the answer; the style is that of the label where there is one."""
+    words = (
+        f"{paint(label, style, sys.stderr)} {harmless(text)}"
+        if label
+        else paint(harmless(text), style, sys.stderr)
+    )
+    sys.stderr.write(words + "\n")
+
+
+def print_error(error: AutoresearchError) -> None:
+    """What happened, and the next command, on stderr."""
+    tell(error.message, "red", label="error:")
+    if error.next_step:
+        tell(f"  next: {error.next_step}")
+
+
+def print_warning(text: str) -> None:
+    """What went wrong beside what was asked for, on stderr."""
+    tell(text, "yellow", label="warning:")
+
+
+def count_of(number: int, noun: str) -> str:
+    """``1 file``, ``2 files``."""
+    return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
+
+
+def duration_text(seconds: float) -> str:
+    """A span of time in a person's words: ``12 s``, ``3 min``, ``4.5 h``."""
+    if seconds < 100:
+        return f"{seconds:.0f} s" if seconds >= 1 else "under a second"
+    if seconds < 2 * 3600:
+        return f"{seconds / 60:.0f} min"
+    return f"{seconds / 3600:.1f} h"
+
+
+def print_rows(rows: Sequence[Row]) -> None:
+    """Labelled lines; rows without a text are left out."""
+    rows = [row for row in rows if row[1]]
+    width = max((len(label) for label, _, _ in rows), default=0)
+    for label, text, style in rows:
+        for number, line in enumerate(text.split("\n")):
+            say(line, style, label=f"{'' if number else label:{width}}  ")
+
+
+def print_table(header: Sequence[str], rows: Sequence[Sequence[str]], styles: Sequence[str]) -> None:
+    """A table: columns on a terminal, tab-separated lines elsewhere.
+
+    Args:
+        header: the columns' titles.
+        rows: texts, a sequence a row.
+        styles: of each row.
+    """
+    if not sys.stdout.isatty():
+        for row in (header, *rows):
+            say("\t".join(cell.replace("\t", " ") for cell in row))
+        return
+    from rich.console import Console
+    from rich.table import Table
+    from rich.text import Text
+
+    table = Table(box=None, pad_edge=False, header_style="bold")
+    *firm, last = zip(header, *rows, strict=True)
+    widths = [
+        max(map(len, column)) for column in firm
+    ]  # names are copied, so never cut: the last column gives way
+    for title, width in zip(header, [*widths, len(last[0])], strict=True):
+        table.add_column(title, overflow="ellipsis", no_wrap=True, min_width=width)
+    for row, style in zip(rows, styles, strict=True):
+        table.add_row(*(Text(harmless(cell), style=style) for cell in row))
+    console = Console(color_system="auto" if has_colour(sys.stdout) else None)
+    console.width = max(console.width, sum(widths) + 2 * len(widths) + len(last[0]))
+    console.print(table)
+
+
+def may_ask(*, as_json: bool) -> bool:
+    """True where a person can answer: a terminal on both sides, and no program that reads the output."""
+    return not as_json and sys.stdin.isatty() and sys.stderr.isatty()
+
+
+def confirm(question: str, option: str, refusal: str) -> None:
+    """Ask a person at a terminal; says ``refusal`` where the answer is no.
+
+    Raises:
+        UsageError: there is no terminal to ask at.
+        click.Abort: the answer was no.
+    """
+    if not may_ask(as_json=False):
+        raise UsageError(f"nobody can be asked here: {question}", next_step=f"the same with {option}")
+    if not click.confirm(question, err=True):
+        tell(refusal)
+        raise click.Abort
