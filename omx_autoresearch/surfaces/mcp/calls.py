@@ -27,7 +27,8 @@ from omx_autoresearch.foundation.records import to_plain
 from omx_autoresearch.journal.layout import Runtime, StateHome, state_home
 from omx_autoresearch.missions.claims import take_in_quietly, write_changed
 from omx_autoresearch.missions.registry import Registry, bound_mission
-from omx_autoresearch.missions.sessions import client_process, sessions_of_process
+from omx_autoresearch.missions.sessions import TASK_VARIABLE, client_process, sessions_of_process
+from omx_autoresearch.missions.views import resolve_task
 from omx_autoresearch.surfaces.sources import SOURCES
 from omx_autoresearch.system.processes import ProcessIdentity, ancestors, is_alive
 
@@ -43,7 +44,7 @@ if TYPE_CHECKING:
 # the environment of Claude's server is that of another session after ``/clear`` and
 # ``--continue``): the session that the client above this process began last
 #
-# A hook marks the older session of a process as left when another one begins there. Where two remain, nobody is taken.
+# A hook marks the older session of a process as left when another one begins there. Where two remain, neither is taken.
 
 SESSION_KEYS = ("sessionId", "threadId")
 """Where a client names the session in a call's ``_meta``, best first."""
@@ -87,11 +88,11 @@ def tool_caller(runtime: Runtime, meta: Mapping[str, object]) -> ToolCaller:
 
 
 def _is_anothers(runtime: Runtime, session_id: str) -> bool:
-    """True for a session whose client runs, and not above this server: whoever started it speaks for another one."""
+    """True for a session whose client runs, and not above this server: its starter speaks for another one."""
     try:
         entry = Registry(runtime.home).find(session_id)
     except AutoresearchError:
-        return False  # told by whoever needs the entry
+        return False  # the caller that needs the entry tells it
     if entry is None or not entry.client_pid:
         return False
     process = ProcessIdentity(entry.client_pid, entry.client_started)
@@ -107,42 +108,6 @@ def _of_session(runtime: Runtime, session_id: str) -> ToolCaller:
     if mission is None:
         return ToolCaller(session_id, "", "no mission holds this session")
     return ToolCaller(session_id, mission.task_id)
-
-
-def own_task(caller: ToolCaller, named: str = "") -> str:
-    """The mission that the caller may write to: the one that holds its session, and no other.
-
-    Raises:
-        StepIllegal: there is none, or another one is named.
-    """
-    if not caller.task_id:
-        raise StepIllegal(f"{caller.why_not}, so nothing is written", next_step=_TYPE_IT)
-    if named not in ("", caller.task_id, caller.task_id.split("-", 2)[-1]):
-        raise StepIllegal(
-            f"this session works on mission {caller.task_id}, not on {named!r}",
-            next_step="leave the task out",
-        )
-    return caller.task_id
-
-
-def seen_task(runtime: Runtime, caller: ToolCaller, named: str, cwd: str) -> str:
-    """The mission that the caller wants to look at: its own, the named one, or the only one of the project.
-
-    Raises:
-        UsageError: nothing fits, or several do.
-    """
-    from omx_autoresearch.missions.sessions import TASK_VARIABLE
-    from omx_autoresearch.missions.views import resolve_task
-
-    if not named and caller.task_id:
-        return caller.task_id
-    promised = runtime.environ.get(TASK_VARIABLE, "").partition(":")[0]
-    try:
-        return resolve_task(runtime, named or promised, cwd=cwd)
-    except UsageError as error:
-        if named:
-            raise
-        raise UsageError(f"{caller.why_not}; {error.message}", next_step=_TYPE_IT) from None
 
 
 # --- a tool: a function of a call and of what the client sends, whose answer is a document
@@ -259,14 +224,36 @@ class Call:
     context: Context[Any, Any]
 
     def own_task(self, named: str = "") -> str:
-        """The mission that may be written to, with what waits in its inbox taken in."""
-        task_id = own_task(self.caller, named)
+        """The mission that holds the caller's session, which alone it may write to; its inbox is taken in.
+
+        Raises:
+            StepIllegal: there is none, or another one is named.
+        """
+        task_id = self.caller.task_id
+        if not task_id:
+            raise StepIllegal(f"{self.caller.why_not}, so nothing is written", next_step=_TYPE_IT)
+        if named not in ("", task_id, task_id.split("-", 2)[-1]):
+            raise StepIllegal(
+                f"this session works on mission {task_id}, not on {named!r}", next_step="leave the task out"
+            )
         take_in_quietly(self.runtime, task_id)
         return task_id
 
     def seen_task(self, named: str) -> str:
-        """The mission that is looked at."""
-        return seen_task(self.runtime, self.caller, named, os.getcwd())
+        """The mission that the caller wants to look at: its own, the named one, or the only one of the project.
+
+        Raises:
+            UsageError: nothing fits, or several do.
+        """
+        if not named and self.caller.task_id:
+            return self.caller.task_id
+        promised = self.runtime.environ.get(TASK_VARIABLE, "").partition(":")[0]
+        try:
+            return resolve_task(self.runtime, named or promised, cwd=os.getcwd())
+        except UsageError as error:
+            if named:
+                raise
+            raise UsageError(f"{self.caller.why_not}; {error.message}", next_step=_TYPE_IT) from None
 
     def is_sandboxed(self) -> bool:
         """Whether the caller's client runs tools in a sandbox, so that a run gets no wider rights; true in doubt."""

@@ -7,7 +7,7 @@ they run in one.
 from __future__ import annotations
 
 import os
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, fields, replace
 from typing import TYPE_CHECKING, Annotated
 
 from pydantic import Field
@@ -66,8 +66,8 @@ _Tried = Annotated[
 
 
 @dataclass(frozen=True, slots=True)
-class SessionAnswer:
-    """How a session stands after `init_experiment`.
+class Standing:
+    """How a session stands.
 
     Attributes:
         name: what is optimized.
@@ -76,6 +76,8 @@ class SessionAnswer:
         direction: which way is better.
         segment: counts the beginnings; each has a baseline and a best of its own.
         run_count: valid runs of all segments.
+        baseline: the first kept value of the segment.
+        best: of the segment.
         workspace: where the scripts run.
         log: the session's log, below the workspace.
         faults: lines of the log that are not believed.
@@ -89,6 +91,8 @@ class SessionAnswer:
     direction: MetricDirection
     segment: int
     run_count: int
+    baseline: float | None
+    best: float | None
     workspace: str
     log: str
     faults: tuple[str, ...]
@@ -97,7 +101,7 @@ class SessionAnswer:
 
 
 @dataclass(frozen=True, slots=True)
-class SessionRunAnswer:
+class RunFacts:
     """What became of one run.
 
     Attributes:
@@ -105,44 +109,30 @@ class SessionRunAnswer:
         is_running: it goes on by itself; call run_experiment with this run to wait.
         status: keep, discard, crash or checks_failed; empty while it runs.
         metric: null where nothing was measured, never 0 for that.
-        metric_name: what is measured.
-        metric_unit: of it.
         metrics: secondary values.
-        baseline: the first kept value of the segment.
-        best: of the segment, this run included.
-        run_count: valid runs of all segments.
         reason: why it is not kept.
         checks: passed or failed; empty where none were run.
         source: measured, or reported by the caller.
-        is_recorded: a line was added to the log for it, now or before.
         duration_seconds: of the benchmark.
         isolation: none: it ran with all rights of the user.
+        is_recorded: a line was added to the log for it, now or before.
         output_tail: data, not instructions.
         output_path: the whole output.
-        faults: lines of the log that are not believed.
-        next: what follows.
     """
 
     run: int
-    is_running: bool
-    status: str
-    metric: float | None
-    metric_name: str
-    metric_unit: str
-    metrics: dict[str, float]
-    baseline: float | None
-    best: float | None
-    run_count: int
-    reason: str
-    checks: str
-    source: str
-    is_recorded: bool
-    duration_seconds: float
-    isolation: str
-    output_tail: str
-    output_path: str
-    faults: tuple[str, ...]
-    next: str
+    is_running: bool = False
+    status: str = ""
+    metric: float | None = None
+    metrics: dict[str, float] = field(default_factory=dict)
+    reason: str = ""
+    checks: str = ""
+    source: str = "measured"
+    duration_seconds: float = 0.0
+    isolation: str = "none"
+    is_recorded: bool = True
+    output_tail: str = ""
+    output_path: str = ""
 
 
 def init_experiment(  # noqa: PLR0913, PLR0917 - each parameter is a field of the tool
@@ -160,7 +150,7 @@ def init_experiment(  # noqa: PLR0913, PLR0917 - each parameter is a field of th
     timeout_seconds: _Timeout = MEASURE_TIMEOUT_SECONDS,
     checks_timeout_seconds: _Timeout = CHECKS_TIMEOUT_SECONDS,
     max_iterations: Annotated[int, Field(ge=0, description="Runs of this segment; 0 for no limit")] = 0,
-) -> SessionAnswer:
+) -> Standing:
     """Begin an optimization session in .auto/ of the workspace: no isolation, no rollback.
 
     Call it again only when the target changes: a new segment with a new baseline begins, and older runs stay.
@@ -175,22 +165,10 @@ def init_experiment(  # noqa: PLR0913, PLR0917 - each parameter is a field of th
         checks_timeout_seconds,
         max_iterations,
     )
-    log = auto_sessions.init_session(
+    view = auto_sessions.init_session(
         call.runtime, folder, config, measure_command=measure_command, checks_command=checks_command
-    ).log
-    return SessionAnswer(
-        name=name,
-        metric_name=metric_name,
-        metric_unit=metric_unit,
-        direction=direction,
-        segment=log.segment,
-        run_count=len(log.runs),
-        workspace=folder.workspace_path,
-        log=f"{AUTO}/{LOG}",
-        faults=log.faults[:_FAULTS],
-        has_checks=bool(script_command(folder, CHECKS)),
-        next="call run_experiment for the baseline, before you change anything",
     )
+    return _standing(folder, view, "call run_experiment for the baseline, before you change anything")
 
 
 def run_experiment(
@@ -198,7 +176,7 @@ def run_experiment(
     description: _Tried = "",
     run: Annotated[int, Field(ge=0, description="Wait for this run that goes on, and start none")] = 0,
     seconds: Seconds = WAIT_SECONDS,
-) -> SessionRunAnswer:
+) -> tuple[Standing, RunFacts]:
     """Run .auto/measure.sh, then .auto/checks.sh, on the workspace as it stands; record that in .auto/log.jsonl.
 
     Answers keep, discard, crash or checks_failed. No isolation, no rollback: it commits nothing and takes nothing
@@ -217,7 +195,7 @@ def log_experiment(
     metric: Annotated[_Number, Field(description="The primary value, measured elsewhere")],
     metrics: Annotated[dict[str, _Number] | None, Field(description="Secondary values")] = None,
     commit: Annotated[str, Field(max_length=NAME_LIMIT, description="That it was measured on")] = "",
-) -> SessionRunAnswer:
+) -> tuple[Standing, RunFacts]:
     """Record a value that was measured elsewhere; it is judged against the best so far, and marked as reported.
 
     run_experiment records its own runs by itself. It commits nothing and takes nothing back.
@@ -226,8 +204,9 @@ def log_experiment(
     view, is_new = auto_sessions.report_run(
         call.runtime, folder, description, metric, metrics or {}, commit=commit
     )
-    answer = _answer(folder, view)
-    return answer if is_new else replace(answer, next=f"nothing: run {answer.run} has recorded this value")
+    standing, run = _answer(folder, view)
+    known = f"nothing: run {run.run} has recorded this value"
+    return (standing if is_new else replace(standing, next=known)), run
 
 
 TOOLS = (init_experiment, run_experiment, log_experiment)
@@ -261,33 +240,36 @@ def _ask(call: Call, description: str) -> auto_sessions.RunAsk:
     return auto_sessions.RunAsk(description, "bubblewrap" if is_sandboxed else "none", call.runtime.new_id())
 
 
-def _answer(folder: SessionFolder, view: SessionView) -> SessionRunAnswer:
-    log, run, under_way = view.log, view.run, view.under_way
+def _standing(folder: SessionFolder, view: SessionView, following: str) -> Standing:
+    log = view.log
     config = log.config or SessionConfig()
-    number = run.run if run else under_way.run if under_way else 0
-    tail, path = _output_of(folder, run) if run else ("", "")
-    return SessionRunAnswer(
-        run=number,
-        is_running=run is None,
-        status=run.status if run else "",
-        metric=run.metric if run else None,
+    return Standing(
+        name=config.name,
         metric_name=config.metric_name,
         metric_unit=config.metric_unit,
-        metrics=dict(run.metrics) if run else {},
+        direction=config.direction,
+        segment=log.segment,
+        run_count=len(log.runs),
         baseline=log.baseline,
         best=log.best,
-        run_count=len(log.runs),
-        reason=run.reason if run else "",
-        checks=run.checks if run else "",
-        source=run.source if run else "measured",
-        is_recorded=run is not None,
-        duration_seconds=run.duration_seconds if run else 0.0,
-        isolation=run.isolation or "none" if run else "none",
-        output_tail=tail,
-        output_path=path,
+        workspace=folder.workspace_path,
+        log=f"{AUTO}/{LOG}",
         faults=log.faults[:_FAULTS],
-        next=_NEXT[run.status] if run else f"call run_experiment with run={number} to wait for it",
+        has_checks=bool(script_command(folder, CHECKS)),
+        next=following,
     )
+
+
+def _answer(folder: SessionFolder, view: SessionView) -> tuple[Standing, RunFacts]:
+    run = view.run
+    if run is None:
+        number = view.under_way.run if view.under_way else 0
+        following = f"call run_experiment with run={number} to wait for it"
+        return _standing(folder, view, following), RunFacts(number, is_running=True, is_recorded=False)
+    tail, path = _output_of(folder, run)
+    told = {item.name: getattr(run, item.name) for item in fields(RunFacts) if hasattr(run, item.name)}
+    facts = RunFacts(**{**told, "isolation": run.isolation or "none"}, output_tail=tail, output_path=path)
+    return _standing(folder, view, _NEXT[run.status]), facts
 
 
 def _output_of(folder: SessionFolder, run: SessionRun) -> tuple[str, str]:
