@@ -43,37 +43,38 @@ class Node:
     Attributes:
         kind: ``object``, ``array`` or ``scalar``.
         start: where it begins; ``end`` is one behind it.
-        members: of an object, (key, where the key begins, value) in the order of the text.
-        items: of an array.
-        commas: where the comma behind each member or item but the last stands.
+        parts: the members of an object or the items of a list, in the order of the text.
+        commas: where the comma behind each part but the last stands.
     """
 
     kind: str
     start: int
     end: int = 0
-    members: list[tuple[str, int, Node]] = field(default_factory=list)
-    items: list[Node] = field(default_factory=list)
+    parts: list[Part] = field(default_factory=list)
     commas: list[int] = field(default_factory=list)
 
     def index(self, key: str | int) -> int | None:
         """The place of a key's member, or of an item; None when it is not there."""
-        if isinstance(key, int):
-            return key if key < len(self.items) else None
-        return next((place for place, (name, _, _) in enumerate(self.members) if name == key), None)
+        return next((place for place, part in enumerate(self.parts) if part.key == key), None)
 
     def get(self, key: str | int) -> Node | None:
         """The value of a key, or at a place in a list; None when it is not there."""
-        place = self.index(key)
-        if place is None:
-            return None
-        return self.items[place] if isinstance(key, int) else self.members[place][2]
+        return next((part.value for part in self.parts if part.key == key), None)
 
-    @property
-    def parts(self) -> list[tuple[int, int]]:
-        """Where each member or item begins and ends."""
-        return [(start, value.end) for _, start, value in self.members] or [
-            (i.start, i.end) for i in self.items
-        ]
+
+@dataclass(slots=True)
+class Part:
+    """A member of an object or an item of a list.
+
+    Attributes:
+        key: the member's key, or the item's place.
+        start: where it begins, key and all.
+        value: its value, with which it ends.
+    """
+
+    key: str | int
+    start: int
+    value: Node
 
 
 def parse(text: str, *, comments: bool) -> Node:
@@ -128,24 +129,24 @@ class _Parser:
             if node.parts:
                 node.commas.append(at)
                 at = self.space(self._expect(",", at))
-            at = self._member(node, at, depth) if node.kind == "object" else self._item(node, at, depth)
+            start = at
+            key: str | int = len(node.parts)
+            if node.kind == "object":
+                key, at = self._key(node, at)
+            node.parts.append(Part(key, start, self.value(at, depth + 1)))
+            at = self.space(node.parts[-1].value.end)
         node.end = at + 1
         return node
 
-    def _item(self, node: Node, at: int, depth: int) -> int:
-        node.items.append(self.value(at, depth + 1))
-        return self.space(node.items[-1].end)
-
-    def _member(self, node: Node, at: int, depth: int) -> int:
+    def _key(self, node: Node, at: int) -> tuple[str, int]:
+        """A member's key, and where its value begins."""
         end = self._match(_STRING, at)
         if end is None:
             raise TextFault("a key in double quotes is expected", self.text, at)
         key = json.loads(self.text[at:end])
         if node.get(key) is not None:
             raise TextFault(f"the key {key!r} stands twice", self.text, at)
-        value = self.value(self.space(self._expect(":", self.space(end))), depth + 1)
-        node.members.append((key, at, value))
-        return self.space(value.end)
+        return key, self.space(self._expect(":", self.space(end)))
 
     def _expect(self, sign: str, at: int) -> int:
         if self.text[at : at + 1] != sign:
@@ -160,9 +161,9 @@ class _Parser:
 def value_of(text: str, node: Node) -> Any:
     """A node's value as plain Python; comments inside it are left out."""
     if node.kind == "object":
-        return {key: value_of(text, value) for key, _, value in node.members}
+        return {part.key: value_of(text, part.value) for part in node.parts}
     if node.kind == "array":
-        return [value_of(text, item) for item in node.items]
+        return [value_of(text, part.value) for part in node.parts]
     value: object = json.loads(text[node.start : node.end])
     return value
 
@@ -175,9 +176,9 @@ def _replaced(text: str, node: Node, value: object) -> str:
 def _without_part(text: str, node: Node, index: int) -> str:
     """Take a member of an object or an item of an array away, with its comma and its line; comments stay."""
     parts = node.parts
-    start, end = parts[index]
+    start, end = parts[index].start, parts[index].value.end
     if index + 1 < len(parts):
-        comma, following = node.commas[index], parts[index + 1][0]
+        comma, following = node.commas[index], parts[index + 1].start
         between = text[end:comma] + text[comma + 1 : following]
         return text[:start] + (between.lstrip() if between.strip() else "") + text[following:]
     if index > 0:
@@ -199,8 +200,10 @@ def _with_part(text: str, node: Node, prefix: str, value: object) -> str:
     if "\n" not in text[node.start : closing]:  # one line stays one line
         separator = ", " if node.parts else " "
         return f"{text[:at]}{separator}{prefix}{json.dumps(value, ensure_ascii=False)}{text[at:]}"
-    last = node.parts[-1][1] if node.parts else at
-    inner = _indent_at(text, node.parts[-1][0]) if node.parts else _indent_at(text, node.start) + _unit(text)
+    last = node.parts[-1].value.end if node.parts else at
+    inner = (
+        _indent_at(text, node.parts[-1].start) if node.parts else _indent_at(text, node.start) + _unit(text)
+    )
     comma = "," if node.parts else ""
     body = f"{_newline(text)}{inner}{prefix}{_rendered(text, value, inner)}"
     return f"{text[:last]}{comma}{text[last:at]}{body}{text[at:]}"

@@ -12,7 +12,7 @@ import shutil
 import subprocess
 import tempfile
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from omx_autoresearch.agents.hook_lines import HookProgram, hook_script, quoted
@@ -41,11 +41,19 @@ def prove_hold(examination: Examination, line: str, program: HookProgram) -> lis
         session_id = examination.make_held_session(scratch_path)
         for name in ("active", "hook"):
             line = line.replace(quoted(f"{program.state_home_path}/{name}"), quoted(f"{scratch_path}/{name}"))
+        environ = {
+            name: value
+            for name, value in examination.environ.items()
+            if not name.startswith("OMX_AUTORESEARCH_")
+        }
+        client = replace(examination, environ=environ)
+        event = {"hook_event_name": client.installation.client.entries[0].native_event, "cwd": scratch_path}
+        stops = [
+            {**event, "session_id": name, "stop_hook_active": False}
+            for name in (session_id, f"not-{session_id}")
+        ]
         with ThreadPoolExecutor() as both:
-            held, other = both.map(
-                lambda session: _stop(examination, line, scratch_path, session),
-                (session_id, f"not-{session_id}"),
-            )
+            held, other = both.map(lambda stop: run_line(client, line, stop, scratch_path), stops)
         return [_held(held), _let_go(other)]
     except AutoresearchError as error:
         what = f"no mission could be made to try it with: {error.message}"
@@ -63,44 +71,44 @@ def _write_script(program: HookProgram) -> None:
         target.write(hook_script(program))
 
 
-@dataclass(frozen=True, slots=True)
-class _Answer:
+@dataclass(frozen=True)
+class Answer:
+    """What a client's line said.
+
+    Attributes:
+        status: the exit status; None where it did not end by itself.
+        output: its standard output.
+        errors: its standard error, the end; or why it did not run.
+    """
+
     status: int | None
     output: bytes
     errors: str
 
 
-def _stop(examination: Examination, line: str, cwd: str, session_id: str) -> _Answer:
-    """Run a hook line as the client would."""
-    installation = examination.installation
-    payload = {
-        "session_id": session_id,
-        "cwd": cwd,
-        "hook_event_name": installation.client.entries[0].native_event,
-        "stop_hook_active": False,
-    }
-    environ = {
-        name: value for name, value in examination.environ.items() if not name.startswith("OMX_AUTORESEARCH_")
-    }
+def run_line(
+    examination: Examination, line: str, payload: dict[str, object], cwd: str | None = None
+) -> Answer:
+    """Run a line as the client does, in its shell and with an event on stdin."""
     try:
         done = subprocess.run(
-            [*installation.hook_shell, line],
+            [*examination.installation.hook_shell, line],
             input=json.dumps(payload).encode(),
             capture_output=True,
-            env=environ,
+            env=dict(examination.environ),
             cwd=cwd,
             timeout=PROOF_SECONDS,
             check=False,
             start_new_session=True,
         )
     except subprocess.TimeoutExpired:
-        return _Answer(None, b"", f"no answer within {PROOF_SECONDS:g} s")
+        return Answer(None, b"", f"no answer within {PROOF_SECONDS:g} s")
     except OSError as error:
-        return _Answer(None, b"", str(error))
-    return _Answer(done.returncode, done.stdout, done.stderr.decode("utf-8", "replace").strip()[-500:])
+        return Answer(None, b"", str(error))
+    return Answer(done.returncode, done.stdout, done.stderr.decode("utf-8", "replace").strip()[-500:])
 
 
-def _held(answer: _Answer) -> Check:
+def _held(answer: Answer) -> Check:
     if answer.status != 0:
         what = f"the hook of a held session ended with {answer.status}: {answer.errors}"
         return Check("hold", False, what, _AGAIN)
@@ -118,7 +126,7 @@ def _held(answer: _Answer) -> Check:
     return Check("hold", True, "a stop of a session with an unfinished mission is refused")
 
 
-def _let_go(answer: _Answer) -> Check:
+def _let_go(answer: Answer) -> Check:
     if answer.status == 0 and not answer.output:
         return Check("others", True, "a stop of any other session is let go without a byte")
     shown = answer.output[:200].decode("utf-8", "replace") or answer.errors

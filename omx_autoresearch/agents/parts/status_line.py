@@ -2,26 +2,26 @@
 
 from __future__ import annotations
 
-import json
 import re
-import subprocess
 from typing import TYPE_CHECKING
 
 from omx_autoresearch.agents.hook_lines import quoted
 from omx_autoresearch.agents.parts import Check
+from omx_autoresearch.agents.parts.hold_proof import run_line
 from omx_autoresearch.agents.settings_files import readable_text
 from omx_autoresearch.agents.settings_text import TextFault, value_at, with_value, without_value
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-
     from omx_autoresearch.agents.parts import Change, Examination, Installation
     from omx_autoresearch.agents.settings_files import SettingsFile
 
 REFRESH_SECONDS = 10
 """How often Claude Code asks for the line besides at its own events: a stop is answered after the last of them, and the
 ages in the line grow while nothing happens. Versions that do not know the setting leave it out."""
-_ANSWER_SECONDS = 20.0
+_UNHELD: dict[str, object] = {
+    "hook_event_name": "Status",
+    "session_id": "00000000-0000-4000-8000-00000000d0c0",
+}
 _KEYS = ("statusLine",)
 _LINE = re.compile(
     r"\[ -d (?P<missions>.+) \] && \[ -x (?P<script>.+) \] && exec (?P=script) statusline; exit 0"
@@ -106,7 +106,7 @@ class StatusLine:
         if command != status_line(examination.hooks_home_path):
             what = f"ours is of an earlier version or another state home: {command}"
             return [_checked(what, examination.install)]
-        if noise := _noise([*installation.hook_shell, str(command)], examination.environ):
+        if noise := _noise(examination, str(command)):
             return [_checked(noise, examination.install)]
         return [_checked("it shows the mission of a held session, and nothing for any other")]
 
@@ -115,20 +115,10 @@ def _checked(what: str, cure: str = "") -> Check:
     return Check(StatusLine.name, not cure, what, cure, is_about_hold=False)
 
 
-def _noise(argv: list[str], environ: Mapping[str, str]) -> str:
+def _noise(examination: Examination, line: str) -> str:
     """What it says for a session that no mission holds; empty for nothing."""
-    payload = {"hook_event_name": "Status", "session_id": "00000000-0000-4000-8000-00000000d0c0"}
-    try:
-        done = subprocess.run(
-            argv,
-            input=json.dumps(payload).encode(),
-            capture_output=True,
-            env=dict(environ),
-            timeout=_ANSWER_SECONDS,
-            check=False,
-        )
-    except (OSError, subprocess.TimeoutExpired) as error:
-        return f"it did not answer: {error}"
-    shown = (done.stdout + done.stderr)[:200].decode("utf-8", "replace")
-    is_silent = not (done.returncode or shown)
-    return "" if is_silent else f"without a mission it said: status {done.returncode}, {shown!r}"
+    answer = run_line(examination, line, _UNHELD)
+    if answer.status is None:
+        return f"it did not answer: {answer.errors}"
+    shown = answer.output[:200].decode("utf-8", "replace") + answer.errors[:200]
+    return f"without a mission it said: status {answer.status}, {shown!r}" if answer.status or shown else ""

@@ -8,10 +8,9 @@ from __future__ import annotations
 
 import json
 import os
-import select
-import subprocess
 from typing import TYPE_CHECKING, Any
 
+from omx_autoresearch.agents.json_rpc import last_answer
 from omx_autoresearch.agents.parts import Check
 from omx_autoresearch.agents.settings_files import readable_text
 from omx_autoresearch.agents.settings_text import (
@@ -153,32 +152,8 @@ def _entry_fault(entry: dict[str, Any], examination: Examination) -> str:
 def start_fault(command: list[str], environ: Mapping[str, str]) -> str:
     """Start an MCP server as a client does and say hello; what went wrong, empty for nothing."""
     try:
-        with subprocess.Popen(
-            command,
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            env=dict(environ),
-            start_new_session=True,
-        ) as process:
-            try:
-                return _greeting_fault(process)
-            finally:
-                process.kill()
+        answer = last_answer(command, (_HELLO,), environ=environ, wait_seconds=_START_SECONDS)
+        named = answer.get("result", {}).get("serverInfo", {}).get("name")
     except (OSError, ValueError, AttributeError) as error:
         return str(error)
-
-
-def _greeting_fault(process: subprocess.Popen[bytes]) -> str:
-    assert process.stdin is not None
-    assert process.stdout is not None
-    assert process.stderr is not None
-    process.stdin.write(json.dumps(_HELLO).encode() + b"\n")
-    process.stdin.flush()
-    if not select.select([process.stdout], [], [], _START_SECONDS)[0]:
-        return f"no answer within {_START_SECONDS:g} s"
-    line = process.stdout.readline()
-    if not line:
-        return process.stderr.read().decode("utf-8", "replace").strip()[-300:] or "it ended without a word"
-    named = json.loads(line).get("result", {}).get("serverInfo", {}).get("name")
-    return "" if named == NAME else f"it answered {line[:200]!r}"
+    return "" if named == NAME else f"it answered {json.dumps(answer)[:200]}"

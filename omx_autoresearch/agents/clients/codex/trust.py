@@ -7,17 +7,14 @@ in ``config.toml`` as ``[hooks.state."KEY"] trusted_hash = "sha256:..."``.
 from __future__ import annotations
 
 import contextlib
-import json
 import os
 import re
-import select
 import shutil
-import subprocess
-import time
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from omx_autoresearch.agents.hook_lines import state_home_of_line
+from omx_autoresearch.agents.json_rpc import last_answer
 from omx_autoresearch.agents.parts import Check
 from omx_autoresearch.agents.parts.hooks import others_behind, registered
 from omx_autoresearch.agents.settings_files import readable_text
@@ -31,6 +28,7 @@ if TYPE_CHECKING:
 
 ANSWER_SECONDS = 30.0
 _STATE = ("hooks", "state")
+_ABOUT_US = {"name": "omx_autoresearch", "title": "omx_autoresearch", "version": "1"}
 _MEMORY = "trust_keys"
 _BY_HAND = (
     "Codex skips hooks that it does not trust: run /hooks in Codex and trust the entries of omx-autoresearch."
@@ -134,7 +132,17 @@ class Trust:
         folder_path = os.path.dirname(installation.settings_path)
         cwd = os.path.dirname(folder_path) if installation.scope == "project" else folder_path
         try:
-            answer = _ask(binary_path, cwd, {**environ, "CODEX_HOME": os.path.dirname(self.config_path)})
+            answer = last_answer(
+                [binary_path, "app-server"],
+                (
+                    {"id": 1, "method": "initialize", "params": {"clientInfo": _ABOUT_US}},
+                    {"method": "initialized"},
+                    {"id": 2, "method": "hooks/list", "params": {"cwds": [cwd]}},
+                ),
+                environ={**environ, "CODEX_HOME": os.path.dirname(self.config_path)},
+                wait_seconds=ANSWER_SECONDS,
+                cwd=cwd,
+            )
         except (OSError, ValueError):
             return None
         settings_path = os.path.realpath(installation.settings_path)
@@ -188,51 +196,3 @@ def _hooks_in(answer: dict[str, Any]) -> list[dict[str, Any]]:
         for hook in entry.get("hooks", [])
         if isinstance(hook, dict) and "key" in hook and "currentHash" in hook
     ]
-
-
-def _ask(binary_path: str, cwd: str, environ: Mapping[str, str]) -> dict[str, Any]:
-    """Hold the short JSON-RPC talk with ``codex app-server``."""
-    with subprocess.Popen(
-        [binary_path, "app-server"],
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.DEVNULL,
-        env=dict(environ),
-        cwd=cwd,
-        start_new_session=True,
-    ) as process:
-        try:
-            deadline = time.monotonic() + ANSWER_SECONDS
-            about = {"name": "omx_autoresearch", "title": "omx_autoresearch", "version": "1"}
-            _send(process, {"id": 1, "method": "initialize", "params": {"clientInfo": about}})
-            rest = _receive(process, 1, b"", deadline)[1]
-            _send(process, {"method": "initialized"})
-            _send(process, {"id": 2, "method": "hooks/list", "params": {"cwds": [cwd]}})
-            return _receive(process, 2, rest, deadline)[0]
-        finally:
-            process.kill()
-
-
-def _send(process: subprocess.Popen[bytes], message: dict[str, Any]) -> None:
-    assert process.stdin is not None
-    process.stdin.write(json.dumps(message).encode() + b"\n")
-    process.stdin.flush()
-
-
-def _receive(
-    process: subprocess.Popen[bytes], number: int, pending: bytes, deadline: float
-) -> tuple[dict[str, Any], bytes]:
-    assert process.stdout is not None
-    while True:
-        line, separator, rest = pending.partition(b"\n")
-        if separator:
-            pending = rest
-            message = json.loads(line)
-            if isinstance(message, dict) and message.get("id") == number:
-                return message, pending
-            continue
-        ready, _, _ = select.select([process.stdout], [], [], max(0.0, deadline - time.monotonic()))
-        chunk = os.read(process.stdout.fileno(), 65536) if ready else b""
-        if not chunk:
-            raise OSError("codex app-server did not answer")
-        pending += chunk
