@@ -136,11 +136,11 @@ def _new_process() -> None:
 @pytest.fixture
 def own_client(monkeypatch: pytest.MonkeyPatch) -> None:
     """Makes the test's process the client of every event that it answers itself, whatever started the tests."""
-    from omx_autoresearch.missions import hook_events, sessions
+    from omx_autoresearch.missions import sessions
     from omx_autoresearch.system.processes import identify
 
     monkeypatch.setattr(sessions, "client_process", lambda: identify(os.getpid()))
-    monkeypatch.setattr(hook_events, "not_from_client", lambda _: "")
+    monkeypatch.setattr(sessions, "not_from_client", lambda _: "")
 
 
 @pytest.fixture

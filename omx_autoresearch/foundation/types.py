@@ -18,7 +18,7 @@ Operation = Literal["network", "write", "publish"]
 
 Reviewer = Literal["command", "person", "session"]
 
-Verdict = Literal["passed", "failed", "error", "tampered"]
+RunVerdict = Literal["passed", "failed", "error", "tampered"]
 
 PromptVerb = Literal["bind", "pause", "resume", "status", "cancel"]
 

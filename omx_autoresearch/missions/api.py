@@ -17,20 +17,14 @@ from __future__ import annotations
 import warnings
 from dataclasses import dataclass, field, replace
 
-from omx_autoresearch.foundation.errors import (
-    AutoresearchError,
-    MissionInvalid,
-    StepIllegal,
-    UsageError,
-)
+from omx_autoresearch.foundation.errors import AutoresearchError, MissionInvalid, StepIllegal, UsageError
 from omx_autoresearch.journal.layout import ProjectFolder, Runtime
 from omx_autoresearch.missions import launch, lifecycle_commands, registry
 from omx_autoresearch.missions.checkouts import project_root
 from omx_autoresearch.missions.claims import write_changed
-from omx_autoresearch.missions.directions import declare
+from omx_autoresearch.missions.directions import declare, direction_of
 from omx_autoresearch.missions.findings import Recorded, Submission, add_finding, list_findings
 from omx_autoresearch.missions.rules import briefing
-from omx_autoresearch.missions.rules.directions import direction_of
 from omx_autoresearch.missions.rules.evidence import open_criteria
 from omx_autoresearch.missions.rules.intake import MissionDraft
 from omx_autoresearch.missions.rules.prompts import paths_named

@@ -11,6 +11,10 @@ from omx_autoresearch.journal.reader import EVENTS_NAME, parse_line
 from omx_autoresearch.journal.safe_files import is_there
 from omx_autoresearch.system.git import common_dir, find_root, main_checkout
 
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from omx_autoresearch.missions.rules.mission import Mission
+
 
 def workspace_root(cwd: str) -> str:
     """Where a mission that is begun in a folder works: the work tree that holds it, linked or not, else its project."""
@@ -77,3 +81,11 @@ def project_root(cwd: str) -> str:
         if parent == folder:
             return path
         folder = parent
+
+
+def worktree_of(mission: Mission, cwd: str) -> str:
+    """The worktree of the mission's own repository that ``cwd`` lies in; empty when it is another repository."""
+    root = find_root(cwd) if cwd and os.path.isdir(cwd) else None
+    if root is None or common_dir(root) is None or common_dir(root) != common_dir(mission.project_path):
+        return ""
+    return root

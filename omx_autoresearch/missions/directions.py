@@ -37,6 +37,9 @@ if TYPE_CHECKING:
     from omx_autoresearch.missions.rules.mission import Mission
 
 
+__all__ = ["Declared", "declare", "direction_of", "inject", "is_declared_now"]
+
+
 @dataclass(frozen=True, slots=True)
 class Declared:
     """What became of a direction.

@@ -21,13 +21,13 @@ from omx_autoresearch.foundation.records import dataclass, from_plain, to_plain
 from omx_autoresearch.journal.layout import ProjectFolder, Runtime
 from omx_autoresearch.journal.safe_files import read_bounded
 from omx_autoresearch.missions import claims, projection_texts
-from omx_autoresearch.missions.looks import take_look
 from omx_autoresearch.missions.records.work import FindingRecorded
 from omx_autoresearch.missions.rules.criteria import FINDING_KINDS, Finding, finding_faults
 from omx_autoresearch.missions.rules.mission import FINAL_PHASES
 from omx_autoresearch.missions.store import MissionStore
 from omx_autoresearch.missions.validation import checks
 from omx_autoresearch.missions.validation.checks import look_at
+from omx_autoresearch.missions.workspace import snapshot_workspace
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -219,7 +219,7 @@ def _record(runtime: Runtime, task_id: str, finding: Finding) -> Recorded:
 
 def _looked_at(runtime: Runtime, mission: Mission, criterion: Criterion, finding: Finding) -> Recorded:
     """A rule that needs no command: a file, or an attested verdict."""
-    look = take_look(runtime.home.mission(mission.task_id), mission)
+    look = snapshot_workspace(runtime.home.mission(mission.task_id), mission)
     outcomes = look_at(runtime, mission, (criterion,), isolation="none", look=look)
     with MissionStore(runtime.home).transaction(mission.task_id, runtime.now()) as transaction:
         _refuse_end(transaction.mission)

@@ -11,10 +11,17 @@ import os.path
 
 from omx_autoresearch.agents.events import SILENCE, HookEvent, Reply
 from omx_autoresearch.foundation.digests import sha256
-from omx_autoresearch.foundation.errors import AutoresearchError, StepIllegal, UsageError
+from omx_autoresearch.foundation.errors import (
+    AutoresearchError,
+    CommandFault,
+    StepIllegal,
+    UsageError,
+    WorkspaceFault,
+)
 from omx_autoresearch.foundation.records import dataclass, replace
 from omx_autoresearch.foundation.text import MARK
 from omx_autoresearch.missions import lifecycle_commands, sessions
+from omx_autoresearch.missions.checkouts import worktree_of
 from omx_autoresearch.missions.claims import note, relay_line
 from omx_autoresearch.missions.lifecycle_commands import missions_around, refuse_verb
 from omx_autoresearch.missions.records.work import PersonPrompted
@@ -31,8 +38,6 @@ from omx_autoresearch.missions.rules import briefing
 from omx_autoresearch.missions.rules.prompts import command_in
 from omx_autoresearch.missions.store import MissionStore
 from omx_autoresearch.missions.views import resolve_task
-from omx_autoresearch.system.git import common_dir, find_root
-from omx_autoresearch.system.processes import SHELLS, command_name
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -78,7 +83,7 @@ def _beat(runtime: Runtime, mission: Mission, event: HookEvent) -> str:
 
 def _session_start(runtime: Runtime, client: Client, event: HookEvent) -> Reply:
     reply = _started(runtime, client, event)
-    if not not_from_client(event):
+    if not sessions.not_from_client(event):
         sessions.leave_others(runtime, event.session_id, sessions.client_process())
     return reply
 
@@ -88,7 +93,7 @@ def _started(runtime: Runtime, client: Client, event: HookEvent) -> Reply:
     if mission is None and runtime.environ.get(sessions.TASK_VARIABLE):
         mission = sessions.consume_environment(runtime, event.session_id, client.name)
     if mission is None and event.source == "clear":
-        why = not_from_client(event)
+        why = sessions.not_from_client(event)
         if why:  # an agent that forges the event would bind a session that nobody works in
             for task_id in missions_around(runtime):
                 refuse_verb(runtime, "clear", task_id, (why,))
@@ -142,25 +147,6 @@ def _tool(runtime: Runtime, client: Client, event: HookEvent) -> Reply:
     return Reply(context=briefing.bound(mission) if bound else "", person_message=warning)
 
 
-def not_from_client(event: HookEvent) -> str:
-    """Why this event did not come from the client itself; empty when it did.
-
-    The hook's shell line ends in ``exec``, so a client's hook has the client for its parent. One that an agent starts
-    from its tool shell has that shell, whatever it did to its environment; where the shell became the hook, the event
-    came another way than the client's (``HookEvent.forgery``).
-    """
-    if event.forgery:
-        return event.forgery
-    parent = command_name(os.getppid())
-    return f"a shell ({parent}) started this hook, not an agent CLI" if parent in SHELLS else ""
-
-
-def started_within(runtime: Runtime) -> str:
-    """Why the client of this hook was not started by a person but by an agent; empty when it was not."""
-    outer = sessions.outer_client(runtime)
-    return f"process {outer.pid}, a client bound to a mission, started this one" if outer else ""
-
-
 class _Prompt:
     """A submitted prompt: a person's word, a command of ours, or neither."""
 
@@ -173,7 +159,7 @@ class _Prompt:
         """Carry out a command, or note that a person spoke."""
         command = command_in(self._event.prompt)
         why = "" if self._event.is_person else "its environment is that of an agent's tool shell"
-        why = why or not_from_client(self._event) or started_within(self._runtime)
+        why = why or sessions.not_from_client(self._event) or sessions.started_within(self._runtime)
         if why:
             return SILENCE if command is None else self._refuse(command, why)
         if command is not None:
@@ -299,14 +285,6 @@ class _Typed:
 
     def status(self) -> str:
         return briefing.summary(MissionStore(self.runtime.home).load(self.task_id))
-
-
-def worktree_of(mission: Mission, cwd: str) -> str:
-    """The worktree of the mission's own repository that ``cwd`` lies in; empty when it is another repository."""
-    root = find_root(cwd) if cwd and os.path.isdir(cwd) else None
-    if root is None or common_dir(root) is None or common_dir(root) != common_dir(mission.project_path):
-        return ""
-    return root
 
 
 # --- Verbs of an agent whose sandbox lets it write nothing: the hook carries them out from the tool event.
@@ -463,8 +441,7 @@ def _note(runtime: Runtime, mission: Mission, words: tuple[str, ...]) -> str:
 
 def _direction(runtime: Runtime, mission: Mission, relayed: Relayed) -> str:
     """A declaration, judged as if the agent could have made it itself; a refused one changes nothing."""
-    from omx_autoresearch.missions.directions import declare, is_declared_now
-    from omx_autoresearch.missions.rules.directions import direction_of
+    from omx_autoresearch.missions.directions import declare, direction_of, is_declared_now
 
     action, *words = relayed.words or ("",)
     if action != "add":
@@ -525,12 +502,10 @@ def _block(runtime: Runtime, mission: Mission, options: dict[str, str]) -> str:
 
 def _validate(runtime: Runtime, mission: Mission, event: HookEvent) -> str:
     """Start a validation and leave it to itself; ``wait`` and the next stop see its verdict."""
-    from omx_autoresearch.missions.looks import take_look
-    from omx_autoresearch.missions.validation import runs
+    from omx_autoresearch.missions.validation.runs import validate_now
 
-    look = take_look(runtime.home.mission(mission.task_id), mission)
-    permit = runs.permission(runtime, mission, is_sandboxed=event.is_sandboxed)
-    if look.changed_pins or not permit.may_run:
-        return ""
-    runs.validate(runtime, mission.task_id, runs.Ask(isolation=permit.isolation, look=look), wait_seconds=0.0)
+    try:
+        validate_now(runtime, mission, wait_seconds=0.0, is_sandboxed=event.is_sandboxed)
+    except (CommandFault, WorkspaceFault):
+        return ""  # the command itself has said so
     return "validate"

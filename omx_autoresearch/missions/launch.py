@@ -35,14 +35,20 @@ from omx_autoresearch.missions.intake import (
     write_sandbox,
 )
 from omx_autoresearch.missions.lifecycle_commands import missions_around
-from omx_autoresearch.missions.looks import keep_launch_tree
 from omx_autoresearch.missions.records.lifecycle import MissionAmended, MissionCreated, MissionLaunched
 from omx_autoresearch.missions.records.work import CommandsApproved
 from omx_autoresearch.missions.rules.criteria import has_measured
 from omx_autoresearch.missions.rules.intake import MissionDraft
 from omx_autoresearch.missions.rules.mission import Limits, next_phase
 from omx_autoresearch.missions.store import MissionStore
-from omx_autoresearch.missions.validation.runs import approval_key, approve, is_approved, is_narrowed
+from omx_autoresearch.missions.validation.runs import (
+    approval_key,
+    approve,
+    is_approved,
+    is_narrowed,
+    mission_key,
+)
+from omx_autoresearch.missions.workspace import keep_launch_tree
 from omx_autoresearch.system.sandbox import can_isolate
 
 if TYPE_CHECKING:
@@ -218,8 +224,9 @@ def _record(
         next_phase(transaction.mission.phase, record.step, task_id=task_id)  # it may have changed meanwhile
         if not is_owner:
             return transaction.record(record)
-        pin_digest = record.contract.pin_digest
-        key = approval_key(transaction.mission.project_path, task_id, record.contract_digest, pin_digest)
+        key = approval_key(
+            transaction.mission.project_path, task_id, record.contract_digest, record.contract.pin_digest
+        )
         approve(runtime.home, key, is_unsandboxed=options.is_unsandboxed, ts=now)
         return transaction.record(record, CommandsApproved(key, options.is_unsandboxed))
 
@@ -246,20 +253,10 @@ def amend(
         )
     freeze(runtime.home.mission(task_id).frozen_path, manifest, path)
     record = MissionAmended(contract, contract_digest(contract), reason, path)
-    options = StartOptions(is_unsandboxed=_is_unsandboxed(runtime, mission))
+    approval = is_approved(runtime.home, mission_key(mission))
+    options = StartOptions(is_unsandboxed=approval is not None and approval.is_unsandboxed)
     mission = _record(runtime, task_id, record, is_owner=True, options=options)
     return Started(mission, notes=manifest.notes)
-
-
-def _is_unsandboxed(runtime: Runtime, mission: Mission) -> bool:
-    """The owner's word on runs beside a sandboxed client, which a changed contract does not take back."""
-    if mission.contract is None:
-        return False
-    key = approval_key(
-        mission.project_path, mission.task_id, mission.contract_digest, mission.contract.pin_digest
-    )
-    approval = is_approved(runtime.home, key)
-    return approval is not None and approval.is_unsandboxed
 
 
 # --- the baseline

@@ -34,8 +34,8 @@ from omx_autoresearch.missions.registry import ActiveSession, Registry, forget_f
 from omx_autoresearch.missions.rules.mission import FINAL_PHASES, Blocker
 from omx_autoresearch.missions.sessions import live_clients
 from omx_autoresearch.missions.store import MissionStore
-from omx_autoresearch.missions.validation.runs import approval_key
 from omx_autoresearch.missions.validation.runs import approve as write_approval
+from omx_autoresearch.missions.validation.runs import mission_key
 from omx_autoresearch.system.processes import (
     ProcessIdentity,
     agent_marks,
@@ -146,9 +146,7 @@ def approve(runtime: Runtime, task_id: str, *, is_unsandboxed: bool = False) -> 
         mission = transaction.mission
         if mission.contract is None:
             raise StepIllegal(f"mission {task_id} is a draft", next_step=f"omx-autoresearch start {task_id}")
-        key = approval_key(
-            mission.project_path, task_id, mission.contract_digest, mission.contract.pin_digest
-        )
+        key = mission_key(mission)
         write_approval(runtime.home, key, is_unsandboxed=is_unsandboxed, ts=now)
         transaction.record(CommandsApproved(key, is_unsandboxed))
     return key

@@ -38,6 +38,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import NoReturn
 
+    from omx_autoresearch.agents.events import HookEvent
     from omx_autoresearch.journal.layout import Runtime
     from omx_autoresearch.missions.rules.mission import Mission
 
@@ -365,6 +366,25 @@ def outer_client(runtime: Runtime) -> _Process | None:
     """
     me, bound = client_process(), live_clients(runtime)
     return next((process for process in ancestors(os.getpid()) if process != me and process in bound), None)
+
+
+def not_from_client(event: HookEvent) -> str:
+    """Why this event did not come from the client itself; empty when it did.
+
+    The hook's shell line ends in ``exec``, so a client's hook has the client for its parent. One that an agent starts
+    from its tool shell has that shell, whatever it did to its environment; where the shell became the hook, the event
+    came another way than the client's (``HookEvent.forgery``).
+    """
+    if event.forgery:
+        return event.forgery
+    parent = command_name(os.getppid())
+    return f"a shell ({parent}) started this hook, not an agent CLI" if parent in SHELLS else ""
+
+
+def started_within(runtime: Runtime) -> str:
+    """Why the client of this hook was not started by a person but by an agent; empty when it was not."""
+    outer = outer_client(runtime)
+    return f"process {outer.pid}, a client bound to a mission, started this one" if outer else ""
 
 
 def _forget(registry: Registry, session_id: str, task_id: str) -> None:

@@ -18,7 +18,6 @@ from omx_autoresearch.foundation.records import replace
 from omx_autoresearch.foundation.text import redacted
 from omx_autoresearch.foundation.times import seconds_between
 from omx_autoresearch.missions.claims import take_in_quietly
-from omx_autoresearch.missions.looks import take_look
 from omx_autoresearch.missions.records.work import (
     ReadinessBlocked,
     StopAllowed,
@@ -59,6 +58,7 @@ from omx_autoresearch.missions.rules.gate import (
 from omx_autoresearch.missions.rules.mission import Limits, Usage, seconds_running
 from omx_autoresearch.missions.store import MissionStore
 from omx_autoresearch.missions.validation import runs
+from omx_autoresearch.missions.workspace import snapshot_workspace
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -131,7 +131,7 @@ class _Stop:
             return Seen(mission)
         folder = self._runtime.home.mission(mission.task_id)
         try:
-            look = take_look(folder, mission)
+            look = snapshot_workspace(folder, mission)
         except (WorkspaceFault, StateUntrusted) as error:
             return Seen(mission, unseen=unseen(error, mission.task_id))
         seen = Seen(mission, look)
@@ -143,7 +143,7 @@ class _Stop:
                 ask = runs.Ask(permit.isolation, look, since="" if is_last_word else self._entered_at)
                 seen, mission = self._validated(seen, mission, ask)
         if seen.look and not seen.look.changed_pins and not completion_items(mission, seen.look):
-            from omx_autoresearch.missions.readiness import state_fault
+            from omx_autoresearch.missions.claims import state_fault
 
             seen = replace(seen, look=replace(seen.look, state_fault=state_fault(self._runtime, mission)))
         return seen
@@ -166,7 +166,7 @@ class _Stop:
             return replace(seen, is_validation_running=True), mission
         run = mission.attestation
         if run is None or run.verdict in ("passed", "tampered"):
-            look = take_look(self._runtime.home.mission(mission.task_id), mission)
+            look = snapshot_workspace(self._runtime.home.mission(mission.task_id), mission)
             return replace(seen, look=look, run=run), mission
         return replace(seen, run=run), mission
 
@@ -266,7 +266,7 @@ class _Stop:
         from omx_autoresearch.missions.records.lifecycle import MissionCompleted, step_taken
 
         if transaction.mission.checks:
-            from omx_autoresearch.missions.readiness import refuse_unresolved
+            from omx_autoresearch.missions.claims import refuse_unresolved
 
             refuse_unresolved(self._runtime, transaction.mission)
         run = transaction.mission.attestation

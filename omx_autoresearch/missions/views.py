@@ -19,12 +19,10 @@ from omx_autoresearch.foundation.errors import (
 )
 from omx_autoresearch.foundation.records import dataclass
 from omx_autoresearch.foundation.times import seconds_between
-from omx_autoresearch.foundation.types import Verdict
+from omx_autoresearch.foundation.types import RunVerdict
 from omx_autoresearch.journal.layout import ProjectFolder, is_safe_task_id
 from omx_autoresearch.missions.checkouts import project_of
-from omx_autoresearch.missions.claims import take_in_quietly
-from omx_autoresearch.missions.looks import take_look
-from omx_autoresearch.missions.readiness import state_fault, unresolved_ids, whole_look
+from omx_autoresearch.missions.claims import state_fault, take_in_quietly, unresolved_ids, whole_look
 from omx_autoresearch.missions.registry import Beat, Registry, is_expired, last_beat
 from omx_autoresearch.missions.rules.evidence import (
     CriterionView,
@@ -38,10 +36,11 @@ from omx_autoresearch.missions.rules.prompts import paths_named
 from omx_autoresearch.missions.rules.readiness import readiness_report
 from omx_autoresearch.missions.store import MissionStore
 from omx_autoresearch.missions.validation.runs import output_tail
+from omx_autoresearch.missions.workspace import snapshot_workspace
 
 if TYPE_CHECKING:
     from omx_autoresearch.journal.layout import Runtime
-    from omx_autoresearch.missions.rules.criteria import Look
+    from omx_autoresearch.missions.rules.criteria import WorkspaceSnapshot
     from omx_autoresearch.missions.rules.evidence import Missing
     from omx_autoresearch.missions.rules.mission import Contract, Mission
     from omx_autoresearch.missions.rules.prompts import NamedFolder
@@ -319,7 +318,7 @@ class RunView:
     task_id: str
     is_running: bool
     run_id: str
-    verdict: Verdict | None
+    verdict: RunVerdict | None
     cause: str
     summary: str
     is_fresh: bool
@@ -483,7 +482,9 @@ def _judged_by(contract: Contract) -> str:
     return contract.validator_command or f"a review of {contract.output_artifact_path}"
 
 
-def _open(runtime: Runtime, mission: Mission, *, looks: bool) -> tuple[Look | None, tuple[str, ...], str]:
+def _open(
+    runtime: Runtime, mission: Mission, *, looks: bool
+) -> tuple[WorkspaceSnapshot | None, tuple[str, ...], str]:
     """A look of now where one is wanted and can be had, what the contract lacks, and when that was seen."""
     if mission.phase in FINAL_PHASES or mission.contract is None:
         return None, (), ""
@@ -497,7 +498,7 @@ def _open(runtime: Runtime, mission: Mission, *, looks: bool) -> tuple[Look | No
     return None, recorded_codes(mission), checked_at(mission)
 
 
-def open_items(runtime: Runtime, mission: Mission) -> tuple[Look, tuple[Missing, ...]]:
+def open_items(runtime: Runtime, mission: Mission) -> tuple[WorkspaceSnapshot, tuple[Missing, ...]]:
     """A look at the workspace and the state files as they are now, and what a completion still lacks there.
 
     Raises:
@@ -535,7 +536,7 @@ def criteria(runtime: Runtime, task_id: str) -> tuple[CriterionView, ...]:
     """
     mission = MissionStore(runtime.home).load(task_id)
     if mission.contract is not None:
-        return criteria_of(mission, take_look(runtime.home.mission(task_id), mission))
+        return criteria_of(mission, snapshot_workspace(runtime.home.mission(task_id), mission))
     from omx_autoresearch.missions.intake import read_intake
 
     draft = read_intake(os.path.join(mission.project_path, mission.specs_path))
@@ -630,7 +631,7 @@ def _file_problems(runtime: Runtime, mission: Mission) -> list[Problem]:
     if mission.contract is None or mission.phase in FINAL_PHASES:
         return found
     try:
-        changed = take_look(runtime.home.mission(task_id), mission).changed_pins
+        changed = snapshot_workspace(runtime.home.mission(task_id), mission).changed_pins
     except WorkspaceFault as error:
         return [*found, Problem(mission.workspace_path, "", error.message, error.next_step)]
     cure = f"omx-autoresearch restore {task_id}"

@@ -15,11 +15,10 @@ from omx_autoresearch.agents.clients.codex.rollout import newest_lines
 from omx_autoresearch.compat.adoption import adopt, draft_of, read_origin
 from omx_autoresearch.foundation.errors import MissionInvalid, StepIllegal, UsageError
 from omx_autoresearch.journal.safe_files import FILE_LIMIT_BYTES
-from omx_autoresearch.missions import launch, looks, registry, sessions
+from omx_autoresearch.missions import launch, registry, sessions, workspace
 from omx_autoresearch.missions.api import Store
 from omx_autoresearch.missions.directions import declare
 from omx_autoresearch.missions.launch import amend_mission
-from omx_autoresearch.missions.looks import take_look
 from omx_autoresearch.missions.rules.criteria import criterion_of
 from omx_autoresearch.missions.rules.directions import (
     DIRECTIONS_LIMIT,
@@ -29,6 +28,7 @@ from omx_autoresearch.missions.rules.directions import (
 )
 from omx_autoresearch.missions.rules.evidence import open_criteria
 from omx_autoresearch.missions.validation import checks
+from omx_autoresearch.missions.workspace import snapshot_workspace
 from omx_autoresearch.surfaces import statusline
 from omx_autoresearch.surfaces.mcp.calls import tool_caller
 from omx_autoresearch.system.processes import identify
@@ -82,11 +82,11 @@ def test_sparse_files_in_the_place_of_evidence_are_not_read_at_every_stop(
     for name, size in (("0.md", FILE_LIMIT_BYTES + 1), ("1.md", 3), ("2.md", 3)):
         with world.write(name, "").open("r+b") as stream:
             stream.truncate(size)
-    monkeypatch.setattr(looks, "CRITERIA_FILES_BYTES", 5)
+    monkeypatch.setattr(workspace, "CRITERIA_FILES_BYTES", 5)
     monkeypatch.setattr(
         "omx_autoresearch.journal.safe_files.CHUNK_BYTES", 0
     )  # whoever reads one, reads it as empty
-    faults = take_look(world.home.mission(mission.task_id), mission).file_faults
+    faults = snapshot_workspace(world.home.mission(mission.task_id), mission).file_faults
     assert "larger than" in faults["0.md"]
     assert "is empty" in faults["1.md"]
     assert "together" in faults["2.md"]

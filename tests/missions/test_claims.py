@@ -93,7 +93,7 @@ def test_a_taker_killed_before_the_file_was_removed_takes_it_in_once(
 ) -> None:
     claims.drop_claim(place.inbox_path, "once", verb="note", at=at(1))
     with monkeypatch.context() as killed:
-        killed.setattr(claims, "remove", lambda _: None)
+        killed.setattr(claims, "remove_claims", lambda _: None)
         assert take_in(place.runtime, TASK) == 1
     assert take_in(place.runtime, TASK) == 0
     assert place.texts() == ["once"]

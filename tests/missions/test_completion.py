@@ -12,8 +12,8 @@ import pytest
 
 from omx_autoresearch.foundation.records import from_plain
 from omx_autoresearch.missions import lifecycle_commands
-from omx_autoresearch.missions.looks import take_look
 from omx_autoresearch.missions.rules.mission import Attestation
+from omx_autoresearch.missions.workspace import snapshot_workspace
 
 if TYPE_CHECKING:
     from tests.support.scratch import Scratch
@@ -25,7 +25,7 @@ def claim_of(world: Scratch, content: bytes | str, **fields: Any) -> tuple[str, 
     """What is made of a hand-written artifact: (claim, report)."""
     mission = world.mission(session="", **fields)
     world.write(f"{mission.specs_path}/completion.json", content)
-    look = take_look(world.home.mission(mission.task_id), mission)
+    look = snapshot_workspace(world.home.mission(mission.task_id), mission)
     return look.artifact_claim, look.artifact_report
 
 
@@ -179,7 +179,7 @@ def test_what_is_no_regular_file_of_the_project_is_no_artifact(world: Scratch, k
     else:
         with path.open("wb") as stream:
             stream.truncate(10 * 1024**3)
-    look = take_look(world.home.mission(mission.task_id), mission)
+    look = snapshot_workspace(world.home.mission(mission.task_id), mission)
     assert look.artifact_claim == ""
     assert "cannot be read" in look.artifact_report
 

@@ -14,10 +14,10 @@ from omx_autoresearch.journal.layout import is_safe_task_id
 from omx_autoresearch.missions import launch, lifecycle_commands
 from omx_autoresearch.missions.intake import read_intake
 from omx_autoresearch.missions.launch import StartOptions
-from omx_autoresearch.missions.looks import take_look
 from omx_autoresearch.missions.rules.intake import MissionDraft
 from omx_autoresearch.missions.validation import runs
 from omx_autoresearch.missions.views import view
+from omx_autoresearch.missions.workspace import snapshot_workspace
 from omx_autoresearch.system.clock import SystemClock
 from tests.support.needs import needs_bubblewrap
 from tests.support.scratch import CHECK, SESSION, Scratch
@@ -270,7 +270,7 @@ def test_an_amend_takes_the_pins_anew_and_gives_fresh_patience(world: Scratch) -
     started = amended(world, mission)
     after = world.load(mission)
     assert (after.usage.tamper_refusals, after.usage.refusals) == (0, 1)
-    look = take_look(world.home.mission(mission.task_id), after)
+    look = snapshot_workspace(world.home.mission(mission.task_id), after)
     assert look.changed_pins == ()
     assert runs.permission(world.runtime(), started.mission).isolation == "none"
     assert "(validation)" in world.stop().refusal

@@ -14,15 +14,15 @@ import pytest
 
 from omx_autoresearch.foundation.errors import StepIllegal
 from omx_autoresearch.missions import lifecycle_commands
+from omx_autoresearch.missions.claims import state_fault, unresolved_ids
 from omx_autoresearch.missions.findings import Submission, add_finding
 from omx_autoresearch.missions.launch import amend_mission
-from omx_autoresearch.missions.looks import UNKNOWN
-from omx_autoresearch.missions.readiness import state_fault, unresolved_ids
 from omx_autoresearch.missions.records.work import CriteriaChecked
-from omx_autoresearch.missions.rules.criteria import Check, criterion_of
+from omx_autoresearch.missions.rules.criteria import CriterionCheck, criterion_of
 from omx_autoresearch.missions.validation import checks
-from omx_autoresearch.missions.validation.reviews import Review, record_review
+from omx_autoresearch.missions.validation.runs import record_review
 from omx_autoresearch.missions.views import readiness
+from omx_autoresearch.missions.workspace import UNKNOWN
 
 if TYPE_CHECKING:
     from omx_autoresearch.missions.rules.mission import Mission
@@ -248,7 +248,7 @@ def reviewed(world: Scratch, *criteria: str, **fields: Any) -> Mission:
 
 
 def approve(world: Scratch, mission: Mission) -> None:
-    record_review(world.runtime(), mission.task_id, Review("person", is_approved=True))
+    record_review(world.runtime(), mission.task_id, "person", is_approved=True)
 
 
 @pytest.mark.requirement("READY-04")
@@ -369,7 +369,7 @@ def test_nothing_is_asked_for_where_nobody_can_write(world: Scratch, monkeypatch
 def test_a_check_that_rests_on_no_recorded_finding_completes_nothing(world: Scratch) -> None:
     mission = with_criteria(world, "look: seen :: person")
     passed(world)
-    forged = Check("look", True, finding_id="f-nowhere", contract_digest=mission.contract_digest)
+    forged = CriterionCheck("look", True, finding_id="f-nowhere", contract_digest=mission.contract_digest)
     with world.store.transaction(mission.task_id, world.runtime().now()) as transaction:
         transaction.record(CriteriaChecked((forged,)))
     assert [item.code for item in readiness(world.runtime(), mission.task_id).missing][-1] == "evidence-ids"

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from omx_autoresearch.missions import lifecycle_commands
-from omx_autoresearch.missions.validation.reviews import Review, record_review
+from omx_autoresearch.missions.validation.runs import record_review
 
 if TYPE_CHECKING:
     from tests.support.scratch import Scratch
@@ -39,7 +39,7 @@ def test_after_the_approval_and_unblock_the_next_stop_completes(world: Scratch) 
     mission = world.mission(**REVIEWED)
     world.write("report.md", "# Report\n")
     world.stop()
-    record_review(world.runtime(), mission.task_id, Review("person", is_approved=True))
+    record_review(world.runtime(), mission.task_id, "person", is_approved=True)
     lifecycle_commands.unblock(world.runtime(), mission.task_id)
     world.stop()
     assert world.load(mission).phase == "complete"
@@ -50,6 +50,6 @@ def test_a_rejected_artifact_is_the_agents_work_again(world: Scratch) -> None:
     mission = world.mission(**REVIEWED)
     world.write("report.md", "# Report\n")
     world.stop()
-    record_review(world.runtime(), mission.task_id, Review("person", is_approved=False, summary="no sources"))
+    record_review(world.runtime(), mission.task_id, "person", is_approved=False, summary="no sources")
     lifecycle_commands.unblock(world.runtime(), mission.task_id)
     assert "no sources" in world.stop().refusal

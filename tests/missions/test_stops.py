@@ -14,7 +14,7 @@ import pytest
 
 from omx_autoresearch.agents.clients import claude, codex
 from omx_autoresearch.agents.events import StopCap
-from omx_autoresearch.missions import lifecycle_commands, looks, sessions
+from omx_autoresearch.missions import lifecycle_commands, sessions, workspace
 from omx_autoresearch.missions import stop as stops
 from omx_autoresearch.missions.rules.criteria import criterion_of
 from omx_autoresearch.missions.rules.gate import Decision, Seen, decide
@@ -104,7 +104,7 @@ def test_a_session_that_is_let_go_while_its_stop_is_looked_at_is_not_held(
     world: Scratch, decided: list[str], monkeypatch: pytest.MonkeyPatch, holder: str, reason: str
 ) -> None:
     mission = world.mission()
-    real = looks.take_look
+    real = workspace.snapshot_workspace
 
     def look(*seen: Any) -> Any:
         if holder:
@@ -113,7 +113,7 @@ def test_a_session_that_is_let_go_while_its_stop_is_looked_at_is_not_held(
             lifecycle_commands.unbind(world.runtime(), mission.task_id)
         return real(*seen)
 
-    monkeypatch.setattr(stops, "take_look", look)
+    monkeypatch.setattr(stops, "snapshot_workspace", look)
     assert world.stop().is_silent
     assert decided[-1] == reason
     assert "stop_refused" not in world.kinds(mission)

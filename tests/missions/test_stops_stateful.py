@@ -29,11 +29,11 @@ from hypothesis.stateful import (
 from omx_autoresearch.agents.clients import claude
 from omx_autoresearch.foundation.errors import StepIllegal
 from omx_autoresearch.missions import lifecycle_commands
-from omx_autoresearch.missions.looks import take_look
 from omx_autoresearch.missions.records import fold
 from omx_autoresearch.missions.registry import Registry
 from omx_autoresearch.missions.rules.mission import FINAL_PHASES
 from omx_autoresearch.missions.validation import runs as validation
+from omx_autoresearch.missions.workspace import snapshot_workspace
 from tests.support.scratch import OTHER, Scratch, fingerprint, with_timeout
 
 if TYPE_CHECKING:
@@ -324,7 +324,7 @@ class Histories(RuleBasedStateMachine):
         if self.solved_at_completion is not None:
             assert self.solved_at_completion
             self.solved_at_completion = None
-            look = take_look(self.world.home.mission(self.task_id), self.mission)
+            look = snapshot_workspace(self.world.home.mission(self.task_id), self.mission)
             assert (runs[0]["head"], runs[0]["tree_digest"]) == (look.head, look.tree_digest)
 
     @invariant()

@@ -15,10 +15,10 @@ from omx_autoresearch.missions.records.work import (
     TrialsAccepted,
 )
 from omx_autoresearch.missions.rules.criteria import (
-    Check,
     Criterion,
+    CriterionCheck,
     CriterionFault,
-    Look,
+    WorkspaceSnapshot,
     criterion_of,
     criterion_text,
     has_measured,
@@ -71,9 +71,9 @@ def test_only_so_many_experiments_and_claims_are_remembered() -> None:
 def test_a_newer_claim_about_the_metric_opens_its_criterion_anew() -> None:
     criterion = criterion_of("fast: the parser is faster :: trial total_ms 5%")
     mission = GainVerified("e-1", "total_ms", "one", 0.1).apply(LINKED.apply(a_mission(), at(1)), at(2))
-    check = Check("fast", True, "f-1", contract_digest=mission.contract_digest, content_digest="one")
+    check = CriterionCheck("fast", True, "f-1", contract_digest=mission.contract_digest, content_digest="one")
     mission = replace(mission, checks=(check,))
-    look = Look("h", "t", "p")
+    look = WorkspaceSnapshot("h", "t", "p")
     assert is_criterion_met(mission, criterion, look)
     other = GainVerified("e-1", "size", "three", 0.1).apply(mission, at(3))
     assert is_criterion_met(other, criterion, look), "a claim about another metric changes nothing"

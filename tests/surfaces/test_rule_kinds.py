@@ -57,13 +57,13 @@ import sys
 from dataclasses import replace
 from omx_autoresearch.journal.layout import Runtime
 from omx_autoresearch.missions.validation.checks import look_at
-from omx_autoresearch.missions.looks import take_look
+from omx_autoresearch.missions.workspace import snapshot_workspace
 from omx_autoresearch.missions.store import MissionStore
 from omx_autoresearch.surfaces.sources import SOURCES
 
 runtime = replace(Runtime.of_process(), sources=SOURCES)
 mission = MissionStore(runtime.home).load(sys.argv[1])
-look = take_look(runtime.home.mission(mission.task_id), mission)
+look = snapshot_workspace(runtime.home.mission(mission.task_id), mission)
 (seen,) = look_at(runtime, mission, mission.contract.criteria, isolation="none", look=look)
 print(seen.evidence is not None, any("experiments" in name for name in sys.modules))
 """

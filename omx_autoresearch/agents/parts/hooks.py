@@ -14,13 +14,7 @@ from omx_autoresearch.agents.hook_lines import hook_line, program_of_script, sta
 from omx_autoresearch.agents.parts import Check
 from omx_autoresearch.agents.parts.hold_proof import prove_hold
 from omx_autoresearch.agents.settings_files import readable_text
-from omx_autoresearch.agents.settings_text import (
-    TextFault,
-    toml_values,
-    value_at,
-    with_value,
-    without_value,
-)
+from omx_autoresearch.agents.settings_text import TextFault, toml_values, value_at, with_value, without_value
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from omx_autoresearch.foundation.records import dataclass, nested, replace
-from omx_autoresearch.missions.rules.criteria import CRITERIA_LIMIT, Check, Finding
+from omx_autoresearch.missions.rules.criteria import CRITERIA_LIMIT, CriterionCheck, Finding
 from omx_autoresearch.missions.rules.directions import (
     DIRECTIONS_LIMIT,
     OPEN_LIMIT,
@@ -409,7 +409,7 @@ class CriteriaChecked:
     """The runtime looked at criteria; ``run_id`` is of the run that did it, empty where none was needed."""
 
     kind: ClassVar[str] = "criteria_checked"
-    checks: tuple[Check, ...] = nested(Check, default=())
+    checks: tuple[CriterionCheck, ...] = nested(CriterionCheck, default=())
     run_id: str = ""
 
     def apply(self, mission: Mission, ts: str) -> Mission:

@@ -127,7 +127,7 @@ class Rule:
         """Look whether the rule accepts what is there now."""
         raise NotImplementedError
 
-    def is_current(self, check: Check, facts: Facts) -> bool:
+    def is_current(self, check: CriterionCheck, facts: Facts) -> bool:
         """True when ``check`` saw what stands there now. Here: the same commit, content and pinned files."""
         look = facts.look
         seen = (check.head, check.tree_digest, check.pin_digest)
@@ -212,7 +212,7 @@ class Facts:
         claim_digests: newest verified claim by metric.
     """
 
-    look: Look
+    look: WorkspaceSnapshot
     is_passing: bool
     claim_digests: dict[str, str]
 
@@ -232,7 +232,7 @@ class Examination:
     """
 
     criterion: Criterion
-    look: Look
+    look: WorkspaceSnapshot
     received: str = ""
     evidence: Evidence | None = None
     content_digest: str = ""
@@ -396,7 +396,7 @@ class Evidence:
 
 
 @dataclass(frozen=True, slots=True)
-class Look:
+class WorkspaceSnapshot:
     """The workspace as it is at this moment, against which an attestation must be fresh.
 
     Attributes:
@@ -430,7 +430,7 @@ class Look:
 
 
 @dataclass(frozen=True, slots=True)
-class Check:
+class CriterionCheck:
     """What the runtime saw of one criterion when it last looked, bound to everything that this depends on.
 
     Attributes:

@@ -14,9 +14,9 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
 
-    from omx_autoresearch.foundation.types import CriterionStatus, Verdict
+    from omx_autoresearch.foundation.types import CriterionStatus, RunVerdict
     from omx_autoresearch.freezing.evaluator_commands import RunnerCount
-    from omx_autoresearch.missions.rules.criteria import Check, Criterion, Look
+    from omx_autoresearch.missions.rules.criteria import Criterion, CriterionCheck, WorkspaceSnapshot
     from omx_autoresearch.missions.rules.mission import Attestation, Contract, Mission
 
 REJECTED_BY_PERSON = "rejected-by-person"
@@ -42,7 +42,7 @@ class Missing:
     is_owners: bool = False
 
 
-def is_fresh(run: Attestation | None, mission: Mission, look: Look) -> bool:
+def is_fresh(run: Attestation | None, mission: Mission, look: WorkspaceSnapshot) -> bool:
     """True when ``run`` belongs to this contract and nothing that it depended on has moved since it began.
 
     A validator depends on HEAD, the whole tree and the pinned files; a review on the artifact and the pinned files.
@@ -57,7 +57,7 @@ def is_fresh(run: Attestation | None, mission: Mission, look: Look) -> bool:
     return run.head == look.head and bool(look.tree_digest) and run.tree_digest == look.tree_digest
 
 
-def has_moved(before: Look, after: Look, mission: Mission) -> bool:
+def has_moved(before: WorkspaceSnapshot, after: WorkspaceSnapshot, mission: Mission) -> bool:
     """True when what a run depends on changed while it ran."""
     if before.pin_digest != after.pin_digest:
         return True
@@ -66,12 +66,12 @@ def has_moved(before: Look, after: Look, mission: Mission) -> bool:
     return (before.head, before.tree_digest) != (after.head, after.tree_digest)
 
 
-def is_same_artifact(run: Attestation, look: Look) -> bool:
+def is_same_artifact(run: Attestation, look: WorkspaceSnapshot) -> bool:
     """True when the artifact under review is the one that ``run`` saw; trivially so without an artifact."""
     return run.output_artifact_digest == look.output_artifact_digest
 
 
-def is_reusable_failure(mission: Mission, look: Look) -> bool:
+def is_reusable_failure(mission: Mission, look: WorkspaceSnapshot) -> bool:
     """True when the newest run failed on exactly this workspace and no person spoke since: it need not run again."""
     run = mission.attestation
     return (
@@ -82,7 +82,7 @@ def is_reusable_failure(mission: Mission, look: Look) -> bool:
     )
 
 
-def is_rejected_by_person(mission: Mission, look: Look) -> bool:
+def is_rejected_by_person(mission: Mission, look: WorkspaceSnapshot) -> bool:
     """True when a person rejected the very artifact that stands there now; no command overrules that."""
     run = mission.attestation
     return (
@@ -93,7 +93,7 @@ def is_rejected_by_person(mission: Mission, look: Look) -> bool:
     )
 
 
-def is_passing(mission: Mission, look: Look) -> bool:
+def is_passing(mission: Mission, look: WorkspaceSnapshot) -> bool:
     """True when the newest run passed, under this contract, on exactly what stands there now."""
     run = mission.attestation
     return (
@@ -104,7 +104,7 @@ def is_passing(mission: Mission, look: Look) -> bool:
     )
 
 
-def missing_items(mission: Mission, look: Look) -> tuple[Missing, ...]:
+def missing_items(mission: Mission, look: WorkspaceSnapshot) -> tuple[Missing, ...]:
     """Everything that the completion contract still lacks at this look; empty means that it is met."""
     contract = mission.contract
     if contract is None:
@@ -132,7 +132,7 @@ def missing_items(mission: Mission, look: Look) -> tuple[Missing, ...]:
     return (_lacking_run(mission, contract, look),)
 
 
-def _lacking_run(mission: Mission, contract: Contract, look: Look) -> Missing:
+def _lacking_run(mission: Mission, contract: Contract, look: WorkspaceSnapshot) -> Missing:
     is_script = contract.validation_mode == "mission-validator-script"
     what = (
         f"a passing run of the validator `{contract.validator_command}`, by the runtime, on the workspace as it is now"
@@ -158,7 +158,7 @@ def _lacking_run(mission: Mission, contract: Contract, look: Look) -> Missing:
     )
 
 
-def needs_run(mission: Mission, look: Look) -> bool:
+def needs_run(mission: Mission, look: WorkspaceSnapshot) -> bool:
     """True when a run of the contract's command, or a look at its open criteria, could bring the mission forward."""
     contract = mission.contract
     if contract is None:
@@ -171,7 +171,7 @@ def needs_run(mission: Mission, look: Look) -> bool:
     return True
 
 
-def is_known_to_miss(mission: Mission, look: Look) -> bool:
+def is_known_to_miss(mission: Mission, look: WorkspaceSnapshot) -> bool:
     """True when what would be run missed on exactly this workspace, and took long enough to be remembered."""
     if missing_items(mission, look):
         return is_reusable_failure(mission, look)
@@ -224,7 +224,7 @@ class RunReport:
         tests_passed: of these.
     """
 
-    verdict: Verdict
+    verdict: RunVerdict
     cause: str
     summary: str
     score: float | None = None
@@ -261,7 +261,7 @@ def report_of_run(
         count = count_tests(output, contract.runner)
     tests, passed = (count.ran, count.passed) if count else (None, None)
 
-    def report(verdict: Verdict, cause: str, summary: str, score: float | None = None) -> RunReport:
+    def report(verdict: RunVerdict, cause: str, summary: str, score: float | None = None) -> RunReport:
         return RunReport(verdict, cause, summary, score, tests, passed)
 
     if exit_status is None or exit_status < 0:
@@ -364,6 +364,59 @@ def read_artifact(artifact: Any, mission: Mission) -> tuple[bool, str]:
     return True, f"{said} says approved; it is unattested and does not count"
 
 
+_MASKS = (
+    r"\x1b\[[0-9;?]*[A-Za-z]",
+    r"(?:/[\w.@+-]+){2,}",
+    r"\b[0-9a-fA-F]{8}(?:-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}\b|0x[0-9a-fA-F]+|\b[0-9a-f]{7,128}\b",
+    r"\d+",
+    r"\s+",
+)
+
+
+def normalized_output(output: str) -> str:
+    """Validator output without what changes by itself: digits, times, paths, digests, colours, spacing."""
+    if not output:
+        return ""
+    import re
+
+    for mask in _MASKS:
+        output = re.sub(mask, " ", output)
+    return output.strip()
+
+
+VERDICTS = ("approved", "rejected")
+_REVIEW_KEYS = {"nonce", "verdict", "summary", "approved"}
+
+
+def report_of_review(
+    exit_status: int | None, last: dict[str, object] | None, fault: str, nonce: str
+) -> RunReport:
+    """What an ended reviewer command proves; every doubt is an error or a rejection, never an approval."""
+    if exit_status != 0:
+        return RunReport("error", "reviewer-failed", f"the reviewer ended with exit status {exit_status}")
+    if last is None:
+        return RunReport("error", "bad-report", fault or "the reviewer's last line is no JSON object")
+    wrong = _review_fault(last, nonce)
+    if wrong:
+        return RunReport("error", "bad-report", wrong)
+    summary = last.get("summary", "")
+    text = summary if isinstance(summary, str) else ""
+    if last["verdict"] == "approved":
+        return RunReport("passed", "approved", text or "approved")
+    return RunReport("failed", "rejected", text or "rejected")
+
+
+def _review_fault(last: dict[str, object], nonce: str) -> str:
+    if last.get("nonce") != nonce:
+        return "the verdict line does not carry the nonce of this review"
+    if last.get("verdict") not in VERDICTS:
+        return f"verdict must be exactly approved or rejected, received {last.get('verdict')!r}"
+    if "approved" in last and last["approved"] is not (last["verdict"] == "approved"):
+        return "approved and verdict contradict each other"
+    unknown = set(last) - _REVIEW_KEYS
+    return f"unknown fields: {', '.join(sorted(unknown))}" if unknown else ""
+
+
 # --- Readiness: every line of the completion gate, beside the contract's own verdict.
 #
 # Evidence alone completes nothing: what counts is the newest check of a criterion, and only while everything that it
@@ -407,12 +460,12 @@ class CriterionView:
     next_command: str = ""
 
 
-def completion_items(mission: Mission, look: Look) -> tuple[Missing, ...]:
+def completion_items(mission: Mission, look: WorkspaceSnapshot) -> tuple[Missing, ...]:
     """Everything that a completion still lacks: the verdict, then every other line; empty means ready."""
     return (*missing_items(mission, look), *readiness_items(mission, look))
 
 
-def readiness_items(mission: Mission, look: Look) -> tuple[Missing, ...]:
+def readiness_items(mission: Mission, look: WorkspaceSnapshot) -> tuple[Missing, ...]:
     """What is missing beside the contract's own verdict."""
     contract = mission.contract
     if contract is None:
@@ -436,7 +489,7 @@ def readiness_items(mission: Mission, look: Look) -> tuple[Missing, ...]:
 
 
 def criteria_of(
-    mission: Mission, look: Look | None = None, drafted: tuple[Criterion, ...] = ()
+    mission: Mission, look: WorkspaceSnapshot | None = None, drafted: tuple[Criterion, ...] = ()
 ) -> tuple[CriterionView, ...]:
     """Every criterion: how it stands at ``look``, else at the newest check under this contract.
 
@@ -466,14 +519,14 @@ def criteria_of(
     return tuple(found)
 
 
-def open_criteria(mission: Mission, look: Look | None = None) -> tuple[str, ...]:
+def open_criteria(mission: Mission, look: WorkspaceSnapshot | None = None) -> tuple[str, ...]:
     """Ids of required criteria that are not met; see :func:`criteria_of`."""
     return tuple(
         view.id for view in criteria_of(mission, look) if view.required and view.status != "satisfied"
     )
 
 
-def is_criterion_met(mission: Mission, criterion: Criterion, look: Look | None) -> bool:
+def is_criterion_met(mission: Mission, criterion: Criterion, look: WorkspaceSnapshot | None) -> bool:
     """True when the runtime accepted this criterion under this contract, and nothing that it depends on has moved."""
     check = check_of(mission, criterion)
     return (
@@ -484,30 +537,32 @@ def is_criterion_met(mission: Mission, criterion: Criterion, look: Look | None) 
     )
 
 
-def check_of(mission: Mission, criterion: Criterion) -> Check | None:
+def check_of(mission: Mission, criterion: Criterion) -> CriterionCheck | None:
     """The newest check of a criterion; None when there was none."""
     return next((check for check in mission.checks if check.criterion_id == criterion.id), None)
 
 
-def _facts_of(mission: Mission, look: Look) -> Facts:
+def _facts_of(mission: Mission, look: WorkspaceSnapshot) -> Facts:
     return Facts(look, is_passing(mission, look), mission.claim_digests)
 
 
-def _is_current(check: Check, mission: Mission, criterion: Criterion, look: Look | None) -> bool:
+def _is_current(
+    check: CriterionCheck, mission: Mission, criterion: Criterion, look: WorkspaceSnapshot | None
+) -> bool:
     """True when a check is of this contract and saw what stands there now, where somebody looked."""
     if check.contract_digest != mission.contract_digest:
         return False
     return look is None or criterion.rule.is_current(check, _facts_of(mission, look))
 
 
-def unsettled_criteria(mission: Mission, look: Look) -> tuple[Criterion, ...]:
+def unsettled_criteria(mission: Mission, look: WorkspaceSnapshot) -> tuple[Criterion, ...]:
     """The required criteria that are not met and that a look of the runtime could settle; a person's word it cannot."""
     facts, lacking = _facts_of(mission, look), open_criteria(mission, look)
     criteria = mission.contract.criteria if mission.contract is not None else ()
     return tuple(item for item in criteria if item.id in lacking and item.rule.is_ready(facts))
 
 
-def is_reusable_miss(mission: Mission, criterion: Criterion, look: Look) -> bool:
+def is_reusable_miss(mission: Mission, criterion: Criterion, look: WorkspaceSnapshot) -> bool:
     """True when the newest check missed on exactly this workspace, took long, and no person spoke since."""
     check = check_of(mission, criterion)
     return (
@@ -529,7 +584,7 @@ def _lacking_criterion(view: CriterionView, criterion: Criterion) -> Missing:
     )
 
 
-def _received(mission: Mission, criterion: Criterion, look: Look | None) -> str:
+def _received(mission: Mission, criterion: Criterion, look: WorkspaceSnapshot | None) -> str:
     if mission.contract is None:
         return "the mission is a draft"
     if look is not None and (known := criterion.rule.missing(_facts_of(mission, look))):
@@ -571,7 +626,7 @@ def is_code(path: str) -> bool:
     return not path.casefold().endswith(_PROSE)
 
 
-def is_verified(mission: Mission, look: Look) -> bool:
+def is_verified(mission: Mission, look: WorkspaceSnapshot) -> bool:
     """True when changed code was verified by something that ran: the attested validator, or a criterion's command."""
     contract = mission.contract
     if contract is None:
@@ -584,7 +639,7 @@ def is_verified(mission: Mission, look: Look) -> bool:
     )
 
 
-def _lacking_verification(mission: Mission, look: Look) -> Missing | None:
+def _lacking_verification(mission: Mission, look: WorkspaceSnapshot) -> Missing | None:
     contract = mission.contract
     if contract is None or not look.changed_code or mission.verification_excuse or is_verified(mission, look):
         return None
@@ -607,7 +662,7 @@ def _lacking_verification(mission: Mission, look: Look) -> Missing | None:
 # --- the rest
 
 
-def _lacking_state(mission: Mission, look: Look) -> Missing:
+def _lacking_state(mission: Mission, look: WorkspaceSnapshot) -> Missing:
     return Missing(
         "state-files",
         "task_spec.json and progress.json as the journal has them",
@@ -616,7 +671,7 @@ def _lacking_state(mission: Mission, look: Look) -> Missing:
     )
 
 
-def is_final_iteration_bare(mission: Mission, look: Look) -> bool:
+def is_final_iteration_bare(mission: Mission, look: WorkspaceSnapshot) -> bool:
     """True when a stale mission would end with an iteration that brought no evidence."""
     if missing_items(mission, look):
         return False  # the verdict that is missing would be that evidence

@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from typing import Literal
 
     from omx_autoresearch.foundation.types import Answer, HostEnd, Phase, Progress, StopScope
-    from omx_autoresearch.missions.rules.criteria import Look
+    from omx_autoresearch.missions.rules.criteria import WorkspaceSnapshot
     from omx_autoresearch.missions.rules.mission import Attestation, Limits, Mission, Usage
 
 
@@ -139,26 +139,6 @@ def is_stalled(usage: Usage, limits: Limits) -> bool:
     return usage.stale >= limits.stale_stalled or usage.idle_refusals >= limits.idle_refusals
 
 
-_MASKS = (
-    r"\x1b\[[0-9;?]*[A-Za-z]",
-    r"(?:/[\w.@+-]+){2,}",
-    r"\b[0-9a-fA-F]{8}(?:-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}\b|0x[0-9a-fA-F]+|\b[0-9a-f]{7,128}\b",
-    r"\d+",
-    r"\s+",
-)
-
-
-def normalized_output(output: str) -> str:
-    """Validator output without what changes by itself: digits, times, paths, digests, colours, spacing."""
-    if not output:
-        return ""
-    import re
-
-    for mask in _MASKS:
-        output = re.sub(mask, " ", output)
-    return output.strip()
-
-
 NOT_LOOKED = (Missing("look", "a look at the workspace", "nobody looked yet", "omx-autoresearch status"),)
 """What is missing as long as nobody looked: a mission is complete by a look that found nothing, not by omission."""
 
@@ -181,7 +161,7 @@ class Seen:
     """
 
     mission: Mission
-    look: Look | None = None
+    look: WorkspaceSnapshot | None = None
     unseen: Blocker | None = None
     may_not_run: str = ""
     approve_command: str = ""
@@ -439,7 +419,7 @@ def run_blocker(mission: Mission, seen: Seen) -> Blocker | None:
     )
 
 
-def review_blocker(mission: Mission, look: Look) -> Blocker | None:
+def review_blocker(mission: Mission, look: WorkspaceSnapshot) -> Blocker | None:
     """An artifact waits for a person's review, and no command can give one: the agent can do nothing more."""
     contract = mission.contract
     if contract is None or contract.reviewer_command or not look.output_artifact_digest:

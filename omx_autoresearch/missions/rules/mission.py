@@ -10,7 +10,7 @@ from __future__ import annotations
 from omx_autoresearch.foundation.errors import AutoresearchError, StepIllegal
 from omx_autoresearch.foundation.records import dataclass, field, fields, nested, replace
 from omx_autoresearch.foundation.times import seconds_between
-from omx_autoresearch.missions.rules.criteria import Check, Criterion
+from omx_autoresearch.missions.rules.criteria import Criterion, CriterionCheck
 from omx_autoresearch.missions.rules.directions import Direction, Tried
 
 TYPE_CHECKING = False
@@ -19,10 +19,10 @@ if TYPE_CHECKING:
         Operation,
         Phase,
         Reviewer,
+        RunVerdict,
         ScoreDirection,
         TaskType,
         ValidationMode,
-        Verdict,
     )
 
 
@@ -385,7 +385,7 @@ class Attestation:
     """
 
     run_id: str
-    verdict: Verdict
+    verdict: RunVerdict
     cause: str
     summary: str
     contract_digest: str
@@ -595,7 +595,7 @@ class Mission:
     finding_count: int = 0
     accepted_count: int = 0
     evidence_ids: dict[str, tuple[str, ...]] = field(default_factory=dict)
-    checks: tuple[Check, ...] = nested(Check, default=())
+    checks: tuple[CriterionCheck, ...] = nested(CriterionCheck, default=())
     verification_excuse: str = ""
     launch_head: str = ""
     launch_tree_digest: str = ""

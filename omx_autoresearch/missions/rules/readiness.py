@@ -14,7 +14,7 @@ from omx_autoresearch.missions.rules.mission import next_command
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from omx_autoresearch.missions.rules.criteria import Look
+    from omx_autoresearch.missions.rules.criteria import WorkspaceSnapshot
     from omx_autoresearch.missions.rules.evidence import CriterionView
     from omx_autoresearch.missions.rules.mission import Mission
 
@@ -61,7 +61,9 @@ class ReadinessReport:
     missing: tuple[Missing, ...]
 
 
-def readiness_report(mission: Mission, look: Look, *, unresolved: tuple[str, ...] = ()) -> ReadinessReport:
+def readiness_report(
+    mission: Mission, look: WorkspaceSnapshot, *, unresolved: tuple[str, ...] = ()
+) -> ReadinessReport:
     """Every line of the completion gate at this look.
 
     Args:
@@ -98,7 +100,9 @@ def _lacking_ids(mission: Mission, unresolved: tuple[str, ...]) -> Missing:
     )
 
 
-def _lines(mission: Mission, look: Look, missing: dict[str, Missing]) -> tuple[ReadinessLine, ...]:
+def _lines(
+    mission: Mission, look: WorkspaceSnapshot, missing: dict[str, Missing]
+) -> tuple[ReadinessLine, ...]:
     verdicts = [_line(item.what, item.code, item) for item in missing.values() if item.code in _VERDICT_CODES]
     found = (
         ("state-files", "task_spec.json and progress.json stand and say what the journal says"),
@@ -119,7 +123,7 @@ def _line(what: str, code: str, lacking: Missing | None, *, told: str = "") -> R
     return ReadinessLine(code, what, False, received=lacking.received, next_command=lacking.next_command)
 
 
-def _verification_line(mission: Mission, look: Look, lacking: Missing | None) -> ReadinessLine:
+def _verification_line(mission: Mission, look: WorkspaceSnapshot, lacking: Missing | None) -> ReadinessLine:
     """Where the validator runs the code, its own verdict is the verification: nothing more is asked for."""
     what = "code that changed since the launch was verified, or the owner accepted a reason why not"
     excuse = mission.verification_excuse

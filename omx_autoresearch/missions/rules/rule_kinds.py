@@ -12,7 +12,7 @@ from omx_autoresearch.missions.rules.criteria import CriterionFault, Rule
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from omx_autoresearch.missions.rules.criteria import Check, Examination, Examiner, Facts
+    from omx_autoresearch.missions.rules.criteria import CriterionCheck, Examination, Examiner, Facts
 
 _PLAIN = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789@%+=:,./-_"
 """What a shell takes as it is."""
@@ -109,7 +109,7 @@ class File(Rule):
         parts = (self.path, digest, self.pattern)
         return examiner.met(*parts, content_digest=digest, output_digest=digest, size_bytes=len(data))
 
-    def is_current(self, check: Check, facts: Facts) -> bool:
+    def is_current(self, check: CriterionCheck, facts: Facts) -> bool:
         """It depends on the file's content alone."""
         return bool(check.content_digest) and facts.look.file_digests.get(self.path) == check.content_digest
 
@@ -126,7 +126,7 @@ class _Verdict(Rule):
         """Nothing runs for it: the newest attestation is judged anew."""
         return examiner.attestation()
 
-    def is_current(self, check: Check, facts: Facts) -> bool:  # noqa: ARG002 - the attestation has its own freshness
+    def is_current(self, check: CriterionCheck, facts: Facts) -> bool:  # noqa: ARG002 - the attestation has its own freshness
         """It depends on what the attestation depends on."""
         return facts.is_passing
 
@@ -173,7 +173,7 @@ class Person(Rule):
     finding_kind = "manual"
     is_owners = True
 
-    def is_current(self, check: Check, facts: Facts) -> bool:  # noqa: ARG002 - it depends on nothing that moves
+    def is_current(self, check: CriterionCheck, facts: Facts) -> bool:  # noqa: ARG002 - it depends on nothing that moves
         """It depends on the contract alone."""
         return True
 
@@ -235,6 +235,6 @@ class Trial(Rule):
         """Ask the experiments for the newest claim about the metric."""
         return examiner.ask(self)
 
-    def is_current(self, check: Check, facts: Facts) -> bool:
+    def is_current(self, check: CriterionCheck, facts: Facts) -> bool:
         """It depends on the newest claim about the metric: that is of the experiment's commits, not the workspace."""
         return bool(check.content_digest) and facts.claim_digests.get(self.metric) == check.content_digest

@@ -18,14 +18,24 @@ from hashlib import sha256
 from omx_autoresearch.foundation.errors import CommandFault, StepIllegal, UsageError, WorkspaceFault
 from omx_autoresearch.foundation.text import head_and_tail
 from omx_autoresearch.journal.safe_files import FILE_LIMIT_BYTES, open_inside, read_chunks
-from omx_autoresearch.missions.looks import PinnedRun, take_look
 from omx_autoresearch.missions.records.work import CriteriaChecked, FindingRecorded, VerificationExcused
-from omx_autoresearch.missions.rules.criteria import Check, Evidence, Examination, Finding, evidence_digest
-from omx_autoresearch.missions.rules.evidence import has_moved, is_passing, unsettled_criteria
-from omx_autoresearch.missions.rules.gate import normalized_output
+from omx_autoresearch.missions.rules.criteria import (
+    CriterionCheck,
+    Evidence,
+    Examination,
+    Finding,
+    evidence_digest,
+)
+from omx_autoresearch.missions.rules.evidence import (
+    has_moved,
+    is_passing,
+    normalized_output,
+    unsettled_criteria,
+)
 from omx_autoresearch.missions.rules.mission import FINAL_PHASES
 from omx_autoresearch.missions.store import MissionStore
 from omx_autoresearch.missions.validation import runs
+from omx_autoresearch.missions.workspace import PinnedRun, snapshot_workspace
 from omx_autoresearch.system.sandbox import bubblewrap_fault, isolation_of
 
 TYPE_CHECKING = False
@@ -34,7 +44,7 @@ if TYPE_CHECKING:
     from typing import Any
 
     from omx_autoresearch.journal.layout import Runtime
-    from omx_autoresearch.missions.rules.criteria import Criterion, Look, Rule
+    from omx_autoresearch.missions.rules.criteria import Criterion, Rule, WorkspaceSnapshot
     from omx_autoresearch.missions.rules.mission import Contract, Mission
     from omx_autoresearch.missions.store import Transaction
     from omx_autoresearch.system.commands import CommandResult
@@ -43,7 +53,12 @@ _TAIL_CHARACTERS = 300
 
 
 def look_at(
-    runtime: Runtime, mission: Mission, criteria: tuple[Criterion, ...], *, isolation: str, look: Look
+    runtime: Runtime,
+    mission: Mission,
+    criteria: tuple[Criterion, ...],
+    *,
+    isolation: str,
+    look: WorkspaceSnapshot,
 ) -> tuple[Examination, ...]:
     """Apply the rule of each criterion to the workspace as it is now.
 
@@ -65,7 +80,7 @@ def look_at(
 
 
 def evidence_of(
-    mission: Mission, criterion: Criterion, look: Look, parts: tuple[str, ...], **more: Any
+    mission: Mission, criterion: Criterion, look: WorkspaceSnapshot, parts: tuple[str, ...], **more: Any
 ) -> Evidence:
     """What is to be recorded of a met criterion; ``parts`` make it this evidence and no other."""
     return Evidence(
@@ -82,7 +97,12 @@ class _Workspace:
     """The world as a rule may look at it (``core.criteria.Examiner``)."""
 
     def __init__(
-        self, runtime: Runtime, mission: Mission, criterion: Criterion, isolation: str, look: Look
+        self,
+        runtime: Runtime,
+        mission: Mission,
+        criterion: Criterion,
+        isolation: str,
+        look: WorkspaceSnapshot,
     ) -> None:
         self._runtime = runtime
         self._mission = mission
@@ -129,7 +149,7 @@ class _Workspace:
             )
         finally:
             shutil.rmtree(scratch_path, ignore_errors=True)
-        self.after = take_look(folder, mission)
+        self.after = snapshot_workspace(folder, mission)
         output = runs.read_output(result)
         received = _why_not(contract, result, output) or _why_not_fresh(mission, self._look, self.after)
         if not received and (changed := pins.changes(has_passed=True)):
@@ -207,7 +227,7 @@ def _why_not(contract: Contract, result: CommandResult, output: bytes) -> str:
     return f"exit status {result.exit_status}" + (f", its last line: {tail}" if tail else "")
 
 
-def _why_not_fresh(mission: Mission, before: Look, after: Look) -> str:
+def _why_not_fresh(mission: Mission, before: WorkspaceSnapshot, after: WorkspaceSnapshot) -> str:
     if after.changed_pins:
         return f"pinned files changed while it ran: {', '.join(after.changed_pins[:5])}"
     if has_moved(before, after, mission) or (before.head, before.tree_digest) != (
@@ -270,9 +290,9 @@ class Settlement:
 
     def _settled(
         self, mission: Mission, outcome: Examination, journal: Any, ts: str
-    ) -> tuple[Finding | None, Check]:
+    ) -> tuple[Finding | None, CriterionCheck]:
         criterion, look = outcome.criterion, outcome.look
-        check = Check(
+        check = CriterionCheck(
             criterion_id=criterion.id,
             is_met=outcome.evidence is not None,
             received=outcome.received,
@@ -337,7 +357,7 @@ def checking(
     def then(mission: Mission, run_id: str) -> Callable[[Transaction], None]:
         if mission.experiments and "news" in runtime.sources:
             mission = runtime.sources["news"](runtime, mission.task_id)
-        look = take_look(runtime.home.mission(mission.task_id), mission)
+        look = snapshot_workspace(runtime.home.mission(mission.task_id), mission)
         criteria = named(mission, names) if names else unsettled_criteria(mission, look)
         outcomes = look_at(runtime, mission, criteria, isolation=isolation, look=look)
         return Settlement(runtime, outcomes, mission.contract_digest, run_id, submission).record
@@ -466,7 +486,7 @@ def accept(runtime: Runtime, task_id: str, name: str, reason: str) -> Mission:
             "an acceptance says what was seen",
             next_step=f'omx-autoresearch criterion accept {task_id} {name} --reason "..."',
         )
-    look = take_look(runtime.home.mission(task_id), mission)
+    look = snapshot_workspace(runtime.home.mission(task_id), mission)
     evidence = evidence_of(mission, criterion, look, (mission.contract_digest, reason))
     finding = Finding(
         id=f"f-{runtime.new_id()}",

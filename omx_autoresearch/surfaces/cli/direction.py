@@ -9,7 +9,7 @@ import click
 from omx_autoresearch.foundation.errors import StorageFailed, UsageError
 from omx_autoresearch.missions import directions
 from omx_autoresearch.missions.claims import relay_line
-from omx_autoresearch.missions.rules.directions import direction_of
+from omx_autoresearch.missions.directions import direction_of
 from omx_autoresearch.missions.store import MissionStore
 from omx_autoresearch.surfaces.cli.console import (
     CHECK_SAID_NO,

@@ -11,7 +11,7 @@ import click
 
 from omx_autoresearch.foundation.errors import StorageFailed, UsageError
 from omx_autoresearch.missions import lifecycle_commands
-from omx_autoresearch.missions.hook_events import worktree_of
+from omx_autoresearch.missions.checkouts import worktree_of
 from omx_autoresearch.missions.lifecycle_commands import Extension, require_owner
 from omx_autoresearch.missions.store import MissionStore
 from omx_autoresearch.missions.views import draft_tasks

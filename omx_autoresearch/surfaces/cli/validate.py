@@ -17,16 +17,14 @@ from omx_autoresearch.foundation.errors import (
     StepIllegal,
     StorageFailed,
     UsageError,
-    WorkspaceFault,
 )
 from omx_autoresearch.missions import claims, lifecycle_commands
 from omx_autoresearch.missions.claims import relay_line
 from omx_autoresearch.missions.lifecycle_commands import require_owner
-from omx_autoresearch.missions.looks import take_look
 from omx_autoresearch.missions.rules.mission import FINAL_PHASES, next_command
 from omx_autoresearch.missions.store import MissionStore
 from omx_autoresearch.missions.validation import runs
-from omx_autoresearch.missions.validation.reviews import Review, record_review
+from omx_autoresearch.missions.validation.runs import record_review
 from omx_autoresearch.surfaces.cli.console import (
     CHECK_SAID_NO,
     Caller,
@@ -137,16 +135,8 @@ def _live(caller: Caller, task_id: str) -> Mission:
 def _run(caller: Caller, mission: Mission, seconds: float | None, *, as_json: bool) -> int:
 
     task_id = mission.task_id
-    look = take_look(caller.runtime.home.mission(task_id), mission)
-    permit = runs.permission(caller.runtime, mission)
-    if not permit.may_run and not look.changed_pins:
-        raise CommandFault(permit.why, next_step=f"the owner types: {permit.command}")
-    if look.artifact_fault:
-        path = mission.contract.output_artifact_path if mission.contract else ""
-        raise WorkspaceFault(f"there is nothing to review: {look.artifact_fault}", next_step=f"write {path}")
     before = mission.attestation.run_id if mission.attestation else ""
-    ask = runs.Ask(isolation=permit.isolation, look=look)
-    ended = runs.validate(caller.runtime, task_id, ask, wait_seconds=_patience(caller, mission, seconds))
+    ended = runs.validate_now(caller.runtime, mission, wait_seconds=_patience(caller, mission, seconds))
     mission = print_run(caller.runtime, task_id, is_running=not ended, as_json=as_json)
     run = mission.attestation
     if ended and (run is None or run.run_id == before):
@@ -168,8 +158,14 @@ def _give_verdict(caller: Caller, task_id: str, is_approved: bool, summary: str,
     by_session = caller.session_id if _is_admitted_session(caller, task_id) else ""
     if not by_session:
         _require_person(caller, task_id)
-    review = Review("session" if by_session else "person", is_approved, summary, by_session)
-    record_review(caller.runtime, task_id, review)
+    record_review(
+        caller.runtime,
+        task_id,
+        "session" if by_session else "person",
+        is_approved=is_approved,
+        summary=summary,
+        session_id=by_session,
+    )
     print_run(caller.runtime, task_id, is_running=False, as_json=as_json)
     return 0 if is_approved else CHECK_SAID_NO
 

@@ -26,10 +26,7 @@ from omx_autoresearch.experiments.judge.state import (
 )
 from omx_autoresearch.experiments.judge.summary import effect_scale, effect_text, quoted_claim
 from omx_autoresearch.foundation.errors import CommandFault, StepIllegal
-from omx_autoresearch.surfaces.experiment_documents import (
-    ExperimentPatchDocument,
-    ExperimentWaitDocument,
-)
+from omx_autoresearch.surfaces.experiment_documents import ExperimentPatchDocument, ExperimentWaitDocument
 from omx_autoresearch.surfaces.mcp.calls import (
     LIST_LIMIT,
     TEXT_CHARACTERS,

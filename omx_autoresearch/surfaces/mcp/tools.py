@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 from pydantic import Field
 
-from omx_autoresearch.foundation.errors import CommandFault, StepIllegal, UsageError, WorkspaceFault
+from omx_autoresearch.foundation.errors import CommandFault, StepIllegal, UsageError
 from omx_autoresearch.foundation.types import FindingKind
 from omx_autoresearch.missions import views
 from omx_autoresearch.missions.rules.readiness import ReadinessReport
@@ -143,8 +143,7 @@ def direction_add(
     is_pivot: Annotated[bool, Field(description="It changes the structure of the approach")] = False,
 ) -> DirectionDocument:
     """Declare the direction that is taken next."""
-    from omx_autoresearch.missions.directions import declare
-    from omx_autoresearch.missions.rules.directions import direction_of
+    from omx_autoresearch.missions.directions import declare, direction_of
 
     task_id = call.own_task()
     direction = direction_of(summary, axes or {}, is_pivot=is_pivot)
@@ -258,7 +257,6 @@ def _status(call: Call, task_id: str) -> MissionStatus:
 
 def _run(call: Call, task_id: str, seconds: float, *, is_review: bool) -> views.RunView:
     """Run what the owner's contract names, with the rights that the caller's sandbox leaves."""
-    from omx_autoresearch.missions.looks import take_look
     from omx_autoresearch.missions.rules.mission import next_command
     from omx_autoresearch.missions.validation import runs
 
@@ -277,17 +275,7 @@ def _run(call: Call, task_id: str, seconds: float, *, is_review: bool) -> views.
             f"mission {task_id} names no reviewer command",
             next_step=f"a person types at a terminal: omx-autoresearch review {task_id} --approve (or --reject)",
         )
-    look = take_look(call.runtime.home.mission(task_id), mission)
-    permit = runs.permission(call.runtime, mission, is_sandboxed=call.is_sandboxed())
-    if not permit.may_run and not look.changed_pins:
-        raise CommandFault(permit.why, next_step=f"the owner types: {permit.command}")
-    if look.artifact_fault:
-        raise WorkspaceFault(
-            f"there is nothing to review: {look.artifact_fault}",
-            next_step=f"write {contract.output_artifact_path}",
-        )
-    ask = runs.Ask(isolation=permit.isolation, look=look)
-    ended = runs.validate(call.runtime, task_id, ask, wait_seconds=seconds)
+    ended = runs.validate_now(call.runtime, mission, wait_seconds=seconds, is_sandboxed=call.is_sandboxed())
     return _run_result(call, task_id, is_running=not ended)
 
 

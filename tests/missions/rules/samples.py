@@ -5,12 +5,12 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from omx_autoresearch.missions.rules.criteria import Look
+from omx_autoresearch.missions.rules.criteria import WorkspaceSnapshot
 from omx_autoresearch.missions.rules.evidence import Missing
 from omx_autoresearch.missions.rules.mission import Attestation, Blocker, Contract, Mission
 
 if TYPE_CHECKING:
-    from omx_autoresearch.foundation.types import Phase, Verdict
+    from omx_autoresearch.foundation.types import Phase, RunVerdict
 
 TASK = "20260102-030405-parser"
 SCRIPT = Contract(
@@ -25,7 +25,9 @@ REVIEW = Contract(
 )
 NEEDED = Missing("validation", "a passing run", "no run yet", f"omx-autoresearch validate {TASK}")
 BLOCKER = Blocker("stalled", "no progress", "a hint", f"omx-autoresearch unblock {TASK}", "gate")
-LOOK = Look(head="head", tree_digest="tree", pin_digest="pins", output_artifact_digest="artifact")
+LOOK = WorkspaceSnapshot(
+    head="head", tree_digest="tree", pin_digest="pins", output_artifact_digest="artifact"
+)
 
 
 def at(second: int) -> str:
@@ -52,7 +54,7 @@ def a_mission(contract: Contract | None = SCRIPT, phase: Phase = "running", **ch
     return replace(mission, **changes)
 
 
-def a_run(verdict: Verdict = "failed", **changes: Any) -> Attestation:
+def a_run(verdict: RunVerdict = "failed", **changes: Any) -> Attestation:
     """An attested run on the workspace of :data:`LOOK`."""
     run = Attestation(
         run_id="r-1",

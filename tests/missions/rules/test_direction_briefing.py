@@ -13,7 +13,7 @@ from omx_autoresearch.foundation.text import MARK
 from omx_autoresearch.missions.hook_events import relayed_verb
 from omx_autoresearch.missions.records.work import DirectionDeclared
 from omx_autoresearch.missions.rules import briefing
-from omx_autoresearch.missions.rules.criteria import Check, Criterion, rule_of
+from omx_autoresearch.missions.rules.criteria import Criterion, CriterionCheck, rule_of
 from omx_autoresearch.missions.rules.directions import AXES, FRESH, direction_of, perturbation
 from omx_autoresearch.missions.rules.gate import Situation, decide
 from omx_autoresearch.missions.rules.mission import Blocker, Mission, Usage
@@ -94,8 +94,8 @@ def test_the_owners_direction_stands_in_refusal_and_summary_with_the_command_tha
 
 @pytest.mark.requirement("BRIEF-01")
 def test_a_summary_says_where_the_mission_stands_and_the_next_required_action() -> None:
-    met = Check("verified", True, "f1", contract_digest="contract")
-    old = Check("told", True, "f1", contract_digest="an older contract")
+    met = CriterionCheck("verified", True, "f1", contract_digest="contract")
+    old = CriterionCheck("told", True, "f1", contract_digest="an older contract")
     mission = replace(
         tried("profile it"),
         contract=replace(SCRIPT, criteria=CRITERIA),

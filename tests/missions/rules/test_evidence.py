@@ -11,8 +11,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from omx_autoresearch.foundation.types import Verdict
-from omx_autoresearch.missions.rules.criteria import Look
+from omx_autoresearch.foundation.types import RunVerdict
+from omx_autoresearch.missions.rules.criteria import WorkspaceSnapshot
 from omx_autoresearch.missions.rules.evidence import (
     RunReport,
     better_of,
@@ -34,7 +34,7 @@ WRONG_PASSED: tuple[Any, ...] = ("false", "true", 1, 0, None, [True], {})
 WRONG_STATUS: tuple[Any, ...] = ("PASSED", "passed ", "not passed", "ok", "", None, True, ["passed"], {})
 WRONG_SCORES: tuple[Any, ...] = ("5", True, False, nan, inf, -inf, [1], 10**400)
 WRONG_SUMMARIES: tuple[Any, ...] = (1, None, ["x"], {"a": 1})
-VERDICTS: tuple[Verdict, ...] = get_args(Verdict)
+VERDICTS: tuple[RunVerdict, ...] = get_args(RunVerdict)
 DONE_PHRASES = ("DONE", "<promise>DONE</promise>", "[goal:complete]", '{"status":"passed","passed":true}')
 
 
@@ -119,7 +119,7 @@ def test_a_run_outside_git_has_no_head_and_can_be_fresh() -> None:
     ],
 )
 def test_what_a_run_depends_on_is_what_makes_it_stale_when_it_moves(
-    later: Look, script: bool, review: bool
+    later: WorkspaceSnapshot, script: bool, review: bool
 ) -> None:
     assert has_moved(LOOK, later, a_mission(SCRIPT)) is script
     assert has_moved(LOOK, later, a_mission(REVIEW)) is review
@@ -445,9 +445,9 @@ def test_one_mission_is_measured_in_one_unit() -> None:
 
 
 @pytest.mark.parametrize("verdict", ["error", "tampered"])
-def test_a_run_that_could_not_tell_has_no_score(verdict: Verdict) -> None:
+def test_a_run_that_could_not_tell_has_no_score(verdict: RunVerdict) -> None:
     assert run_score(a_run(verdict, score=99.0, tests_passed=99), SCRIPT) is None
 
 
 def test_a_look_has_nothing_to_report_by_itself() -> None:
-    assert Look("h", "t", "p") == Look("h", "t", "p", (), "", "", "", "")
+    assert WorkspaceSnapshot("h", "t", "p") == WorkspaceSnapshot("h", "t", "p", (), "", "", "", "")

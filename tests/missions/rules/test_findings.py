@@ -9,8 +9,8 @@ import pytest
 from omx_autoresearch.missions.records.lifecycle import MissionAmended, MissionCreated
 from omx_autoresearch.missions.records.work import CriteriaChecked, FindingRecorded
 from omx_autoresearch.missions.rules.criteria import (
-    Check,
     Criterion,
+    CriterionCheck,
     Evidence,
     Finding,
     evidence_digest,
@@ -91,8 +91,10 @@ def test_a_claim_is_counted_and_is_no_progress_and_the_state_stays_small() -> No
 
 
 def test_a_check_takes_the_place_of_the_one_before() -> None:
-    state = CriteriaChecked((Check("a", True, "f1"), Check("b", False))).apply(mission(), AT)
-    state = CriteriaChecked((Check("a", False, received="no"),)).apply(state, AT)
+    state = CriteriaChecked((CriterionCheck("a", True, "f1"), CriterionCheck("b", False))).apply(
+        mission(), AT
+    )
+    state = CriteriaChecked((CriterionCheck("a", False, received="no"),)).apply(state, AT)
     assert [(check.criterion_id, check.is_met) for check in state.checks] == [("a", False), ("b", False)]
 
 

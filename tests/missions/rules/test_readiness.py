@@ -8,7 +8,13 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from omx_autoresearch.missions.records.lifecycle import MissionCreated
-from omx_autoresearch.missions.rules.criteria import Check, Criterion, Look, criterion_of, rule_of
+from omx_autoresearch.missions.rules.criteria import (
+    Criterion,
+    CriterionCheck,
+    WorkspaceSnapshot,
+    criterion_of,
+    rule_of,
+)
 from omx_autoresearch.missions.rules.evidence import (
     completion_items,
     is_code,
@@ -23,7 +29,7 @@ if TYPE_CHECKING:
     from omx_autoresearch.foundation.types import Phase
 
 AT = "2026-01-02T03:04:05.000000Z"
-LOOK = Look(head="h1", tree_digest="t1", pin_digest="p1", file_digests={"r.md": "d1"})
+LOOK = WorkspaceSnapshot(head="h1", tree_digest="t1", pin_digest="p1", file_digests={"r.md": "d1"})
 COMMAND = criterion_of("tests: it verifies :: command: pytest -q")
 FILE = criterion_of("report: written :: file: r.md")
 VALIDATOR = criterion_of("done: it agrees :: validator")
@@ -39,13 +45,13 @@ def mission(*criteria: Criterion, **fields: Any) -> Mission:
     return state
 
 
-def check(criterion: Criterion, **fields: Any) -> Check:
+def check(criterion: Criterion, **fields: Any) -> CriterionCheck:
     bound = {"contract_digest": "c1", "pin_digest": "p1", "head": "h1", "tree_digest": "t1", "at": AT}
     content = {"content_digest": "d1"} if criterion.rule.kind == "file" else {}
-    return Check(criterion.id, **{"is_met": True, "finding_id": "f1", **bound, **content, **fields})
+    return CriterionCheck(criterion.id, **{"is_met": True, "finding_id": "f1", **bound, **content, **fields})
 
 
-def codes(state: Mission, look: Look = LOOK) -> list[str]:
+def codes(state: Mission, look: WorkspaceSnapshot = LOOK) -> list[str]:
     return [item.code for item in completion_items(state, look)]
 
 
@@ -83,7 +89,9 @@ def test_an_optional_criterion_may_stay_open() -> None:
         replace(LOOK, changed_pins=("check.sh",)),
     ],
 )
-def test_the_evidence_of_a_command_counts_only_for_the_workspace_that_it_ran_on(look: Look) -> None:
+def test_the_evidence_of_a_command_counts_only_for_the_workspace_that_it_ran_on(
+    look: WorkspaceSnapshot,
+) -> None:
     state = mission(COMMAND, checks=(check(COMMAND),))
     assert not is_criterion_met(state, COMMAND, look)
     assert unsettled_criteria(state, look) == (COMMAND,), "the runtime looks again"

@@ -10,13 +10,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from omx_autoresearch.missions.rules.briefing import refusal
+from omx_autoresearch.missions.rules.evidence import normalized_output
 from omx_autoresearch.missions.rules.gate import (
     Observation,
     Situation,
     after_iteration,
     decide,
     is_stalled,
-    normalized_output,
     progress_of,
 )
 from omx_autoresearch.missions.rules.mission import Limits, Usage

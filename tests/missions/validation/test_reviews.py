@@ -10,13 +10,9 @@ import pytest
 
 from omx_autoresearch.foundation.errors import StepIllegal
 from omx_autoresearch.missions import lifecycle_commands
+from omx_autoresearch.missions.rules.evidence import report_of_review
 from omx_autoresearch.missions.validation import runs
-from omx_autoresearch.missions.validation.reviews import (
-    Review,
-    record_review,
-    report_of_review,
-    review_prompt,
-)
+from omx_autoresearch.missions.validation.runs import record_review, review_prompt
 from tests.support.scratch import OTHER, SESSION, Scratch
 
 if TYPE_CHECKING:
@@ -46,7 +42,9 @@ def run_of(world: Scratch, mission: Mission) -> Attestation:
 
 
 def by_person(world: Scratch, mission: Mission, *, is_approved: bool) -> Mission:
-    return record_review(world.runtime(), mission.task_id, Review("person", is_approved, "read it"))
+    return record_review(
+        world.runtime(), mission.task_id, "person", is_approved=is_approved, summary="read it"
+    )
 
 
 # --- what a reviewer command says
@@ -260,13 +258,13 @@ def test_another_session_reviews_only_where_the_contract_says_so_and_never_its_o
     mission = reviewed(world)
     world.write("report.md", "one\n")
     with pytest.raises(StepIllegal, match="does not admit a review by a session"):
-        record_review(world.runtime(), mission.task_id, Review("session", True, session_id=OTHER))
+        record_review(world.runtime(), mission.task_id, "session", is_approved=True, session_id=OTHER)
     lifecycle_commands.cancel(world.runtime(), mission.task_id)
     mission = reviewed(world, reviewed_by=("session",), goal="again")
     for session in (SESSION, ""):
         with pytest.raises(StepIllegal, match=r"cannot review itself|needs its session id"):
-            record_review(world.runtime(), mission.task_id, Review("session", True, session_id=session))
-    record_review(world.runtime(), mission.task_id, Review("session", True, session_id=OTHER))
+            record_review(world.runtime(), mission.task_id, "session", is_approved=True, session_id=session)
+    record_review(world.runtime(), mission.task_id, "session", is_approved=True, session_id=OTHER)
     assert "is complete" in world.stop().person_message
 
 

@@ -17,16 +17,16 @@ from omx_autoresearch.agents.clients import claude
 from omx_autoresearch.journal.layout import StateHome
 from omx_autoresearch.missions import launch, lifecycle_commands
 from omx_autoresearch.missions.intake import read_intake
-from omx_autoresearch.missions.looks import take_look
 from omx_autoresearch.missions.stop import answer_stop
 from omx_autoresearch.missions.validation import runs
+from omx_autoresearch.missions.workspace import snapshot_workspace
 from omx_autoresearch.system.processes import RUN_MARK, ProcessIdentity, command_line, is_alive, wait_for
 from tests.support.needs import needs_bubblewrap
 from tests.support.pipes import let_go, word_from
 from tests.support.scratch import Scratch, finish, with_timeout
 
 if TYPE_CHECKING:
-    from omx_autoresearch.missions.rules.criteria import Look
+    from omx_autoresearch.missions.rules.criteria import WorkspaceSnapshot
     from omx_autoresearch.missions.rules.mission import Attestation, Mission
 
 
@@ -77,7 +77,7 @@ def process_lines(mark: str) -> list[str]:
 def test_an_attestation_binds_a_verdict_to_everything_that_it_depended_on(world: Scratch) -> None:
     mission = world.mission()
     run = run_now(world, mission)
-    look = take_look(world.home.mission(mission.task_id), world.load(mission))
+    look = snapshot_workspace(world.home.mission(mission.task_id), world.load(mission))
     assert (run.verdict, run.cause, run.exit_status) == ("failed", "exit-nonzero", 1)
     assert (run.head, run.tree_digest, run.pin_digest) == (look.head, look.tree_digest, look.pin_digest)
     assert run.head == world.git("rev-parse", "HEAD")
@@ -496,11 +496,11 @@ def test_a_mission_is_held_and_completed_where_there_is_no_git(world: Scratch) -
 @pytest.mark.requirement("DONE-23")
 def test_our_own_files_are_no_change_of_the_workspace(world: Scratch) -> None:
     mission = world.mission()
-    before = take_look(world.home.mission(mission.task_id), mission).tree_digest
+    before = snapshot_workspace(world.home.mission(mission.task_id), mission).tree_digest
     world.write(".omx/anything.txt", "x\n")
-    assert take_look(world.home.mission(mission.task_id), mission).tree_digest == before
+    assert snapshot_workspace(world.home.mission(mission.task_id), mission).tree_digest == before
     world.write("other.txt", "x\n")
-    assert take_look(world.home.mission(mission.task_id), mission).tree_digest != before
+    assert snapshot_workspace(world.home.mission(mission.task_id), mission).tree_digest != before
 
 
 def test_waiting_for_a_process_that_is_gone_ends_at_once() -> None:
@@ -514,10 +514,10 @@ def test_waiting_for_a_process_that_is_gone_ends_at_once() -> None:
 def test_a_run_that_began_after_a_stop_is_taken_for_it_where_nothing_moved(world: Scratch) -> None:
     mission = world.mission()
     runtime, folder = world.runtime(), world.home.mission(mission.task_id)
-    look, since = take_look(folder, mission), runtime.now()
+    look, since = snapshot_workspace(folder, mission), runtime.now()
     first = run_now(world, mission)
 
-    def taken(look_: Look, since_: str) -> bool:
+    def taken(look_: WorkspaceSnapshot, since_: str) -> bool:
         """Whether a stop that looked and began so is answered by the run that there is."""
         before = run_of(world, mission).run_id
         ask = runs.Ask("none", look=look_, since=since_)
@@ -529,4 +529,4 @@ def test_a_run_that_began_after_a_stop_is_taken_for_it_where_nothing_moved(world
     assert not taken(look, ""), "who asks for a run of now gets one"
     assert not taken(look, runtime.now()), "it began before this stop"
     world.write("notes.md", "moved\n")
-    assert not taken(take_look(folder, mission), since), "it saw another workspace"
+    assert not taken(snapshot_workspace(folder, mission), since), "it saw another workspace"

@@ -19,7 +19,7 @@ from omx_autoresearch.journal.safe_files import (
     replace_file,
 )
 from omx_autoresearch.missions.rules.briefing import completion_path
-from omx_autoresearch.missions.rules.criteria import Look
+from omx_autoresearch.missions.rules.criteria import WorkspaceSnapshot
 from omx_autoresearch.missions.rules.evidence import is_code, read_artifact
 from omx_autoresearch.system.git import find_root
 
@@ -47,7 +47,7 @@ class Artifact:
     fault: str = ""
 
 
-def take_look(folder: MissionFolder, mission: Mission) -> Look:
+def snapshot_workspace(folder: MissionFolder, mission: Mission) -> WorkspaceSnapshot:
     """See the workspace of a mission as it is now.
 
     Raises:
@@ -68,7 +68,7 @@ def take_look(folder: MissionFolder, mission: Mission) -> Look:
     if contract.output_artifact_path:
         artifact = look_at_artifact(mission.workspace_path, contract.output_artifact_path)
     files = _look_at_files(mission.workspace_path, contract)
-    return Look(
+    return WorkspaceSnapshot(
         head=tree.head,
         tree_digest=tree.digest,
         pin_digest=pins.digest,
