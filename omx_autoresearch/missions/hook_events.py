@@ -19,7 +19,6 @@ from omx_autoresearch.foundation.errors import (
     WorkspaceFault,
 )
 from omx_autoresearch.foundation.records import dataclass, replace
-from omx_autoresearch.foundation.text import MARK
 from omx_autoresearch.missions import lifecycle_commands, sessions
 from omx_autoresearch.missions.checkouts import worktree_of
 from omx_autoresearch.missions.claims import note, relay_line
@@ -104,18 +103,10 @@ def _started(runtime: Runtime, client: Client, event: HookEvent) -> Reply:
             sessions.note_fork(runtime, event.session_id, client.name, event.cwd)
         return SILENCE
     if is_expired(runtime, mission, runtime.now()):
-        return Reply(context=_expired(mission))
+        return Reply(context=briefing.expired(mission))
     _remember_process(runtime, client, event, mission)
     warning = _beat(runtime, mission, event)
     return Reply(context=briefing.summary(mission), person_message=warning)
-
-
-def _expired(mission: Mission) -> str:
-    return (
-        f"{MARK} Mission {mission.task_id} was bound to this session, but nothing was heard of it for "
-        f"{mission.limits.session_idle_hours:g} h, so nobody is held. To go on, a person types: "
-        f"$autoresearch {mission.task_id}"
-    )
 
 
 def _remember_process(runtime: Runtime, client: Client, event: HookEvent, mission: Mission) -> None:
@@ -168,14 +159,14 @@ class _Prompt:
         if mission is None or mission.phase != "running":
             return SILENCE
         if is_expired(self._runtime, mission, self._runtime.now()):
-            return Reply(context=_expired(mission))
+            return Reply(context=briefing.expired(mission))
         _remember_process(self._runtime, self._client, self._event, mission)
         warning = _beat(self._runtime, mission, self._event)
         return Reply(context=self._note_person(mission.task_id), person_message=warning)
 
     def _refuse(self, command: PromptCommand, why: str) -> Reply:
         """A prompt event that no person typed: shown to the owner of the mission that it meant."""
-        said = f"{MARK} `$autoresearch` is a person's word, and no person typed this: {why}"
+        said = briefing.marked(f"`$autoresearch` is a person's word, and no person typed this: {why}")
         if command.verb == "status":
             return Reply(context=said)
         entry = Registry(self._runtime.home).find(self._event.session_id)
@@ -226,7 +217,8 @@ def carry_out(runtime: Runtime, client: Client, event: HookEvent, command: Promp
         )
         text: str = getattr(_Typed(runtime, client, event, task_id), command.verb)()
     except AutoresearchError as error:
-        return Reply(context=f"{MARK} {error}", person_message=f"{MARK} {error}")
+        said = briefing.marked(str(error))
+        return Reply(context=said, person_message=said)
     return Reply(context=text, person_message=text.splitlines()[0])
 
 
@@ -269,7 +261,7 @@ class _Typed:
     def pause(self) -> str:
         lifecycle_commands.pause(self.runtime, self.task_id, reason="prompt command")
         how = f"To go on: $autoresearch resume {self.task_id}"
-        return f"{MARK} mission {self.task_id} is paused; nobody is held. {how}"
+        return briefing.marked(f"mission {self.task_id} is paused and holds no session. {how}")
 
     def resume(self) -> str:
         mission = MissionStore(self.runtime.home).load(self.task_id)
@@ -281,7 +273,7 @@ class _Typed:
 
     def cancel(self) -> str:
         lifecycle_commands.cancel(self.runtime, self.task_id, reason="prompt command")
-        return f"{MARK} mission {self.task_id} is cancelled; nothing re-opens it."
+        return briefing.marked(f"mission {self.task_id} is cancelled; nothing re-opens it.")
 
     def status(self) -> str:
         return briefing.summary(MissionStore(self.runtime.home).load(self.task_id))

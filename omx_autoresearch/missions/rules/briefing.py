@@ -170,6 +170,20 @@ def completion_for_person(mission: Mission) -> str:
     return f"{MARK} mission {mission.task_id} is complete; {how} {completion_path(mission)}"
 
 
+def marked(text: str) -> str:
+    """A text of the runtime as every client shows it."""
+    return f"{MARK} {text}"
+
+
+def expired(mission: Mission) -> str:
+    """What is said in a session that was not heard of for too long."""
+    return marked(
+        f"Mission {mission.task_id} was bound to this session, but the session was not heard of for "
+        f"{mission.limits.session_idle_hours:g} h, so the mission does not hold it any more. To go on, a person "
+        f"types: $autoresearch {mission.task_id}"
+    )
+
+
 def bound(mission: Mission) -> str:
     """What the agent learns when a prompt command or a start bound its session."""
     return f"{MARK} This session now works on mission {mission.task_id}.\n{summary(mission)}"

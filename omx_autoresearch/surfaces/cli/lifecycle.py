@@ -229,11 +229,11 @@ def approve_verb(task: str, unsandboxed: bool, as_json: bool) -> None:
 @reason_option
 @json_option
 def pause_verb(task: str, reason: str, as_json: bool) -> None:
-    """Pause a mission: nobody is held until it is resumed."""
+    """Pause a mission: it holds no session until it is resumed."""
     caller = this_caller()
     task_id = caller.owned_task("pause", task)
     lifecycle_commands.pause(caller.runtime, task_id, reason=reason)
-    print_step(caller, task_id, "paused; nobody is held", as_json=as_json)
+    print_step(caller, task_id, "paused; it holds no session", as_json=as_json)
 
 
 @verb("resume", "status")
@@ -275,7 +275,7 @@ def cancel_verb(task: str, reason: str, as_json: bool) -> None:
     caller = this_caller()
     task_id = caller.owned_task("cancel", task)
     lifecycle_commands.cancel(caller.runtime, task_id, reason=reason)
-    print_step(caller, task_id, "cancelled; nobody is held", as_json=as_json)
+    print_step(caller, task_id, "cancelled; it holds no session", as_json=as_json)
 
 
 @verb("unbind", "status")
@@ -287,7 +287,7 @@ def unbind_verb(task: str, reason: str, as_json: bool) -> None:
     caller = this_caller()
     task_id = caller.owned_task("unbind", task)
     lifecycle_commands.unbind(caller.runtime, task_id, reason=reason)
-    print_step(caller, task_id, "bound to no session; nobody is held", as_json=as_json)
+    print_step(caller, task_id, "bound to no session any more", as_json=as_json)
 
 
 @verb("repair", "status")
