@@ -64,20 +64,11 @@ def try_validator(contract: Contract, workspace_path: str, *, isolation: str = "
     Raises:
         CommandFault: it shall run in bubblewrap, and there is none.
     """
-    scratch_path = tempfile.mkdtemp(prefix="omx-autoresearch-")
-    try:
-        os.mkdir(os.path.join(scratch_path, "tmp"), 0o700)
-        result = run_validator(
-            shell_argv(contract.validator_command),
-            contract,
-            workspace_path,
-            os.path.join(scratch_path, "output"),
-            scratch_path,
-            isolation=isolation,
-        )
+    with tempfile.TemporaryDirectory(prefix="omx-autoresearch-", ignore_cleanup_errors=True) as folder:
+        argv, output_path = shell_argv(contract.validator_command), os.path.join(folder, "output")
+        scratch_path = os.path.join(folder, "scratch")
+        result = run_validator(argv, contract, workspace_path, output_path, scratch_path, isolation=isolation)
         output = read_output(result)
-    finally:
-        shutil.rmtree(scratch_path, ignore_errors=True)
     return Tryout(
         report=report_of(contract, workspace_path, result, output, ""),
         exit_status=result.exit_status if result.outcome == "exited" else None,

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import os
 import shlex
-import shutil
 import subprocess
 import sys
 from dataclasses import dataclass, field, replace
@@ -136,19 +135,14 @@ class _Workspace:
         pins = PinnedRun(folder, mission, contract)
         if pins.changed:
             return self.missed(f"pinned files changed: {', '.join(pins.changed[:5])}")
-        scratch_path = os.path.join(folder.root_path, "scratch", run_id)
-        os.makedirs(os.path.join(scratch_path, "tmp"), mode=0o700, exist_ok=True)
-        try:
-            result = runs.run_validator(
-                argv,
-                contract,
-                mission.workspace_path,
-                folder.output_path(run_id),
-                scratch_path,
-                isolation=self._isolation,
-            )
-        finally:
-            shutil.rmtree(scratch_path, ignore_errors=True)
+        result = runs.run_validator(
+            argv,
+            contract,
+            mission.workspace_path,
+            folder.output_path(run_id),
+            os.path.join(folder.root_path, "scratch", run_id),
+            isolation=self._isolation,
+        )
         self.after = snapshot_workspace(folder, mission)
         output = runs.read_output(result)
         received = _why_not(contract, result, output) or _why_not_fresh(mission, self._look, self.after)

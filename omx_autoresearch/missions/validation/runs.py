@@ -419,7 +419,14 @@ def _attested(runtime: Runtime, mission: Mission, run_id: str, ask: Ask, started
     nonce, pins = runtime.new_id(), PinnedRun(folder, mission, contract)
     if pins.changed:
         return _tampered(mission, run_id, (started_at, runtime.now()), pins.changed)
-    result = run_contract(runtime, mission, run_id, isolation=ask.isolation, nonce=nonce)
+    scratch_path = os.path.join(folder.root_path, "scratch", run_id)
+    argv = shell_argv(contract.validator_command)
+    if contract.validation_mode == "prompt-architect-artifact":
+        argv = _reviewer_argv(mission, contract, scratch_path, nonce)
+    output_path = folder.output_path(run_id)
+    result = run_validator(
+        argv, contract, mission.workspace_path, output_path, scratch_path, isolation=ask.isolation
+    )
     output = read_output(result)
     report = report_of(contract, mission.workspace_path, result, output, nonce)
     if changed := pins.changes(has_passed=report.verdict == "passed"):
@@ -451,32 +458,6 @@ def _attested(runtime: Runtime, mission: Mission, run_id: str, ask: Ask, started
     )
 
 
-def run_contract(
-    runtime: Runtime, mission: Mission, run_id: str, *, isolation: str, nonce: str = ""
-) -> CommandResult:
-    """Run the contract's command in the workspace, in the owner's environment; the output goes to ``outputs/``."""
-    contract = mission.contract
-    if contract is None:
-        raise StateUntrusted(f"mission {mission.task_id} has no contract")
-    folder = runtime.home.mission(mission.task_id)
-    scratch_path = os.path.join(folder.root_path, "scratch", run_id)
-    os.makedirs(os.path.join(scratch_path, "tmp"), mode=0o700, exist_ok=True)
-    argv = shell_argv(contract.validator_command)
-    if contract.validation_mode == "prompt-architect-artifact":
-        argv = _reviewer_argv(mission, contract, scratch_path, nonce)
-    try:
-        return run_validator(
-            argv,
-            contract,
-            mission.workspace_path,
-            folder.output_path(run_id),
-            scratch_path,
-            isolation=isolation,
-        )
-    finally:
-        _remove_scratch(scratch_path)
-
-
 def _remove_scratch(scratch_path: str) -> None:
     try:
         os.rmdir(os.path.join(scratch_path, "tmp"))
@@ -496,8 +477,13 @@ def run_validator(  # noqa: PLR0913  # what a run depends on, and nothing else
     *,
     isolation: str = "none",
 ) -> CommandResult:
-    """Run one command with the hygiene of every validation; also what ``init --dry-run`` runs."""
+    """Run one command in the owner's environment, with the hygiene of every validation; the scratch folder goes after.
+
+    Raises:
+        CommandFault: it shall run in bubblewrap, and there is none.
+    """
     os.makedirs(os.path.dirname(output_file_path), mode=0o700, exist_ok=True)
+    os.makedirs(os.path.join(scratch_path, "tmp"), mode=0o700, exist_ok=True)
     if isolation == "bubblewrap" or is_narrowed(contract):
         argv = bubblewrap_argv(
             argv,
@@ -506,14 +492,17 @@ def run_validator(  # noqa: PLR0913  # what a run depends on, and nothing else
             network=isolation == "none" and "network" not in contract.forbidden,
             is_read_only="write" in contract.forbidden,
         )
-    return run_command(
-        argv,
-        cwd=workspace_path,
-        env=validator_environment(contract, scratch_path),
-        timeout_seconds=contract.timeout_seconds,
-        output_path=output_file_path,
-        output_limit_bytes=contract.output_limit_bytes,
-    )
+    try:
+        return run_command(
+            argv,
+            cwd=workspace_path,
+            env=validator_environment(contract, scratch_path),
+            timeout_seconds=contract.timeout_seconds,
+            output_path=output_file_path,
+            output_limit_bytes=contract.output_limit_bytes,
+        )
+    finally:
+        _remove_scratch(scratch_path)
 
 
 def validator_environment(contract: Contract, scratch_path: str) -> dict[str, str]:
@@ -580,12 +569,12 @@ def _without_run(mission: Mission, run_id: str, times: tuple[str, str], report: 
 
 
 def _reviewer_argv(mission: Mission, contract: Contract, scratch_path: str, nonce: str) -> tuple[str, ...]:
-
     if not contract.reviewer_command:
         raise CommandFault(
             "the mission names no reviewer command",
             next_step=f"omx-autoresearch review {mission.task_id} --approve  (a person, at a terminal)",
         )
+    os.makedirs(scratch_path, mode=0o700, exist_ok=True)
     prompt_path = os.path.join(scratch_path, "prompt.txt")
     with open(prompt_path, "w", encoding="utf-8") as stream:
         stream.write(review_prompt(mission, contract, nonce))
