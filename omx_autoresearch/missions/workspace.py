@@ -1,4 +1,4 @@
-"""One look at the workspace: HEAD, content, pinned files, the artifact under review; freshness is judged by it."""
+"""The workspace at one moment: HEAD, content, pinned files, the artifact under review; freshness is judged by it."""
 
 from __future__ import annotations
 

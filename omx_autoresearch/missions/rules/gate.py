@@ -1,8 +1,16 @@
 """The stop gate: the one place that can build a refusal.
 
-An agent wants to stop. :func:`decide` takes everything that was seen and says ``allow`` (done, or not ours), ``refuse``
-(keep working) or ``release`` (not done, but let go; a person or the watchdog must look). missions/stop.py hands over
-what it saw of every stop but those that the hook proves foreign by their bytes alone. The order is fixed:
+An agent wants to stop. :func:`decide` takes everything that was seen and says ``allow`` (done, or not ours),
+``refuse`` (keep working) or ``release`` (not done, but let go; a person or the watchdog must look).
+``missions/stop.py`` hands over what it saw of every stop but those that the hook proves foreign by their bytes alone.
+
+**Theory.** Two faults must be impossible: an agent that is let go as done although it is not, and an agent that is
+held for ever. So a stop completes a mission only where a look found nothing missing (``NOT_LOOKED`` is never empty),
+and every refusal is paid for from a finite allowance. An iteration with strong progress (new evidence, a better
+score) refills the allowances; weak progress (a changed tree, new output) holds the stale count a finite number of
+times; anything else adds one to it. Prose moves nothing. What only the owner can mend is no reason to hold an agent,
+so it blocks the mission at once. Doubt about our own state lets go and changes nothing. Between these the first line
+that applies decides:
 
 1. not the bound session, a sub-agent, an expired binding      allow, silent
 2. payload, journal or ourselves cannot be trusted             release, nothing changes
@@ -14,10 +22,10 @@ what it saw of every stop but those that the hook proves foreign by their bytes 
 8. stalled                                                     release and block
 9. otherwise                                                   refuse
 
-**Termination.** Between strong progress and without owner verbs, counted refusals are at most
-``min(refusals_total, stale_stalled - 1 + weak_holds + h)``, h being the turns that a person began and that used no
-tool: each counted refusal either adds one to the stale count, or spends a weak hold, or ended such a turn. Wait
-refusals are at most ``wait_refusals``. tests/missions/rules/test_gate_terminates.py walks all of it.
+**Termination.** Between strong progress and without owner verbs, counted refusals are at most ``min(refusals_total,
+stale_stalled - 1 + weak_holds + h)``, h being the turns that a person began and that used no tool: each counted
+refusal either adds one to the stale count, or spends a weak hold, or ended such a turn. Wait refusals are at most
+``wait_refusals``. tests/missions/rules/test_gate_terminates.py walks all of it.
 
 Pure: no I/O, no clock.
 """

@@ -1,4 +1,5 @@
 """Validations: the runtime runs the validator, asks a reviewer, or checks criteria, and attests what it saw.
 
-It runs commands and writes their outputs and attestations. Begin with ``runs``, then ``reviews`` and ``checks``.
+It runs commands and writes their outputs and attestations. Begin with ``runs`` (validators and reviewers),
+then ``checks`` (criteria).
 """
