@@ -21,7 +21,7 @@ from dataclasses import replace
 from typing import Any
 
 from omx_autoresearch.experiments.evaluators import FrozenEvaluators
-from omx_autoresearch.experiments.judge.events import ExperimentEvent, TrialFailed, step_taken, wire_event
+from omx_autoresearch.experiments.judge import events
 from omx_autoresearch.experiments.judge.state import (
     ExperimentConfig,
     ExperimentState,
@@ -288,7 +288,7 @@ class ExperimentLog:
             raise StateUntrusted(f"the experiment {self.folder.experiment_id} has no event yet")
         return self._state
 
-    def record(self, event: ExperimentEvent, *, is_durable: bool = True) -> None:
+    def record(self, event: events.ExperimentEvent, *, is_durable: bool = True) -> None:
         """Append an event, fold it, tell every subscriber. A subscriber that fails disturbs nobody.
 
         Raises:
@@ -298,7 +298,7 @@ class ExperimentLog:
             ts = self.runtime.now()
             entries = self._store.append(self.folder.experiment_id, event, ts=ts, is_durable=is_durable)
             self._state = event.apply(self._state, ts)
-            told = wire_event(event, seq=entries[-1].seq, ts=ts) if self._subscribers else {}
+            told = events.wire_event(event, seq=entries[-1].seq, ts=ts) if self._subscribers else {}
             subscribers = tuple(self._subscribers)
         for tell in subscribers:
             try:
@@ -325,7 +325,7 @@ class ExperimentLog:
             JournalBroken: a line cannot be believed; named by file and line.
         """
         for entry, event in self._store.events(self.folder.experiment_id):
-            yield wire_event(event, seq=entry.seq, ts=entry.ts)
+            yield events.wire_event(event, seq=entry.seq, ts=entry.ts)
 
     def usage(self, *, cost_usd: object = 0.0, runs: int = 0, trials: int = 0) -> ExperimentUsage:
         """What is spent by now, with what is added here; not recorded yet.
@@ -501,7 +501,7 @@ class ExperimentContext:
             reason="its controller was killed; the checkpoint was restored",
             ended_at=self.log.runtime.now(),
         )
-        self.log.record(step_taken(self.log.state, TrialFailed, ended, self.log.usage()))
+        self.log.record(events.step_taken(self.log.state, events.TrialFailed, ended, self.log.usage()))
 
     # --- whether a worktree is ready to be measured
 

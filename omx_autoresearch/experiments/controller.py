@@ -41,13 +41,7 @@ from omx_autoresearch.experiments.context import (
     put_request,
 )
 from omx_autoresearch.experiments.final_patch import FinalPatch, apply_final_patch, final_patch_of
-from omx_autoresearch.experiments.judge.events import (
-    ControllerDetached,
-    ExperimentCompleted,
-    LimitsExtended,
-    TrialAdmitted,
-    step_taken,
-)
+from omx_autoresearch.experiments.judge import events
 from omx_autoresearch.experiments.judge.state import (
     Claim,
     CompletedReason,
@@ -225,7 +219,7 @@ class AutoresearchController:
             )
         context = self._context
         config = replace(context.config, sandbox=sandbox)
-        self._log.record(LimitsExtended.of(self.state, config, "sandbox"))
+        self._log.record(events.LimitsExtended.of(self.state, config, "sandbox"))
         context.evaluators = replace(context.evaluators, config=context.config)
 
     def establish_baseline(self) -> ExperimentState:
@@ -382,7 +376,7 @@ class AutoresearchController:
             self._is_closed = True
             try:
                 self._log.measure_disk()
-                self._log.record(ControllerDetached(self._log.usage()))
+                self._log.record(events.ControllerDetached(self._log.usage()))
                 if self.state.phase == "completed":
                     self._context.workspaces.close()
             finally:
@@ -431,7 +425,7 @@ class AutoresearchController:
         if self.state.phase != "completed":
             self._log.measure_disk()
             usage = self._log.usage()
-            self._log.record(step_taken(self.state, ExperimentCompleted, reason, detail, usage))
+            self._log.record(events.step_taken(self.state, events.ExperimentCompleted, reason, detail, usage))
             clear_request(self._log.folder)
 
     def _is_own_thread(self) -> bool:
@@ -505,7 +499,7 @@ class AutoresearchController:
             started_at=self._log.runtime.now(),
             metadata=dict(hypothesis.metadata),
         )
-        self._log.record(step_taken(state, TrialAdmitted, row, self._log.usage(trials=1)))
+        self._log.record(events.step_taken(state, events.TrialAdmitted, row, self._log.usage(trials=1)))
         return row
 
     def _look_at_target(self, row: TrialRow) -> None:

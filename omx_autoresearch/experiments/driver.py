@@ -27,20 +27,13 @@ from dataclasses import dataclass
 
 from omx_autoresearch.agents.headless import AgentReport, last_words, stated
 from omx_autoresearch.experiments.controller import AutoresearchController
+from omx_autoresearch.experiments.judge import summary
 from omx_autoresearch.experiments.judge.calibration import known_effect
 from omx_autoresearch.experiments.judge.state import (
     ExperimentHypothesis,
     ExperimentState,
     HypothesisOutcome,
     TrialRow,
-)
-from omx_autoresearch.experiments.judge.summary import (
-    effect_words,
-    ending_words,
-    guard_words,
-    is_ratio,
-    left_words,
-    row_text,
 )
 from omx_autoresearch.experiments.store import ExperimentFolder
 from omx_autoresearch.experiments.trial import ExperimentWorkspace
@@ -295,7 +288,7 @@ def _end_of(controller: AutoresearchController, done: int) -> DriveEnd | None:
             done, "interrupted", "interrupted; the trial under way was rolled back, and the rest stays"
         )
     if controller.state.phase == "completed":
-        reason = ending_words(controller.state.completed_reason)
+        reason = summary.ending_words(controller.state.completed_reason)
         return DriveEnd(done, "completed", f"the experiment ended: {reason}")
     return None
 
@@ -500,7 +493,7 @@ def render_prompt(
         measure=config.measure,
         check=config.check,
         setup=config.setup,
-        guards=[guard_words(guard) for guard in config.guards],
+        guards=[summary.guard_words(guard) for guard in config.guards],
         frozen=[one_line(path) for path in frozen_paths[:FROZEN_SHOWN]],
         frozen_left_out=max(0, len(frozen_paths) - FROZEN_SHOWN),
         rows=[_shown(state, row) for row in rows[-ROWS_SHOWN:]],
@@ -509,7 +502,7 @@ def render_prompt(
         worn=_worn(rows),
         visible_effect=_visible_effect(state),
         iteration=iteration,
-        left=", ".join(left_words(state, iteration)) or "no limit is set",
+        left=", ".join(summary.left_words(state, iteration)) or "no limit is set",
         hypothesis=_quoted(hypothesis),
     )
 
@@ -519,8 +512,8 @@ def _shown(state: ExperimentState, row: TrialRow) -> dict[str, object]:
     result: str = row.status
     if row.reason_code and row.status != "accepted":
         result += f": {row.reason_code.replace('_', ' ')}"
-    text = row_text(row)[:_TEXT_CHARACTERS].replace("|", "/")
-    effect = "" if row.reason_code in _HIDDEN else effect_words(state, row)
+    text = summary.row_text(row)[:_TEXT_CHARACTERS].replace("|", "/")
+    effect = "" if row.reason_code in _HIDDEN else summary.effect_words(state, row)
     return {"iteration": row.iteration, "text": text, "result": result, "effect": effect}
 
 
@@ -531,7 +524,7 @@ def _worn(rows: list[TrialRow]) -> list[str]:
     for row in rows:
         if row.status != "rejected" or row.reason_code in _NOT_JUDGED:
             continue
-        text = one_line(row.direction) or row_text(row)[:_TEXT_CHARACTERS]
+        text = one_line(row.direction) or summary.row_text(row)[:_TEXT_CHARACTERS]
         if text.casefold() not in kept:
             found.setdefault(text.casefold(), text)
     return list(found.values())[-ROWS_SHOWN:]
@@ -542,7 +535,11 @@ def _visible_effect(state: ExperimentState) -> str:
     effect = known_effect(state.calibration)
     if not effect:
         return ""
-    shown = f"{100 * effect:.2g} %" if is_ratio(state) else f"{effect:.3g} {state.config.metric.unit}".strip()
+    shown = (
+        f"{100 * effect:.2g} %"
+        if summary.is_ratio(state)
+        else f"{effect:.3g} {state.config.metric.unit}".strip()
+    )
     return f"The measurement is noisy: a change of less than about {shown} cannot be told from none."
 
 

@@ -28,20 +28,9 @@ from omx_autoresearch.experiments.judge.state import ExperimentConfig
 from omx_autoresearch.experiments.store import ExperimentFolder
 from omx_autoresearch.foundation import json_codec
 from omx_autoresearch.foundation.errors import StateUntrusted, WorkspaceFault
+from omx_autoresearch.freezing import pins
 from omx_autoresearch.freezing.discovery import take_pins
 from omx_autoresearch.freezing.manifest import Pin, PinManifest
-from omx_autoresearch.freezing.pins import (
-    RACY_NS,
-    Stamps,
-    check_pins,
-    freeze,
-    load_manifest,
-    manifest_of,
-    pin_stamps,
-    restore_pins,
-    touched,
-    with_modules,
-)
 from omx_autoresearch.journal.safe_files import load_json, open_folder, replace_file, storage_failed
 
 _KEPT_NAME = "bench.json"
@@ -93,33 +82,35 @@ class FrozenEvaluators:
         """
         restored: tuple[str, ...] = ()
         if self.manifest.pins:
-            check = check_pins(self.manifest, worktree_path, cache_path=self._cache_path(worktree_path))
+            check = pins.check_pins(self.manifest, worktree_path, cache_path=self._cache_path(worktree_path))
             if not check.is_intact:
                 try:
-                    restored = restore_pins(self.manifest, worktree_path, frozen_path=self.folder.frozen_path)
+                    restored = pins.restore_pins(
+                        self.manifest, worktree_path, frozen_path=self.folder.frozen_path
+                    )
                 except StateUntrusted as error:
                     raise _untrusted(error.message) from error
         _drop_bytecode(self.manifest, worktree_path)
         return restored
 
-    def stamps(self, worktree_path: str) -> Stamps:
+    def stamps(self, worktree_path: str) -> pins.Stamps:
         """How the pinned paths stand at this moment, for `touched_since`.
 
         A file written within the kernel's tick of this moment could be written again without a new time: then the
         tick is waited for (:data:`RACY_NS`).
         """
-        stamps = pin_stamps(self.manifest, worktree_path)
+        stamps = pins.pin_stamps(self.manifest, worktree_path)
         newest_ns = max((marks[-1] for path, marks in stamps.items() if marks and path[-1] != "/"), default=0)
         age_ns = time.time_ns() - newest_ns
-        if 0 <= age_ns < RACY_NS:
-            time.sleep((RACY_NS - age_ns) / 1e9)
+        if 0 <= age_ns < pins.RACY_NS:
+            time.sleep((pins.RACY_NS - age_ns) / 1e9)
         return stamps
 
-    def touched_since(self, worktree_path: str, stamps: Stamps) -> tuple[str, ...]:
+    def touched_since(self, worktree_path: str, stamps: pins.Stamps) -> tuple[str, ...]:
         """Pinned paths that were changed, added, or changed and put back since then; sorted, for people."""
         try:
-            moved = touched(stamps, pin_stamps(self.manifest, worktree_path))
-            check = check_pins(self.manifest, worktree_path, cache_path=self._cache_path(worktree_path))
+            moved = pins.touched(stamps, pins.pin_stamps(self.manifest, worktree_path))
+            check = pins.check_pins(self.manifest, worktree_path, cache_path=self._cache_path(worktree_path))
         except WorkspaceFault as error:
             return (error.message,)
         return tuple(sorted({*moved, *check.changed, *check.added}))
@@ -161,7 +152,7 @@ def freeze_evaluators(
     folders = editable_folders(environment, project_path)
     moved = moved_environment(environment, project_path, base_path)
     manifest = _pins_of(config, base_path, _with_editable(moved, folders, base_path))
-    freeze(folder.frozen_path, manifest, base_path)
+    pins.freeze(folder.frozen_path, manifest, base_path)
     held_out_digest = ""
     if config.held_out:
         source_path = os.path.join(project_path, os.path.expanduser(config.held_out))
@@ -215,7 +206,7 @@ def open_evaluators(
     except (OSError, ValueError, KeyError, TypeError, AttributeError, StateUntrusted) as error:
         raise _untrusted(f"{path} cannot be believed: {error}") from error
     try:
-        manifest = load_manifest(folder.frozen_path, digest)
+        manifest = pins.load_manifest(folder.frozen_path, digest)
     except StateUntrusted as error:
         raise _untrusted(error.message) from error
     if held_out_digest:
@@ -278,9 +269,10 @@ def _pins_of(config: ExperimentConfig, worktree_path: str, environment: Mapping[
     known = {pin.path for pin in manifest.pins}
     guards = [Pin(path, "absent-guard") for path in starts if path not in known and path not in present]
     extended = replace(
-        manifest_of([*manifest.pins, *guards], manifest.runners, manifest.notes), programs=manifest.programs
+        pins.manifest_of([*manifest.pins, *guards], manifest.runners, manifest.notes),
+        programs=manifest.programs,
     )
-    return with_modules(extended, tuple(sorted({*manifest.import_folders, *folders})), worktree_path)
+    return pins.with_modules(extended, tuple(sorted({*manifest.import_folders, *folders})), worktree_path)
 
 
 def _python_folders(environment: Mapping[str, str], worktree_path: str) -> list[str]:

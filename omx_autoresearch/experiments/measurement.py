@@ -23,14 +23,9 @@ from statistics import median
 from typing import Literal, NamedTuple
 
 from omx_autoresearch.experiments.context import ExperimentContext, TrialAborted, failed, rejected
+from omx_autoresearch.experiments.judge import events
 from omx_autoresearch.experiments.judge.calibration import AcceptanceRule, Calibration, calibrate
 from omx_autoresearch.experiments.judge.decision import Judge, Verdict, claim, guard_failures
-from omx_autoresearch.experiments.judge.events import (
-    BaselineEstablished,
-    ClaimVerified,
-    RunMeasured,
-    step_taken,
-)
 from omx_autoresearch.experiments.judge.metrics import samples_of
 from omx_autoresearch.experiments.judge.plans import DETERMINISTIC_PAIRS
 from omx_autoresearch.experiments.judge.state import ExperimentConfig, budget_left
@@ -240,7 +235,7 @@ class Measurement:
             kind, self._evaluators, self.paths[arm], self._run_id(stage, arm), operation.cancellation
         )
         log.record(
-            RunMeasured(
+            events.RunMeasured(
                 run_id=run.run_id,
                 iteration=self._iteration,
                 stage=stage,
@@ -296,7 +291,7 @@ def _affordable(context: ExperimentContext, wanted: int, share: int = 1) -> int:
 # --- the baseline: the base is checked, and measured against itself in both worktrees
 
 
-def measure_baseline(context: ExperimentContext) -> BaselineEstablished:
+def measure_baseline(context: ExperimentContext) -> events.BaselineEstablished:
     """Check the base, measure A/A pairs across both worktrees, and calibrate.
 
     Raises:
@@ -316,8 +311,8 @@ def measure_baseline(context: ExperimentContext) -> BaselineEstablished:
     samples = tuple(value for pair in pairs for value in pair.values[:2])
     calibration = calibrate([pair.values for pair in pairs], config.rule)
     state, usage = context.log.state, context.log.usage()
-    return step_taken(
-        state, BaselineEstablished, median(samples), calibration, samples, state.base_commit, usage
+    return events.step_taken(
+        state, events.BaselineEstablished, median(samples), calibration, samples, state.base_commit, usage
     )
 
 
@@ -338,7 +333,7 @@ def _require_guards(config: ExperimentConfig, pairs: list[PairRuns]) -> None:
 # --- the claim: base against final on fresh pairs
 
 
-def measure_claim(context: ExperimentContext) -> ClaimVerified:
+def measure_claim(context: ExperimentContext) -> events.ClaimVerified:
     """Measure base (arm ``incumbent``) against final (arm ``candidate``), and run the held-out check on the final.
 
     Raises:
@@ -361,7 +356,7 @@ def measure_claim(context: ExperimentContext) -> ClaimVerified:
         repeats = len({base for base, _, _ in values}) == len({final for _, final, _ in values}) == 1
         if is_exact and repeats and len(values) >= DETERMINISTIC_PAIRS:
             break
-    return ClaimVerified(
+    return events.ClaimVerified(
         claim=claim(values, state.config.rule, calibration),
         commit=state.incumbent_commit,
         held_out=held_out,

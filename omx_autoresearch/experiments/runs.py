@@ -33,23 +33,11 @@ from omx_autoresearch.experiments.judge.metrics import (
 from omx_autoresearch.foundation.errors import CommandFault, UsageError, WorkspaceFault
 from omx_autoresearch.foundation.text import harmless, head_and_tail, redacted
 from omx_autoresearch.foundation.types import Outcome
+from omx_autoresearch.journal import safe_files
 from omx_autoresearch.journal.layout import is_safe_task_id
-from omx_autoresearch.journal.safe_files import (
-    ensure_folder,
-    open_folder,
-    open_inside,
-    read_chunks,
-    storage_failed,
-)
+from omx_autoresearch.system import sandbox
 from omx_autoresearch.system.commands import CommandResult, explain_shell_status, run_command, shell_argv
 from omx_autoresearch.system.files import remove
-from omx_autoresearch.system.sandbox import (
-    bubblewrap_argv,
-    bubblewrap_fault,
-    bubblewrap_path,
-    can_isolate,
-    isolation_of,
-)
 
 SHOWN_LENGTH = 1500
 _REOPENED = re.compile(rb"/(?:dev/stdout|fd/1)\b.*No such device or address")
@@ -184,7 +172,7 @@ def _run_of(job: Job, result: CommandResult, stdout: str, document: str | None) 
         result.duration_seconds, result.cpu_seconds, result.peak_bytes, status, result.outcome
     )
     reading = read_metrics(stdout, job.spec, measured, document)
-    isolation = isolation_of(result)
+    isolation = sandbox.isolation_of(result)
     is_measured = job.kind == "measure"
     return Run(
         run_id=job.run_id,
@@ -223,7 +211,7 @@ def _fault(job: Job, fault: str) -> str:
 
 def _detail(job: Job, result: CommandResult, fault: str, detail: str) -> str:
     """What is wrong, in a sentence, and below it what helps to mend it: the end of what the command printed."""
-    why = result.error or bubblewrap_fault(result)
+    why = result.error or sandbox.bubblewrap_fault(result)
     if not why and job.kind != "held_out":
         why = explain_shell_status(job.command, result.exit_status, job.worktree_path)
     if not why and job.kind == "measure" and _REOPENED.search(_end_of(result)):
@@ -337,17 +325,17 @@ def backend_for(wish: str) -> tuple[str, str]:
     Raises:
         CommandFault: bubblewrap is demanded and does not work.
     """
-    if wish == "none" or (wish == "auto" and not can_isolate()):
+    if wish == "none" or (wish == "auto" and not sandbox.can_isolate()):
         note = (
             "" if wish == "none" else "no sandbox: bubblewrap is missing or the system does not let it work"
         )
         return "none", note
-    if bubblewrap_path() is None:
+    if sandbox.bubblewrap_path() is None:
         raise CommandFault(
             "the experiment demands bubblewrap, which is not installed",
             next_step="install the package bubblewrap, or start the experiment with --sandbox auto",
         )
-    if not can_isolate():
+    if not sandbox.can_isolate():
         raise CommandFault(
             "the experiment demands bubblewrap, which this system does not let work (user namespaces)",
             next_step="allow unprivileged user namespaces, or start the experiment with --sandbox auto",
@@ -363,7 +351,7 @@ def _execute(job: Job, backend: str) -> Run:
         StorageFailed: the output or the temporary folder cannot be written.
     """
     folder = job.evaluators.folder
-    ensure_folder(folder.outputs_path)
+    safe_files.ensure_folder(folder.outputs_path)
     # Names of one length: the size of the environment moves the stack, and with it what is measured.
     scratch_path = os.path.join(folder.scratch_path, sha256(job.run_id.encode()).hexdigest()[:16])
     if job.document_path:
@@ -393,7 +381,7 @@ def _argv(job: Job, backend: str, scratch_path: str) -> tuple[str, ...]:
         return job.argv
     folder = job.evaluators.folder
     others = [path for path in job.evaluators.worktree_paths if path != job.worktree_path]
-    return bubblewrap_argv(
+    return sandbox.bubblewrap_argv(
         job.argv,
         workspace_path=job.worktree_path,
         writable_paths=(scratch_path,),
@@ -433,11 +421,11 @@ def _document(job: Job) -> str | None:
     if not job.document_path:
         return None
     try:
-        descriptor = open_inside(job.worktree_path, job.document_path)
+        descriptor = safe_files.open_inside(job.worktree_path, job.document_path)
     except (OSError, WorkspaceFault):
         return None
     try:
-        return b"".join(read_chunks(descriptor, DOCUMENT_LIMIT_BYTES)).decode("utf-8", "replace")
+        return b"".join(safe_files.read_chunks(descriptor, DOCUMENT_LIMIT_BYTES)).decode("utf-8", "replace")
     except (OSError, WorkspaceFault):
         return None
     finally:
@@ -448,7 +436,7 @@ def _remove_document(worktree_path: str, path: str) -> None:
     """Take away what an earlier run, or the candidate, left in the place of the document."""
     folder_path, _, name = path.rpartition("/")
     try:
-        folder = open_folder(worktree_path, folder_path)
+        folder = safe_files.open_folder(worktree_path, folder_path)
     except (OSError, WorkspaceFault):
         return
     try:
@@ -456,7 +444,9 @@ def _remove_document(worktree_path: str, path: str) -> None:
     except FileNotFoundError:
         return
     except OSError as error:
-        raise storage_failed("remove the old document", os.path.join(worktree_path, path), error) from error
+        raise safe_files.storage_failed(
+            "remove the old document", os.path.join(worktree_path, path), error
+        ) from error
     finally:
         os.close(folder)
 
@@ -466,7 +456,7 @@ def _make_scratch(path: str) -> None:
     try:
         os.makedirs(os.path.join(path, "tmp"), mode=0o700)
     except OSError as error:
-        raise storage_failed("make the temporary folder", path, error) from error
+        raise safe_files.storage_failed("make the temporary folder", path, error) from error
 
 
 def _remove_scratch(path: str) -> None:

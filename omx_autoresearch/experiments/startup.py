@@ -18,7 +18,7 @@ from dataclasses import asdict, replace
 from omx_autoresearch.experiments.configuration import checked_config, limit_faults
 from omx_autoresearch.experiments.context import ExperimentContext, ExperimentLog, clear_request
 from omx_autoresearch.experiments.evaluators import freeze_evaluators, open_evaluators
-from omx_autoresearch.experiments.judge.events import ControllerAttached, ExperimentStarted, LimitsExtended
+from omx_autoresearch.experiments.judge import events
 from omx_autoresearch.experiments.judge.state import ExperimentConfig, ExperimentLimits, ExperimentState
 from omx_autoresearch.experiments.store import ExperimentStore, Hold, Holder, Holds
 from omx_autoresearch.experiments.worktrees.pair import (
@@ -32,20 +32,15 @@ from omx_autoresearch.journal.layout import Runtime
 from omx_autoresearch.missions.checkouts import new_workspace
 from omx_autoresearch.missions.contracts import captured_environment
 from omx_autoresearch.missions.lifecycle_commands import marks_of_agent
+from omx_autoresearch.system import processes
 from omx_autoresearch.system.git import common_dir
-from omx_autoresearch.system.processes import (
-    ProcessIdentity,
-    end_strays,
-    end_tree,
-    identify,
-    is_alive,
-    wait_for,
-)
 
 
 def holds_of(runtime: Runtime) -> Holds:
     """The holds of this state home."""
-    return Holds(runtime.home, lambda pid, started: is_alive(ProcessIdentity(pid, started)))
+    return Holds(
+        runtime.home, lambda pid, started: processes.is_alive(processes.ProcessIdentity(pid, started))
+    )
 
 
 def hold_repository(runtime: Runtime, project_path: str, experiment_id: str) -> Hold:
@@ -65,9 +60,9 @@ def hold_repository(runtime: Runtime, project_path: str, experiment_id: str) -> 
     return holds_of(runtime).take(Holder(myself.pid, myself.started, experiment_id, runtime.now(), shared))
 
 
-def this_process() -> ProcessIdentity:
+def this_process() -> processes.ProcessIdentity:
     """Who we are."""
-    return identify(os.getpid()) or ProcessIdentity(os.getpid(), "")
+    return processes.identify(os.getpid()) or processes.ProcessIdentity(os.getpid(), "")
 
 
 def begin_experiment(
@@ -105,7 +100,7 @@ def begin_experiment(
         )
         log = ExperimentLog(runtime, store, folder)
         log.record(
-            ExperimentStarted(
+            events.ExperimentStarted(
                 experiment_id=folder.experiment_id,
                 project_path=root_path,
                 config=config,
@@ -137,7 +132,7 @@ def _sweep_unbegun(store: ExperimentStore, root_path: str, own_id: str) -> None:
 def attach(log: ExperimentLog) -> None:
     """Record that this process works on the experiment now."""
     myself = this_process()
-    log.record(ControllerAttached(myself.pid, myself.started))
+    log.record(events.ControllerAttached(myself.pid, myself.started))
 
 
 # --- going on
@@ -208,12 +203,12 @@ def _attach(context: ExperimentContext) -> None:
 def _end_leftovers(state: ExperimentState, scratch_path: str, adopt_seconds: float) -> None:
     """Wait for the agent that still lives, or end it; then whatever the commands left running."""
     if state.agent_pid:
-        agent = ProcessIdentity(state.agent_pid, state.agent_started)
+        agent = processes.ProcessIdentity(state.agent_pid, state.agent_started)
         if adopt_seconds:
-            wait_for(agent, adopt_seconds)
-        end_tree(agent)
+            processes.wait_for(agent, adopt_seconds)
+        processes.end_tree(agent)
     if state.controller_pid:  # one that let go leaves nobody: who works there now makes the next candidate
-        end_strays(scratch_path)
+        processes.end_strays(scratch_path)
 
 
 def _extend(log: ExperimentLog, limits: ExperimentLimits | None, target: float | None) -> None:
@@ -225,4 +220,4 @@ def _extend(log: ExperimentLog, limits: ExperimentLimits | None, target: float |
             limits=limits or config.limits,
             target=config.target if target is None else target,
         )
-        log.record(LimitsExtended.of(log.state, changed, "resumed"))
+        log.record(events.LimitsExtended.of(log.state, changed, "resumed"))

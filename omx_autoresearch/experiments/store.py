@@ -21,19 +21,10 @@ from omx_autoresearch.foundation.digests import sha256
 from omx_autoresearch.foundation.errors import StateUntrusted, StepIllegal, UsageError
 from omx_autoresearch.foundation.json_codec import encode
 from omx_autoresearch.foundation.records import ShapeError, dataclass, from_plain, to_plain
+from omx_autoresearch.journal import safe_files
 from omx_autoresearch.journal.layout import StateHome, is_safe_task_id, slugify, task_id
 from omx_autoresearch.journal.log import Journal
 from omx_autoresearch.journal.reader import EVENTS_NAME, Entry, broken
-from omx_autoresearch.journal.safe_files import (
-    ensure_folder,
-    is_there,
-    load_json,
-    lock,
-    names_in,
-    storage_failed,
-    sync_folder,
-    write_all,
-)
 
 _NEXT = "omx-autoresearch experiment list"
 
@@ -100,7 +91,7 @@ class ExperimentStore:
         """
         if not is_safe_task_id(experiment_id):
             return False
-        return is_there(self.folder(experiment_id).journal_path)
+        return safe_files.is_there(self.folder(experiment_id).journal_path)
 
     def list_ids(self) -> tuple[str, ...]:
         """Ids of all experiments whose log has begun, newest first.
@@ -108,7 +99,7 @@ class ExperimentStore:
         Raises:
             StorageFailed: the state home cannot be read.
         """
-        names = names_in(self.home.experiments_path)
+        names = safe_files.names_in(self.home.experiments_path)
         return tuple(sorted((name for name in names if self._has_begun(name)), reverse=True))
 
     def find(self, words: str) -> str:
@@ -141,14 +132,14 @@ class ExperimentStore:
         Raises:
             StorageFailed: the state home cannot be written.
         """
-        ensure_folder(self.home.experiments_path)
+        safe_files.ensure_folder(self.home.experiments_path)
         stem = task_id(now, slugify(name))
         names = itertools.chain((stem,), (f"{stem}-{number}" for number in itertools.count(2)))
         folder = next(folder for folder in map(self.folder, names) if _is_made(folder.root_path))
         try:
-            sync_folder(self.home.experiments_path)
+            safe_files.sync_folder(self.home.experiments_path)
         except OSError as error:
-            raise storage_failed("sync", self.home.experiments_path, error) from error
+            raise safe_files.storage_failed("sync", self.home.experiments_path, error) from error
         Journal(folder).create()
         return folder
 
@@ -221,7 +212,7 @@ def _is_made(path: str) -> bool:
     except FileExistsError:
         return False
     except OSError as error:
-        raise storage_failed("make the folder", path, error) from error
+        raise safe_files.storage_failed("make the folder", path, error) from error
     return True
 
 
@@ -308,9 +299,9 @@ class Holds:
             StepIllegal: somebody else does; the message says who, since when, for which experiment.
             StorageFailed: the system refused.
         """
-        ensure_folder(self._folder_path)
+        safe_files.ensure_folder(self._folder_path)
         path = self._path(holder.common_dir)
-        with lock(os.path.join(self._folder_path, "lock")):
+        with safe_files.lock(os.path.join(self._folder_path, "lock")):
             descriptor = self._locked(path)
             if descriptor < 0:
                 other = self._named(path)
@@ -322,10 +313,10 @@ class Holds:
                     raise _held(path, None)
             try:
                 os.ftruncate(descriptor, 0)
-                write_all(descriptor, encode(to_plain(holder)))
+                safe_files.write_all(descriptor, encode(to_plain(holder)))
             except OSError as error:
                 os.close(descriptor)
-                raise storage_failed("write", path, error) from error
+                raise safe_files.storage_failed("write", path, error) from error
         return Hold(path, holder, descriptor)
 
     def holder_of(self, common_dir: str) -> Holder | None:
@@ -333,7 +324,7 @@ class Holds:
         path = self._path(common_dir)
         if not os.path.exists(path):
             return None
-        with lock(os.path.join(self._folder_path, "lock")):
+        with safe_files.lock(os.path.join(self._folder_path, "lock")):
             descriptor = self._locked(path)
             if descriptor >= 0:
                 os.close(descriptor)
@@ -351,7 +342,7 @@ class Holds:
         try:
             descriptor = os.open(path, flags, 0o600)
         except OSError as error:
-            raise storage_failed("open", path, error) from error
+            raise safe_files.storage_failed("open", path, error) from error
         try:
             fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
@@ -359,12 +350,12 @@ class Holds:
             return -1
         except OSError as error:
             os.close(descriptor)
-            raise storage_failed("lock", path, error) from error
+            raise safe_files.storage_failed("lock", path, error) from error
         return descriptor
 
     def _named(self, path: str) -> Holder | None:
         try:
-            holder: Holder = from_plain(Holder, load_json(path))
+            holder: Holder = from_plain(Holder, safe_files.load_json(path))
         except (FileNotFoundError, StateUntrusted, ShapeError):
             return None
         return holder
@@ -373,7 +364,7 @@ class Holds:
         try:
             os.unlink(path)
         except OSError as error:
-            raise storage_failed("remove", path, error) from error
+            raise safe_files.storage_failed("remove", path, error) from error
 
 
 def _held(path: str, other: Holder | None) -> StepIllegal:

@@ -27,16 +27,9 @@ from omx_autoresearch.experiments.context import (
     failed,
     rejected,
 )
+from omx_autoresearch.experiments.judge import events
 from omx_autoresearch.experiments.judge.calibration import Calibration, verify_rule
 from omx_autoresearch.experiments.judge.decision import guard_failures
-from omx_autoresearch.experiments.judge.events import (
-    AgentStarted,
-    CandidateMade,
-    TrialAccepted,
-    TrialFailed,
-    TrialRejected,
-    step_taken,
-)
 from omx_autoresearch.experiments.judge.state import (
     METADATA_LIMIT,
     ExperimentHypothesis,
@@ -168,7 +161,7 @@ class Trial:
         """The commit is made; with this event it is the incumbent."""
         log = self._context.log
         try:
-            log.record(step_taken(log.state, TrialAccepted, row, log.usage()))
+            log.record(events.step_taken(log.state, events.TrialAccepted, row, log.usage()))
         except AutoresearchError as fault:
             return self._roll_back(self._ended("failed", "storage_failed", fault.message))
         self._context.restore()
@@ -180,8 +173,8 @@ class Trial:
         try:
             self._context.restore()
         finally:
-            kind = TrialRejected if row.status == "rejected" else TrialFailed
-            log.record(step_taken(log.state, kind, row, log.usage()))
+            kind = events.TrialRejected if row.status == "rejected" else events.TrialFailed
+            log.record(events.step_taken(log.state, kind, row, log.usage()))
         return row
 
     def _workspace_code(self) -> str:
@@ -217,7 +210,7 @@ class Trial:
         """A process works on the candidate; a resume must be able to end it."""
         process, log = identify(pid), self._context.log
         if process is not None and log.state.running_row is not None:
-            log.record(AgentStarted(process.pid, process.started))
+            log.record(events.AgentStarted(process.pid, process.started))
 
     def _note(self, outcome: HypothesisOutcome) -> None:
         """Record what the turn cost before anything else can happen."""
@@ -232,7 +225,7 @@ class Trial:
             direction=outcome.direction or self.row.direction,
             metadata={**self.row.metadata, **outcome.metadata},
         )
-        self._context.log.record(CandidateMade(self.row, usage))
+        self._context.log.record(events.CandidateMade(self.row, usage))
 
     # --- take
 

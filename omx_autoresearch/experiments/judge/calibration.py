@@ -10,15 +10,7 @@ from __future__ import annotations
 from math import exp, expm1, isfinite, log, log1p, sqrt
 from typing import Literal
 
-from omx_autoresearch.experiments.judge.statistics import (
-    hodges_lehmann,
-    median,
-    normal_quantile,
-    quantile_rank,
-    robust_sd,
-    scores_of,
-    z_statistic,
-)
+from omx_autoresearch.experiments.judge import statistics
 from omx_autoresearch.foundation.errors import UsageError
 from omx_autoresearch.foundation.records import dataclass, replace
 
@@ -337,7 +329,7 @@ def calibrate(
     has_spread = len(set(firsts + seconds)) > 1
     order_effect = proven_order_effect(order_gains(gains, orders))
     residuals = [gain - _expected(order_effect, order) for gain, order in zip(gains, orders, strict=True)]
-    deviation = robust_sd(residuals)
+    deviation = statistics.robust_sd(residuals)
     smallest = detectable_effect(rule, deviation, scale) if gains else None
     return Calibration(
         regime=_regime(len(gains), smallest, scale, has_spread=has_spread),
@@ -437,8 +429,12 @@ def proven_order_effect(first_gains: Sequence[float]) -> float:
     """The order effect where at least eight pairs show one beyond doubt, else 0.0."""
     if len(first_gains) < ORDER_PAIRS:
         return 0.0
-    scores = scores_of([abs(gain) for gain in first_gains])
-    return hodges_lehmann(first_gains) if abs(z_statistic(first_gains, scores)) >= ORDER_Z else 0.0
+    scores = statistics.scores_of([abs(gain) for gain in first_gains])
+    return (
+        statistics.hodges_lehmann(first_gains)
+        if abs(statistics.z_statistic(first_gains, scores)) >= ORDER_Z
+        else 0.0
+    )
 
 
 def _expected(order_effect: float, order: int) -> float:
@@ -461,19 +457,25 @@ def _drift(firsts: tuple[float, ...], seconds: tuple[float, ...], scale: str) ->
         for index, level in enumerate(levels)
         for step, later in enumerate(levels[index + 1 :], start=1)
     ]
-    return median(slopes) * (len(levels) - 1)
+    return statistics.median(slopes) * (len(levels) - 1)
 
 
 def _quick_gain(residuals: Sequence[float]) -> float:
     if len(residuals) < QUICK_PAIRS:
         return 0.0
-    return sorted(abs(residual) for residual in residuals)[quantile_rank(QUICK_SHARE, len(residuals)) - 1]
+    return sorted(abs(residual) for residual in residuals)[
+        statistics.quantile_rank(QUICK_SHARE, len(residuals)) - 1
+    ]
 
 
 def detectable_effect(rule: AcceptanceRule, deviation: float, scale: str) -> float:
     """The gain that ``rule`` accepts about four times in five where pairs deviate so much, in the unit of estimates."""
-    reach = normal_quantile(1 - FINAL_SHARE * rule.alpha) + normal_quantile(DETECTABLE_POWER)
-    usual = normal_quantile(1 - FINAL_SHARE * DETECTABLE_ALPHA) + normal_quantile(DETECTABLE_POWER)
+    reach = statistics.normal_quantile(1 - FINAL_SHARE * rule.alpha) + statistics.normal_quantile(
+        DETECTABLE_POWER
+    )
+    usual = statistics.normal_quantile(1 - FINAL_SHARE * DETECTABLE_ALPHA) + statistics.normal_quantile(
+        DETECTABLE_POWER
+    )
     gain = DETECTABLE * deviation * sqrt(DETECTABLE_PAIRS / rule.max_pairs) * reach / usual
     return effect_of(gain, rule.direction, scale)
 

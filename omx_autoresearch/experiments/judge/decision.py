@@ -19,10 +19,10 @@ from functools import lru_cache
 from math import sqrt
 from typing import Literal
 
+from omx_autoresearch.experiments.judge import statistics
 from omx_autoresearch.experiments.judge.calibration import (
     FINAL_SHARE,
     ORDER_PAIRS,
-    ORDER_Z,
     AcceptanceRule,
     Calibration,
     check_rule,
@@ -37,23 +37,13 @@ from omx_autoresearch.experiments.judge.calibration import (
     gain_of,
     is_out_of_reach,
     order_gains,
+    proven_order_effect,
     recalibrated,
     relative,
     residuals_of,
 )
 from omx_autoresearch.experiments.judge.metrics import Guard
 from omx_autoresearch.experiments.judge.state import Claim
-from omx_autoresearch.experiments.judge.statistics import (
-    ci_rank,
-    exact_p_value,
-    hodges_lehmann,
-    median,
-    normal_quantile,
-    robust_sd,
-    scores_of,
-    walsh_averages,
-    z_statistic,
-)
 from omx_autoresearch.foundation.errors import StepIllegal, UsageError
 from omx_autoresearch.foundation.metric_texts import name_faults, normal_name
 from omx_autoresearch.foundation.records import dataclass, replace
@@ -97,7 +87,7 @@ def alpha_spending(alpha: float, max_pairs: int) -> tuple[tuple[float, float], .
     # bound asks whether the rest can still reach the last look, if each pair left brought 1.7 typical scores. What the
     # rule accepts and misses with these is simulated in benchmarks/acceptance.py.
     root = sqrt(max_pairs / 30)
-    goal = sqrt(max_pairs) * normal_quantile(1 - FINAL_SHARE * alpha)
+    goal = sqrt(max_pairs) * statistics.normal_quantile(1 - FINAL_SHARE * alpha)
     looks = []
     for pairs in range(max_pairs + 1):
         share = LOOK_SHARE * (pairs / max_pairs) ** LOOK_POWER if pairs < max_pairs else FINAL_SHARE
@@ -125,12 +115,12 @@ def decision_of(
     if pairs < FIRST_LOOK:
         return "stop" if is_last else ""
     allowed, futile = alpha_spending(rule.alpha, rule.max_pairs)[pairs]
-    scores = scores_of([abs(difference) for difference in differences])
-    z = z_statistic(differences, scores)
+    scores = statistics.scores_of([abs(difference) for difference in differences])
+    z = statistics.z_statistic(differences, scores)
     # No p-value of a half or more is ever allowed, and a smaller one needs a z statistic above zero.
     if (
         z > 0.0
-        and exact_p_value(differences, scores) <= allowed
+        and statistics.exact_p_value(differences, scores) <= allowed
         and _holds(rule, differences, levels, allowed)
     ):
         return "accept"
@@ -147,7 +137,7 @@ def _holds(
         level * effect_of(difference, rule.direction, "ratio")
         for level, difference in zip(levels, differences, strict=True)
     ]
-    return exact_p_value(own, scores_of([abs(gain) for gain in own])) <= allowed
+    return statistics.exact_p_value(own, statistics.scores_of([abs(gain) for gain in own])) <= allowed
 
 
 def is_quick(rule: AcceptanceRule, differences: Sequence[float], quick_gain: float) -> bool:
@@ -188,7 +178,9 @@ def cleared(
         against = _against(orders[0], calibrated)
         return [gain - against for gain in gains] if against else gains
     if len(gains) >= ORDER_PAIRS:
-        order_effect = _pooled_effect(order_gains(gains, orders), order_effect, calibrated)
+        first_gains = order_gains(gains, orders)
+        pooled = [*calibrated, *first_gains]
+        order_effect = statistics.hodges_lehmann(pooled) if order_effect else proven_order_effect(first_gains)
     if not order_effect:
         return gains
     return [
@@ -207,26 +199,18 @@ def _against(order: int, calibrated: Sequence[float]) -> float:
     return max(0.0, high if order else -low)
 
 
-def _pooled_effect(first_gains: list[float], order_effect: float, calibrated: Sequence[float]) -> float:
-    if order_effect:
-        return hodges_lehmann([*calibrated, *first_gains])
-    scores = scores_of([abs(gain) for gain in first_gains])
-    return hodges_lehmann(first_gains) if abs(z_statistic(first_gains, scores)) >= ORDER_Z else 0.0
-
-
 def estimate_of(differences: Sequence[float], deviation: float) -> tuple[float, float, float]:
     """The Hodges-Lehmann estimate of ``differences`` and its interval of 95 %.
 
     From six pairs on it is the distribution-free one. With fewer it leans on ``deviation``, the standard deviation of
     a pair as calibration and the pairs at hand show it.
     """
-    averages = walsh_averages(differences)
-    middle = len(averages) // 2
-    estimate = averages[middle] if len(averages) % 2 else (averages[middle - 1] + averages[middle]) / 2
+    averages = statistics.walsh_averages(differences)
+    estimate = statistics.median(averages)
     if len(differences) >= FEW:
-        cut = ci_rank(len(differences))
+        cut = statistics.ci_rank(len(differences))
         return estimate, averages[cut], averages[-1 - cut]
-    wide = max(deviation, robust_sd([difference - estimate for difference in differences]))
+    wide = max(deviation, statistics.robust_sd([difference - estimate for difference in differences]))
     reach = 2.2 * wide / sqrt(len(differences))
     return estimate, estimate - reach, estimate + reach
 
@@ -433,9 +417,9 @@ class Judge:
 
     def _verdict_of(self, differences: Sequence[float], *, is_accepted: bool) -> Verdict:
         known = residuals_of(self._calibration)
-        gain, *ends = estimate_of(differences, robust_sd(known))
+        gain, *ends = estimate_of(differences, statistics.robust_sd(known))
         around = [difference - gain for difference in differences]
-        smallest = detectable_effect(self._rule, robust_sd([*known, *around]), self._scale)
+        smallest = detectable_effect(self._rule, statistics.robust_sd([*known, *around]), self._scale)
         outcome: Judged = "accepted"
         reason_code = "improved"
         if not is_accepted:
@@ -462,7 +446,9 @@ class Judge:
         known = self._calibration.minimum_detectable_effect
         return Verdict(
             outcome="inconclusive",
-            estimate=self._effect(hodges_lehmann(self._gains) + self._threshold) if self._gains else 0.0,
+            estimate=self._effect(statistics.hodges_lehmann(self._gains) + self._threshold)
+            if self._gains
+            else 0.0,
             interval=(),
             pairs=self.pairs,
             minimum_detectable_effect=known or 0.0,
@@ -571,7 +557,7 @@ def _median_of(guard: Guard, samples: Mapping[str, Sequence[float]]) -> float | 
         return "the metric is missing in every run"
     if missing:
         return f"the metric is missing in {missing} of {len(values)} runs"
-    return float(median(values))
+    return float(statistics.median(values))
 
 
 def claim(
@@ -598,7 +584,7 @@ def claim(
             next_step="measure both again, 30 times each where the budget allows",
         )
     calibration = _fitting_claim(rule, calibration, bases + finals)
-    middles = {"base": median(bases), "final": median(finals)}
+    middles = {"base": statistics.median(bases), "final": statistics.median(finals)}
     repeated = repeated_verdict(replace(rule, min_effect=0.0), bases, finals, calibration.scale)
     if repeated is not None and len(bases) > 1:
         estimate = repeated.estimate
@@ -641,9 +627,9 @@ def _noisy_claim(
     gains = [gain_of(base, final, rule.direction, scale) for base, final in zip(bases, finals, strict=True)]
     if min(known_orders) >= 0 and not is_relative:
         gains = list(cleared(gains, known_orders, calibration.order_effect, first_gains_of(calibration)))
-    found = estimate_of(gains, 0.0 if is_relative else robust_sd(residuals_of(calibration)))
+    found = estimate_of(gains, 0.0 if is_relative else statistics.robust_sd(residuals_of(calibration)))
     if is_relative:
-        size = abs(median(bases)) or abs(median(finals)) or 1.0
+        size = abs(statistics.median(bases)) or abs(statistics.median(finals)) or 1.0
         return found[0] / size, found[1] / size, found[2] / size
     return (
         effect_of(found[0], rule.direction, scale),

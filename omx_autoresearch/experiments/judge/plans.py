@@ -9,6 +9,7 @@ from __future__ import annotations
 from functools import lru_cache
 from math import cos, floor, log, pi, sin, sqrt
 
+from omx_autoresearch.experiments.judge import statistics
 from omx_autoresearch.experiments.judge.calibration import (
     MEDIAN_FALSE_ACCEPTS,
     WANTED_PAIRS,
@@ -21,12 +22,6 @@ from omx_autoresearch.experiments.judge.calibration import (
     verify_rule,
 )
 from omx_autoresearch.experiments.judge.decision import Judge
-from omx_autoresearch.experiments.judge.statistics import (
-    median,
-    normal_cdf,
-    normal_quantile,
-    uniform_stream,
-)
 from omx_autoresearch.foundation.records import dataclass, replace
 
 TYPE_CHECKING = False
@@ -203,7 +198,7 @@ def sampled_runs(
 ) -> tuple[float, float]:
     """Mean measured runs of a trial without effect, and of one with the visible effect, under normal noise."""
     rule = AcceptanceRule(alpha=alpha, max_pairs=max_pairs, scale="difference", has_futility=has_futility)
-    chance = uniform_stream(calibration_pairs)
+    chance = statistics.uniform_stream(calibration_pairs)
     noise = _normals(chance)
     gain = _visible_sigmas(rule)
     means = []
@@ -247,7 +242,7 @@ def _trials(outlay: Outlay, rule: AcceptanceRule, runs: float) -> int | None:
 
 def _visible_sigmas(rule: AcceptanceRule) -> float:
     if rule.name == "median":
-        return normal_quantile(0.8) * MEDIAN_SPREAD * sqrt(2 / rule.runs)
+        return statistics.normal_quantile(0.8) * MEDIAN_SPREAD * sqrt(2 / rule.runs)
     return detectable_effect(replace(rule, scale="difference"), sqrt(2), "difference")
 
 
@@ -267,12 +262,12 @@ def _false_accepts(rule: AcceptanceRule, calibration: Calibration | None) -> flo
     deviation = _absolute_noise(calibration) * MEDIAN_SPREAD * sqrt(2 / rule.runs)
     if not rule.min_effect or not deviation:
         return MEDIAN_FALSE_ACCEPTS
-    return 1 - normal_cdf(rule.min_effect / deviation)
+    return 1 - statistics.normal_cdf(rule.min_effect / deviation)
 
 
 def _absolute_noise(calibration: Calibration | None) -> float:
     """Standard deviation of a run in the metric's own unit; 0.0 where it is not known."""
     if calibration is None or not calibration.pairs:
         return 0.0
-    level = median([abs(value) for value in calibration.firsts + calibration.seconds])
+    level = statistics.median([abs(value) for value in calibration.firsts + calibration.seconds])
     return calibration.noise * (level if calibration.scale == "ratio" else 1.0)

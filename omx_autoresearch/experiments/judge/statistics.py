@@ -92,9 +92,7 @@ def walsh_averages(values: Sequence[float]) -> list[float]:
 
 def hodges_lehmann(values: Sequence[float]) -> float:
     """The Hodges-Lehmann estimate of location: the median of the Walsh averages; values must not be empty."""
-    averages = walsh_averages(values)
-    middle = len(averages) // 2
-    return averages[middle] if len(averages) % 2 else (averages[middle - 1] + averages[middle]) / 2
+    return median(walsh_averages(values))
 
 
 @lru_cache(maxsize=256)

@@ -15,21 +15,9 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from typing import Any, NamedTuple
 
+from omx_autoresearch.experiments.judge import summary
 from omx_autoresearch.experiments.judge.calibration import Calibration, known_effect, too_few_pairs
 from omx_autoresearch.experiments.judge.state import ExperimentState, TrialRow
-from omx_autoresearch.experiments.judge.summary import (
-    count_kinds,
-    effect_interval,
-    effect_scale,
-    effect_text,
-    figure,
-    guard_words,
-    kind_of,
-    left_words,
-    quoted_claim,
-    shown_reason,
-    steps_of,
-)
 from omx_autoresearch.experiments.reports.plots import COLOURS, plot_specification, render_plot
 from omx_autoresearch.experiments.worktrees.object_store import FileChange
 from omx_autoresearch.experiments.worktrees.pair import Workspaces
@@ -89,7 +77,7 @@ class Fact(NamedTuple):
 
 def report_facts(state: ExperimentState, material: ReportMaterial) -> dict[str, Any]:
     """Everything that a report says, from the state: plain values by the names that both templates use."""
-    counts = count_kinds(state.rows)
+    counts = summary.count_kinds(state.rows)
     exempt = {glob for glob in state.config.protect if glob.startswith("!")}
     frozen = [path for path in material.frozen_paths if path not in exempt]
     return {
@@ -97,7 +85,7 @@ def report_facts(state: ExperimentState, material: ReportMaterial) -> dict[str, 
         "experiment_id": state.experiment_id,
         "is_ours": not material.origin,
         "is_taken": bool(state.applied_commit),
-        "claim": quoted_claim(state),
+        "claim": summary.quoted_claim(state),
         "phase": f"{state.phase} ({state.completed_reason})" if state.completed_reason else state.phase,
         "counts": [(kind, count) for kind, count in counts.items() if count],
         "asked": _asked(state),
@@ -106,15 +94,15 @@ def report_facts(state: ExperimentState, material: ReportMaterial) -> dict[str, 
         "frozen_left_out": max(0, len(frozen) - PATHS_SHOWN),
         "pin_digest": state.pin_digest,
         "measured": _measured(state),
-        "steps": [_step(row, material) for row in steps_of(state)],
+        "steps": [_step(row, material) for row in summary.steps_of(state)],
         "trials": [_trial(state, row) for row in state.rows],
         "tampered": [
-            (row.iteration, shown_reason(row), row.changed_paths[:PATHS_SHOWN])
+            (row.iteration, summary.shown_reason(row), row.changed_paths[:PATHS_SHOWN])
             for row in state.rows
-            if kind_of(row) == "tampered"
+            if summary.kind_of(row) == "tampered"
         ],
         "budget": _budget(state),
-        "left": ", ".join(left_words(state)) or "no limit is set",
+        "left": ", ".join(summary.left_words(state)) or "no limit is set",
         "isolations": _isolations(state, material),
         "origin": material.origin,
         "faults": material.faults,
@@ -125,15 +113,17 @@ def _asked(state: ExperimentState) -> tuple[Fact, ...]:
     config, rule = state.config, state.config.rule
     unit = f", in {config.metric.unit}" if config.metric.unit else ""
     smallest = (
-        effect_text(rule.min_effect, effect_scale(state), config.metric.unit) if rule.min_effect else "any"
+        summary.effect_text(rule.min_effect, summary.effect_scale(state), config.metric.unit)
+        if rule.min_effect
+        else "any"
     )
     facts = [
         Fact("Metric", f"{config.metric.name}{unit}, {config.metric.direction} is better"),
         Fact("Rule", _rule(state)),
-        Fact("Smallest gain that counts", smallest),
+        Fact("Smallest gain that counts", smallest if rule.min_effect else "any"),
         Fact("Repository", state.project_path, is_code=True),
         Fact("Base", state.base_commit, is_code=True),
-        *[Fact("Guard", guard_words(guard)) for guard in config.guards],
+        *[Fact("Guard", summary.guard_words(guard)) for guard in config.guards],
         *[_protected(glob) for glob in config.protect],
         Fact("Held-out check", "yes, not shown" if config.held_out else "none"),
         Fact("Isolation asked for", config.sandbox),
@@ -170,7 +160,11 @@ def _commands(state: ExperimentState) -> tuple[tuple[str, str], ...]:
 
 def _measured(state: ExperimentState) -> tuple[Fact, ...]:
     unit, calibration = state.config.metric.unit, state.calibration
-    facts = [Fact("Base", figure(state.baseline, unit) if state.baseline is not None else "not measured yet")]
+    facts = [
+        Fact(
+            "Base", summary.figure(state.baseline, unit) if state.baseline is not None else "not measured yet"
+        )
+    ]
     if calibration is not None:
         facts += _calibration(calibration, unit)
     return tuple(facts)
@@ -182,17 +176,20 @@ def _calibration(calibration: Calibration, unit: str) -> list[Fact]:
     return [
         Fact("Regime", _REGIMES[calibration.regime]),
         Fact("Pairs of base against base", str(calibration.pairs)),
-        Fact("Noise of one run", f"{effect_text(calibration.noise, scale, unit)}{f'; {few}' if few else ''}"),
-        Fact("Drift while calibrating", effect_text(calibration.drift, scale, unit)),
+        Fact(
+            "Noise of one run",
+            f"{summary.effect_text(calibration.noise, scale, unit)}{f'; {few}' if few else ''}",
+        ),
+        Fact("Drift while calibrating", summary.effect_text(calibration.drift, scale, unit)),
         Fact(
             "Order within a pair",
-            f"the first run is worse by {effect_text(calibration.order_effect, scale, unit)}"
+            f"the first run is worse by {summary.effect_text(calibration.order_effect, scale, unit)}"
             if calibration.order_effect
             else "no effect was proven",
         ),
         Fact(
             "Smallest gain that can be seen",
-            "unknown" if smallest is None else f"about {effect_text(smallest, scale, unit)}",
+            "unknown" if smallest is None else f"about {summary.effect_text(smallest, scale, unit)}",
         ),
         *[Fact("Not known", _UNAVAILABLE.get(name, name)) for name in calibration.unavailable],
     ]
@@ -208,15 +205,15 @@ def _trial(state: ExperimentState, row: TrialRow) -> dict[str, Any]:
     unit = state.config.metric.unit
     return {
         "iteration": row.iteration,
-        "kind": kind_of(row),
+        "kind": summary.kind_of(row),
         "hypothesis": hypothesis_text(row),
-        "metric": figure(row.metric, unit) if row.metric is not None else "",
-        "judged": effect_interval(row.interval, effect_scale(state), unit),
+        "metric": summary.figure(row.metric, unit) if row.metric is not None else "",
+        "judged": summary.effect_interval(row.interval, summary.effect_scale(state), unit),
         "pairs": str(row.pairs) if row.pairs else "",
         "cost": f"${row.cost_usd:.2f}" if row.cost_usd else "",
         "duration": duration_text(row.duration_seconds) if row.duration_seconds else "",
         "checkpoint": row.checkpoint[:12],
-        "reason": shown_reason(row),
+        "reason": summary.shown_reason(row),
     }
 
 
@@ -381,7 +378,7 @@ def _units(state: ExperimentState) -> dict[str, str]:
         "metric_name": metric.name,
         "metric_unit": metric.unit,
         "metric_direction": metric.direction,
-        "improvement_scale": effect_scale(state),
+        "improvement_scale": summary.effect_scale(state),
     }
 
 
@@ -486,7 +483,7 @@ def step_changes(state: ExperimentState, workspaces: Workspaces) -> dict[str, tu
     """
     return {
         row.candidate_commit: workspaces.changes(row.checkpoint, row.candidate_commit)
-        for row in steps_of(state)
+        for row in summary.steps_of(state)
     }
 
 

@@ -16,17 +16,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
+from omx_autoresearch.experiments.judge import summary
 from omx_autoresearch.experiments.judge.state import ExperimentState, TrialRow
-from omx_autoresearch.experiments.judge.summary import (
-    TrialKind,
-    count_kinds,
-    figure,
-    kind_of,
-    metric_band,
-    quoted_claim,
-    shown_reason,
-    steps_of,
-)
 from omx_autoresearch.foundation import templates
 from omx_autoresearch.foundation.errors import UsageError
 from omx_autoresearch.foundation.text import one_line
@@ -35,7 +26,7 @@ PlotFormat = Literal["html", "svg", "png"]
 
 WIDTH, HEIGHT, LANE_HEIGHT = 780, 380, 26
 
-COLOURS: dict[TrialKind, str] = {
+COLOURS: dict[summary.TrialKind, str] = {
     "accepted": "#007f5f",
     "rejected": "#8c8c8c",
     "failed": "#d55e00",
@@ -43,7 +34,7 @@ COLOURS: dict[TrialKind, str] = {
     "running": "#0072b2",
 }
 """After Okabe and Ito, darkened until each stands out on white."""
-SHAPES: dict[TrialKind, str] = {
+SHAPES: dict[summary.TrialKind, str] = {
     "accepted": "circle",
     "rejected": "diamond",
     "failed": "M-1,-0.6L-0.6,-1L0,-0.4L0.6,-1L1,-0.6L0.4,0L1,0.6L0.6,1L0,0.4L-0.6,1L-1,0.6L-0.4,0Z",
@@ -72,7 +63,7 @@ def plot_specification(state: ExperimentState, *, origin: str = "") -> dict[str,
     """
     alt = _package("altair")
     frame = frame_of(state)
-    counts = count_kinds(state.rows)
+    counts = summary.count_kinds(state.rows)
     rows = sorted(
         state.rows, key=lambda row: row.status == "accepted"
     )  # drawn last, so that nothing hides them
@@ -84,7 +75,7 @@ def plot_specification(state: ExperimentState, *, origin: str = "") -> dict[str,
         chart = alt.vconcat(chart, _lane_view(alt, state, frame, unmeasured), spacing=10, bounds="flush")
     chart = chart.properties(
         title=_title(alt, state, origin),
-        description=f"{_name(state)}. {quoted_claim(state).sentence}",
+        description=f"{_name(state)}. {summary.quoted_claim(state).sentence}",
         padding={"left": 12, "right": 16, "top": 10, "bottom": 8},
         background="white",
     )
@@ -92,7 +83,7 @@ def plot_specification(state: ExperimentState, *, origin: str = "") -> dict[str,
     return ordered
 
 
-def kind_label(kind: TrialKind, counts: dict[TrialKind, int]) -> str:
+def kind_label(kind: summary.TrialKind, counts: dict[summary.TrialKind, int]) -> str:
     """What the legend says of a kind: ``rejected (12)``."""
     return f"{kind} ({counts[kind]})"
 
@@ -100,23 +91,25 @@ def kind_label(kind: TrialKind, counts: dict[TrialKind, int]) -> str:
 # --- what is drawn
 
 
-def _point(state: ExperimentState, row: TrialRow, counts: dict[TrialKind, int]) -> dict[str, Any]:
-    band = metric_band(state, row) or (None, None)
+def _point(state: ExperimentState, row: TrialRow, counts: dict[summary.TrialKind, int]) -> dict[str, Any]:
+    band = summary.metric_band(state, row) or (None, None)
     unit = state.config.metric.unit
     return {
         "trial": row.iteration,
-        "kind": kind_label(kind_of(row), counts),
+        "kind": kind_label(summary.kind_of(row), counts),
         "value": row.metric,
         "low": band[0],
         "high": band[1],
         "lane": _LANE,
-        "shown": figure(row.metric, unit),
-        "interval": f"{figure(band[0])} to {figure(band[1], unit)}" if band[0] is not None else "none",
+        "shown": summary.figure(row.metric, unit),
+        "interval": f"{summary.figure(band[0])} to {summary.figure(band[1], unit)}"
+        if band[0] is not None
+        else "none",
         "pairs": row.pairs,
         "hypothesis": _short(
             f"{row.hypothesis_id}: {row.description}" if row.description else row.hypothesis_id
         ),
-        "reason": _short(shown_reason(row)),
+        "reason": _short(summary.shown_reason(row)),
     }
 
 
@@ -124,7 +117,9 @@ def _steps(state: ExperimentState, frame: Frame) -> list[dict[str, Any]]:
     """The line of the incumbent: from the base over every accepted step to the last trial."""
     line = [] if state.baseline is None else [{"trial": frame.first, "value": state.baseline}]
     line += [
-        {"trial": row.iteration, "value": row.metric} for row in steps_of(state) if row.metric is not None
+        {"trial": row.iteration, "value": row.metric}
+        for row in summary.steps_of(state)
+        if row.metric is not None
     ]
     if line and line[-1]["trial"] < frame.last:
         line.append({"trial": frame.last, "value": line[-1]["value"]})
@@ -143,7 +138,7 @@ def _name(state: ExperimentState) -> str:
 
 
 def _title(alt: Any, state: ExperimentState, origin: str) -> Any:
-    quoted = quoted_claim(state)
+    quoted = summary.quoted_claim(state)
     said = (quoted.sentence, *quoted.warnings, one_line(origin))
     lines = [line for text in said for line in textwrap.wrap(text, _LINE_CHARACTERS)]
     return alt.TitleParams(
@@ -187,7 +182,7 @@ def _y(alt: Any, state: ExperimentState, frame: Frame, field: str = "value:Q") -
 
 def _marks(alt: Any, state: ExperimentState) -> dict[str, Any]:
     """Colour and shape of the kinds; both views name the same ones, so that they share one legend."""
-    counts = count_kinds(state.rows)
+    counts = summary.count_kinds(state.rows)
     kinds = [kind for kind in counts if counts[kind]]
     labels = [kind_label(kind, counts) for kind in kinds]
     legend = alt.Legend(
@@ -252,7 +247,7 @@ def _incumbent(alt: Any, state: ExperimentState, frame: Frame, x: Any, y: Any) -
     base = {
         "trial": frame.last,
         "value": state.baseline,
-        "text": f"base {figure(state.baseline, unit, digits=digits)}",
+        "text": f"base {summary.figure(state.baseline, unit, digits=digits)}",
     }
     data = alt.InlineData(values=[base])
     room = -7 if state.config.metric.direction == "lower" else 13
@@ -348,7 +343,7 @@ def frame_of(state: ExperimentState) -> Frame:
     if state.baseline is not None:
         values.append(state.baseline)
     low, high = min(values, default=0.0), max(values, default=1.0)
-    low, high = _with_bands(low, high, [metric_band(state, row) for row in state.rows])
+    low, high = _with_bands(low, high, [summary.metric_band(state, row) for row in state.rows])
     is_log = low > _SMALLEST and high / low > LOG_FROM_RATIO
     size = 85 if len(state.rows) <= 60 else 40 if len(state.rows) <= 300 else 18
     if is_log:

@@ -13,15 +13,7 @@ import shutil
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from omx_autoresearch.experiments.worktrees.checkout import (
-    UserRepository,
-    UserStamp,
-    moved,
-    named,
-    open_repository,
-    under_way,
-    user_stamp,
-)
+from omx_autoresearch.experiments.worktrees import checkout
 from omx_autoresearch.experiments.worktrees.object_store import ObjectStore, TreeChange, tree_changes
 from omx_autoresearch.foundation.errors import WorkspaceFault
 from omx_autoresearch.system.git import is_locked
@@ -50,14 +42,14 @@ class PatchAcceptance:
 
 
 def apply_checkpoint(
-    store: ObjectStore, repository_path: str, stamp: UserStamp, base: str, final: str
+    store: ObjectStore, repository_path: str, stamp: checkout.UserStamp, base: str, final: str
 ) -> PatchAcceptance:
     """Bring a checkpoint into the checkout that still looks like its stamp.
 
     Raises:
         WorkspaceFault: git cannot read the checkout, or a failed attempt could not be taken back.
     """
-    repository = open_repository(repository_path)
+    repository = checkout.open_repository(repository_path)
     changes = tree_changes(store.git, base, final)
     changed = tuple(change.path for change in changes)
     mark = os.path.join(store.path, _MARK)
@@ -67,12 +59,12 @@ def apply_checkpoint(
             return PatchAcceptance(True, changed)
         _take_back(store, repository, stamp, _marked_changes(store, mark, base))
         os.unlink(mark)
-    reasons = moved(stamp, user_stamp(repository)) or under_way(repository)
+    reasons = checkout.moved(stamp, checkout.user_stamp(repository)) or checkout.under_way(repository)
     if reasons:
         return _refused("user_moved", *reasons)
     in_the_way = _in_the_way(repository.root_path, changes)
     if in_the_way:
-        said = f"files that git does not track would be written over: {named(in_the_way)}"
+        said = f"files that git does not track would be written over: {checkout.named(in_the_way)}"
         return _refused("in_the_way", said)
     if not changes:
         return PatchAcceptance(is_applied=True)
@@ -93,7 +85,7 @@ def _refused(code: str, *reasons: str) -> PatchAcceptance:
     return PatchAcceptance(is_applied=False, reason_code=code, reasons=reasons)
 
 
-def reasons_against(store: ObjectStore, repository_path: str, stamp: UserStamp) -> tuple[str, ...]:
+def reasons_against(store: ObjectStore, repository_path: str, stamp: checkout.UserStamp) -> tuple[str, ...]:
     """Why the checkout would not take a checkpoint now, one sentence each; changes nothing and asks nobody.
 
     An attempt that was interrupted is left to `apply_checkpoint`, which ends it or takes it back.
@@ -103,8 +95,8 @@ def reasons_against(store: ObjectStore, repository_path: str, stamp: UserStamp) 
     """
     if os.path.exists(os.path.join(store.path, _MARK)):
         return ()
-    repository = open_repository(repository_path)
-    return moved(stamp, user_stamp(repository)) or under_way(repository)
+    repository = checkout.open_repository(repository_path)
+    return checkout.moved(stamp, checkout.user_stamp(repository)) or checkout.under_way(repository)
 
 
 def create_branches(
@@ -121,7 +113,7 @@ def create_branches(
     Raises:
         WorkspaceFault: a name is no branch name or is taken; nothing was created.
     """
-    repository = open_repository(repository_path)
+    repository = checkout.open_repository(repository_path)
     pairs = tuple(branches)
     for name, _ in pairs:
         if repository.git.run("check-ref-format", "--branch", name).exit_status != 0 or name.startswith("@"):
@@ -133,7 +125,9 @@ def create_branches(
     return tuple(name for name, _ in pairs)
 
 
-def give_objects(store: ObjectStore, repository: UserRepository, commits: tuple[str, ...], base: str) -> None:
+def give_objects(
+    store: ObjectStore, repository: checkout.UserRepository, commits: tuple[str, ...], base: str
+) -> None:
     """Copy what commits need and their base does not have into the user's repository.
 
     Raises:
@@ -194,7 +188,7 @@ def _is_emptied(root: str, path: str, gone: set[str]) -> bool:
     return inside <= gone
 
 
-def _has_ended(repository: UserRepository, final: str) -> bool:
+def _has_ended(repository: checkout.UserRepository, final: str) -> bool:
     """The attempt that was interrupted had done everything: index and files are the checkpoint's."""
     options = ("--quiet", "--ignore-submodules=none")
     staged = repository.git.run("diff-index", "--cached", *options, final).exit_status == 0
@@ -208,14 +202,17 @@ def _marked_changes(store: ObjectStore, mark: str, base: str) -> tuple[TreeChang
 
 
 def _take_back(
-    store: ObjectStore, repository: UserRepository, stamp: UserStamp, changes: tuple[TreeChange, ...]
+    store: ObjectStore,
+    repository: checkout.UserRepository,
+    stamp: checkout.UserStamp,
+    changes: tuple[TreeChange, ...],
 ) -> None:
     """Undo what an attempt wrote before it failed: only files that it meant to change, and only what it wrote there.
 
     Raises:
         WorkspaceFault: something else was changed meanwhile; nothing more is touched.
     """
-    now = user_stamp(repository)
+    now = checkout.user_stamp(repository)
     written = {change.path: change for change in changes}
     if now.head_commit != stamp.head_commit or now.index_digest != stamp.index_digest:
         return  # git writes the index last: the attempt ended, or somebody went on from there
@@ -226,7 +223,7 @@ def _take_back(
     )
     if foreign:
         raise WorkspaceFault(
-            f"an acceptance was interrupted, and files were changed since: {named(foreign)}",
+            f"an acceptance was interrupted, and files were changed since: {checkout.named(foreign)}",
             next_step=f"git -C {repository.root_path} status",
         )
     for path in now.dirty:
@@ -238,7 +235,7 @@ def _take_back(
         repository.git.output("checkout-index", "-f", "-u", "-z", "--stdin", stdin=names)
 
 
-def _is_ours(store: ObjectStore, repository: UserRepository, change: TreeChange) -> bool:
+def _is_ours(store: ObjectStore, repository: checkout.UserRepository, change: TreeChange) -> bool:
     """What stands there is gone, or the beginning of the checkpoint's content."""
     path = os.path.join(repository.root_path, change.path)
     try:

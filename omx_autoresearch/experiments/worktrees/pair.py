@@ -23,12 +23,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import Self
 
-from omx_autoresearch.experiments.worktrees.acceptance import (
-    PatchAcceptance,
-    apply_checkpoint,
-    create_branches,
-    reasons_against,
-)
+from omx_autoresearch.experiments.worktrees import acceptance, object_store
 from omx_autoresearch.experiments.worktrees.arm import (
     Arm,
     Restored,
@@ -45,19 +40,6 @@ from omx_autoresearch.experiments.worktrees.checkout import (
     find_submodules,
     open_repository,
     require_clean,
-)
-from omx_autoresearch.experiments.worktrees.object_store import (
-    REFERENCES,
-    FileChange,
-    ObjectStore,
-    create_store,
-    file_changes,
-    is_unfinished,
-    make_template,
-    open_store,
-    pinned,
-    read_settings,
-    write_patch,
 )
 from omx_autoresearch.experiments.worktrees.worktree import FILE_LIMIT_BYTES, Snapshot, TreeFault
 from omx_autoresearch.foundation.errors import AutoresearchError, StepIllegal, WorkspaceFault
@@ -110,7 +92,7 @@ class Checkpoint:
 class Workspaces:
     """The work trees of one experiment; made by `create`, found again by `open`."""
 
-    def __init__(self, store: ObjectStore, state: WorkspaceState) -> None:
+    def __init__(self, store: object_store.ObjectStore, state: WorkspaceState) -> None:
         self._store = store
         self._state = state
         self._arms = {
@@ -151,10 +133,10 @@ class Workspaces:
         require_ignored(repository, (*options.keep, *options.link, *options.caches))
         seals = tuple(require_seal(os.path.join(repository.root_path, path)) for path in options.link)
         submodules = find_submodules(repository, stamp.head_commit)
-        settings = pinned(read_settings(repository.git), repository.root_path)
+        settings = object_store.pinned(object_store.read_settings(repository.git), repository.root_path)
         objects = tuple(dict.fromkeys(sub.objects_path for sub in submodules if sub.objects_path))
-        store = create_store(store_path, repository, settings, objects)
-        make_template(os.path.join(store_path, "template"), repository, settings)
+        store = object_store.create_store(store_path, repository, settings, objects)
+        object_store.make_template(os.path.join(store_path, "template"), repository, settings)
         _hold_base(repository, options.experiment_id, stamp.head_commit)
         state = WorkspaceState(
             experiment_id=options.experiment_id,
@@ -195,7 +177,7 @@ class Workspaces:
             )
         # The folder may have been moved as a whole, with all that stands in it.
         state = replace(state, folder_path=os.path.realpath(folder_path))
-        return cls(open_store(os.path.realpath(store), state.repository_path), state)
+        return cls(object_store.open_store(os.path.realpath(store), state.repository_path), state)
 
     def commit_at(self, path: str) -> str:
         """The commit that a work tree was set to; empty in the middle of that."""
@@ -292,13 +274,13 @@ class Workspaces:
         restored = arm.settle(commit, taken.changed)
         return Checkpoint(commit, taken.tree, taken.changed, restored.dropped)
 
-    def changes(self, base: str, final: str) -> tuple[FileChange, ...]:
+    def changes(self, base: str, final: str) -> tuple[object_store.FileChange, ...]:
         """The changed files between two commits, for people.
 
         Raises:
             WorkspaceFault: there is no such commit.
         """
-        return file_changes(self._store.git, base, final)
+        return object_store.file_changes(self._store.git, base, final)
 
     def patch(self, base: str, final: str) -> bytes:
         """The whole patch from one commit to another; `write_patch` for one that should not be held in memory.
@@ -307,7 +289,7 @@ class Workspaces:
             WorkspaceFault: there is no such commit.
         """
         path = os.path.join(self._store.path, f"patch-{os.getpid()}")
-        write_patch(self._store.git, base, final, path)
+        object_store.write_patch(self._store.git, base, final, path)
         try:
             with open(path, "rb") as stream:
                 return stream.read()
@@ -320,9 +302,9 @@ class Workspaces:
         Raises:
             WorkspaceFault: there is no such commit, or the file cannot be written.
         """
-        return write_patch(self._store.git, base, final, to_path)
+        return object_store.write_patch(self._store.git, base, final, to_path)
 
-    def apply_to_user(self, final: str, stamp: UserStamp | None = None) -> PatchAcceptance:
+    def apply_to_user(self, final: str, stamp: UserStamp | None = None) -> acceptance.PatchAcceptance:
         """Bring a checkpoint into the user's checkout: index and files, nothing committed.
 
         Args:
@@ -332,13 +314,13 @@ class Workspaces:
         Raises:
             WorkspaceFault: git cannot read the checkout, or a failed attempt could not be taken back.
         """
-        return apply_checkpoint(
+        return acceptance.apply_checkpoint(
             self._store, self.repository_path, stamp or self.stamp, self.base_commit, final
         )
 
     def reasons_against(self) -> tuple[str, ...]:
         """Why the user's checkout would take no checkpoint now: what `apply_to_user` says, ahead of time."""
-        return reasons_against(self._store, self.repository_path, self.stamp)
+        return acceptance.reasons_against(self._store, self.repository_path, self.stamp)
 
     def branches(self, branches: Iterable[tuple[str, str]]) -> tuple[str, ...]:
         """Create new branches of the user's repository at checkpoints, all or none; none is checked out.
@@ -349,7 +331,7 @@ class Workspaces:
         Raises:
             WorkspaceFault: a name is no branch name or is taken; nothing was created.
         """
-        return create_branches(self._store, self.repository_path, self.base_commit, branches)
+        return acceptance.create_branches(self._store, self.repository_path, self.base_commit, branches)
 
     def close(self, *, forget: bool = False) -> None:
         """Remove both work trees. Checkpoints stay for patch, acceptance and branches unless they are forgotten, too.
@@ -411,7 +393,7 @@ def _private_folder(folder_path: str, root_path: str) -> str:
 def _remove_leftovers(store_path: str, folder: str) -> None:
     """Remove what an attempt that was killed left behind, and nothing that may be somebody else's."""
     paths = [os.path.join(folder, name) for name in (INCUMBENT, CANDIDATE)]
-    if is_unfinished(store_path):
+    if object_store.is_unfinished(store_path):
         paths.append(store_path)
     else:
         paths = [path for path in (*paths, store_path) if os.path.lexists(path)]
@@ -422,7 +404,7 @@ def _remove_leftovers(store_path: str, folder: str) -> None:
 
 
 def _base_reference(experiment_id: str) -> str:
-    return f"{REFERENCES}/{experiment_id}/base"
+    return f"{object_store.REFERENCES}/{experiment_id}/base"
 
 
 def _hold_base(repository: UserRepository, experiment_id: str, commit: str) -> None:
@@ -434,8 +416,10 @@ def _hold_base(repository: UserRepository, experiment_id: str, commit: str) -> N
 def held_experiments(repository_path: str) -> list[str]:
     """The ids of the experiments whose base commits are kept in a user's repository."""
     git = open_repository(repository_path).git
-    listed = git.output("for-each-ref", "--format=%(refname)", REFERENCES).decode("ascii", "replace")
-    return [name.removeprefix(f"{REFERENCES}/").removesuffix("/base") for name in listed.split()]
+    listed = git.output("for-each-ref", "--format=%(refname)", object_store.REFERENCES).decode(
+        "ascii", "replace"
+    )
+    return [name.removeprefix(f"{object_store.REFERENCES}/").removesuffix("/base") for name in listed.split()]
 
 
 def let_base_go(repository_path: str, experiment_id: str) -> None:
@@ -443,6 +427,6 @@ def let_base_go(repository_path: str, experiment_id: str) -> None:
     repository = open_repository(repository_path)
     args = ("update-ref", "-d", _base_reference(experiment_id))
     repository.git.checked(repository.git.when_unlocked(*args), args)
-    for name in (f"{REFERENCES}/{experiment_id}", REFERENCES):
+    for name in (f"{object_store.REFERENCES}/{experiment_id}", object_store.REFERENCES):
         with contextlib.suppress(OSError):  # not empty, or git has removed it
             os.rmdir(os.path.join(repository.common_dir, name))
