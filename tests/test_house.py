@@ -13,6 +13,7 @@ import pytest
 from importlinter.application import use_cases
 from importlinter.configuration import configure
 
+from omx_autoresearch.foundation.clients import KNOWN
 from tests.support.hook_path import modules
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -156,6 +157,42 @@ def test_every_room_says_what_it_holds_and_where_to_begin() -> None:
         if "Begin" not in (ast.get_docstring(ast.parse((room / "__init__.py").read_text("utf-8"))) or "")
     ]
     assert silent == []
+
+
+def named_clients(text: str) -> set[str]:
+    """The agent CLIs that the code of a module names, its documentation left out."""
+    tree = ast.parse(text)
+    documents = {id(node.value) for node in ast.walk(tree) if isinstance(node, ast.Expr)}
+    words = [
+        str(getattr(node, "value" if isinstance(node, ast.Constant) else "name", ""))
+        for node in ast.walk(tree)
+        if isinstance(node, (ast.Constant, ast.FunctionDef, ast.ClassDef, ast.alias))
+        and id(node) not in documents
+    ]
+    return {name for name in KNOWN for word in words if name in word.lower()}
+
+
+def test_only_its_own_folder_and_the_registry_name_a_client() -> None:
+    own = (
+        PACKAGE / "foundation" / "clients.py",
+        PACKAGE / "surfaces" / "cli" / "demo.py",
+    )  # the demo plays a client
+    folders = PACKAGE / "agents" / "clients"
+    found = {
+        str(path.relative_to(PACKAGE)): named
+        for path in PACKAGE.rglob("*.py")
+        if path not in own
+        and not path.is_relative_to(folders)
+        and (named := named_clients(path.read_text("utf-8")))
+    }
+    assert found == {}
+
+
+def test_a_client_named_in_code_would_be_found_and_in_a_docstring_not() -> None:
+    assert named_clients('"""Of Claude."""\nif name == "gemini":\n    from x import codex\n') == {
+        "gemini",
+        "codex",
+    }
 
 
 FOREIGN = {

@@ -199,51 +199,28 @@ def has_running_task(value: object) -> bool:
 
 
 _END_FIELDS = ("stop_reason", "end_turn_reason", "reason", "error", "error_message")
-_EXACT_ENDS: dict[str, HostEnd] = {
-    "abort": "user_abort",
-    "aborted": "user_abort",
-    "cancel": "user_abort",
-    "cancelled": "user_abort",
-    "canceled": "user_abort",
-    "interrupt": "user_abort",
-    "interrupted": "user_abort",
-    "compact": "compaction",
-    "compaction": "compaction",
-    "401": "auth_failure",
-    "unauthorized": "auth_failure",
-    "429": "rate_limit",
-    "overloaded": "rate_limit",
+_EXACT_ENDS: dict[HostEnd, str] = {
+    "user_abort": "abort aborted cancel cancelled canceled interrupt interrupted",
+    "compaction": "compact compaction",
+    "auth_failure": "401 unauthorized",
+    "rate_limit": "429 overloaded",
 }
-# Phrases of the hosts, matched as whole words in a field that the host alone writes.
-_PHRASE_ENDS: tuple[tuple[HostEnd, tuple[str, ...]], ...] = (
-    (
-        "context_limit",
-        (
-            "context limit",
-            "context window",
-            "context length exceeded",
-            "context exceeded",
-            "context full",
-            "context overflow",
-            "max context",
-            "token limit exceeded",
-            "conversation too long",
-            "conversation is too long",
-            "prompt too long",
-            "prompt is too long",
-            "input too long",
-            "input is too long",
-        ),
-    ),
-    ("compaction", ("auto compact", "auto compaction", "compaction required", "needs compaction")),
-    ("rate_limit", ("rate limit", "rate limited", "ratelimit", "too many requests", "quota exceeded", "usage limit",
-                    "overloaded error", "billing error", "billing")),
-    ("auth_failure", ("authentication failed", "authentication error", "auth failure", "auth failed", "auth error",
-                      "invalid api key", "not logged in", "oauth token expired", "permission error")),
-    ("user_abort", ("user abort", "user aborted", "aborted by user", "user cancel", "user cancelled", "user canceled",
-                    "cancelled by user", "canceled by user", "user interrupt", "user interrupted",
-                    "interrupted by user", "user exit", "user stop", "user requested", "manual stop")),
-)  # fmt: skip
+"""By what it means, the words that a host writes alone."""
+_PHRASE_ENDS: dict[HostEnd, tuple[str, ...]] = {
+    "context_limit": ("context limit", "context window", "context length exceeded", "context exceeded",
+                      "context full", "context overflow", "max context", "token limit exceeded",
+                      "conversation too long", "conversation is too long", "prompt too long", "prompt is too long",
+                      "input too long", "input is too long"),
+    "compaction": ("auto compact", "auto compaction", "compaction required", "needs compaction"),
+    "rate_limit": ("rate limit", "rate limited", "ratelimit", "too many requests", "quota exceeded", "usage limit",
+                   "overloaded error", "billing error", "billing"),
+    "auth_failure": ("authentication failed", "authentication error", "auth failure", "auth failed", "auth error",
+                     "invalid api key", "not logged in", "oauth token expired", "permission error"),
+    "user_abort": ("user abort", "user aborted", "aborted by user", "user cancel", "user cancelled", "user canceled",
+                   "cancelled by user", "canceled by user", "user interrupt", "user interrupted",
+                   "interrupted by user", "user exit", "user stop", "user requested", "manual stop"),
+}  # fmt: skip
+"""By what it means, phrases of the hosts, matched as whole words in a field that the host alone writes."""
 
 
 def host_end_of(payload: Mapping[str, Any]) -> HostEnd:
@@ -267,9 +244,10 @@ def _named_end(value: str) -> HostEnd:
 
     words = re.sub(r"(?<=[a-z0-9])(?=[A-Z])", " ", value).lower()
     words = " ".join(re.findall(r"[a-z0-9]+", words))
-    if words in _EXACT_ENDS:
-        return _EXACT_ENDS[words]
-    for end, phrases in _PHRASE_ENDS:
+    for end, names in _EXACT_ENDS.items():
+        if words in names.split():
+            return end
+    for end, phrases in _PHRASE_ENDS.items():
         if any(f" {phrase} " in f" {words} " for phrase in phrases):
             return end
     return ""

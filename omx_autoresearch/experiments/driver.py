@@ -38,6 +38,7 @@ from omx_autoresearch.experiments.judge.state import (
 from omx_autoresearch.experiments.store import ExperimentFolder
 from omx_autoresearch.experiments.trial import ExperimentWorkspace
 from omx_autoresearch.foundation import templates
+from omx_autoresearch.foundation.clients import EXAMPLE_AGENT
 from omx_autoresearch.foundation.errors import AutoresearchError, StepIllegal, UsageError
 from omx_autoresearch.foundation.text import one_line
 from omx_autoresearch.journal.safe_files import ensure_folder, read_bounded, replace_file
@@ -373,7 +374,7 @@ def checked_line(line: str) -> str:
     Raises:
         UsageError: it is empty, holds NUL, or has an open quote.
     """
-    next_step = '--agent "claude -p --permission-mode acceptEdits"'
+    next_step = f'--agent "{EXAMPLE_AGENT}"'
     if not line.strip():
         raise UsageError("the agent's command is empty", next_step=next_step)
     if "\0" in line:
@@ -412,7 +413,7 @@ def require_startable(line: str, environ: Mapping[str, str], cwd: str) -> None:
     if fault := start_fault(line, environ, cwd):
         raise UsageError(
             f"the command cannot be started, so no trial was begun: {fault}",
-            next_step='mend the command, then the same again, such as --agent "claude -p"',
+            next_step=f'mend the command, then the same again, such as --agent "{EXAMPLE_AGENT}"',
         )
 
 

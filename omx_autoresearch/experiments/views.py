@@ -21,6 +21,7 @@ from omx_autoresearch.experiments.judge.state import (
 )
 from omx_autoresearch.experiments.judge.summary import count_kinds, quoted_claim
 from omx_autoresearch.experiments.store import ExperimentStore
+from omx_autoresearch.foundation.clients import EXAMPLE_AGENT
 from omx_autoresearch.foundation.errors import AutoresearchError, UsageError
 from omx_autoresearch.foundation.records import dataclass
 from omx_autoresearch.foundation.types import MetricDirection
@@ -309,7 +310,7 @@ def next_command(state: ExperimentState, *, has_controller: bool = False, is_pat
     if quoted.has_gain and quoted.is_current and not state.applied_commit:
         return f"{program} accept {name}"
     if state.phase in ("started", "ready"):
-        return f'{program} run {name} --agent "claude -p --permission-mode acceptEdits"'
+        return f'{program} run {name} --agent "{EXAMPLE_AGENT}"'
     return f"{program} {'patch' if has_patch else 'report'} {name}"
 
 

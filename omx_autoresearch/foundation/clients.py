@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class KnownClient:
-    """One agent CLI. All but the last three are names of environment variables.
+    """One agent CLI. The first four are names of environment variables.
 
     Attributes:
         shell_marks: set in a tool shell of the client and in no person's terminal.
@@ -24,6 +24,7 @@ class KnownClient:
         session_variables: further ones that speak of one session, so that a fresh session inherits none of them.
         folder: the client's folder of settings in a project; empty where none is known.
         sandbox: the program that its sandbox starts as the first process; empty where it has none of its own.
+        headless: a command line of a headless session; empty for none that people are shown.
         has_code: a folder of this name stands below ``agents/clients``.
     """
 
@@ -33,6 +34,7 @@ class KnownClient:
     session_variables: tuple[str, ...] = ()
     folder: str = ""
     sandbox: str = ""
+    headless: str = ""
     has_code: bool = True
 
 
@@ -51,6 +53,7 @@ KNOWN: dict[str, KnownClient] = {
             "CLAUDE_PROJECT_DIR",
         ),
         folder=".claude",
+        headless="claude -p --permission-mode acceptEdits",
     ),
     "codex": KnownClient(
         ("CODEX_SESSION_ID", "CODEX_THREAD_ID", "CODEX_TOOL_CALL_ID", "CODEX_CI"),
@@ -80,6 +83,9 @@ KNOWN: dict[str, KnownClient] = {
 
 CLIENT_NAMES: tuple[str, ...] = tuple(name for name, client in KNOWN.items() if client.has_code)
 """Every client that can be installed into."""
+
+EXAMPLE_AGENT: str = next(client.headless for client in KNOWN.values() if client.headless)
+"""What people are shown where the command of an agent is wanted."""
 
 SHELL_MARKS: tuple[str, ...] = tuple(mark for client in KNOWN.values() for mark in client.shell_marks)
 """Every variable that marks an agent's tool shell."""
