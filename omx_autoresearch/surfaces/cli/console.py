@@ -22,7 +22,7 @@ from omx_autoresearch.missions.checkouts import new_workspace, project_of
 from omx_autoresearch.missions.claims import take_in_quietly
 from omx_autoresearch.missions.lifecycle_commands import marks_of_agent, require_owner
 from omx_autoresearch.missions.store import MissionStore
-from omx_autoresearch.missions.views import held_task, resolve_task
+from omx_autoresearch.missions.views import StatusView, held_task, resolve_task, shown_view
 from omx_autoresearch.surfaces.sources import SOURCES
 
 if TYPE_CHECKING:
@@ -90,6 +90,10 @@ class Caller:
     def task(self, named: str) -> str:
         """The mission that is meant; see :func:`~omx_autoresearch.missions.views.resolve_task`."""
         return resolve_task(self.runtime, named, session_id=self.session_id, cwd=self.cwd)
+
+    def shown_view(self, named: str, *, looks: bool = False) -> StatusView:
+        """How the mission stands that is looked at; see :func:`~omx_autoresearch.missions.views.shown_view`."""
+        return shown_view(self.runtime, named, session_id=self.session_id, cwd=self.cwd, looks=looks)
 
     def owned_task(self, verb: str, named: str) -> str:
         """The mission that is meant, for a verb that only its owner may use; what waits in its inbox is taken in.

@@ -23,7 +23,7 @@ from omx_autoresearch.surfaces.cli.console import (
     this_caller,
     verb,
 )
-from omx_autoresearch.surfaces.cli.status import print_step, shown_view
+from omx_autoresearch.surfaces.cli.status import print_step
 
 if TYPE_CHECKING:
     from typing import Any
@@ -124,7 +124,7 @@ def readiness_verb(task: str, as_json: bool) -> int:
 def log_verb(task: str, limit: int, as_json: bool) -> None:
     """Show the newest iterations, what each brought and how the gate answered, and the newest events of the mission."""
     caller = this_caller()
-    task_id = shown_view(caller, task).task_id
+    task_id = caller.shown_view(task).task_id
     found = list_iterations(caller.runtime, task_id, limit=limit)
     notices = MissionStore(caller.runtime.home).load(task_id).notices[::-1][:limit]
     if as_json:

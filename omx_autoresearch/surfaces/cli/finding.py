@@ -24,7 +24,6 @@ from omx_autoresearch.surfaces.cli.console import (
     this_caller,
     verb,
 )
-from omx_autoresearch.surfaces.cli.status import shown_view
 from omx_autoresearch.surfaces.cli.validate import is_relayed
 
 if TYPE_CHECKING:
@@ -219,7 +218,7 @@ def _text(value: Any) -> str:
 def _print_list(caller: Caller, task: str, options: dict[str, Any], *, as_json: bool) -> None:
     from omx_autoresearch.surfaces.documents import finding_list_document
 
-    document = finding_list_document(caller.runtime, shown_view(caller, task).task_id, **options)
+    document = finding_list_document(caller.runtime, caller.shown_view(task).task_id, **options)
     if as_json:
         print_json(document)
         return

@@ -51,16 +51,11 @@ def status_verb(task: str, look: bool, as_json: bool) -> None:
 
     What is missing is what the newest run or check found, and the answer says how long ago; --look looks now.
     """
-    view = shown_view(this_caller(), task, looks=look)
+    view = this_caller().shown_view(task, looks=look)
     if as_json:
         print_json(view)
     else:
         print_status(view)
-
-
-def shown_view(caller: Caller, task: str, *, looks: bool = False) -> StatusView:
-    """The mission to look at; where none is under way, the one that cannot be read, else the last one here."""
-    return views.shown_view(caller.runtime, task, session_id=caller.session_id, cwd=caller.cwd, looks=looks)
 
 
 @verb("list", "status-list")
