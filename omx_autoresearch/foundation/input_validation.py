@@ -2,7 +2,7 @@
 
 The types are the core's own frozen dataclasses; pydantic validates against them here and nowhere else. Four rules hold
 for all: unknown fields are errors; numbers are strict and finite (``"5"``, ``true`` for a number, NaN are errors);
-a duplicate key is an error of whoever parses (JSON in ``storage.strictjson``, YAML in ``runtime.frontmatter``); an
+a duplicate key is an error of the parser (JSON in ``journal.safe_files``, YAML in ``missions.intake``); an
 instance is not trusted as validated, since it is taken apart and read anew.
 """
 

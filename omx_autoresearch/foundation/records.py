@@ -42,7 +42,7 @@ else:
         return Field("", default, default_factory, metadata)
 
     def fields(value):
-        """The fields of a class of ours or of one of its instances."""
+        """The fields of a record class or of an instance of one."""
         return value.__light_fields__
 
     def replace(value, /, **changes):
@@ -165,7 +165,7 @@ else:
     }
 
     class _Twin:
-        """What the stdlib would have put there, made when somebody looks."""
+        """What the stdlib would have put there, made at the first look."""
 
         __slots__ = ("_name",)
 

@@ -1,7 +1,7 @@
 """Text from outside, made harmless: what others wrote reaches a terminal, a page, a reply or a record through here.
 
 :func:`harmless` keeps the lines, :func:`one_line` makes one line of bounded length, :func:`quoted` puts a foreign value
-into a message of ours, :func:`head_and_tail` cuts an output, and :func:`redacted` takes secrets out.
+into one of our messages, :func:`head_and_tail` cuts an output, and :func:`redacted` takes secrets out.
 
 **What is redacted.** Output that goes into refusals, reports and pages may be read by others, so what looks like a
 secret is replaced by ``[redacted]``; the file keeps it. Redacted are, and only these:
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from typing import Any
 
 MARK = "[omx-autoresearch]"
-"""Begins every text of ours that a client may feed back as a prompt."""
+"""Begins each of our texts that a client may feed back as a prompt."""
 LINE_LIMIT = 600
 QUOTE_LIMIT = 80
 
@@ -150,7 +150,7 @@ def escaped(text: str) -> str:
 
 
 def quoted(value: Any, limit: int = QUOTE_LIMIT) -> str:
-    """A foreign value in a message of ours: a text in quotes and escaped, anything else as Python writes it; cut."""
+    """A foreign value for one of our messages: a text in quotes and escaped, anything else as Python writes it; cut."""
     if isinstance(value, str):
         return f"'{escaped(value[:limit])}{'...' if len(value) > limit else ''}'"
     text = repr(value)

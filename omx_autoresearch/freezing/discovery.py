@@ -39,7 +39,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
 
 
-# --- Modules of a workspace that pinned Python scripts import although nobody pinned them.
+# --- Modules of a workspace that pinned Python scripts import although they are not pinned.
 #
 # Whether such a module measures or is what is measured, only the owner knows; so they are told by name and not pinned.
 
@@ -462,7 +462,7 @@ class _Search:
         return tuple(sorted(root | {path.rpartition("/")[0] for path in scripts}))
 
     def guards(self) -> list[Pin]:
-        """Absent configuration of the runners, and programs: whoever adds one changes how they run."""
+        """Absent configuration of the runners, and programs: adding one changes how they run."""
         names = {path for runner in self.runners for path in DEFAULTS[runner].configuration} | set(
             self.absent
         )

@@ -340,7 +340,7 @@ def runner_of(text: str) -> str:
 
 
 def count_tests(output: str, runner: str) -> RunnerCount | None:
-    """What the runner said about all its runs in ``output``; None when it said nothing, or nobody knows the runner."""
+    """What the runner said about all its runs in ``output``; None when it said nothing, or the runner is unknown."""
     if runner not in RUNNERS:
         return None
     text = re.sub(_COLOUR, "", output).replace("\r\n", "\n")

@@ -1,7 +1,7 @@
 """What is pinned of an evaluator: the manifest, and what each known runner loads by itself.
 
 A pin freezes one path of the workspace: its content, or (a guard) that nothing stands there. The table says, for each
-runner, which files exist as tests, which decide how it runs, and which ones it would load merely because somebody
+runner, which files exist as tests, which decide how it runs, and which ones it would load merely because an agent
 added them. New test files are welcome everywhere; only an addition of the last sort tampers.
 """
 

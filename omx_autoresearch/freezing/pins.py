@@ -373,7 +373,7 @@ def _list_folder(folder_path: str, runners: tuple[str, ...]) -> list[list[str]]:
                 elif entry.is_symlink():
                     links.append(entry.name)
     except OSError:
-        return [[], [], []]  # a folder that nobody may list is one that no runner lists
+        return [[], [], []]  # a folder that we may not list is one that no runner lists
     return [sorted(folders), sorted(links), sorted(loaded)]
 
 

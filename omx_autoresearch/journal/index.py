@@ -1,6 +1,6 @@
 """Where each record of a journal stands, in a SQLite file that may be deleted at any time.
 
-It is caught up lazily, by whoever looks something up; a stop never needs it. It is believed only while the journal
+It is caught up lazily, by the first lookup; a stop never needs it. It is believed only while the journal
 has the same inode and still holds the last covered record at its place (its digest binds all before it); otherwise it
 is built anew. It only says where to look: what is found is read from the journal and compared. Where no index can be
 had (read-only folder, no room, too many at once), the journal is read through instead.

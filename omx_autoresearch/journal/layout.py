@@ -174,7 +174,7 @@ class StateHome:
 
 @dataclass(frozen=True, slots=True)
 class ProjectFolder:
-    """A project's root; everything of ours in it stands under ``.omx``, for people and agents to read."""
+    """A project's root; everything that we keep in it stands under ``.omx``, for people and agents to read."""
 
     root_path: str
 
@@ -196,18 +196,9 @@ class ProjectFolder:
         """``.omx/autoresearch/{task_id}``: the mission's projections."""
         return os.path.join(self.omx_path, "autoresearch", _checked(task_id))
 
-    def state_path(self, task_id: str) -> str:
-        """``state/`` of the task: task_spec.json, progress.json, findings.jsonl and so on."""
-        return os.path.join(self.task_path(task_id), "state")
-
     def inbox_path(self, task_id: str) -> str:
         """``inbox/`` of the task: claims waiting to be taken in."""
         return os.path.join(self.task_path(task_id), "inbox")
-
-    def session_state_path(self, session_id: str) -> str:
-        """``.omx/state/sessions/{session}/autoresearch-state.json``: the mode state of a session."""
-        name = session_file_name(session_id)
-        return os.path.join(self.omx_path, "state", "sessions", name, "autoresearch-state.json")
 
 
 def _checked(name: str) -> str:

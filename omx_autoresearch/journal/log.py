@@ -1,8 +1,25 @@
 """The journal of a mission or an experiment: the append-only file that is the truth. Only their stores write one.
 
-An append takes the lock, checks the tail, makes one write and one fsync for the whole batch, and returns only then.
-A process killed in between may leave the first records of its batch (never acknowledged) and a torn last line, which
-readers ignore and the next writer sets aside: order a batch so that each of its beginnings is a legal history.
+Theory of operation. Everything that a mission or an experiment is follows from the lines of one file, in order; state,
+index, snapshots and project files are made from them and may be deleted. So the file may never lose a line that a
+caller was told of, and may never show a line that was not written as a whole.
+
+- *One writer.* An append holds the lock of a file beside the journal. The kernel drops it when its holder dies, and
+  the journal itself can be replaced under it.
+- *One write, one fsync.* A batch is one ``write`` to a descriptor in append mode, then one ``fsync``; only then does
+  the call return, and only what returned was acknowledged. Where either fails, the file is cut back to where it was.
+- *A torn tail is no record.* A process that is killed inside the write may leave the first lines of its batch and
+  half of another. Readers take only lines that end in a newline. The next writer completes a last line that lacks
+  nothing but its newline, and moves any other rest to ``torn/``, where a person finds it. So order a batch in such a
+  way that each of its beginnings is a legal history.
+- *A chain.* Each line carries its number and the digest of the line before (:mod:`.reader`). A line that was edited,
+  removed or put in by hand breaks the chain at its place, and a reader that remembers a head notices an older file in
+  the place of a newer one.
+- *Optimistic decisions.* A decision may be made without the lock and recorded with the head that it was made on;
+  another record since then is an error, and the caller decides anew.
+
+What matters only as long as a process lives may skip its fsync: it survives every kill, and the next durable batch
+makes it durable too.
 """
 
 from __future__ import annotations
@@ -61,7 +78,7 @@ class TornTail:
 
 
 class Tail:
-    """The end of a journal while its lock is held: nobody else can append until the ``with`` ends.
+    """The end of a journal while its lock is held: no other writer can append until the ``with`` ends.
 
     Attributes:
         head: the newest record; moves with every append.
@@ -208,7 +225,7 @@ class Tail:
             os.ftruncate(self._descriptor, self.head.size_bytes)
             os.fsync(self._descriptor)
         except OSError:
-            return  # what remains is a torn tail, or records that nobody was told of: the next writer sees to it
+            return  # what remains is a torn tail, or records that no caller was told of: the next writer sees to it
 
 
 class Journal(JournalReader):

@@ -159,7 +159,7 @@ def scan(descriptor: int, after: Head) -> Iterator[Entry | Fault]:
         for start, line in iter_lines(descriptor, offset):
             result = chain.check(line, start)
             if isinstance(result, Fault) and read_again != start:
-                # A writer may have set a torn tail aside between two reads of ours: look again before judging.
+                # A writer may have set a torn tail aside between two of our reads: look again before judging.
                 offset, read_again = start, start
                 break
             chain.follow(result)

@@ -63,7 +63,7 @@ def _temporary_name() -> str:
 
 
 def names_in(folder_path: str) -> list[str]:
-    """What a folder of ours holds, unsorted; nothing where it does not exist.
+    """What one of our folders holds, unsorted; nothing where it does not exist.
 
     Raises:
         StorageFailed: it cannot be read.
@@ -154,7 +154,7 @@ def ensure_folder(path: str, *, mode: int = 0o700) -> None:
         try:
             os.mkdir(path, mode)
         except FileExistsError:
-            # another process made it; where it is gone again, somebody emptied it, and the caller finds it missing
+            # another process made it; where it is gone again, it was emptied, and the caller finds it missing
             if os.path.lexists(path) and not os.path.isdir(path):
                 raise
             return
@@ -266,7 +266,7 @@ class Lock:
         descriptor = os.open(self._path, flags, 0o600)
         try:
             fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            # Whoever removed the file meanwhile left us a lock that excludes nobody.
+            # A process that removed the file meanwhile left us a lock that excludes no one else.
             if os.fstat(descriptor).st_nlink > 0:
                 self._descriptor = descriptor
                 return True
@@ -530,7 +530,7 @@ def script_text(root_path: str, path: str, *, errors: str = "strict") -> str:
     Args:
         root_path: of the workspace.
         path: within it.
-        errors: as of ``bytes.decode``; ``replace`` for whoever can do with a text in another encoding.
+        errors: as of ``bytes.decode``; ``replace`` for a caller that can do with a text in another encoding.
     """
     try:
         descriptor = open_inside(root_path, path)

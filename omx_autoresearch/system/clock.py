@@ -1,6 +1,6 @@
 """The clock: aware UTC time for records, monotonic seconds for deadlines.
 
-Time enters the rules of ``core`` as an argument; whoever needs a clock takes one as a parameter, so that a
+Time enters the rules as an argument; code that needs a clock takes one as a parameter, so that a
 test can pass its own. No environment variable moves it: an agent that shifts the time could end a deadline.
 """
 
@@ -43,7 +43,7 @@ def format_time(moment: datetime) -> str:
     """Write a time as it stands on disk: ``2026-01-02T03:04:05.123456Z``.
 
     Raises:
-        ValueError: the time is naive, so nobody knows which instant it means.
+        ValueError: the time is naive, so it names no instant.
     """
     if moment.utcoffset() is None:
         raise ValueError(f"the time {moment.isoformat()} has no time zone")

@@ -171,7 +171,7 @@ def explain_shell_status(command: str, exit_status: int | None, cwd: str) -> str
 
 
 class DetachedChild:
-    """A child that goes on by itself; whoever started it may wait for its end, or leave it."""
+    """A child that goes on by itself; its parent may wait for its end, or leave it."""
 
     def __init__(self, pid: int, end_fd: int) -> None:
         self.pid = pid
@@ -197,7 +197,7 @@ class DetachedChild:
 
 
 def fork_detached(work: Callable[[], None]) -> DetachedChild:
-    """Run ``work`` in a child that survives us: own session, stdio on /dev/null, no descriptor of ours.
+    """Run ``work`` in a child that survives us: own session, stdio on /dev/null, none of our descriptors.
 
     What ``work`` raises ends the child and nothing else; so it must record by itself what went wrong.
 
@@ -219,7 +219,7 @@ def fork_alone(work: Callable[[], None], keep: Collection[int] = (), *, ignore_s
     """Fork a child in a session of its own that runs ``work`` and exits; returns its pid to the parent.
 
     The child has stdin, stdout and stderr on /dev/null and of the other descriptors only those of ``keep``, so
-    it holds no lock and no pipe of ours. Whatever ``work`` raises ends the child with status 1; nothing falls
+    it holds none of our locks and pipes. Whatever ``work`` raises ends the child with status 1; nothing falls
     back into the code of the parent.
     """
     pid = os.fork()
@@ -307,7 +307,7 @@ def _read_all(report_fd: int, cancel_fd: int, hold_fd: int) -> bytes:
 
 
 def _collect(pid: int) -> None:
-    """Wait for a child of ours; somebody else may have collected it."""
+    """Wait for one of our children; another waiter may have collected it."""
     try:
         os.waitpid(pid, 0)
     except ChildProcessError:

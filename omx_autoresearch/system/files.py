@@ -222,7 +222,7 @@ def remove(path: bytes | str) -> None:
     """Remove a file or a folder with all that is in it; nothing where there is none.
 
     Raises:
-        WorkspaceFault: something of it cannot be removed (owned by somebody else, a mount point); it is named.
+        WorkspaceFault: something of it cannot be removed (owned by another user, a mount point); it is named.
     """
     raw = os.fsencode(path)
     try:

@@ -40,7 +40,7 @@ SETTINGS = (
     "advice.detachedHead=false",
 )
 TIMEOUT_SECONDS = 20.0
-"""For one git command of a hook: a stop may need three of them, and a hook that is late holds nobody."""
+"""For one git command of a hook: a stop may need three of them, and a hook that is late holds no session."""
 LIMIT_SECONDS = 900.0
 """For one git command of an experiment: a first checkout on a slow disk takes minutes, a hung filter takes for ever."""
 LOCK_WAIT_SECONDS = 5.0
@@ -209,7 +209,7 @@ class Git:
 
 
 def git_environment(environ: Mapping[str, str]) -> dict[str, str]:
-    """The environment for git: no ``GIT_*`` of whoever called us, no prompt, no lock, no network, C messages.
+    """The environment for git: no ``GIT_*`` of our caller, no prompt, no lock, no network, C messages.
 
     The system's and the user's own configuration stay: ``safe.directory`` and ignore rules stand there.
     """
@@ -270,11 +270,11 @@ def user_git(repository_path: str, environ: Mapping[str, str] | None = None) -> 
 
 
 def own_git(repository_path: str, git_dir: str, environ: Mapping[str, str] | None = None) -> Git:
-    """Git in a repository of ours: only its own configuration counts.
+    """Git in one of our own repositories: only its own configuration counts.
 
     Args:
         repository_path: the user's checkout, whose programs are never taken for git.
-        git_dir: the repository of ours.
+        git_dir: that repository.
         environ: what the environment is made from; ours where none is given.
     """
     env = _plain_environment(os.environ if environ is None else environ)
@@ -395,7 +395,7 @@ def _is_repository(entry: str) -> bool:
 
 
 def _first_line(path: str) -> str:
-    """The first line of a small file; empty where it cannot be read, or is a pipe that nobody may ever write to."""
+    """The first line of a small file; empty where it cannot be read, or is a pipe that may never be written to."""
     return os.fsdecode(first_line(path, 4096)).strip()
 
 

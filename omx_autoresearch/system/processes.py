@@ -254,7 +254,7 @@ def marked_pids(token: str) -> tuple[int, ...]:
 
 
 def runs_above(ancestors: Sequence[ProcessIdentity]) -> tuple[ProcessIdentity, ...]:
-    """Those of the processes above one that run inside a command of ours, whatever its own environment was made to say.
+    """Those of the processes above one that run inside our commands, whatever its own environment was made to say.
 
     Empty where the system does not show the environments of processes.
     """
@@ -315,7 +315,7 @@ _POLL_SECONDS = 0.05
 
 
 def wait_for(process: ProcessIdentity, wait_seconds: float) -> bool:
-    """True when the process ends within ``wait_seconds``; it need not be a child of ours."""
+    """True when the process ends within ``wait_seconds``; it need not be our child."""
     import select
     import time
 
@@ -380,13 +380,13 @@ def is_ending(pid: int) -> bool:
     return False
 
 
-# --- processes that nobody waits for
+# --- orphans
 
-# Processes that still work in a folder although whoever started them is gone.
+# Processes that still work in a folder although their parent is gone.
 #
 # A supervisor whose controller was killed ends its command by itself within moments; it is given that time.
 # What is left then, by its working folder, is killed. A process with a terminal is a person's and stays, and
-# so does whoever started this very process: an agent may go on from the folder itself.
+# so does the parent of this very process: an agent may go on from the folder itself.
 
 
 GRACE_SECONDS = 6.0

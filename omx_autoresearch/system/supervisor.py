@@ -83,7 +83,7 @@ def _go(between: int, told_fd: int, open_fd: int) -> int:
 
 
 def _high_pipe() -> list[int]:
-    """A pipe whose descriptors stand in nobody's way."""
+    """A pipe whose descriptors stay clear of the standard ones."""
     import fcntl
 
     ends = os.pipe()
@@ -165,7 +165,7 @@ def socket_pair() -> tuple[int, int]:
 #
 # A command may start children that leave its process group and its session. Only a process that adopts orphans
 # (PR_SET_CHILD_SUBREAPER, prctl(2)) still finds those, and it must have no other children, or it would end
-# somebody else's. So each command gets a forked supervisor with a session of its own, which runs what is here and
+# another command's. So each command gets a forked supervisor with a session of its own, which runs what is here and
 # exits. When the process that asked is killed, the lifeline pipe closes and the supervisor ends the command.
 
 LEFTOVER_GRACE_SECONDS = 0.5
@@ -414,7 +414,7 @@ class _Watch:
             return  # forgotten before
 
     def _wait(self, seconds: float) -> set[int]:
-        """Sleep until output, the end of a child, the end of whoever asked, or the time is over."""
+        """Sleep until output, the end of a child, the end of the caller, or the time is over."""
         ready = {descriptor for descriptor, _ in self._poll.poll(int(seconds * 1000) + 1)}
         if not self._pipes.open.isdisjoint(ready):
             for descriptor in self._pipes.drain():

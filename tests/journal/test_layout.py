@@ -56,9 +56,7 @@ def test_the_paths_are_those_of_the_design() -> None:
     } == {mission.root_path}
     project = ProjectFolder("/p")
     assert project.specs_path("fix") == "/p/.omx/specs/autoresearch-fix"
-    assert project.state_path("t1") == "/p/.omx/autoresearch/t1/state"
     assert project.inbox_path("t1") == "/p/.omx/autoresearch/t1/inbox"
-    assert project.session_state_path("s-1") == "/p/.omx/state/sessions/s-1/autoresearch-state.json"
 
 
 @pytest.mark.parametrize(

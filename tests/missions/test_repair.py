@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 @pytest.mark.requirement("STATE-09")
 def test_what_somebody_wrote_into_a_projection_is_a_claim_after_repair(world: Scratch) -> None:
     mission = world.mission()
-    path = Path(ProjectFolder(str(world.project)).state_path(mission.task_id), "findings.jsonl")
+    path = Path(ProjectFolder(str(world.project)).task_path(mission.task_id), "state", "findings.jsonl")
     path.write_text(path.read_text() + '{"finding":"by hand"}\n')
     lifecycle_commands.repair(world.runtime(), mission.task_id)
     assert world.load(mission).claim_count == 1
