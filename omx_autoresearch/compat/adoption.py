@@ -223,7 +223,7 @@ def read_origin(path: str) -> Origin:
         count = f"{len(folder.faults)} fault{'s' if len(folder.faults) > 1 else ''}"
         raise MissionInvalid(
             "\n".join([f"{path} cannot be adopted: {count}", *folder.faults]),
-            next_step=f"copy the folder, mend the copy, and adopt that: cp -r {path} COPY",
+            next_step=f"copy the folder, fix the copy, and adopt that: cp -r {path} COPY",
         )
     kept = tuple({item.fingerprint: item for item in tried}.values())
     if len(kept) > KEPT_DIRECTIONS:

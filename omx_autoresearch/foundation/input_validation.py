@@ -156,6 +156,8 @@ _NEEDED: dict[str, Callable[[Any], str]] = {
     "dataclass_type": lambda _: "must be a mapping of fields",
     "model_type": lambda _: "must be a mapping of fields",
     "list_type": lambda _: "must be a list",
+    "string_pattern_mismatch": lambda item: f"must match {item['ctx']['pattern']}",
+    "greater_than_equal": lambda item: f"must be at least {item['ctx']['ge']}",
     "value_error": lambda item: str(item["ctx"]["error"]),
     "json_invalid": lambda _: "it holds a character that UTF-8 cannot (half of a surrogate pair)",
 }

@@ -14,14 +14,12 @@ import click
 from omx_autoresearch.foundation.errors import (
     CommandFault,
     OwnerOnly,
-    StepIllegal,
     StorageFailed,
     UsageError,
 )
 from omx_autoresearch.missions import claims, lifecycle_commands
 from omx_autoresearch.missions.claims import relay_line
 from omx_autoresearch.missions.lifecycle_commands import require_owner
-from omx_autoresearch.missions.rules.mission import FINAL_PHASES, next_command
 from omx_autoresearch.missions.store import MissionStore
 from omx_autoresearch.missions.validation import runs
 from omx_autoresearch.missions.validation.runs import record_review
@@ -74,11 +72,7 @@ def validate_verb(task: str, seconds: float | None, as_json: bool) -> int:
     """
     caller = this_caller()
     task_id = caller.task(task)
-    mission = _live(caller, task_id)
-    if mission.contract is not None and mission.contract.validation_mode != SCRIPT_MODE:
-        raise StepIllegal(
-            f"mission {task_id} is judged by a review", next_step=f"omx-autoresearch review {task_id}"
-        )
+    mission = runs.require_runnable(caller.runtime, task_id, is_review=False)
     if is_relayed(caller, task_id, "validate", as_json=as_json):
         return 0
     return _run(caller, mission, seconds, as_json=as_json)
@@ -103,33 +97,8 @@ def review_verb(task: str, verdict: str | None, summary: str, seconds: float | N
     task_id = caller.task(task)
     if verdict:
         return _give_verdict(caller, task_id, verdict == "approved", summary, as_json=as_json)
-    mission = _live(caller, task_id)
-    contract = mission.contract
-    if contract is not None and contract.validation_mode == SCRIPT_MODE:
-        raise StepIllegal(
-            f"mission {task_id} is judged by its validator", next_step=f"omx-autoresearch validate {task_id}"
-        )
-    if contract is not None and not contract.reviewer_command:
-        raise CommandFault(
-            f"mission {task_id} names no reviewer command; admitted: {', '.join(contract.reviewed_by)}",
-            next_step=f"a person types at a terminal: omx-autoresearch review {task_id} --approve (or --reject)",
-        )
+    mission = runs.require_runnable(caller.runtime, task_id, is_review=True)
     return _run(caller, mission, seconds, as_json=as_json)
-
-
-def _live(caller: Caller, task_id: str) -> Mission:
-    """The mission, with a contract to run.
-
-    Raises:
-        StepIllegal: it is a draft, or it has ended.
-    """
-    mission = MissionStore(caller.runtime.home).load(task_id)
-    if mission.contract is None or mission.phase in FINAL_PHASES:
-        raise StepIllegal(
-            f"mission {task_id} is {mission.phase}; there is nothing to run",
-            next_step=next_command(mission),
-        )
-    return mission
 
 
 def _run(caller: Caller, mission: Mission, seconds: float | None, *, as_json: bool) -> int:

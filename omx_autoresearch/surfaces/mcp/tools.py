@@ -11,11 +11,12 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 from pydantic import Field
 
-from omx_autoresearch.foundation.errors import CommandFault, StepIllegal, UsageError
+from omx_autoresearch.foundation.errors import UsageError
 from omx_autoresearch.foundation.types import FindingKind
 from omx_autoresearch.missions import views
 from omx_autoresearch.missions.rules.readiness import ReadinessReport
 from omx_autoresearch.missions.store import MissionStore
+from omx_autoresearch.missions.validation import runs
 from omx_autoresearch.surfaces.documents import (
     CriterionListDocument,
     DirectionDocument,
@@ -38,6 +39,7 @@ from omx_autoresearch.surfaces.mcp.calls import (
     Seconds,
     make_tool,
 )
+from omx_autoresearch.system.processes import wait_for
 
 if TYPE_CHECKING:
     from mcp.server.mcpserver.tools import Tool
@@ -45,7 +47,6 @@ if TYPE_CHECKING:
     from omx_autoresearch.journal.layout import Runtime
 
 OUTPUT_CHARACTERS = 4000
-SCRIPT_MODE = "mission-validator-script"
 
 Task = Annotated[str, Field(description="Task id; leave it out for the mission that holds this session")]
 Limit = Annotated[int, Field(ge=1, le=LIST_LIMIT, description="At most this many")]
@@ -205,9 +206,6 @@ def review(call: Call, seconds: Seconds = WAIT_SECONDS) -> views.RunView:
 
 def wait(call: Call, task: Task = "", seconds: Seconds = WAIT_SECONDS) -> views.RunView:
     """Wait for a running validation or review and show its verdict."""
-    from omx_autoresearch.missions.validation import runs
-    from omx_autoresearch.system.processes import wait_for
-
     task_id = call.seen_task(task)
     running = runs.running_validation(call.runtime, MissionStore(call.runtime.home).load(task_id))
     return _run_result(call, task_id, is_running=running is not None and not wait_for(running, seconds))
@@ -257,25 +255,8 @@ def _status(call: Call, task_id: str) -> MissionStatus:
 
 def _run(call: Call, task_id: str, seconds: float, *, is_review: bool) -> views.RunView:
     """Run what the owner's contract names, with the rights that the caller's sandbox leaves."""
-    from omx_autoresearch.missions.rules.mission import next_command
-    from omx_autoresearch.missions.validation import runs
-
-    mission = MissionStore(call.runtime.home).load(task_id)
-    contract = mission.contract
-    if contract is None or mission.phase != "running":
-        raise StepIllegal(
-            f"mission {task_id} is {mission.phase}; there is nothing to run",
-            next_step=next_command(mission),
-        )
-    if is_review == (contract.validation_mode == SCRIPT_MODE):
-        judge, tool = ("its validator", "validate") if is_review else ("a review", "review")
-        raise StepIllegal(f"mission {task_id} is judged by {judge}", next_step=f"call the tool `{tool}`")
-    if is_review and not contract.reviewer_command:
-        raise CommandFault(
-            f"mission {task_id} names no reviewer command",
-            next_step=f"a person types at a terminal: omx-autoresearch review {task_id} --approve (or --reject)",
-        )
-    ended = runs.validate_now(call.runtime, mission, wait_seconds=seconds, is_sandboxed=call.is_sandboxed())
+    mission = runs.require_runnable(call.runtime, task_id, is_review=is_review)
+    ended = runs.validate_now(call.runtime, mission, is_sandboxed=call.is_sandboxed(), wait_seconds=seconds)
     return _run_result(call, task_id, is_running=not ended)
 
 
