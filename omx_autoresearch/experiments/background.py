@@ -46,7 +46,7 @@ from omx_autoresearch.system.processes import ProcessIdentity, identify, is_aliv
 Tell = Callable[["TrialView"], object]
 
 SLICE_SECONDS = 1.0
-"""How often somebody who waits is told how far it is."""
+"""How often a waiting caller hears about progress."""
 _BEGIN_SECONDS = 0.05
 _NOTE, _LOCK = "background.json", "background.lock"
 
@@ -80,7 +80,7 @@ class BackgroundTrial:
         iteration: the trial's number, once it has ended; 0 where there was none.
         has_ended: it is over.
         fault: why there was no trial; empty where there was one.
-        next_step: what mends that.
+        next_step: what fixes that.
     """
 
     request_id: str
@@ -107,7 +107,7 @@ class TrialView:
         row: the trial; None before it was admitted, and where there was none.
         is_running: it goes on.
         fault: why there was no trial, or why it was not ended.
-        next_step: what mends that.
+        next_step: what fixes that.
     """
 
     state: ExperimentState
@@ -168,7 +168,7 @@ def start_trial(
 def wait_for_trial(
     runtime: Runtime, experiment_id: str, *, wait_seconds: float, tell: Tell | None = None
 ) -> TrialView:
-    """Wait for the trial under way, whoever began it; where there is none, tell how the newest one ended.
+    """Wait for the trial under way, or if there is none, tell how the newest one ended.
 
     Raises:
         UsageError: there is no such experiment.
@@ -213,7 +213,7 @@ def conduct_trial(runtime: Runtime, experiment_id: str, ask: TrialAsk, patch_pat
             )
     except AutoresearchError as error:
         fault, next_step = error.message, error.next_step
-    except Exception as error:  # noqa: BLE001 - nobody else sees what happens in this process
+    except Exception as error:  # noqa: BLE001 - no other process sees what happens in this one
         fault = f"{type(error).__name__}: {' '.join(str(error).split())[:300]}"
         next_step = "omx-autoresearch doctor"
     if row is not None:
@@ -332,7 +332,7 @@ def take_candidate(runtime: Runtime, experiment_id: str, patch: bytes = b"") -> 
     store = ExperimentStore(runtime.home)
     state = store.load(experiment_id)
     with hold_repository(runtime, state.project_path, experiment_id):
-        state = store.load(experiment_id)  # whoever held it may have written since
+        state = store.load(experiment_id)  # its last holder may have written since
         workspaces = Workspaces.open(store.folder(experiment_id).work_path)
         standing = b"" if state.running_row is not None else _standing(workspaces)
     if patch.strip() and standing:
@@ -356,12 +356,12 @@ def _standing(workspaces: Workspaces) -> bytes:
     path = workspaces.candidate_path
     commit = workspaces.commit_at(path)
     if not commit or workspaces.is_lost(path):
-        return b""  # killed in the middle of a restoration; nothing there is anybody's candidate
+        return b""  # killed in the middle of a restoration; what stands there is no candidate
     taken = workspaces.snapshot(path)
     if isinstance(taken, TreeFault):
         raise WorkspaceFault(
             f"what stands in the candidate's worktree cannot be tried: {taken.detail}",
-            next_step=f"mend it in {path}, then try again",
+            next_step=f"fix it in {path}, then try again",
         )
     return workspaces.patch(commit, taken.tree) if taken.changed else b""
 

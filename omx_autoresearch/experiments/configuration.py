@@ -209,7 +209,7 @@ def read_block(path: str) -> dict[str, Any]:
     _, faults = _read(validated(ExperimentPage, block, where=f"{path}, {BLOCK}", lines=lines))
     # What the block leaves out may come from an option.
     if faults := [fault for fault in faults if fault.field.partition(".")[0] in block]:
-        raise MissionInvalid(refusal(f"{path}, {BLOCK}", faults), next_step=f"mend {path}, then start again")
+        raise MissionInvalid(refusal(f"{path}, {BLOCK}", faults), next_step=f"fix {path}, then start again")
     return dict(block)
 
 
@@ -382,7 +382,7 @@ def _plain_path(path: str) -> str:
     return path.removeprefix("./").rstrip("/") or path
 
 
-# --- whether an experiment can be run as it is configured, whoever wrote that; every fault is told at once
+# --- whether an experiment can run as configured; every fault is reported at once
 
 
 def checked_config(config: ExperimentConfig) -> ExperimentConfig:
@@ -394,7 +394,7 @@ def checked_config(config: ExperimentConfig) -> ExperimentConfig:
     if faults := config_faults(config):
         raise MissionInvalid(
             f"the experiment cannot be run as it is configured: {'; '.join(map(str, faults))}",
-            next_step="mend the configuration and start again",
+            next_step="fix the configuration, then start again",
         )
     return replace(config, rule=replace(config.rule, direction=config.metric.direction))
 
@@ -443,7 +443,7 @@ def _text_faults(config: ExperimentConfig) -> Iterator[Fault]:
             yield Fault(f"env.{name[:80]}", "", "a variable is named A-Z, 0-9 and _, and holds no NUL")
     for name in ("keep", "link"):
         outside = [path for path in getattr(config, name) if not _is_inside(path)]
-        yield from (Fault(name, "", f"{path[:80]!r} is no path within the repository") for path in outside)
+        yield from (Fault(name, "", f"{path[:80]!r} is not a path inside the repository") for path in outside)
 
 
 def _is_inside(path: str) -> bool:

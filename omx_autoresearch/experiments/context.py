@@ -131,7 +131,7 @@ class AutoresearchCancellation:
         self._finish = finish
 
     def detach(self) -> None:
-        """Stop following the parent; a later cancellation of the experiment is none of this one's any more."""
+        """Stop following the parent; a later cancellation of the experiment no longer concerns it."""
         if self._parent is not None:
             self._unwatch()
 
@@ -184,7 +184,7 @@ def put_request(folder: ExperimentFolder, request: str) -> None:
 
 
 def pending_request(folder: ExperimentFolder) -> str:
-    """What is asked for; empty where nothing is, or nothing that anybody knows."""
+    """What is asked for; empty if nothing is, or the request is unknown."""
     try:
         text = read_bounded(folder.request_path, _REQUEST_LIMIT_BYTES).decode("ascii", "replace").strip()
     except (FileNotFoundError, StateUntrusted):
@@ -289,7 +289,7 @@ class ExperimentLog:
         return self._state
 
     def record(self, event: events.ExperimentEvent, *, is_durable: bool = True) -> None:
-        """Append an event, fold it, tell every subscriber. A subscriber that fails disturbs nobody.
+        """Append an event, fold it, tell every subscriber. A failing subscriber disturbs nothing.
 
         Raises:
             StorageFailed: it could not be written; nothing changed.

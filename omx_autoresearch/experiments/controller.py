@@ -86,8 +86,8 @@ class AutoresearchController:
 
     Attributes:
         cancellation: the signal that ends it; see `AutoresearchCancellation.cancel`.
-        was_interrupted: `interrupt` was called, or an exception ended a trial: whoever drives this controller begins no
-            further trial.
+        was_interrupted: `interrupt` was called, or an exception ended a trial: the driver of this controller
+            begins no further trial.
 
     Raises:
         MissionInvalid: the configuration cannot be run; every fault is named.
@@ -150,7 +150,7 @@ class AutoresearchController:
         return controller
 
     def _attach(self, context: ExperimentContext, hold: Hold) -> None:
-        """Begin to listen to whoever may end it."""
+        """Begin to listen for cancellations and requests."""
         self._context = context
         self._log = context.log
         self._hold = hold
@@ -244,7 +244,7 @@ class AutoresearchController:
                     return self.state
                 raise CommandFault(
                     f"the unchanged repository cannot be measured: {end.reason}",
-                    next_step=f"mend the commands, then start a new experiment{self._unseen()}",
+                    next_step=f"fix the commands, then start a new experiment{self._unseen()}",
                 ) from None
         return self.state
 
@@ -549,12 +549,12 @@ class ControllerHandle:
 
     @property
     def state(self) -> ExperimentState:
-        """Where the experiment stands; waits for nobody."""
+        """Where the experiment stands; does not wait."""
         return self._controller.state
 
     @property
     def cancellation(self) -> AutoresearchCancellation:
-        """The signal that ends it; waits for nobody to be had."""
+        """The signal that ends it; available without waiting."""
         return self._controller.cancellation
 
 
@@ -588,7 +588,7 @@ class Requested:
 
 
 def controller_at_work(runtime: Runtime, experiment_id: str) -> Holder | None:
-    """Who works on an experiment now; None where nobody does.
+    """The controller that works on an experiment now, or None.
 
     Raises:
         UsageError: there is no such experiment.
@@ -604,7 +604,7 @@ def request_stop(runtime: Runtime, experiment_id: str) -> Requested:
 
     Raises:
         UsageError: there is no such experiment.
-        StepIllegal: nobody works on it, and the repository is held for another experiment.
+        StepIllegal: no controller works on it, and the repository is held for another experiment.
     """
     return _request(runtime, experiment_id, "stop", "explicit")
 
@@ -649,6 +649,6 @@ def _request(runtime: Runtime, experiment_id: str, request: str, reason: Complet
 
 
 def _directly(runtime: Runtime, experiment_id: str, reason: CompletedReason) -> Requested:
-    """Nobody is at work: take it up, which restores what was interrupted, and complete it."""
+    """No controller is at work: resume it, which restores what was interrupted, and complete it."""
     with AutoresearchController.resume(experiment_id, runtime=runtime) as controller:
         return Requested(controller.complete(reason), None)

@@ -4,7 +4,7 @@
     agent_turn      the callback of one trial: write the prompt, run the agent in the candidate's worktree, read it
     drive           the loop, and what ends it
 
-The agent's command gets no descriptor of ours and no session variables, and no process of it outlives its trial. All
+The agent's command inherits no descriptor and no session variables, and no process of it outlives its trial. All
 its output is kept. It may crash, hang, say nothing or change nothing: each ends in a row of its own.
 
 In a prompt, what never changes stands first and what was tried grows at its end, so that a client's prompt cache holds
@@ -67,7 +67,7 @@ class Agent:
 
     Attributes:
         line: its command for the shell, with placeholders.
-        environ: its whole environment, without anybody's session.
+        environ: its whole environment, without session variables.
         read_report: reads what it printed; the clients' dialects know how.
         frozen_paths: what the prompt says of frozen files.
     """
@@ -269,7 +269,7 @@ def drive(
         done += 1
         failures = failures + 1 if row.reason_code in NO_CANDIDATE else 0
         if row.metadata.get("could_not_start") and failures:
-            return DriveEnd(done, "agent", f"{row.reason}; mend the agent's command, then run again")
+            return DriveEnd(done, "agent", f"{row.reason}; fix the agent's command, then run again")
         if failures >= failures_in_a_row:
             return DriveEnd(done, "agent", _gave_up(failures, row))
     return _end_of(controller, done) or DriveEnd(
@@ -413,12 +413,12 @@ def require_startable(line: str, environ: Mapping[str, str], cwd: str) -> None:
     if fault := start_fault(line, environ, cwd):
         raise UsageError(
             f"the command cannot be started, so no trial was begun: {fault}",
-            next_step=f'mend the command, then the same again, such as --agent "{EXAMPLE_AGENT}"',
+            next_step=f'fix the command, then run it again, such as --agent "{EXAMPLE_AGENT}"',
         )
 
 
 def start_fault(line: str, environ: Mapping[str, str], cwd: str) -> str:
-    """Why the program of a plain command line cannot be started; empty where it can, and where nobody can tell."""
+    """Why the program of a plain command line cannot be started; empty if it can, or if that cannot be determined."""
     found = _PLAIN.match(line)
     if found is None or _SHELL_SYNTAX & set(line):
         return ""
@@ -532,7 +532,7 @@ def _worn(rows: list[TrialRow]) -> list[str]:
 
 
 def _visible_effect(state: ExperimentState) -> str:
-    """What the judge can see at all, so that nobody tries for less."""
+    """The smallest gain that the judge can see, so that no agent aims for less."""
     effect = known_effect(state.calibration)
     if not effect:
         return ""

@@ -222,7 +222,7 @@ def moved_environment(
 ) -> dict[str, str]:
     """An environment whose search paths into the checkout lead to the same places of a worktree, where those exist.
 
-    Relative entries are dropped: whoever writes the folder that a command runs in would name programs and modules.
+    Relative entries are dropped: whoever can write the working folder of a command could name its programs and modules.
     """
     moved = dict(environment)
     for name in _PATH_LISTS:

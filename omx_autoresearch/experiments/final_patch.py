@@ -196,7 +196,7 @@ def finalize(state: ExperimentState, workspaces: Workspaces, prefix: str = "") -
     Raises:
         StepIllegal: no step was accepted.
         UsageError: a name exists already.
-        WorkspaceFault: a name is no name for a branch, or git refused; nothing was made.
+        WorkspaceFault: a name is not a valid branch name, or git refused; nothing was made.
     """
     plans = branch_plan(state, prefix)
     _refuse_taken(state, plans)

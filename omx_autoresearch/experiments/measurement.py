@@ -189,7 +189,7 @@ class Measurement:
         """Measure pairs until the judge knows.
 
         Raises:
-            TrialAborted: a run did not do what it should, a budget is spent, or somebody cancelled.
+            TrialAborted: a run did not do what it should, a budget is spent, or the experiment was cancelled.
         """
         judge = Judge(rule, calibration)
         pairs: list[PairRuns] = []
@@ -337,7 +337,7 @@ def measure_claim(context: ExperimentContext) -> events.ClaimVerified:
     """Measure base (arm ``incumbent``) against final (arm ``candidate``), and run the held-out check on the final.
 
     Raises:
-        TrialAborted: a run did not do what it should, a budget is spent, or somebody cancelled.
+        TrialAborted: a run did not do what it should, a budget is spent, or the experiment was cancelled.
     """
     state = context.log.state
     measurement = Measurement(context, -1, "claim")

@@ -2,7 +2,7 @@
 
 A claim counts only as far as the experiment's own log bears it out: the chain of the log holds, the owner started the
 experiment for this mission in this project, the claim is about the checkpoint that stands, and computing it anew from
-the recorded runs gives the same numbers. What anybody says about a gain elsewhere is a claim of theirs, and so is what
+the recorded runs gives the same numbers. What is said about a gain elsewhere is a mere claim, and so is what
 an experiment says whose commands an agent chose.
 """
 
@@ -64,7 +64,7 @@ def _refuse_unlinkable(mission: Mission) -> None:
 
 
 def tell_mission(runtime: Runtime, task_id: str) -> Mission:
-    """Record what the mission's experiments brought since it was last told; once each, whoever asks.
+    """Record what the mission's experiments brought since it was last told; each once.
 
     An experiment whose log cannot be read is passed over: it can bring nothing.
     """

@@ -210,7 +210,7 @@ def _fault(job: Job, fault: str) -> str:
 
 
 def _detail(job: Job, result: CommandResult, fault: str, detail: str) -> str:
-    """What is wrong, in a sentence, and below it what helps to mend it: the end of what the command printed."""
+    """What is wrong, in a sentence, and below it what helps to fix it: the end of what the command printed."""
     why = result.error or sandbox.bubblewrap_fault(result)
     if not why and job.kind != "held_out":
         why = explain_shell_status(job.command, result.exit_status, job.worktree_path)
@@ -460,5 +460,5 @@ def _make_scratch(path: str) -> None:
 
 
 def _remove_scratch(path: str) -> None:
-    with contextlib.suppress(WorkspaceFault):  # what stays is in nobody's way; its name is never used again
+    with contextlib.suppress(WorkspaceFault):  # a leftover does no harm; its name is never used again
         remove(path)

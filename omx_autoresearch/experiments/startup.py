@@ -165,10 +165,10 @@ def reopen_experiment(
     store = ExperimentStore(runtime.home)
     known = store.load(experiment_id)
     if faults := limit_faults(limits or known.config.limits):
-        raise UsageError("; ".join(map(str, faults)), next_step="mend the limits and resume again")
+        raise UsageError("; ".join(map(str, faults)), next_step="fix the limits and resume again")
     hold = hold_repository(runtime, known.project_path, experiment_id)
     try:
-        state = store.load(experiment_id)  # whoever held it may have written since
+        state = store.load(experiment_id)  # its last holder may have written since
         folder = store.folder(experiment_id)
         log = ExperimentLog(runtime, store, folder, state)
         _end_leftovers(state, folder.scratch_path, adopt_seconds)
@@ -207,7 +207,7 @@ def _end_leftovers(state: ExperimentState, scratch_path: str, adopt_seconds: flo
         if adopt_seconds:
             processes.wait_for(agent, adopt_seconds)
         processes.end_tree(agent)
-    if state.controller_pid:  # one that let go leaves nobody: who works there now makes the next candidate
+    if state.controller_pid:  # a controller that let go left none: a process there makes the next candidate
         processes.end_strays(scratch_path)
 
 

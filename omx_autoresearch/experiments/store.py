@@ -117,7 +117,7 @@ class ExperimentStore:
         return found[0]
 
     def is_unbegun(self, experiment_id: str) -> bool:
-        """True for a folder of ours whose log never got an event."""
+        """True for an experiment's folder whose log never got an event."""
         if not is_safe_task_id(experiment_id):
             return False
         return os.path.isdir(self.folder(experiment_id).root_path) and not self._has_begun(experiment_id)
@@ -206,7 +206,7 @@ class ExperimentStore:
 
 
 def _is_made(path: str) -> bool:
-    """Make a folder that nobody else made; False where the name is taken."""
+    """Make a new folder; False if the name is taken."""
     try:
         os.mkdir(path, mode=0o700)
     except FileExistsError:
@@ -296,7 +296,7 @@ class Holds:
         """Hold the repository of ``holder.common_dir``.
 
         Raises:
-            StepIllegal: somebody else does; the message says who, since when, for which experiment.
+            StepIllegal: another process does; the message says who, since when, for which experiment.
             StorageFailed: the system refused.
         """
         safe_files.ensure_folder(self._folder_path)
@@ -320,7 +320,7 @@ class Holds:
         return Hold(path, holder, descriptor)
 
     def holder_of(self, common_dir: str) -> Holder | None:
-        """Who holds a repository now, None where nobody does."""
+        """Who holds a repository now, or None."""
         path = self._path(common_dir)
         if not os.path.exists(path):
             return None

@@ -67,7 +67,7 @@ class ExperimentWorkspace:
         iteration: number of the trial.
         hypothesis: what is to be tried.
         cancellation: set when the callback must end: on a cancel, at its own deadline, or when a budget is spent.
-        note_process: tell the controller of a process that works here (its pid), so that nobody is left behind if
+        note_process: tell the controller of a process that works here (its pid), so that none is left behind if
             this process is killed.
     """
 
@@ -304,7 +304,7 @@ class Trial:
     def _touched_incumbent(self) -> tuple[str, ...]:
         """Files of the incumbent's worktree that its own runs do not write: the candidate reached over to them.
 
-        New files are the commands' own as far as anybody can tell. A sandbox keeps one arm from seeing the other.
+        New files cannot be told from the commands' own. A sandbox keeps one arm from seeing the other.
         """
         root_path = self._context.workspaces.candidate_path
         return tuple(

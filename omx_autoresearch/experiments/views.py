@@ -354,7 +354,7 @@ class PatchLook:
 
 
 def frozen_paths(runtime: Runtime, state: ExperimentState) -> tuple[str, ...]:
-    """Files that no candidate may touch, then the owner's globs; empty where nobody knows."""
+    """Files that no candidate may touch, then the owner's globs; empty if unknown."""
     folder = ExperimentStore(runtime.home).folder(state.experiment_id)
     try:
         manifest = load_manifest(folder.frozen_path, state.pin_digest)

@@ -96,7 +96,7 @@ def test_a_cap_of_costs_that_caps_nothing_is_refused(cost: float, tmp_path: Path
 def test_a_path_is_taken_as_a_shell_completes_it() -> None:
     config = configure({**NEEDED, "link": (".venv/", "./data"), "keep": ("target/",)})
     assert (config.link, config.keep) == ((".venv", "data"), ("target",))
-    with pytest.raises(UsageError, match="--keep: '/' is no path within the repository"):
+    with pytest.raises(UsageError, match="--keep: '/' is not a path inside the repository"):
         configure({**NEEDED, "keep": ("/",)})
 
 

@@ -189,7 +189,7 @@ def test_a_line_that_only_the_shell_can_follow_ends_the_loop_at_its_first_failed
     end = drive(experiment, agent("cd . && no-such-agent"), failures_in_a_row=3)
     assert (end.trials, end.reason) == (1, "agent")
     assert "not found" in end.detail
-    assert "mend the agent's command" in end.detail
+    assert "fix the agent's command" in end.detail
 
 
 @pytest.mark.parametrize("script", ["exit 0", "true", "no-such-agent || true", "X=1 true", ": {prompt_file}"])

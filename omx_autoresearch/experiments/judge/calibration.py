@@ -79,7 +79,8 @@ def check_rule(rule: AcceptanceRule) -> None:
     """
     if faults := rule_faults(rule):
         raise UsageError(
-            f"the acceptance rule is off: {'; '.join(faults)}", next_step="mend it and start again"
+            f"the acceptance rule cannot be followed: {'; '.join(faults)}",
+            next_step="fix it, then start again",
         )
 
 
@@ -266,7 +267,7 @@ class Calibration:
         unavailable: what could not be found with so few: ``noise``, ``early_acceptance``, ``order_effect``.
         firsts: values of the arm ``incumbent``, in the order of the pairs.
         seconds: values of the arm ``candidate``.
-        orders: for each pair 1 where the candidate's arm ran first, 0 where it ran second, -1 where nobody said.
+        orders: for each pair 1 where the candidate's arm ran first, 0 where it ran second, -1 if unknown.
         direction: which values are better.
     """
 

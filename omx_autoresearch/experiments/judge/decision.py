@@ -227,7 +227,7 @@ class Verdict:
     """What became of a candidate.
 
     Attributes:
-        outcome: ``accepted``; ``rejected``, not better or by too little to be seen; ``inconclusive``, nobody can say.
+        outcome: ``accepted``; ``rejected``, not better or by too little to be seen; ``inconclusive``.
         estimate: its gain over the incumbent, positive is better: a fraction on a ratio, else in the metric's unit.
         interval: lower and upper end around it, 95 % for a fixed number of pairs; empty where nothing can be said. A
             verdict that came early or among many claims too much: quote only the fresh check of base against final.

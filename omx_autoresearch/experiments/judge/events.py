@@ -230,7 +230,7 @@ class ControllerDetached:
     usage: ExperimentUsage = nested(ExperimentUsage, default_factory=ExperimentUsage)
 
     def apply(self, state: ExperimentState, ts: str) -> ExperimentState:
-        """Nobody is at work."""
+        """No controller is at work."""
         return replace(state, controller_pid=0, controller_started="", usage=self.usage, updated_at=ts)
 
 

@@ -164,7 +164,7 @@ def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     made: dict[str, Any] = {}
     for key, value in pairs:
         if key in made:
-            raise JsonPathFault(f"the key {quoted(key)} stands twice in one object of the document")
+            raise JsonPathFault(f"the key {quoted(key)} appears twice in one object of the document")
         made[key] = value
     return made
 
@@ -511,7 +511,7 @@ def _tail(text: str) -> str:
 
 
 def without_tail(detail: str) -> str:
-    """The detail of a reading without the end of stdout, for whoever shows both streams himself."""
+    """The detail of a reading without the end of stdout, for a caller that shows both streams itself."""
     for words in (_LAST_LINES, _NOTHING):
         detail = detail.partition(f"\n{words}")[0]
     return detail

@@ -395,19 +395,16 @@ def spent_budget(
     return None
 
 
-def checked_cost(cost: object) -> float:
+def checked_cost(cost: Any) -> float:
     """The cost that a host reported, when it is one: a finite number of dollars, not negative.
 
     Raises:
         UsageError: it is something else; a total is never poisoned.
     """
-    if isinstance(cost, bool) or not isinstance(cost, (int, float)):
+    is_number = isinstance(cost, (int, float)) and not isinstance(cost, bool)
+    if not is_number or not 0 <= cost < _ENDLESS:  # false for NaN, too
         raise UsageError(
-            f"cost_usd: a number of dollars is needed, received {repr(cost)[:80]}", next_step=_COST_NEXT
-        )
-    if not 0 <= cost < _ENDLESS:  # false for NaN, too
-        raise UsageError(
-            f"cost_usd: a finite number that is not negative is needed, received {cost!r}",
+            f"cost_usd: a finite number of dollars that is not negative is needed, received {repr(cost)[:80]}",
             next_step=_COST_NEXT,
         )
     return float(cost)
@@ -482,24 +479,20 @@ def checked_hypothesis(hypothesis: ExperimentHypothesis) -> ExperimentHypothesis
     Raises:
         UsageError: an empty or oversized id, an oversized description, or a NUL byte; says which.
     """
-    next_step = "shorten or clean the hypothesis and send it again"
-    if not hypothesis.id.strip():
-        raise UsageError("a hypothesis needs an id, e.g. h-1", next_step=next_step)
-    for name, text, limit in (
-        ("id", hypothesis.id, ID_LIMIT),
-        ("description", hypothesis.description, DESCRIPTION_LIMIT),
-        ("direction", hypothesis.direction, DESCRIPTION_LIMIT),
+    faults = [] if hypothesis.id.strip() else ["a hypothesis needs an id, e.g. h-1"]
+    for name, limit in (
+        ("id", ID_LIMIT),
+        ("description", DESCRIPTION_LIMIT),
+        ("direction", DESCRIPTION_LIMIT),
     ):
+        text = getattr(hypothesis, name)
         if len(text) > limit:
-            raise UsageError(
-                f"the {name} of a hypothesis has {len(text)} characters; at most {limit} are kept",
-                next_step=next_step,
-            )
+            faults.append(f"the {name} of a hypothesis has {len(text)} characters; at most {limit} are kept")
         if "\0" in text:
-            raise UsageError(f"the {name} of a hypothesis holds a NUL character", next_step=next_step)
-    if len(hypothesis.metadata) > METADATA_LIMIT:
-        raise UsageError(
-            f"the metadata of a hypothesis has {len(hypothesis.metadata)} entries; at most {METADATA_LIMIT}",
-            next_step=next_step,
-        )
+            faults.append(f"the {name} of a hypothesis holds a NUL character")
+    count = len(hypothesis.metadata)
+    if count > METADATA_LIMIT:
+        faults.append(f"the metadata of a hypothesis has {count} entries; at most {METADATA_LIMIT}")
+    if faults:
+        raise UsageError("; ".join(faults), next_step="shorten or clean the hypothesis and send it again")
     return hypothesis

@@ -23,10 +23,10 @@ TrialKind = Literal["accepted", "rejected", "failed", "tampered", "running"]
 KINDS: tuple[TrialKind, ...] = ("accepted", "rejected", "failed", "tampered", "running")
 
 KEPT_WITHOUT_GAIN = "kept_without_gain"
-"""An accepted row of somebody else's log that was no better than the best before it: it moves no step."""
+"""An accepted row of a foreign log that was no better than the best before it: it moves no step."""
 
 LOGGED_BASELINE = "baseline"
-"""The row of somebody else's log that is the base itself."""
+"""The row of a foreign log that is the base itself."""
 
 HELD_OUT_FAILED = "held_out_failed"
 

@@ -107,7 +107,7 @@ def _checked(folder_path: str, files: Mapping[str, bytes]) -> str:
         )
     for name in files:
         if not name or name in {".", ".."} or "/" in name or "\0" in name:
-            raise UsageError(f"{name!r} is no name of an artifact", next_step="give a plain file name")
+            raise UsageError(f"{name!r} is not a valid artifact name", next_step="give a plain file name")
     return f"sqlite:///{os.path.join(path, DATABASE_NAME)}"
 
 

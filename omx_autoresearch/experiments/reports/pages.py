@@ -54,7 +54,7 @@ class ReportMaterial:
         isolations: what really isolated the runs, as the events say; the newest run's where nothing is given.
         svg: the plot; empty leaves it out.
         plot_note: why there is no plot.
-        origin: where the state comes from, where it is no experiment of ours.
+        origin: where the state comes from, if it is not our own experiment.
         faults: what could not be read there, a line each.
     """
 
@@ -514,7 +514,7 @@ def plain_block(text: str) -> str:
 
 
 def markdown_text(text: str) -> str:
-    """A sentence of ours with names in it, as Markdown that reads the same."""
+    """Our own sentence, with names in it, as Markdown that reads the same."""
     return _MARKS.sub(r"\\\1", plain(text, 10_000))
 
 

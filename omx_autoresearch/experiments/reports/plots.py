@@ -56,7 +56,7 @@ def plot_specification(state: ExperimentState, *, origin: str = "") -> dict[str,
 
     Args:
         state: of the experiment.
-        origin: where the state comes from, where it is not an experiment of ours; shown under the title.
+        origin: where the state comes from, if it is not our own experiment; shown under the title.
 
     Raises:
         UsageError: the extra ``plots`` is not installed; says how to get it.
@@ -394,7 +394,7 @@ PNG_SCALE = 2.0
 """Pixels of a PNG for each unit of the plot."""
 
 _IN_SCRIPT = {"<": "\\u003c", ">": "\\u003e", "&": "\\u0026", "\u2028": "\\u2028", "\u2029": "\\u2029"}
-"""What could end a script element or a line of it; each is the same character to whoever reads the JSON."""
+"""What could end a script element or a line of it; a JSON reader takes each for the same character."""
 
 
 def _package(name: str) -> Any:
@@ -424,7 +424,7 @@ def render_plot(specification: dict[str, Any], plot_format: PlotFormat) -> bytes
     """
     if plot_format not in FORMATS:
         raise UsageError(
-            f"{plot_format!r} is no format of a plot", next_step=f"use one of {', '.join(FORMATS)}"
+            f"{plot_format!r} is not a plot format", next_step=f"use one of {', '.join(FORMATS)}"
         )
     converter = _package("vl_convert")
     version = _vega_lite_version(specification, converter)

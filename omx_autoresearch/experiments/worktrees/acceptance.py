@@ -86,7 +86,7 @@ def _refused(code: str, *reasons: str) -> PatchAcceptance:
 
 
 def reasons_against(store: ObjectStore, repository_path: str, stamp: checkout.UserStamp) -> tuple[str, ...]:
-    """Why the checkout would not take a checkpoint now, one sentence each; changes nothing and asks nobody.
+    """Why the checkout would not take a checkpoint now, one sentence each; changes nothing.
 
     An attempt that was interrupted is left to `apply_checkpoint`, which ends it or takes it back.
 
@@ -117,7 +117,9 @@ def create_branches(
     pairs = tuple(branches)
     for name, _ in pairs:
         if repository.git.run("check-ref-format", "--branch", name).exit_status != 0 or name.startswith("@"):
-            raise WorkspaceFault(f"{name!r} is no name for a branch", next_step="git help check-ref-format")
+            raise WorkspaceFault(
+                f"{name!r} is not a valid branch name", next_step="git help check-ref-format"
+            )
     give_objects(store, repository, tuple(commit for _, commit in pairs), base)
     lines = ["start\n", *(f"create refs/heads/{name} {commit}\n" for name, commit in pairs), "commit\n"]
     result = repository.git.when_unlocked("update-ref", "--stdin", stdin=os.fsencode("".join(lines)))
@@ -215,7 +217,7 @@ def _take_back(
     now = checkout.user_stamp(repository)
     written = {change.path: change for change in changes}
     if now.head_commit != stamp.head_commit or now.index_digest != stamp.index_digest:
-        return  # git writes the index last: the attempt ended, or somebody went on from there
+        return  # git writes the index last: the attempt ended, or the user went on from there
     foreign = tuple(
         path
         for path in now.dirty

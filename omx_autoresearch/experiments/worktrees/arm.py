@@ -41,7 +41,7 @@ class WorkspaceState:
         submodules: at the base commit.
         keep: ignored paths made by the setup command.
         link: ignored paths copied from the checkout.
-        caches: ignored paths that nobody checks.
+        caches: ignored paths that are never checked.
         link_seals: what stood at each path of ``link`` in the checkout.
         file_limit_bytes: the largest file of a checkpoint.
     """
@@ -180,7 +180,7 @@ def require_ignored(repository: UserRepository, paths: Iterable[str]) -> None:
         normal = os.path.normpath(path)
         if os.path.isabs(path) or normal.startswith("..") or normal in {".", ".git"} or "\0" in path:
             raise WorkspaceFault(
-                f"{path!r} is no path inside the checkout", next_step="name it relative to the root"
+                f"{path!r} is not a path inside the checkout", next_step="name it relative to the root"
             )
         git = repository.git.at(repository.root_path, GIT_LITERAL_PATHSPECS="1")
         if git.output("ls-files", "-z", "--", normal):

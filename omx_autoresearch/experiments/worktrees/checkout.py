@@ -74,7 +74,7 @@ def open_repository(repository_path: str) -> UserRepository:
     """
     path = os.path.realpath(repository_path)
     if not os.path.isdir(path):
-        raise WorkspaceFault(f"{repository_path} is no folder", next_step=f"ls -ld {repository_path}")
+        raise WorkspaceFault(f"{repository_path} is not a folder", next_step=f"ls -ld {repository_path}")
     root = find_root(path)
     if root is not None and os.path.realpath(root) != path:
         raise WorkspaceFault(

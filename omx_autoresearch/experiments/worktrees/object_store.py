@@ -466,7 +466,7 @@ def make_git_folder(
 #
 # Line ends, filters (LFS and the user's own), ignore and attribute files count in our work trees as they do
 # in the user's checkout. Nothing else is taken over: no alias, hook, pager, driver, signature, include or
-# command of a transport. Later changes, whoever makes them, change nothing for a running experiment.
+# command of a transport. Later changes do not affect a running experiment.
 
 
 _TAKEN = frozenset(

@@ -195,7 +195,7 @@ class Workspaces:
         """Make a work tree equal to a commit, whatever was done to it; kept paths stay as `WorkspaceOptions` says.
 
         Raises:
-            WorkspaceFault: it cannot be done: no such commit, a full disk, a failing filter, files of somebody else.
+            WorkspaceFault: it cannot be done: no such commit, a full disk, a failing filter, files of another user.
         """
         return self._arm(path).set_to(commit)
 
@@ -236,7 +236,7 @@ class Workspaces:
         self._arm(path).shed()
 
     def commit(self, tree: str, parent: str, message: str) -> str:
-        """Make a checkpoint of a tree and hold it by a reference of ours; returns the new commit.
+        """Make a checkpoint of a tree and hold it by a reference in our repository; returns the new commit.
 
         Args:
             tree: of a snapshot.
@@ -368,7 +368,7 @@ class Workspaces:
         arm = self._arms.get(path)
         if arm is None:
             raise WorkspaceFault(
-                f"{path} is no work tree of this experiment", next_step="name one of its two"
+                f"{path} is not a worktree of this experiment", next_step="name one of its two"
             )
         return arm
 
@@ -391,7 +391,7 @@ def _private_folder(folder_path: str, root_path: str) -> str:
 
 
 def _remove_leftovers(store_path: str, folder: str) -> None:
-    """Remove what an attempt that was killed left behind, and nothing that may be somebody else's."""
+    """Remove what an attempt that was killed left behind, and nothing that may belong to someone else."""
     paths = [os.path.join(folder, name) for name in (INCUMBENT, CANDIDATE)]
     if object_store.is_unfinished(store_path):
         paths.append(store_path)

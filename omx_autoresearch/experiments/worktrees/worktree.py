@@ -62,7 +62,7 @@ class WorkTree:
         self._fresh = FreshFiles(root_path, f"{index_path}.fresh")
         self._scan = FolderScan(os.fsencode(root_path), opaque)
         self._written = (0, 0, 0)
-        self._tree = ""  # what the index holds, a tree or a commit; empty where nobody knows
+        self._tree = ""  # what the index holds, a tree or a commit; empty if unknown
 
     @property
     def git(self) -> Git:
@@ -289,7 +289,7 @@ class WorkTree:
             )
 
     def _open_root(self) -> None:
-        """Give the folder itself its permissions back: nobody can even be started in it without them."""
+        """Give the folder itself its permissions back: no process can start in it without them."""
         try:
             mode = os.lstat(self.root_path).st_mode
             if stat.S_ISDIR(mode) and mode & stat.S_IRWXU != stat.S_IRWXU:
@@ -377,7 +377,7 @@ def take_snapshot(
         return _fault("workspace_lost", (work_tree.root_path,), "the work tree is gone")
     if not work_tree.recall():
         raise StepIllegal(
-            f"the index of {work_tree.root_path} is gone, so nobody can tell what changed",
+            f"the index of {work_tree.root_path} is gone, so its changes cannot be determined",
             next_step="restore the tree first",
         )
     look = work_tree.look()

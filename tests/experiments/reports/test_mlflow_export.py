@@ -263,7 +263,7 @@ def test_a_path_that_cannot_be_an_address_is_refused(tmp_path: Path, name: str) 
 
 @pytest.mark.parametrize("name", ["", "..", "a/b", "/etc/passwd", "a\0b"])
 def test_an_artifact_is_a_plain_file(tmp_path: Path, name: str) -> None:
-    with pytest.raises(UsageError, match="is no name of an artifact"):
+    with pytest.raises(UsageError, match="is not a valid artifact name"):
         export_to_mlflow(a_story(), str(tmp_path / "store"), {name: b""})
 
 

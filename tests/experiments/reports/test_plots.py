@@ -261,7 +261,7 @@ def test_a_missing_package_names_the_extra(monkeypatch: pytest.MonkeyPatch, miss
 
 
 def test_another_format_is_refused() -> None:
-    with pytest.raises(UsageError, match="'gif' is no format"):
+    with pytest.raises(UsageError, match="'gif' is not a plot format"):
         render_plot(plot_specification(a_state()), "gif")  # type: ignore[arg-type]
 
 

@@ -119,7 +119,7 @@ def _missing(repository: Path) -> Path:
         (_unmerged, "not clean: a.py"),
         (_elsewhere, "core.worktree"),
         (_corrupt_index, "index file"),
-        (_missing, "no folder"),
+        (_missing, "not a folder"),
     ],
     ids=lambda value: value.__name__.strip("_") if callable(value) else "",
 )
