@@ -10,6 +10,7 @@ import os
 
 from omx_autoresearch.foundation.errors import (
     AutoresearchError,
+    CommandFault,
     OwnerOnly,
     StateUntrusted,
     StepIllegal,
@@ -31,7 +32,7 @@ from omx_autoresearch.missions.records.lifecycle import (
 )
 from omx_autoresearch.missions.records.work import CommandsApproved, PinsRestored
 from omx_autoresearch.missions.registry import ActiveSession, Registry, forget_faults
-from omx_autoresearch.missions.rules.mission import FINAL_PHASES, Blocker
+from omx_autoresearch.missions.rules.mission import FINAL_PHASES, Blocker, next_command
 from omx_autoresearch.missions.sessions import live_clients
 from omx_autoresearch.missions.store import MissionStore
 from omx_autoresearch.missions.validation.runs import approve as write_approval
@@ -225,6 +226,32 @@ def marks_of_agent(runtime: Runtime) -> tuple[str, ...]:
         f"process {process.pid} above it is a validator, measurement or other command of the runtime"
         for process in runs_above(above)
     )
+
+
+def require_runnable(runtime: Runtime, task_id: str, *, is_review: bool) -> Mission:
+    """The mission, whose contract has a validator to run, or with ``is_review`` a reviewer command.
+
+    Raises:
+        StepIllegal: it is a draft, it has ended, or it is judged in the other way.
+        CommandFault: its reviews are given by people or sessions alone.
+    """
+    mission = MissionStore(runtime.home).load(task_id)
+    contract = mission.contract
+    if contract is None or mission.phase in FINAL_PHASES:
+        raise StepIllegal(
+            f"mission {task_id} is {mission.phase}; there is nothing to run", next_step=next_command(mission)
+        )
+    if is_review == bool(contract.validator_command):
+        judge, verb = ("its validator", "validate") if is_review else ("a review", "review")
+        raise StepIllegal(
+            f"mission {task_id} is judged by {judge}", next_step=f"omx-autoresearch {verb} {task_id}"
+        )
+    if is_review and not contract.reviewer_command:
+        raise CommandFault(
+            f"mission {task_id} names no reviewer command; admitted: {', '.join(contract.reviewed_by)}",
+            next_step=f"a person types at a terminal: omx-autoresearch review {task_id} --approve (or --reject)",
+        )
+    return mission
 
 
 def require_owner(runtime: Runtime, verb: str, task_id: str = "") -> None:

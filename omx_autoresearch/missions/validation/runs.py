@@ -36,7 +36,6 @@ from omx_autoresearch.missions.rules.mission import (
     Attestation,
     Contract,
     RunningValidation,
-    next_command,
 )
 from omx_autoresearch.missions.store import MissionStore
 from omx_autoresearch.missions.workspace import PinnedRun, snapshot_workspace
@@ -297,32 +296,6 @@ class Ask:
     since: str = ""
     runs_command: bool = True
     then: Callable[[Mission, str], Callable[[Transaction], None]] | None = None
-
-
-def require_runnable(runtime: Runtime, task_id: str, *, is_review: bool) -> Mission:
-    """The mission, whose contract has a validator to run, or with ``is_review`` a reviewer command.
-
-    Raises:
-        StepIllegal: it is a draft, it has ended, or it is judged in the other way.
-        CommandFault: its reviews are given by people or sessions alone.
-    """
-    mission = MissionStore(runtime.home).load(task_id)
-    contract = mission.contract
-    if contract is None or mission.phase in FINAL_PHASES:
-        raise StepIllegal(
-            f"mission {task_id} is {mission.phase}; there is nothing to run", next_step=next_command(mission)
-        )
-    if is_review == bool(contract.validator_command):
-        judge, verb = ("its validator", "validate") if is_review else ("a review", "review")
-        raise StepIllegal(
-            f"mission {task_id} is judged by {judge}", next_step=f"omx-autoresearch {verb} {task_id}"
-        )
-    if is_review and not contract.reviewer_command:
-        raise CommandFault(
-            f"mission {task_id} names no reviewer command; admitted: {', '.join(contract.reviewed_by)}",
-            next_step=f"a person types at a terminal: omx-autoresearch review {task_id} --approve (or --reject)",
-        )
-    return mission
 
 
 def validate(runtime: Runtime, task_id: str, ask: Ask, *, wait_seconds: float) -> bool:

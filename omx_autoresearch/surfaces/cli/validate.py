@@ -72,7 +72,7 @@ def validate_verb(task: str, seconds: float | None, as_json: bool) -> int:
     """
     caller = this_caller()
     task_id = caller.task(task)
-    mission = runs.require_runnable(caller.runtime, task_id, is_review=False)
+    mission = lifecycle_commands.require_runnable(caller.runtime, task_id, is_review=False)
     if is_relayed(caller, task_id, "validate", as_json=as_json):
         return 0
     return _run(caller, mission, seconds, as_json=as_json)
@@ -97,7 +97,7 @@ def review_verb(task: str, verdict: str | None, summary: str, seconds: float | N
     task_id = caller.task(task)
     if verdict:
         return _give_verdict(caller, task_id, verdict == "approved", summary, as_json=as_json)
-    mission = runs.require_runnable(caller.runtime, task_id, is_review=True)
+    mission = lifecycle_commands.require_runnable(caller.runtime, task_id, is_review=True)
     return _run(caller, mission, seconds, as_json=as_json)
 
 

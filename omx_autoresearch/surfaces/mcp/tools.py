@@ -13,7 +13,7 @@ from pydantic import Field
 
 from omx_autoresearch.foundation.errors import UsageError
 from omx_autoresearch.foundation.types import FindingKind
-from omx_autoresearch.missions import views
+from omx_autoresearch.missions import lifecycle_commands, views
 from omx_autoresearch.missions.rules.readiness import ReadinessReport
 from omx_autoresearch.missions.store import MissionStore
 from omx_autoresearch.missions.validation import runs
@@ -166,8 +166,6 @@ def block(
     needs: Annotated[str, Field(description="The smallest input of a person that would help")],
 ) -> MissionStatus:
     """Say that a person must act first: the mission is blocked, loudly, and you are let go. Never completes it."""
-    from omx_autoresearch.missions import lifecycle_commands
-
     task_id = call.own_task()
     lifecycle_commands.block(call.runtime, task_id, reason=reason, needs=needs, by="agent")
     return _status(call, task_id)
@@ -255,7 +253,7 @@ def _status(call: Call, task_id: str) -> MissionStatus:
 
 def _run(call: Call, task_id: str, seconds: float, *, is_review: bool) -> views.RunView:
     """Run what the owner's contract names, with the rights that the caller's sandbox leaves."""
-    mission = runs.require_runnable(call.runtime, task_id, is_review=is_review)
+    mission = lifecycle_commands.require_runnable(call.runtime, task_id, is_review=is_review)
     ended = runs.validate_now(call.runtime, mission, is_sandboxed=call.is_sandboxed(), wait_seconds=seconds)
     return _run_result(call, task_id, is_running=not ended)
 
