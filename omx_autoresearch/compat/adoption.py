@@ -466,7 +466,7 @@ def _refuse_adopted(store: MissionStore, origin: Origin) -> None:
 
 
 def _task_id(runtime: Runtime, project_path: str, origin: Origin, slug: str) -> str:
-    """The folder's own id where it is one of ours and free; our own projections keep theirs, and stay as they are."""
+    """The folder's own id where it is safe and free; a folder of projections keeps its id, and stays as it is."""
     store, project = MissionStore(runtime.home), ProjectFolder(project_path)
     wanted = os.path.basename(origin.path)
     serial = 1

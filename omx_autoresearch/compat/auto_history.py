@@ -18,7 +18,6 @@ from typing import Any
 
 from omx_autoresearch.compat.auto_log import SessionConfig, SessionRun, line_of, lines_of, read_log
 from omx_autoresearch.experiments.judge.calibration import AcceptanceRule
-from omx_autoresearch.experiments.judge.metrics import MetricSpec
 from omx_autoresearch.experiments.judge.state import (
     ExperimentConfig,
     ExperimentLimits,
@@ -129,7 +128,7 @@ def _state(path: str, number: int, session: _Session) -> ExperimentState:
         project_path=_project_of(path),
         config=ExperimentConfig(
             name=config.name or config.metric_name,
-            metric=MetricSpec(config.metric_name, config.direction, unit=config.metric_unit),
+            metric=config.spec,
             rule=AcceptanceRule(name="median", runs=1, warmups=0, direction=config.direction),
             limits=ExperimentLimits(trials=config.max_iterations),
             measure_timeout_seconds=config.timeout_seconds,

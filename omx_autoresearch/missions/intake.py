@@ -39,7 +39,7 @@ from omx_autoresearch.missions.rules.intake import IntakeRecord, MissionDraft, d
 #
 # Only ``true``, ``false``, ``null``, whole and decimal numbers are anything but text: ``no``, ``on``, ``12:30`` and
 # dates
-# stay what somebody typed. A key given twice, an alias and a tag are errors that name the line.
+# stay the text that a person typed. A key given twice, an alias and a tag are errors that name the line.
 
 LIMIT_BYTES = 1024 * 1024
 Place = tuple[str | int, ...]
@@ -307,7 +307,7 @@ def write_intake(runtime: Runtime, project_root: str, draft: MissionDraft) -> In
     Raises:
         MissionInvalid: the draft cannot stand; every fault is named.
         WorkspaceFault: the project is no folder, or its ``.omx`` is a link or no folder.
-        StorageFailed: the system refused; nothing of ours remains.
+        StorageFailed: the system refused; no file of the intake remains.
     """
     if faults := check_draft(draft):
         raise MissionInvalid("\n".join(faults), next_step="omx-autoresearch init, with these fields mended")
@@ -443,7 +443,7 @@ def _make_omx(project: ProjectFolder, *, track: bool) -> None:
 
 
 def _ignore(project: ProjectFolder, *, track: bool) -> None:
-    """Keep ``.omx`` out of git; rules that somebody else wrote stay as they are."""
+    """Keep ``.omx`` out of git; rules that a person wrote stay as they are."""
     try:
         existing = read_bounded(project.ignore_path, 64 * 1024).decode("utf-8", "replace")
     except FileNotFoundError:
