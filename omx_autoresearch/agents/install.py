@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 
 from omx_autoresearch.agents.hook_lines import hook_script, path_fault, program_of_script
 from omx_autoresearch.agents.parts import Change, Check, Examination
-from omx_autoresearch.agents.parts.hooks import Hooks, absence
+from omx_autoresearch.agents.parts.hooks import Hooks, hooks_home
 from omx_autoresearch.agents.parts.skill import Skill
 from omx_autoresearch.agents.parts.status_line import StatusLine
 from omx_autoresearch.agents.parts.tools import Tools
@@ -240,7 +240,7 @@ def examine(
         The checks in the order of reading; when the hooks are not there at all, only the first.
     """
     about = Examination(installation, state_home_path, "", environ, make_held_session)
-    home_path = absence(installation, about.install)
+    home_path = hooks_home(installation, about.install)
     if isinstance(home_path, Check):
         return [home_path]
     about = replace(about, hooks_home_path=home_path)

@@ -337,6 +337,10 @@ def test_tools_of_another_state_home_or_without_an_interpreter_are_named(tmp_pat
     good = path.read_text()
     path.write_text(good.replace(str(claude.path / "state"), "/elsewhere"))
     assert "/elsewhere" in claude.checks()["tools"].what
+    path.write_text(
+        good.replace(f'"{claude.path / "state"}"', f'"{claude.path / "state"}", "--session-tools"')
+    )
+    assert claude.checks()["tools"].ok, "the state home is not the last word"
     path.write_text(good.replace(sys.executable, "/gone/python"))
     assert "/gone/python is gone" in claude.checks()["tools"].what
     path.write_text(good.replace("omx_autoresearch.surfaces.cli", "json.tool"))

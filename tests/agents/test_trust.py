@@ -1,6 +1,8 @@
 from __future__ import annotations
 
 import json
+import os
+import select
 import sys
 import tomllib
 from pathlib import Path
@@ -171,3 +173,17 @@ def test_a_codex_that_does_not_answer_is_no_answer(
     for body in ("exit 0", "echo not json"):
         Path(environ["PATH"], "codex").write_text(f"#!/bin/sh\nPATH=/usr/bin:/bin; {body}\n")
         assert Trust(installation.features_path).states(installation, environ) is None
+
+
+def test_a_codex_that_is_not_waited_for_ends_with_what_it_started(
+    installation: Installation, environ: dict[str, str], tmp_path: Path
+) -> None:
+    Path(installation.settings_path).parent.mkdir()
+    os.mkfifo(tmp_path / "held")
+    reader = os.open(tmp_path / "held", os.O_RDONLY | os.O_NONBLOCK)
+    body = f"exec 3>'{tmp_path}/held'; tail -f /dev/null & echo not json; wait"
+    Path(environ["PATH"], "codex").write_text(f"#!/bin/sh\nPATH=/usr/bin:/bin; {body}\n")
+    assert Trust(installation.features_path).states(installation, environ) is None
+    assert select.select([reader], [], [], 60)[0], "a process still holds the other end"
+    assert os.read(reader, 1) == b""
+    os.close(reader)

@@ -66,9 +66,13 @@ _AGAIN = "run `omx-autoresearch install` again; if it stays so, report it with t
 
 
 def _write_script(program: HookProgram) -> None:
-    descriptor = os.open(program.script_path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o700)
-    with open(descriptor, "w", encoding="utf-8") as target:
-        target.write(hook_script(program))
+    """Write the script by another process.
+
+    Linux runs no file that is open for writing anywhere (ETXTBSY). Were it open here, a program that another thread
+    starts at this moment would hold it open, too, until that program runs.
+    """
+    write = ["sh", "-c", 'cat >"$1" && chmod 700 "$1"', "sh", program.script_path]
+    subprocess.run(write, input=hook_script(program).encode(), check=True)
 
 
 @dataclass(frozen=True)

@@ -181,8 +181,8 @@ class Hooks:
         return checks
 
 
-def absence(installation: Installation, install: str) -> Check | str:
-    """The state home that the installed hooks use; a check that says why where there is none."""
+def hooks_home(installation: Installation, install: str) -> Check | str:
+    """The state home that the installed hooks use; where there are none, the check that says so."""
     path = installation.settings_path
     try:
         with open(path, "rb") as source:
