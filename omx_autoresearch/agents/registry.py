@@ -129,6 +129,6 @@ def parse_bytes(name: str, raw: bytes, environ: Mapping[str, str]) -> HookEvent:
 
 
 def _sha256(raw: bytes) -> str:
-    from omx_autoresearch.foundation.digests import sha256
+    from omx_autoresearch.foundation.records import sha256
 
     return sha256(raw).hexdigest()

@@ -17,10 +17,9 @@ from types import TracebackType
 
 from omx_autoresearch.experiments.judge.events import KINDS, ExperimentEvent
 from omx_autoresearch.experiments.judge.state import ExperimentState
-from omx_autoresearch.foundation.digests import sha256
 from omx_autoresearch.foundation.errors import StateUntrusted, StepIllegal, UsageError
 from omx_autoresearch.foundation.json_codec import encode
-from omx_autoresearch.foundation.records import ShapeError, dataclass, from_plain, to_plain
+from omx_autoresearch.foundation.records import ShapeError, dataclass, from_plain, sha256, to_plain
 from omx_autoresearch.journal import safe_files
 from omx_autoresearch.journal.layout import StateHome, is_safe_task_id, slugify, task_id
 from omx_autoresearch.journal.log import Journal

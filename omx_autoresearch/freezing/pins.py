@@ -21,9 +21,8 @@ import sys
 import time
 
 from omx_autoresearch.foundation import json_codec
-from omx_autoresearch.foundation.digests import sha256
 from omx_autoresearch.foundation.errors import AutoresearchError, StateUntrusted, WorkspaceFault
-from omx_autoresearch.foundation.records import ShapeError, from_plain, replace, to_plain
+from omx_autoresearch.foundation.records import ShapeError, from_plain, replace, sha256, to_plain
 from omx_autoresearch.freezing.manifest import (
     Pin,
     PinCheck,

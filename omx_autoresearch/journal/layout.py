@@ -9,9 +9,8 @@ from __future__ import annotations
 
 import os
 
-from omx_autoresearch.foundation.digests import sha256
 from omx_autoresearch.foundation.errors import UsageError
-from omx_autoresearch.foundation.records import dataclass, field
+from omx_autoresearch.foundation.records import dataclass, field, sha256
 from omx_autoresearch.system.clock import Clock, SystemClock, format_time
 
 TYPE_CHECKING = False

@@ -10,9 +10,8 @@ from __future__ import annotations
 import os
 
 from omx_autoresearch.foundation import json_codec
-from omx_autoresearch.foundation.digests import sha256
 from omx_autoresearch.foundation.errors import JournalBroken
-from omx_autoresearch.foundation.records import dataclass
+from omx_autoresearch.foundation.records import dataclass, sha256
 from omx_autoresearch.journal.safe_files import read_at, storage_failed
 
 TYPE_CHECKING = False

@@ -14,7 +14,6 @@ from __future__ import annotations
 import os
 
 from omx_autoresearch.foundation import json_codec
-from omx_autoresearch.foundation.digests import sha256
 from omx_autoresearch.foundation.errors import (
     AutoresearchError,
     StateUntrusted,
@@ -22,7 +21,7 @@ from omx_autoresearch.foundation.errors import (
     UsageError,
     WorkspaceFault,
 )
-from omx_autoresearch.foundation.records import dataclass, replace, to_plain
+from omx_autoresearch.foundation.records import dataclass, replace, sha256, to_plain
 from omx_autoresearch.journal.layout import ProjectFolder, Runtime, StateHome
 from omx_autoresearch.journal.omx_folder import OmxFolder
 from omx_autoresearch.journal.safe_files import storage_failed

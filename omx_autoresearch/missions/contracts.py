@@ -13,9 +13,8 @@ import tempfile
 from typing import TYPE_CHECKING, cast
 
 from omx_autoresearch.foundation import json_codec
-from omx_autoresearch.foundation.digests import sha256
 from omx_autoresearch.foundation.errors import AutoresearchError, MissionInvalid
-from omx_autoresearch.foundation.records import dataclass, replace, to_plain
+from omx_autoresearch.foundation.records import dataclass, replace, sha256, to_plain
 from omx_autoresearch.foundation.text import head_and_tail
 from omx_autoresearch.freezing.evaluator_commands import SHELL_WORDS, runner_of
 from omx_autoresearch.freezing.pins import check_pins

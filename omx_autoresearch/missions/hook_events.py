@@ -10,7 +10,6 @@ import os
 import os.path
 
 from omx_autoresearch.agents.events import SILENCE, HookEvent, Reply
-from omx_autoresearch.foundation.digests import sha256
 from omx_autoresearch.foundation.errors import (
     AutoresearchError,
     CommandFault,
@@ -18,7 +17,7 @@ from omx_autoresearch.foundation.errors import (
     UsageError,
     WorkspaceFault,
 )
-from omx_autoresearch.foundation.records import dataclass, replace
+from omx_autoresearch.foundation.records import dataclass, replace, sha256
 from omx_autoresearch.missions import lifecycle_commands, sessions
 from omx_autoresearch.missions.checkouts import worktree_of
 from omx_autoresearch.missions.claims import note, relay_line

@@ -16,10 +16,9 @@ from __future__ import annotations
 import os
 
 from omx_autoresearch.agents.events import Reply
-from omx_autoresearch.foundation.digests import sha256
 from omx_autoresearch.foundation.errors import AutoresearchError, JournalBroken, StateUntrusted, StorageFailed
 from omx_autoresearch.foundation.json_codec import decode, encode
-from omx_autoresearch.foundation.records import ShapeError, dataclass, from_plain, replace, to_plain
+from omx_autoresearch.foundation.records import ShapeError, dataclass, from_plain, replace, sha256, to_plain
 from omx_autoresearch.foundation.text import MARK
 from omx_autoresearch.foundation.times import datetime, seconds_between
 from omx_autoresearch.journal.layout import HASH_PREFIX

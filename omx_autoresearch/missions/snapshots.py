@@ -12,8 +12,7 @@ from __future__ import annotations
 
 import os
 
-from omx_autoresearch.foundation.digests import sha256
-from omx_autoresearch.foundation.records import NewerShape, OlderShape, ShapeError
+from omx_autoresearch.foundation.records import NewerShape, OlderShape, ShapeError, sha256
 from omx_autoresearch.missions.rules.mission import SCHEMA_VERSION
 
 TYPE_CHECKING = False

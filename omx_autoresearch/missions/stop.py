@@ -12,9 +12,8 @@ Any fault of the runtime lets the agent go and says where; it never completes a 
 from __future__ import annotations
 
 from omx_autoresearch.agents.events import SILENCE, Reply
-from omx_autoresearch.foundation.digests import sha256
 from omx_autoresearch.foundation.errors import AutoresearchError, StateUntrusted, WorkspaceFault
-from omx_autoresearch.foundation.records import replace
+from omx_autoresearch.foundation.records import replace, sha256
 from omx_autoresearch.foundation.text import redacted
 from omx_autoresearch.foundation.times import seconds_between
 from omx_autoresearch.missions.claims import take_in_quietly

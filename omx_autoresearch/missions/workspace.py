@@ -5,9 +5,8 @@ from __future__ import annotations
 import os
 
 from omx_autoresearch.foundation import json_codec
-from omx_autoresearch.foundation.digests import sha256
 from omx_autoresearch.foundation.errors import AutoresearchError, StateUntrusted, WorkspaceFault
-from omx_autoresearch.foundation.records import dataclass
+from omx_autoresearch.foundation.records import dataclass, sha256
 from omx_autoresearch.freezing.pins import check_pins, load_manifest, pin_stamps, touched
 from omx_autoresearch.freezing.tree import tree_files, tree_state
 from omx_autoresearch.journal.safe_files import (

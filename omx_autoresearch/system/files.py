@@ -9,8 +9,8 @@ from __future__ import annotations
 import os
 import stat
 
-from omx_autoresearch.foundation.digests import sha1, sha256
 from omx_autoresearch.foundation.errors import WorkspaceFault
+from omx_autoresearch.foundation.records import sha1, sha256
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

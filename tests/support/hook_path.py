@@ -18,7 +18,6 @@ HOOK_PATH = (
     "agents.registry",
     "experiments.judge.*",
     "foundation.clients",
-    "foundation.digests",
     "foundation.errors",
     "foundation.json_codec",
     "foundation.metric_texts",

@@ -12,8 +12,15 @@ from __future__ import annotations
 
 from importlib import import_module
 
-from omx_autoresearch.foundation.digests import sha256
-from omx_autoresearch.foundation.records import NewerShape, ShapeError, dataclass, field, from_plain, nested
+from omx_autoresearch.foundation.records import (
+    NewerShape,
+    ShapeError,
+    dataclass,
+    field,
+    from_plain,
+    nested,
+    sha256,
+)
 from omx_autoresearch.foundation.text import quoted
 
 TYPE_CHECKING = False

@@ -7,8 +7,7 @@ names an axis and changes it: another number in the same words is a parameter, n
 
 from __future__ import annotations
 
-from omx_autoresearch.foundation.digests import sha256
-from omx_autoresearch.foundation.records import dataclass, field, replace
+from omx_autoresearch.foundation.records import dataclass, field, replace, sha256
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

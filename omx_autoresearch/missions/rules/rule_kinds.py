@@ -6,8 +6,7 @@ it asks of the world that is handed to it, what its evidence depends on, and wha
 
 from __future__ import annotations
 
-from omx_autoresearch.foundation.digests import sha256
-from omx_autoresearch.foundation.records import dataclass
+from omx_autoresearch.foundation.records import dataclass, sha256
 from omx_autoresearch.missions.rules.criteria import CriterionFault, Rule
 
 TYPE_CHECKING = False

@@ -11,7 +11,6 @@ import os
 import time
 
 from omx_autoresearch.foundation import json_codec
-from omx_autoresearch.foundation.digests import sha256
 from omx_autoresearch.foundation.errors import (
     AutoresearchError,
     CommandFault,
@@ -19,7 +18,7 @@ from omx_autoresearch.foundation.errors import (
     StepIllegal,
     WorkspaceFault,
 )
-from omx_autoresearch.foundation.records import ShapeError, dataclass, from_plain, replace, to_plain
+from omx_autoresearch.foundation.records import ShapeError, dataclass, from_plain, replace, sha256, to_plain
 from omx_autoresearch.foundation.text import head_and_tail
 from omx_autoresearch.journal.safe_files import ensure_folder, load_json, replace_file, storage_failed
 from omx_autoresearch.missions.claims import write_changed

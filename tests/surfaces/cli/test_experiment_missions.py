@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from omx_autoresearch.foundation.digests import sha256
 from omx_autoresearch.foundation.json_codec import decoder
+from omx_autoresearch.foundation.records import sha256
 from tests.surfaces.support.command_line import AGENT
 from tests.surfaces.support.experiments import START, Researcher, works_at
 
