@@ -101,13 +101,19 @@ def bubblewrap_argv(  # noqa: PLR0913  # one door each; all but two have a defau
     workspace = os.path.realpath(workspace_path)
     words = [program, "--ro-bind", "/", "/", "--dev", "/dev", "--proc", "/proc", "--tmpfs", "/tmp"]  # noqa: S108
     words += ["--tmpfs", "/run", "--ro-bind-try", "/run/current-system", "/run/current-system"]
-    hidden_folders = [path for path in map(os.path.realpath, hidden_paths) if os.path.isdir(path)]
-    for path in map(os.path.realpath, hidden_paths):
-        if path in hidden_folders:
-            words += ["--tmpfs", path]
-        elif os.path.lexists(path):
-            words += ["--ro-bind", os.devnull, path]
+    hidden = [os.path.realpath(path) for path in hidden_paths if os.path.lexists(path)]
+    inside = [path for path in hidden if path.startswith(os.path.join(workspace, ""))]
+    hidden_folders = [path for path in hidden if os.path.isdir(path)]
+
+    def hide(paths: Sequence[str]) -> list[str]:
+        masks = (
+            ("--tmpfs", path) if path in hidden_folders else ("--ro-bind", os.devnull, path) for path in paths
+        )
+        return [word for mask in masks for word in mask]
+
+    words += hide([path for path in hidden if path not in inside])
     words += ["--ro-bind" if is_read_only else "--bind", workspace, workspace]
+    words += hide(inside)  # the workspace would cover them
     for path in map(os.path.realpath, shown_paths):
         words += ["--ro-bind", path, path]
     for path in (os.path.realpath(path) for path in writable_paths):

@@ -20,6 +20,7 @@ from omx_autoresearch.compat.auto_sessions import (
     wait_for_run,
 )
 from omx_autoresearch.foundation.errors import StepIllegal, UsageError
+from omx_autoresearch.journal.layout import StateHome
 from omx_autoresearch.system.processes import RUN_MARK, wait_for
 from tests.support.needs import needs_bubblewrap
 from tests.support.scratch import Scratch
@@ -309,3 +310,14 @@ def test_a_sandboxed_run_says_so_and_reaches_nothing_outside(session: Session) -
     assert (run.status, run.isolation) == ("keep", "bubblewrap")
     assert (session.scratch.project / "inside").exists()
     assert not outside.exists()
+
+
+@needs_bubblewrap
+@pytest.mark.requirement("AUTO-06")
+def test_a_sandboxed_run_works_where_the_state_home_stands_in_the_workspace(session: Session) -> None:
+    home = StateHome(str(session.scratch.project / "state"))
+    session.folder = session_folder(home, str(session.scratch.project))
+    session.begin("#!/bin/sh\nls state/session-tools/*/outputs && exit 3\necho METRIC total_ms=5\n")
+    run = session.start(isolation="bubblewrap").run
+    assert run is not None
+    assert (run.status, run.isolation) == ("keep", "bubblewrap"), run.reason
