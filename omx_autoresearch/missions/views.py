@@ -7,6 +7,7 @@ meant. The command line, the tools, the status line and other programs render wh
 from __future__ import annotations
 
 import os
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
 from omx_autoresearch.foundation.errors import (
@@ -17,7 +18,6 @@ from omx_autoresearch.foundation.errors import (
     UsageError,
     WorkspaceFault,
 )
-from omx_autoresearch.foundation.records import dataclass
 from omx_autoresearch.foundation.times import seconds_between
 from omx_autoresearch.foundation.types import RunVerdict
 from omx_autoresearch.journal.layout import ProjectFolder, is_safe_task_id
@@ -406,7 +406,7 @@ def _missing(runtime: Runtime, task_id: str) -> StatusView:
         task_id,
         "",
         "missing",
-        blocker=f"{path} is gone; it holds nobody",
+        blocker=f"{path} is gone; the mission holds no session",
         next_command=f"put {path} back from a copy, then: omx-autoresearch repair {task_id}",
     )
 
@@ -552,7 +552,7 @@ def _notices(mission: Mission) -> tuple[str, ...]:
             f"the session was cleared at {mission.binding.at} and goes on under a new id, bound again"
         )
     found += [
-        f"a fork of a session began in this workspace, and nobody holds it: {item}. To move the mission there, type "
+        f"a fork of a session began here, and no mission holds it: {item}. To move the mission there, type "
         f"$autoresearch {mission.task_id} in it"
         for item in mission.forked_sessions
     ]

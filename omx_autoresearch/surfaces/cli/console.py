@@ -298,7 +298,7 @@ def confirm(question: str, option: str, refusal: str) -> None:
         click.Abort: the answer was no.
     """
     if not may_ask(as_json=False):
-        raise UsageError(f"nobody can be asked here: {question}", next_step=f"the same with {option}")
+        raise UsageError(f"there is no terminal to ask at: {question}", next_step=f"the same with {option}")
     if not click.confirm(question, err=True):
         tell(refusal)
         raise click.Abort

@@ -45,7 +45,7 @@ class Scratch:
     """A folder with a state home and a project.
 
     Attributes:
-        root_path: the folder; whoever made it removes it.
+        root_path: the folder; its maker removes it.
         home_path: its state home.
         project_path: its project, with ``check.sh``.
     """

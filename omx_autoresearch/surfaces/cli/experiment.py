@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import click
@@ -17,7 +18,6 @@ from omx_autoresearch.experiments.views import (
     view,
 )
 from omx_autoresearch.foundation.errors import UsageError
-from omx_autoresearch.foundation.records import dataclass
 from omx_autoresearch.missions.lifecycle_commands import require_owner
 from omx_autoresearch.surfaces.cli.console import Caller, count_of, this_caller
 
@@ -36,7 +36,7 @@ def experiment_argument(function: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def auto_log_option(function: Callable[..., Any]) -> Callable[..., Any]:
-    """``--auto-log``: what somebody else's log says, instead of an experiment of ours."""
+    """``--auto-log``: look at an ``.auto/`` log instead of an experiment."""
     return click.option(
         "--auto-log",
         default="",
@@ -107,7 +107,7 @@ def meant(named: str, *, is_open: bool = False, option: str = "") -> Meant:
 
 
 def material_of(named: str, auto_log: str) -> tuple[ExperimentState, ReportMaterial, Meant | None]:
-    """The state that is meant, and what else is known of it; an ``.auto/`` log has no experiment of ours."""
+    """The state that is meant, and what else is known of it; an ``.auto/`` log has no experiment."""
     if not auto_log:
         found = meant(named)
         return found.load(), ReportMaterial(), found

@@ -53,7 +53,7 @@ def experiment_cancel(named: str, as_json: bool) -> None:
 
 
 def _end(found: Meant, request: str, *, as_json: bool) -> None:
-    """Ask the controller at work, or end the experiment here where there is none."""
+    """Ask the controller at work to end the experiment, or end it here where no controller is at work."""
     from omx_autoresearch.experiments.controller import request_cancel, request_stop
 
     state = found.load()

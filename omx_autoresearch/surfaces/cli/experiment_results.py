@@ -362,7 +362,7 @@ def _export_to_mlflow(
 
 
 def _whole(found: Meant, state: ExperimentState, material: ReportMaterial) -> ReportMaterial:
-    """The material of an experiment of ours: frozen files, the files of each step, what isolated the runs."""
+    """The material of an experiment: frozen files, the files of each step, what isolated the runs."""
     from omx_autoresearch.experiments.reports.pages import step_changes
     from omx_autoresearch.experiments.worktrees.pair import Workspaces
 
@@ -390,7 +390,7 @@ def _patch(found: Meant | None, state: ExperimentState) -> bytes:
 
 
 def _beside_log(found: Meant | None, name: str) -> str:
-    """Where a file lands that nobody named: never in the checkout, which `accept` wants as it was at the start."""
+    """Where a file without a given name lands: never in the checkout, which `accept` needs as it was at the start."""
     return os.path.join(found.folder.root_path, name) if found is not None else name
 
 

@@ -107,7 +107,7 @@ def phase_words(state: ExperimentState, *, is_at_work: bool) -> str:
     if is_at_work:
         return f"{state.phase}, process {state.controller_pid} works on it"
     if state.controller_pid:
-        return f"{state.phase}, but nobody works on it: its controller was killed"
+        return f"{state.phase}, but no process works on it: its controller was killed"
     return "started; the base is not measured yet" if state.phase == "started" else state.phase
 
 
@@ -419,7 +419,7 @@ def experiment_list(as_json: bool) -> None:
 
 
 def _short(line: ExperimentLine) -> str:
-    """The result as a row of a table has room for it: no number without its `Verified`, no reason why there is none."""
+    """The result in the room that a table has: a number keeps its `Verified`, and a missing one gives no reason."""
     if line.completed_reason == "failure":
         return "the unchanged project could not be measured" if not line.trials else "it failed"
     return line.result.partition(": base and final")[0].partition(" (")[0].rstrip(".")
@@ -452,7 +452,7 @@ def _print_list(lines: tuple[ExperimentLine, ...]) -> None:
 @experiment_argument
 @json_option
 def experiment_workspace(named: str, as_json: bool) -> None:
-    """Print the candidate's worktree: whoever makes a change by hand makes it there, then calls `trial`."""
+    """Print the candidate's worktree. To try a change of your own, make it there and call `trial`."""
     found = meant(named, is_open=not named)
     path = found.workspace_path()
     if not path:

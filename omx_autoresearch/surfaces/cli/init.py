@@ -425,7 +425,7 @@ def adopt_verb(path: str, as_json: bool, **given: Any) -> None:
     say(f"Mission {document.task_id} is written down; {document.origin_path} stays as it is.")
     print_rows(
         [
-            ("  findings", str(document.findings), "claims: nobody attested them"),
+            ("  findings", str(document.findings), "claims, not evidence"),
             ("  directions", str(document.directions), "remembered as tried"),
             ("  judged by", document.sandbox_path, ""),
         ]

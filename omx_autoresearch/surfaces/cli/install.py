@@ -172,7 +172,7 @@ def doctor_verb(client: str | None, scope: Scope, as_json: bool) -> int:
         print_json(documents)
     elif not documents:
         say(
-            f"No hooks of ours stand in {scope} settings, and none of {', '.join(CLIENT_NAMES)} is on PATH.\n"
+            f"The {scope} settings of no agent CLI have the hooks, and none of {', '.join(CLIENT_NAMES)} is on PATH.\n"
             f"  next: omx-autoresearch install CLIENT{'' if scope == 'user' else f' --scope {scope}'}"
         )
     for document in () if as_json else documents:
@@ -182,7 +182,7 @@ def doctor_verb(client: str | None, scope: Scope, as_json: bool) -> int:
 
 
 def _clients_here(caller: Caller, scope: Scope) -> tuple[str, ...]:
-    """The agent CLIs with hooks of ours; where there are none, those on PATH."""
+    """The agent CLIs whose settings have the hooks; where none has, those on PATH."""
     home_path = caller.runtime.home.root_path
     ours = tuple(
         name

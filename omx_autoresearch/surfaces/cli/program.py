@@ -16,6 +16,7 @@ from __future__ import annotations
 
 import os
 import sys
+from dataclasses import dataclass
 from importlib import import_module
 from typing import TYPE_CHECKING
 
@@ -23,7 +24,6 @@ import click
 
 from omx_autoresearch import __version__
 from omx_autoresearch.foundation.errors import AutoresearchError, UsageError
-from omx_autoresearch.foundation.records import dataclass
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
@@ -333,7 +333,7 @@ def gone(form: str) -> UsageError:
 
 
 def removed_verb(name: str) -> click.Command | None:
-    """A command that only answers with guidance; None when ``name`` was never a form of ours.
+    """A command that only answers with guidance; None for a word that never was a verb.
 
     A folder as the first word was ``MISSION``.
     """
@@ -365,7 +365,7 @@ def run(arguments: Sequence[str]) -> int:
     """
     is_json = "--json" in arguments
     for name in ("stdout", "stderr"):
-        if getattr(sys, name) is None:  # closed by whoever started us
+        if getattr(sys, name) is None:  # the parent process closed it
             setattr(sys, name, open(os.devnull, "w", encoding="utf-8"))  # noqa: SIM115 - until the end
     for stream in (sys.stdout, sys.stderr):
         if hasattr(stream, "reconfigure"):
@@ -377,7 +377,7 @@ def run(arguments: Sequence[str]) -> int:
         status = _tell(error, is_json=is_json)
     except BrokenPipeError:
         status = _close_pipe()
-    except Exception as error:  # noqa: BLE001 - the boundary: nobody meets a bare traceback
+    except Exception as error:  # noqa: BLE001 - the boundary: no user meets a bare traceback
         status = _tell(_unexpected(error, arguments), is_json=is_json)
     _follow()
     return 1 if status == 2 and arguments[:1] == ["hook"] else status
@@ -474,7 +474,7 @@ def _tell(error: AutoresearchError, *, is_json: bool) -> int:
 
 
 def _close_pipe() -> int:
-    """Nobody reads any more; keep the interpreter's last flush from complaining."""
+    """The reader is gone; keep the interpreter's last flush from complaining."""
     null = os.open(os.devnull, os.O_WRONLY)
     os.dup2(null, 1)
     os.close(null)

@@ -198,7 +198,7 @@ def test_the_morning_has_a_table_one_number_and_a_patch(person: Researcher) -> N
 def test_accept_shows_asks_and_takes_the_patch_without_committing(person: Researcher) -> None:
     person.begin()
     person.drive(works_at(50), "--trials", "1")
-    assert "nobody can be asked here" in person.refused("experiment", "accept", status=2)
+    assert "there is no terminal to ask at" in person.refused("experiment", "accept", status=2)
     shown = at_terminal(person, "experiment", "accept", answers=(("Take this into your checkout?", "n"),))
     assert shown.status == 130
     assert untouched(person), "no is no"
