@@ -23,17 +23,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import Self
 
-from omx_autoresearch.experiments.worktrees import acceptance, object_store
-from omx_autoresearch.experiments.worktrees.arm import (
-    Arm,
-    Restored,
-    WorkspaceState,
-    has_state,
-    load_state,
-    require_ignored,
-    require_seal,
-    save_state,
-)
+from omx_autoresearch.experiments.worktrees import acceptance, arm, object_store
 from omx_autoresearch.experiments.worktrees.checkout import (
     UserRepository,
     UserStamp,
@@ -92,11 +82,11 @@ class Checkpoint:
 class Workspaces:
     """The work trees of one experiment; made by `create`, found again by `open`."""
 
-    def __init__(self, store: object_store.ObjectStore, state: WorkspaceState) -> None:
+    def __init__(self, store: object_store.ObjectStore, state: arm.WorkspaceState) -> None:
         self._store = store
         self._state = state
         self._arms = {
-            arm.root_path: arm for arm in (Arm(name, store, state) for name in (INCUMBENT, CANDIDATE))
+            tree.root_path: tree for tree in (arm.Arm(name, store, state) for name in (INCUMBENT, CANDIDATE))
         }
         self._serial = 0
         self.incumbent_path, self.candidate_path = self._arms
@@ -125,20 +115,20 @@ class Workspaces:
         stamp = require_clean(repository)
         folder = _private_folder(folder_path, repository.root_path)
         store_path = os.path.realpath(options.store_path or os.path.join(folder, "checkpoints"))
-        if has_state(store_path):
+        if arm.has_state(store_path):
             raise StepIllegal(
                 f"{store_path} already holds an experiment", next_step="resume it, or close it first"
             )
         _remove_leftovers(store_path, folder)
-        require_ignored(repository, (*options.keep, *options.link, *options.caches))
-        seals = tuple(require_seal(os.path.join(repository.root_path, path)) for path in options.link)
+        arm.require_ignored(repository, (*options.keep, *options.link, *options.caches))
+        seals = tuple(arm.require_seal(os.path.join(repository.root_path, path)) for path in options.link)
         submodules = find_submodules(repository, stamp.head_commit)
         settings = object_store.pinned(object_store.read_settings(repository.git), repository.root_path)
         objects = tuple(dict.fromkeys(sub.objects_path for sub in submodules if sub.objects_path))
         store = object_store.create_store(store_path, repository, settings, objects)
         object_store.make_template(os.path.join(store_path, "template"), repository, settings)
         _hold_base(repository, options.experiment_id, stamp.head_commit)
-        state = WorkspaceState(
+        state = arm.WorkspaceState(
             experiment_id=options.experiment_id,
             repository_path=repository.root_path,
             folder_path=folder,
@@ -150,7 +140,7 @@ class Workspaces:
             link_seals=seals,
             file_limit_bytes=options.file_limit_bytes,
         )
-        save_state(store_path, state)
+        arm.save_state(store_path, state)
         made = cls(store, state)
         try:
             for path in made._arms:
@@ -169,7 +159,7 @@ class Workspaces:
             WorkspaceFault: the user's repository, from which checkpoints borrow, is gone.
         """
         store = store_path or os.path.join(folder_path, "checkpoints")
-        state = load_state(store)
+        state = arm.load_state(store)
         if not os.path.isdir(state.repository_path):
             raise WorkspaceFault(
                 f"the repository {state.repository_path} is gone; checkpoints of the experiment borrow from it",
@@ -191,7 +181,7 @@ class Workspaces:
         """Variables for commands in the trees: git finds no repository above a tree whose ``.git`` is gone."""
         return {"GIT_CEILING_DIRECTORIES": self._state.folder_path}
 
-    def set_to(self, path: str, commit: str) -> Restored:
+    def set_to(self, path: str, commit: str) -> arm.Restored:
         """Make a work tree equal to a commit, whatever was done to it; kept paths stay as `WorkspaceOptions` says.
 
         Raises:
@@ -265,13 +255,13 @@ class Workspaces:
             StepIllegal: the tree was not restored to its end.
             WorkspaceFault: git or the file system fails.
         """
-        arm = self._arm(path)
-        parent = arm.commit
-        taken = arm.snapshot()
+        tree = self._arm(path)
+        parent = tree.commit
+        taken = tree.snapshot()
         if isinstance(taken, TreeFault):
             return taken
         commit = self.commit(taken.tree, parent, message) if taken.changed else parent
-        restored = arm.settle(commit, taken.changed)
+        restored = tree.settle(commit, taken.changed)
         return Checkpoint(commit, taken.tree, taken.changed, restored.dropped)
 
     def changes(self, base: str, final: str) -> tuple[object_store.FileChange, ...]:
@@ -342,8 +332,8 @@ class Workspaces:
         Raises:
             WorkspaceFault: something cannot be removed.
         """
-        for arm in self._arms.values():
-            arm.remove()
+        for tree in self._arms.values():
+            tree.remove()
         if forget:
             if os.path.isdir(self.repository_path):
                 let_base_go(self.repository_path, self._state.experiment_id)
@@ -364,13 +354,13 @@ class Workspaces:
         first, second = (self.git_in(path).output(*args, stdin=stdin) for path in self._arms)
         return first == second
 
-    def _arm(self, path: str) -> Arm:
-        arm = self._arms.get(path)
-        if arm is None:
+    def _arm(self, path: str) -> arm.Arm:
+        tree = self._arms.get(path)
+        if tree is None:
             raise WorkspaceFault(
                 f"{path} is not a worktree of this experiment", next_step="name one of its two"
             )
-        return arm
+        return tree
 
 
 def _private_folder(folder_path: str, root_path: str) -> str:
