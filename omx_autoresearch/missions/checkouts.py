@@ -59,7 +59,7 @@ def project_of(runtime: Runtime, cwd: str) -> str:
     if around:
         with contextlib.suppress(
             OSError, ValueError, KeyError
-        ):  # a log that cannot be read: told by whoever needs it
+        ):  # a log that cannot be read is told where it is needed
             log_path = os.path.join(runtime.home.experiments_path, around, EVENTS_NAME)
             with open(log_path, "rb") as log:
                 begun = parse_line(log.readline().rstrip(b"\n"), 0)

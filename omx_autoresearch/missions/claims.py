@@ -122,7 +122,7 @@ def drop_claim(inbox_path: str, text: str, *, verb: str, at: str) -> str:
 def waiting_claims(inbox_path: str) -> tuple[InboxClaim, ...]:
     """The claims that wait, oldest name first, at most :data:`CLAIMS_AT_ONCE` and :data:`BYTES_AT_ONCE`.
 
-    Only regular files count; links, pipes and folders are left where they are. A file that is not one of ours is a
+    Only regular files count; links, pipes and folders are left where they are. A file that no command dropped is a
     claim of unknown origin. An inbox that is missing or cannot be read holds nothing.
     """
     found: list[InboxClaim] = []
@@ -512,7 +512,7 @@ def whole_look(runtime: Runtime, mission: Mission) -> WorkspaceSnapshot:
 def state_fault(runtime: Runtime, mission: Mission) -> str:
     """Why task_spec.json and progress.json are not as the journal has them; empty when they are.
 
-    A project that nobody can write to is no fault of the mission: nothing is asked for there.
+    A project that cannot be written is no fault of the mission, so nothing is asked for there.
     """
     if runtime.home.mission(mission.task_id).root_path in changed:
         take_in_quietly(runtime, mission.task_id)  # what this process recorded is in none of them yet

@@ -58,7 +58,7 @@ class Tryout:
 
 
 def try_validator(contract: Contract, workspace_path: str, *, isolation: str = "none") -> Tryout:
-    """Run a contract's validator as every validation runs it; nothing of ours stays behind.
+    """Run a contract's validator as every validation runs it; the run leaves nothing behind.
 
     Raises:
         CommandFault: it shall run in bubblewrap, and there is none.
@@ -235,7 +235,7 @@ def _clean(environ: Mapping[str, str], names: set[str]) -> dict[str, str]:
     found = {name: json_codec.without_surrogates(environ[name]) for name in sorted(names)}
     if (
         "PATH" in found
-    ):  # a relative folder, or an empty one, is the workspace: whoever writes there names programs
+    ):  # a relative folder, or an empty one, is the workspace: who writes there chooses the programs
         found["PATH"] = ":".join(folder for folder in found["PATH"].split(":") if os.path.isabs(folder))
     return {name: value for name, value in found.items() if "\ufffd" not in value or name == "PATH"}
 
@@ -277,7 +277,7 @@ def _digest_of(path: str) -> str:
         return ""
 
 
-# --- ``init --dry-run``: what a mission would pin, and what its validator says today; nothing of ours is written there.
+# --- ``init --dry-run``: what a mission would pin, and what its validator says today; nothing is written there.
 
 
 @dataclass(frozen=True, slots=True)

@@ -182,7 +182,7 @@ def inject(runtime: Runtime, task_id: str, direction: Direction) -> Declared:
         mission = transaction.mission
         if mission.phase in FINAL_PHASES:
             raise StepIllegal(
-                f"mission {task_id} is {mission.phase}; nobody works on it",
+                f"mission {task_id} is {mission.phase}; no session works on it",
                 next_step=next_command(mission),
             )
         faults = direction_faults(direction.summary, direction.axes)

@@ -92,7 +92,7 @@ def _started(runtime: Runtime, client: Client, event: HookEvent) -> Reply:
         mission = sessions.consume_environment(runtime, event.session_id, client.name)
     if mission is None and event.source == "clear":
         why = sessions.not_from_client(event)
-        if why:  # an agent that forges the event would bind a session that nobody works in
+        if why:  # an agent that forges the event would bind a session that no client runs
             for task_id in missions_around(runtime):
                 refuse_verb(runtime, "clear", task_id, (why,))
             return SILENCE
@@ -138,7 +138,7 @@ def _tool(runtime: Runtime, client: Client, event: HookEvent) -> Reply:
 
 
 class _Prompt:
-    """A submitted prompt: a person's word, a command of ours, or neither."""
+    """A submitted prompt: a person's word, an `$autoresearch` command, or neither."""
 
     def __init__(self, runtime: Runtime, client: Client, event: HookEvent) -> None:
         self._runtime = runtime

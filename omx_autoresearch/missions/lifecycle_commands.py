@@ -66,7 +66,7 @@ class Extension:
 
 
 def pause(runtime: Runtime, task_id: str, *, reason: str = "") -> Mission:
-    """The owner pauses a running mission; nobody is held until ``resume``."""
+    """The owner pauses a running mission; it holds no session until ``resume``."""
     return _step(runtime, task_id, MissionPaused, reason)
 
 
@@ -120,7 +120,7 @@ def restore(runtime: Runtime, task_id: str, *, reason: str = "") -> tuple[str, .
     """Copy the pinned files back from ``frozen/``; returns the paths that were put back.
 
     Raises:
-        StepIllegal: the mission is a draft, or has ended: its files are nobody's evaluator any more.
+        StepIllegal: the mission is a draft, or has ended: its files judge nothing any more.
     """
     store = MissionStore(runtime.home)
     mission = store.load(task_id)
@@ -190,7 +190,7 @@ def repair(runtime: Runtime, task_id: str, *, accept_loss: bool = False) -> Miss
 
 
 def _is_unknown(registry: Registry, session_id: str) -> bool:
-    """True when the registry has no entry of the session, or one that nobody can read."""
+    """True when the registry has no entry of the session, or one that cannot be read."""
     try:
         return registry.find(session_id) is None
     except StateUntrusted:

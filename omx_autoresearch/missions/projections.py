@@ -492,7 +492,7 @@ def _added_lines(stream: BinaryIO, rights: Iterator[bytes], left: int | None) ->
             right = next(rights, None)
             continue
         if right is not None and not raw.endswith(b"\n") and right.startswith(line):
-            matched += len(line)  # torn by a crash of ours
+            matched += len(line)  # torn by a crash of the runtime
             continue
         if matched < left if left is not None else right is not None:
             return None

@@ -364,7 +364,7 @@ def is_expired(runtime: Runtime, mission: Mission, now: str) -> bool:
 
 
 def seconds_unheard(runtime: Runtime, mission: Mission, now: str) -> float:
-    """How long nobody heard of a bound mission, in seconds; 0 for one that holds nobody."""
+    """How long ago the bound session was heard of, in seconds; 0 for a mission that holds none."""
     if mission.binding is None:
         return 0.0
     last = last_beat(runtime.home.mission(mission.task_id).heartbeat_path)

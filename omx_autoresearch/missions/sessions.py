@@ -82,7 +82,8 @@ def bind(runtime: Runtime, task_id: str, act: Act) -> Mission:
         mission = transaction.mission
         if mission.phase in FINAL_PHASES:
             raise StepIllegal(
-                f"mission {task_id} is {mission.phase}; it binds nobody", next_step="omx-autoresearch list"
+                f"mission {task_id} is {mission.phase}; it takes no session",
+                next_step="omx-autoresearch list",
             )
         if act.nonce_digest and act.nonce_digest != mission.nonce_digest:
             raise StepIllegal(
@@ -221,7 +222,7 @@ def confirm_start(runtime: Runtime, session_id: str, client: str, command: str) 
 
 
 def confirm_token(runtime: Runtime, session_id: str, client: str, output: str) -> Mission | None:
-    """A tool's output shows a bind token of ours: bind the session that ran it, once."""
+    """A tool's output shows a bind token: bind the session that ran it, once."""
     registry = Registry(runtime.home)
     for word in output.split():
         if not word.startswith(TOKEN_WORD):
@@ -300,7 +301,7 @@ def note_fork(runtime: Runtime, session_id: str, client: str, cwd: str) -> None:
         try:
             _record_fork(runtime, store, entry, SessionForked(session_id[:_SHOWN_ID], client))
         except AutoresearchError:
-            continue  # a session that nobody holds is told nothing of another one's mission
+            continue  # a session that no mission holds is told nothing of another session's mission
 
 
 def _record_fork(runtime: Runtime, store: MissionStore, entry: ActiveSession, fork: SessionForked) -> None:

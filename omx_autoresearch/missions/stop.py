@@ -68,7 +68,7 @@ if TYPE_CHECKING:
     from omx_autoresearch.missions.store import Transaction
 
 WAIT_SECONDS = 60.0
-"""The longest that a stop waits for a validation of ours."""
+"""The longest that a stop waits for a validation."""
 DUPLICATE_SECONDS = 120.0
 """How far two hooks for one stop may be apart: no known client lets one run longer."""
 DEADLINE_MARGIN_SECONDS = 15.0
@@ -253,7 +253,7 @@ class _Stop:
         if not 0 < seconds_between(self._entered_at, last.at) <= DUPLICATE_SECONDS:
             return None  # an earlier stop; or the clock was set back, which must make no refusal free
         if mission.phase != "running" and last.answer == "refuse":
-            return None  # paused or cancelled since: nobody is held
+            return None  # paused or cancelled since: the session is not held
         if last.answer == "refuse":
             return Reply(refusal=last.text, person_message=briefing.refusal_for_person(mission))
         return SILENCE
@@ -360,7 +360,7 @@ def _readiness_blocked(
 
 
 def wait_seconds(runtime: Runtime, entered_at: str, hook_timeout_seconds: float) -> float:
-    """How long this stop may still wait: a hook that its client gives up holds nobody."""
+    """How long this stop may still wait: a hook that its client gives up on holds no session."""
     spent = max(0.0, seconds_between(entered_at, runtime.now()))
     return min(WAIT_SECONDS, max(0.0, hook_timeout_seconds - DEADLINE_MARGIN_SECONDS - spent))
 

@@ -152,7 +152,7 @@ def refolded(
 
 
 def remembered_head(folder: MissionFolder) -> Head | None:
-    """The last record that this process folded; whoever finds it at the journal's end need not parse it again."""
+    """The last record that this process folded; where it stands at the journal's end, it need not be parsed again."""
     known = _remembered.get(folder.root_path)
     return known.head if known else None
 

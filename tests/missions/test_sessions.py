@@ -339,7 +339,7 @@ def test_a_bind_that_fails_lets_nobody_go(world: Scratch) -> None:
     held, ended = world.mission(goal="held"), world.mission(session="", goal="ended")
     lifecycle_commands.cancel(world.runtime(), ended.task_id)
     reply = world.prompt(f"$autoresearch {ended.task_id}")
-    assert "is cancelled; it binds nobody" in reply.person_message
+    assert "is cancelled; it takes no session" in reply.person_message
     assert holder(world, held) == SESSION
     assert world.stop().refusal
     with pytest.raises(StepIllegal, match="no session id"):

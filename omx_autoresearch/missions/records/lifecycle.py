@@ -1,8 +1,8 @@
 """Records of the phases, and of verbs that were not the caller's to use.
 
-Whoever writes one asks :func:`step_taken`, so that it carries the phase that the machine reached. Of two that raced the
-first one stands: a record whose step the phase does not have changes nothing, so that nothing ever re-opens a mission
-that ended.
+A use case that writes one asks :func:`step_taken`, so that it carries the phase that the machine reached. Of two that
+raced the first one stands: a record whose step the phase does not have changes nothing, so that nothing ever re-opens
+a mission that ended.
 """
 
 from __future__ import annotations

@@ -49,9 +49,9 @@ class SessionBound:
     idle_seconds: float = 0.0
 
     def apply(self, mission: Mission, ts: str) -> Mission:
-        """The newest binding holds; a used nonce is used up. A mission that ended holds nobody.
+        """The newest binding holds; a used nonce is used up. A mission that ended holds no session.
 
-        What passed after the older binding had expired (``idle_seconds``) is not charged: nobody was held then.
+        What passed after the older binding had expired (``idle_seconds``) is not charged: no session was held then.
         """
         if mission.phase in FINAL_PHASES:
             return replace(mission, updated_at=ts)
@@ -77,7 +77,7 @@ class SessionUnbound:
     reason: str = ""
 
     def apply(self, mission: Mission, ts: str) -> Mission:
-        """Nobody is held until the next binding."""
+        """The mission holds no session until the next binding."""
         is_current = mission.binding is not None and mission.binding.session_id == self.session_id
         return replace(mission, binding=None if is_current else mission.binding, updated_at=ts)
 
@@ -378,7 +378,7 @@ class FindingRecorded:
     def apply(self, mission: Mission, ts: str) -> Mission:
         """Counted; the first evidence of a criterion is the iteration's progress.
 
-        More evidence for a criterion that has some changes no stale count: else whoever edits a file at every turn
+        More evidence for a criterion that has some changes no stale count: else editing a file at every turn
         would have strong progress for ever. So criteria reset the count at most once each.
         """
         mission = replace(

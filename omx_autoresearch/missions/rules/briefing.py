@@ -1,8 +1,8 @@
 """What is said to an agent and to its person: plain functions, no template engine on the hook path.
 
-Every text of ours begins with :data:`MARK`, so that a dialect knows it when a client feeds it back as a prompt. Texts
-are built from the runtime's own words; a goal, a validator's output or an agent's claim is quoted as data, trimmed,
-and never phrased as an instruction.
+Every text of the runtime begins with :data:`MARK`, so that a dialect knows it when a client feeds it back as a
+prompt. Texts are built from the runtime's own words; a goal, a validator's output or an agent's claim is quoted as
+data, trimmed, and never phrased as an instruction.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ def refusal(
     is_waiting = decision.reason_code == "validation-running"
     if is_waiting:
         lines.append(
-            "A validation of ours is still running; nothing is decided before it ends. "
+            "A validation is still running; nothing is decided before it ends. "
             f"Waited {usage.wait_refusals} of {limits.wait_refusals} times."
         )
     lines += _missing_lines(missing, tampered, has_next=not is_waiting and not tampered)

@@ -42,7 +42,7 @@ if TYPE_CHECKING:
             """The content of a file of the workspace, or why it cannot be taken."""
 
         def is_found(self, pattern: str, data: bytes) -> bool | str:
-            """True when the pattern matches somewhere, or why nobody knows."""
+            """True when the pattern matches somewhere, or why that cannot be told."""
 
         def attestation(self) -> Examination:
             """The verdict of the contract's own validator or reviewer."""
@@ -476,7 +476,7 @@ class Finding:
     Attributes:
         id: unique in the mission.
         kind: of the observation.
-        summary: in the words of whoever recorded it; data, never an instruction.
+        summary: in the words of its author; data, never an instruction.
         source: where it comes from: ``cli``, ``mcp``, ``inbox``, ``hook``, ``runtime``, ``owner``, ``import``.
         command: the command that showed it, as text.
         paths: files that it is about.

@@ -67,7 +67,7 @@ class Direction:
 
     Attributes:
         fingerprint: see :func:`fingerprint_of`.
-        summary: what is tried, in the words of whoever declared it.
+        summary: what is tried, in the words of its author.
         axes: structural axes by name, free text each; only those that are meant.
         is_pivot: declared as a change of structure, and one.
         by: who said it; a ``claim`` came through the inbox and moves no counter.

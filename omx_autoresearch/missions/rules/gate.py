@@ -147,8 +147,8 @@ def is_stalled(usage: Usage, limits: Limits) -> bool:
     return usage.stale >= limits.stale_stalled or usage.idle_refusals >= limits.idle_refusals
 
 
-NOT_LOOKED = (Missing("look", "a look at the workspace", "nobody looked yet", "omx-autoresearch status"),)
-"""What is missing as long as nobody looked: a mission is complete by a look that found nothing, not by omission."""
+NOT_LOOKED = (Missing("look", "a look at the workspace", "no look yet", "omx-autoresearch status"),)
+"""What is missing before the first look: a mission is complete by a look that found nothing, not by omission."""
 
 _BLOCKED_FOR_WANT_OF = ("stalled", "refusals-spent", "wall-clock-spent")
 
@@ -190,7 +190,7 @@ class Situation:
         missing: what the contract lacks; empty means that it is met, so the default is not empty.
         blocker: what only the owner can mend.
         tampered: pinned paths that changed.
-        is_validation_running: a validation or review of ours did not end within the hook's deadline.
+        is_validation_running: a validation or review did not end within the hook's deadline.
         has_background_work: the client's own work goes on, or a question to the person is open.
         observation: of the iteration that this stop ends.
         used_tools: a tool ran since the last answer, or the tree changed where tool events are not installed.

@@ -226,7 +226,7 @@ def _review_faults(draft: MissionDraft) -> list[str]:
     elif reason := placeholder_reason(draft.output_artifact_path):
         found.append(f"output_artifact_path: {reason}")
     if not draft.reviewed_by:
-        found.append("reviewed_by: nobody may review; name command, person or session")
+        found.append("reviewed_by: the list is empty; name command, person or session")
     elif draft.reviewed_by == ("command",) and not draft.reviewer_command:
         found.append("reviewer_command: only a command may review, but none is given (--reviewer)")
     return found

@@ -44,7 +44,7 @@ class Limits:
         weak_holds: weak progress holds the stale count at most this often between two strong ones.
         refusals_total: refusals of the whole mission, until the owner adds some.
         background_allows: stops let through for the client's own background work between two strong progresses.
-        wait_refusals: refusals because a validation of ours still runs, between two strong progresses.
+        wait_refusals: refusals because a validation still runs, between two strong progresses.
         wall_clock_hours: from launch; time in ``paused`` and ``blocked`` is not charged.
         session_idle_hours: a binding without any event for this long has expired.
     """
@@ -152,10 +152,10 @@ def extended(limits: Limits, *, hours: float = 0.0, refusals: int = 0) -> Limits
 # running --pause--> paused --resume--> running
 # draft | running | blocked | paused --cancel--> cancelled
 #
-# Whoever changes a phase asks :func:`next_phase` (a mission) or :func:`~.experiments.next_experiment_phase`, which run
-# the machine, and records the phase that it reached. A replay runs no machine: :func:`target` reads the same table as
-# data, and a record whose step the phase does not have changes nothing. So a refused stop, a fold and a look never load
-# the package.
+# A use case that changes a phase asks :func:`next_phase` (a mission) or :func:`~.experiments.next_experiment_phase`,
+# which run the machine, and records the phase that it reached. A replay runs no machine: :func:`target` reads the
+# same table as data, and a record whose step the phase does not have changes nothing. So a refused stop, a fold and a
+# look never load the package.
 
 if TYPE_CHECKING:
     from typing import Any, Literal, TypeVar

@@ -73,7 +73,7 @@ def command_in(prompt: str) -> PromptCommand | None:
 def task_named(word: str) -> str:
     """The task id in a word: itself, or the folder's name in a ``.omx/autoresearch/ID/`` path, quotes taken off.
 
-    A word that holds nothing but punctuation stays as it is: it names a task that nobody has, not the only one.
+    A word that holds nothing but punctuation stays as it is: it names a task that does not exist, not the only one.
     """
     named = paths_named(word)
     if named:

@@ -1,4 +1,4 @@
-"""The world as the rules of criteria look at it; nobody's word is taken for any of it.
+"""The world as the rules of criteria look at it; it takes no one's word for any of it.
 
 A command runs as a validator does: exactly its argv, in the workspace, in the owner's environment, pinned files
 compared before and after, its whole output kept. One that passed while the workspace changed is no evidence. A file is

@@ -1,7 +1,7 @@
 """Running the validator or the reviewer: by the runtime, in the workspace, attested, never twice at once.
 
 A run is conducted by a forked child of its own session (no second interpreter has to start), which looks, runs, looks
-again and records what it saw. Whoever asked waits as long as it may; a slower run goes on by itself and the mission
+again and records what it saw. The caller waits as long as it may; a slower run goes on by itself and the mission
 knows of it (``running_validation``). No lock is held while a command runs.
 """
 
@@ -238,7 +238,7 @@ def permission(runtime: Runtime, mission: Mission, *, is_sandboxed: bool = False
 
     Approved ones run as the owner. Without an approval of exactly this contract and these pins, and always for a
     client in a sandbox unless the owner approved that too, they run with no wider rights than the agent has. (Beside
-    changed pins nothing runs at all, whoever approved it.)
+    changed pins nothing runs at all, approved or not.)
     """
     approval = is_approved(runtime.home, mission_key(mission))
     is_free = approval is not None and (approval.is_unsandboxed or not is_sandboxed)
@@ -262,7 +262,7 @@ def permission(runtime: Runtime, mission: Mission, *, is_sandboxed: bool = False
 
 
 def is_narrowed(contract: Contract) -> bool:
-    """The contract takes rights away that only a sandbox can take, whoever approved the commands."""
+    """The contract takes rights away that only a sandbox can take, approved or not."""
     return "network" in contract.forbidden or "write" in contract.forbidden
 
 
@@ -353,7 +353,7 @@ def running_validation(runtime: Runtime, mission: Mission) -> ProcessIdentity | 
 
 
 def _conduct_apart(runtime: Runtime, task_id: str, ask: Ask) -> None:
-    """In a child, which may outlive whoever asked."""
+    """In a child, which may outlive its caller."""
     conduct(runtime, task_id, ask)
     write_changed(runtime)
 

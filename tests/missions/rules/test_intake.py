@@ -80,7 +80,7 @@ def test_exactly_one_mode_with_its_own_fields_is_taken(changes: dict[str, Any], 
     [
         ({"output_artifact_path": ""}, "output_artifact_path: the file under review is needed"),
         ({"output_artifact_path": "<file>"}, "output_artifact_path: it holds a placeholder"),
-        ({"reviewed_by": ()}, "nobody may review"),
+        ({"reviewed_by": ()}, "the list is empty"),
         ({"reviewed_by": ("command",)}, "only a command may review, but none is given"),
     ],
 )
