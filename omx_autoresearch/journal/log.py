@@ -291,6 +291,14 @@ class Journal(JournalReader):
                 )
             return tail.append(drafts, ts=ts)
 
+    def __enter__(self) -> Journal:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
     def locked(self) -> Tail:
         """Return the tail, to read, decide and append under one lock: ``with journal.locked() as tail``.
 

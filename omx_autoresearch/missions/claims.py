@@ -404,11 +404,8 @@ def _findings(
     from omx_autoresearch.missions.records.work import FindingRecorded
 
     read = {claim.file_path: finding for claim in said if (finding := _finding_in(claim.text)) is not None}
-    journal = store.journal(task_id)
-    try:
+    with store.journal(task_id) as journal:
         known = set(journal.by_ids([f"finding:{finding.id}" for finding in read.values()]))
-    finally:
-        journal.close()
     records: dict[str, FindingRecorded | None] = {}
     for path, finding in read.items():
         name = f"finding:{finding.id}"
@@ -435,12 +432,9 @@ def _finding_in(text: str) -> Finding | None:
 def _unknown(store: MissionStore, task_id: str, claims: list[ClaimRecorded]) -> list[ClaimRecorded]:
     """The claims that the journal does not hold yet, each once."""
     waiting = {claim.claim_id: claim for claim in reversed(claims)}
-    journal = store.journal(task_id)
-    try:
+    with store.journal(task_id) as journal:
         for known in journal.by_ids([f"claim:{one}" for one in waiting]):
             del waiting[known.removeprefix("claim:")]
-    finally:
-        journal.close()
     return list(reversed(waiting.values()))
 
 
@@ -559,11 +553,8 @@ def unresolved_ids(runtime: Runtime, mission: Mission) -> tuple[str, ...]:
         rests_on |= dict.fromkeys(ids, criterion_id)
     if not rests_on:
         return ()
-    journal = MissionStore(runtime.home).journal(mission.task_id)
-    try:
+    with MissionStore(runtime.home).journal(mission.task_id) as journal:
         recorded = journal.by_ids([f"finding:{finding_id}" for finding_id in rests_on])
-    finally:
-        journal.close()
     found = []
     for finding_id, criterion_id in rests_on.items():
         entry = recorded.get(f"finding:{finding_id}")

@@ -245,21 +245,15 @@ def _checked(
 
 def find_finding(runtime: Runtime, task_id: str, finding_id: str) -> Finding | None:
     """The finding of this id; None where there is none."""
-    journal = MissionStore(runtime.home).journal(task_id)
-    try:
+    with MissionStore(runtime.home).journal(task_id) as journal:
         entry = journal.by_id(f"finding:{finding_id}")
-    finally:
-        journal.close()
     return None if entry is None else _finding_in(entry)
 
 
 def show_finding(runtime: Runtime, task_id: str, finding_id: str) -> dict[str, Any] | None:
     """A finding as ``findings.jsonl`` has it, with the number of its record; None where there is none."""
-    journal = MissionStore(runtime.home).journal(task_id)
-    try:
+    with MissionStore(runtime.home).journal(task_id) as journal:
         entry = journal.by_id(f"finding:{finding_id}") or journal.by_id(f"claim:{finding_id}")
-    finally:
-        journal.close()
     line = projection_texts.finding_of(entry) if entry is not None else None
     return None if entry is None or line is None else {**line, "seq": entry.seq}
 
@@ -294,14 +288,11 @@ def list_findings(
         JournalBroken: a line of the journal is broken.
     """
     _check_limit(limit)
-    journal = MissionStore(runtime.home).journal(task_id)
     found: list[Entry] = []
-    try:
+    with MissionStore(runtime.home).journal(task_id) as journal:
         for name in ("accepted", "claims"):
             if wanted in ("all", name) and len(found) < limit:
                 found += journal.newest(name, limit=limit - len(found), before=before)
-    finally:
-        journal.close()
     return tuple(
         {**line, "seq": entry.seq}
         for entry in found
@@ -317,11 +308,8 @@ def list_iterations(runtime: Runtime, task_id: str, *, limit: int = 50) -> tuple
         JournalBroken: a line of the journal is broken.
     """
     _check_limit(limit)
-    journal = MissionStore(runtime.home).journal(task_id)
-    try:
+    with MissionStore(runtime.home).journal(task_id) as journal:
         entries = journal.newest("iterations", limit=limit)
-    finally:
-        journal.close()
     return tuple(line for entry in entries if (line := projection_texts.iteration_of(entry)) is not None)
 
 
@@ -494,9 +482,8 @@ def _refuse(runtime: Runtime, mission: Mission, path: str, data: bytes) -> None:
 def _taken(runtime: Runtime, mission: Mission, path: str, data: bytes) -> list[str]:
     """Ids of the file that other findings of the mission have."""
     faults = []
-    journal = MissionStore(runtime.home).journal(mission.task_id)
     batch: dict[str, Finding] = {}
-    try:
+    with MissionStore(runtime.home).journal(mission.task_id) as journal:
         for finding in chain(_findings(mission, path, data), (None,)):
             if finding is not None:
                 batch[f"finding:{finding.id}"] = finding
@@ -505,8 +492,6 @@ def _taken(runtime: Runtime, mission: Mission, path: str, data: bytes) -> list[s
                     if _differs(batch[name], entry.data["finding"]):
                         faults.append(f"{path}: id: {batch[name].id!r} is another finding of this mission")
                 batch = {}
-    finally:
-        journal.close()
     return faults
 
 
@@ -569,9 +554,8 @@ def _record_import(runtime: Runtime, task_id: str, batch: list[Finding]) -> int:
         return 0
     store = MissionStore(runtime.home)
     with store.transaction(task_id, runtime.now()) as transaction:
-        journal = store.journal(task_id)
         new: dict[str, Finding] = {}
-        try:
+        with store.journal(task_id) as journal:
             recorded = journal.by_ids([f"finding:{finding.id}" for finding in batch])
             for finding in batch:
                 known = recorded.get(f"finding:{finding.id}")
@@ -582,8 +566,6 @@ def _record_import(runtime: Runtime, task_id: str, batch: list[Finding]) -> int:
                         f"id: {finding.id!r} is another finding of this mission",
                         next_step=f"omx-autoresearch finding show {task_id} {finding.id}",
                     )
-        finally:
-            journal.close()
         if new:
             transaction.record(*(FindingRecorded(finding) for finding in new.values()))
     return len(new)

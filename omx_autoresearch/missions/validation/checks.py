@@ -271,15 +271,12 @@ class Settlement:
             if self.run_id:
                 transaction.record(CriteriaChecked((), self.run_id))
             return
-        journal = MissionStore(self.runtime.home).journal(mission.task_id)
         findings, checks = [], []
-        try:
+        with MissionStore(self.runtime.home).journal(mission.task_id) as journal:
             for outcome in self.outcomes:
                 finding, check = self._settled(mission, outcome, journal, transaction.ts)
                 findings += [FindingRecorded(finding)] if finding is not None else []
                 checks.append(check)
-        finally:
-            journal.close()
         transaction.record(*findings, CriteriaChecked(tuple(checks), self.run_id))
 
     def _settled(
