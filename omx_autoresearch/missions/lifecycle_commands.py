@@ -16,7 +16,6 @@ from omx_autoresearch.foundation.errors import (
     StepIllegal,
     UsageError,
 )
-from omx_autoresearch.foundation.records import dataclass
 from omx_autoresearch.freezing.pins import load_manifest, restore_pins
 from omx_autoresearch.journal.safe_files import sweep_temporary
 from omx_autoresearch.missions import sessions
@@ -52,38 +51,23 @@ if TYPE_CHECKING:
     from omx_autoresearch.missions.rules.mission import Mission
 
 
-@dataclass(frozen=True, slots=True)
-class Extension:
-    """What ``resume`` and ``unblock`` add to the limits.
-
-    Attributes:
-        hours: to the wall clock.
-        refusals: to the mission's refusals.
-    """
-
-    hours: float = 0.0
-    refusals: int = 0
-
-
 def pause(runtime: Runtime, task_id: str, *, reason: str = "") -> Mission:
     """The owner pauses a running mission; it holds no session until ``resume``."""
     return _step(runtime, task_id, MissionPaused, reason)
 
 
 def resume(
-    runtime: Runtime, task_id: str, *, reason: str = "", extension: Extension | None = None
+    runtime: Runtime, task_id: str, *, reason: str = "", add_hours: float = 0.0, add_refusals: int = 0
 ) -> Mission:
-    """The owner lets a paused mission run again, with fresh stall allowances."""
-    more = _checked(extension or Extension())
-    return _step(runtime, task_id, MissionResumed, reason, more.hours, more.refusals)
+    """The owner lets a paused mission run again, with fresh stall allowances and more of the finite ones."""
+    return _step(runtime, task_id, MissionResumed, reason, *_checked(add_hours, add_refusals))
 
 
 def unblock(
-    runtime: Runtime, task_id: str, *, reason: str = "", extension: Extension | None = None
+    runtime: Runtime, task_id: str, *, reason: str = "", add_hours: float = 0.0, add_refusals: int = 0
 ) -> Mission:
-    """The owner lets a blocked mission run again, with fresh stall allowances."""
-    more = _checked(extension or Extension())
-    return _step(runtime, task_id, MissionUnblocked, reason, more.hours, more.refusals)
+    """The owner lets a blocked mission run again, with fresh stall allowances and more of the finite ones."""
+    return _step(runtime, task_id, MissionUnblocked, reason, *_checked(add_hours, add_refusals))
 
 
 def block(runtime: Runtime, task_id: str, *, reason: str, needs: str, by: str = "agent") -> Mission:
@@ -110,10 +94,10 @@ def _step(runtime: Runtime, task_id: str, kind: type[StepRecord], *facts: object
         return transaction.record(step_taken(transaction.mission, kind, *facts))
 
 
-def _checked(extension: Extension) -> Extension:
-    if not 0 <= extension.hours < 24 * 366 or not 0 <= extension.refusals < 1_000_000:
+def _checked(hours: float, refusals: int) -> tuple[float, int]:
+    if not 0 <= hours < 24 * 366 or not 0 <= refusals < 1_000_000:
         raise UsageError("--add-hours and --add-refusals take numbers from 0 on", next_step="--add-hours 8")
-    return extension
+    return hours, refusals
 
 
 def restore(runtime: Runtime, task_id: str, *, reason: str = "") -> tuple[str, ...]:

@@ -480,9 +480,7 @@ def test_a_mission_whose_hours_are_spent_waits_for_its_owner_and_goes_on_with_mo
     assert f"unblock {mission.task_id} --add-hours 8" in answer.person_message
     assert world.stop().is_silent
     world.clock.move(hours=50)  # not charged: nobody works
-    lifecycle_commands.unblock(
-        world.runtime(), mission.task_id, extension=lifecycle_commands.Extension(hours=2)
-    )
+    lifecycle_commands.unblock(world.runtime(), mission.task_id, add_hours=2)
     assert world.stop().refusal
 
 
@@ -847,9 +845,7 @@ def test_a_total_bounds_the_mission_whatever_progress_there_is(world: Scratch) -
     assert blocker.reason_code == "refusals-spent"
     lifecycle_commands.unblock(world.runtime(), mission.task_id)
     assert "refusals-spent" in world.stop().person_message, "what is spent stays spent"
-    lifecycle_commands.unblock(
-        world.runtime(), mission.task_id, extension=lifecycle_commands.Extension(refusals=2)
-    )
+    lifecycle_commands.unblock(world.runtime(), mission.task_id, add_refusals=2)
     assert "refusal 6 of 7" in world.stop().refusal
 
 

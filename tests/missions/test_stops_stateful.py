@@ -270,8 +270,7 @@ class Histories(RuleBasedStateMachine):
         if self.mission.phase == "paused":
             self.owner_verb("resume")
         elif self.mission.phase == "blocked":
-            extension = lifecycle_commands.Extension(refusals=refusals)
-            lifecycle_commands.unblock(self.world.runtime(), self.task_id, extension=extension)
+            lifecycle_commands.unblock(self.world.runtime(), self.task_id, add_refusals=refusals)
 
     @rule(is_meant=st.integers(0, 7), count=st.integers(1, 3))
     def cancel(self, is_meant: int, count: int) -> None:

@@ -12,7 +12,7 @@ import click
 from omx_autoresearch.foundation.errors import StorageFailed, UsageError
 from omx_autoresearch.missions import lifecycle_commands
 from omx_autoresearch.missions.checkouts import worktree_of
-from omx_autoresearch.missions.lifecycle_commands import Extension, require_owner
+from omx_autoresearch.missions.lifecycle_commands import require_owner
 from omx_autoresearch.missions.store import MissionStore
 from omx_autoresearch.missions.views import draft_tasks
 from omx_autoresearch.surfaces.cli.console import (
@@ -200,11 +200,6 @@ def _extension_options(function: Callable[..., Any]) -> Callable[..., Any]:
     )(function)
 
 
-def _extension(add_hours: float, add_refusals: int) -> Extension:
-
-    return Extension(add_hours, add_refusals)
-
-
 @verb("approve", "approval")
 @task_argument
 @click.option("--unsandboxed", is_flag=True, help="For an agent CLI that runs in a sandbox, too.")
@@ -246,7 +241,7 @@ def resume_verb(task: str, reason: str, add_hours: float, add_refusals: int, as_
     caller = this_caller()
     task_id = caller.owned_task("resume", task)
     lifecycle_commands.resume(
-        caller.runtime, task_id, reason=reason, extension=_extension(add_hours, add_refusals)
+        caller.runtime, task_id, reason=reason, add_hours=add_hours, add_refusals=add_refusals
     )
     print_step(caller, task_id, "running again", as_json=as_json)
 
@@ -261,7 +256,7 @@ def unblock_verb(task: str, reason: str, add_hours: float, add_refusals: int, as
     caller = this_caller()
     task_id = caller.owned_task("unblock", task)
     lifecycle_commands.unblock(
-        caller.runtime, task_id, reason=reason, extension=_extension(add_hours, add_refusals)
+        caller.runtime, task_id, reason=reason, add_hours=add_hours, add_refusals=add_refusals
     )
     print_step(caller, task_id, "running again", as_json=as_json)
 
