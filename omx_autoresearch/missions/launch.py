@@ -193,7 +193,8 @@ def _launch(runtime: Runtime, mission: Mission, options: StartOptions) -> Starte
         options.workspace_path,
         *_tree_at_launch(runtime, mission, contract, workspace_path),
     )
-    mission = _record(runtime, mission.task_id, record, is_owner=not options.is_agent, options=options)
+    is_unsandboxed = None if options.is_agent else options.is_unsandboxed
+    mission = _record(runtime, mission.task_id, record, is_unsandboxed=is_unsandboxed)
     notes = manifest.notes
     if baseline is not None and baseline.cause == "timed-out":
         notes += (f"no baseline: the validator {baseline.summary}; tests are not counted against one",)
@@ -211,24 +212,19 @@ def _tree_at_launch(
 
 
 def _record(
-    runtime: Runtime,
-    task_id: str,
-    record: MissionLaunched | MissionAmended,
-    *,
-    is_owner: bool,
-    options: StartOptions,
+    runtime: Runtime, task_id: str, record: MissionLaunched | MissionAmended, *, is_unsandboxed: bool | None
 ) -> Mission:
-    """Write the new contract, and the approval where the owner made it."""
+    """Write the new contract and the owner's approval: also of unsandboxed runs, or (None) no approval at all."""
     now = runtime.now()
     with MissionStore(runtime.home).transaction(task_id, now) as transaction:
         next_phase(transaction.mission.phase, record.step, task_id=task_id)  # it may have changed meanwhile
-        if not is_owner:
+        if is_unsandboxed is None:
             return transaction.record(record)
         key = approval_key(
             transaction.mission.project_path, task_id, record.contract_digest, record.contract.pin_digest
         )
-        approve(runtime.home, key, is_unsandboxed=options.is_unsandboxed, ts=now)
-        return transaction.record(record, CommandsApproved(key, options.is_unsandboxed))
+        approve(runtime.home, key, is_unsandboxed=is_unsandboxed, ts=now)
+        return transaction.record(record, CommandsApproved(key, is_unsandboxed))
 
 
 def amend(
@@ -254,8 +250,8 @@ def amend(
     freeze(runtime.home.mission(task_id).frozen_path, manifest, path)
     record = MissionAmended(contract, contract_digest(contract), reason, path)
     approval = is_approved(runtime.home, mission_key(mission))
-    options = StartOptions(is_unsandboxed=approval is not None and approval.is_unsandboxed)
-    mission = _record(runtime, task_id, record, is_owner=True, options=options)
+    is_unsandboxed = approval is not None and approval.is_unsandboxed
+    mission = _record(runtime, task_id, record, is_unsandboxed=is_unsandboxed)
     return Started(mission, notes=manifest.notes)
 
 
