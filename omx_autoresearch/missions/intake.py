@@ -307,8 +307,8 @@ def write_intake(runtime: Runtime, project_root: str, draft: MissionDraft) -> In
     Raises:
         MissionInvalid: the draft cannot stand; every fault is named.
         WorkspaceFault: the project is no folder, or its ``.omx`` is a link or no folder.
-            StorageFailed: the system refused; no file of the intake remains.
-        """
+        StorageFailed: the system refused; no file of the intake remains.
+    """
     if faults := check_draft(draft):
         raise MissionInvalid("\n".join(faults), next_step="omx-autoresearch init, with these fields mended")
     draft = settled(draft)
