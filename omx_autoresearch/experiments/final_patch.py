@@ -17,7 +17,7 @@ from omx_autoresearch.experiments.context import ExperimentContext
 from omx_autoresearch.experiments.judge.events import PatchApplied
 from omx_autoresearch.experiments.judge.state import Claim, ExperimentState, TrialRow
 from omx_autoresearch.experiments.judge.statistics import median
-from omx_autoresearch.experiments.judge.summary import figure, quoted_claim, steps_of
+from omx_autoresearch.experiments.judge.summary import figure, patch_warning, quoted_claim, steps_of
 from omx_autoresearch.experiments.worktrees.acceptance import PatchAcceptance
 from omx_autoresearch.experiments.worktrees.checkout import open_repository
 from omx_autoresearch.experiments.worktrees.object_store import FileChange
@@ -76,19 +76,6 @@ def final_patch_of(state: ExperimentState, workspaces: Workspaces, folder_path: 
         claim=state.claim if state.claim_commit == final else None,
         warning=patch_warning(state),
     )
-
-
-def patch_warning(state: ExperimentState) -> str:
-    """Why the final state should not be taken over as it stands; empty where nothing speaks against it."""
-    if state.incumbent_commit == state.base_commit:
-        return "nothing was accepted: the patch is empty"
-    if state.claim is None or state.claim_commit != state.incumbent_commit:
-        return "the final state was not yet checked freshly against the base"
-    if state.claim_held_out == "failed":
-        return "the held-out check fails on the final state"
-    if not state.claim.has_gain:
-        return "the fresh check of base against final does not show a gain: its interval contains none"
-    return ""
 
 
 def apply_final_patch(context: ExperimentContext) -> PatchAcceptance:

@@ -11,7 +11,6 @@ import shlex
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from omx_autoresearch.experiments.final_patch import patch_warning
 from omx_autoresearch.experiments.judge.calibration import Calibration
 from omx_autoresearch.experiments.judge.state import (
     Claim,
@@ -20,7 +19,7 @@ from omx_autoresearch.experiments.judge.state import (
     ExperimentUsage,
     TrialRow,
 )
-from omx_autoresearch.experiments.judge.summary import count_kinds, quoted_claim
+from omx_autoresearch.experiments.judge.summary import count_kinds, patch_warning, quoted_claim
 from omx_autoresearch.experiments.store import ExperimentStore
 from omx_autoresearch.foundation.clients import EXAMPLE_AGENT
 from omx_autoresearch.foundation.errors import AutoresearchError, UsageError

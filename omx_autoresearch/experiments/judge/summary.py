@@ -255,3 +255,16 @@ def left_words(state: ExperimentState, iteration: int = 0) -> list[str]:
     if limits.disk_bytes:
         left.append(f"{max(0, limits.disk_bytes - usage.disk_bytes) / 2**20:.0f} MiB")
     return left
+
+
+def patch_warning(state: ExperimentState) -> str:
+    """Why the final state should not be taken over as it stands; empty where nothing speaks against it."""
+    if state.incumbent_commit == state.base_commit:
+        return "nothing was accepted: the patch is empty"
+    if state.claim is None or state.claim_commit != state.incumbent_commit:
+        return "the final state was not yet checked freshly against the base"
+    if state.claim_held_out == "failed":
+        return "the held-out check fails on the final state"
+    if not state.claim.has_gain:
+        return "the fresh check of base against final does not show a gain: its interval contains none"
+    return ""
