@@ -344,7 +344,7 @@ def test_tools_of_another_state_home_or_without_an_interpreter_are_named(tmp_pat
     path.write_text(good.replace(sys.executable, "/gone/python"))
     assert "/gone/python is gone" in claude.checks()["tools"].what
     path.write_text(good.replace("omx_autoresearch.surfaces.cli", "json.tool"))
-    assert claude.checks()["tools"].what.endswith("is your own; it stays")
+    assert claude.checks()["tools"].what.endswith("is your own; it is kept")
 
 
 # --- the skill, and what hides the prompt command
@@ -364,7 +364,7 @@ def test_a_skill_of_an_earlier_version_is_named_and_an_edited_one_is_no_fault(
     path.write_text("mine")
     assert claude.checks()["skill"].ok
     path.unlink()
-    assert "none stands" in claude.checks()["skill"].what
+    assert "not installed" in claude.checks()["skill"].what
 
 
 @pytest.mark.requirement("INST-10")

@@ -346,7 +346,7 @@ def test_a_status_line_of_the_users_own_stays_and_the_person_is_told(place: Plac
     path = place.write("claude", '{"statusLine": {"type": "command", "command": "mine.sh"}}')
     report = place.install("claude")
     assert json.loads(path.read_text())["statusLine"]["command"] == "mine.sh"
-    assert any("your own status line stays" in note and "statusline" in note for note in report.notes)
+    assert any("your own status line is kept" in note and "statusline" in note for note in report.notes)
     place.uninstall("claude")
     assert json.loads(path.read_text()) == {"statusLine": {"type": "command", "command": "mine.sh"}}
 
@@ -489,7 +489,7 @@ def test_a_skill_that_was_edited_since_stays_and_is_told_at_both_ends(place: Pla
     edited = path.read_text() + "\nMine.\n"
     path.write_text(edited)
     assert any("of your own" in note for note in place.install("claude").notes)
-    assert any("edited since; it stays" in note for note in place.uninstall("claude").notes)
+    assert any("edited since; it is kept" in note for note in place.uninstall("claude").notes)
     assert path.read_text() == edited
 
 

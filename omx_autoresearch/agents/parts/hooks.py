@@ -196,7 +196,7 @@ def hooks_home(installation: Installation, install: str) -> Check | str:
     except (OSError, UnicodeDecodeError) as error:
         return Check("settings", False, f"{path} cannot be read: {error}", "mend the file")
     if not found:
-        return Check("settings", False, f"no hook of ours stands in {path}", install)
+        return Check("settings", False, f"{path} has none of our hooks", install)
     return found[0].state_home_path
 
 
@@ -225,7 +225,7 @@ def _registered(examination: Examination, found: list[Registered]) -> Check:
     lines = {one.event: one for one in found}
     entries = {entry.native_event: entry for entry in installation.client.entries}
     if missing := [event for event in entries if event not in lines]:
-        return Check("settings", False, f"no hook of ours for: {', '.join(missing)}", examination.install)
+        return Check("settings", False, f"our hook is missing for: {', '.join(missing)}", examination.install)
     old = [
         event
         for event, entry in entries.items()

@@ -46,7 +46,7 @@ class Skill:
             file.stood_there = file.before is not None and not file.known
         else:
             file.is_foreign = True
-            change.notes.append(f"a skill of your own stands in {file.path}; it stays")
+            change.notes.append(f"{file.path} is a skill of your own; it is kept")
 
     def remove(self, file: SettingsFile, change: Change) -> None:
         """Remove it, unless it was edited."""
@@ -55,7 +55,7 @@ class Skill:
         else:
             file.is_foreign = True
             if file.before is not None and file.known:
-                change.notes.append(f"the skill in {file.path} was edited since; it stays")
+                change.notes.append(f"the skill in {file.path} was edited since; it is kept")
 
     def check(self, examination: Examination) -> list[Check]:
         """Look at the file, and for what would hide the prompt command from the hook."""
@@ -72,12 +72,12 @@ def _installed(examination: Examination) -> Check:
     except StorageFailed as error:
         return _checked(str(error), examination.install)
     if file.before is None:
-        return _checked(f"none stands in {path}; `install` puts ours there")
+        return _checked(f"not installed; `install` writes {path}")
     if file.before == skill_bytes():
-        return _checked(f"it stands in {path}")
+        return _checked(f"installed in {path}")
     if _is_ours(file):
         return _checked(f"the skill in {path} is of an earlier version", examination.install)
-    return _checked(f"your own stands in {path}; it stays")
+    return _checked(f"{path} is your own; it is kept")
 
 
 def _checked(what: str, cure: str = "", name: str = Skill.name) -> Check:

@@ -75,7 +75,7 @@ class StatusLine:
         outer = installation.other_settings_paths if installation.scope == "project" else ()
         if _is_foreign(file.text) or any(_is_foreign(readable_text(path)) for path in outer):
             change.notes.append(
-                f"your own status line stays. To show the mission in it, let it run: {change.program.script_path} "
+                f"your own status line is kept. To show the mission in it, let it run: {change.program.script_path} "
                 "statusline (with the JSON that it got on its input)"
             )
             return
@@ -100,9 +100,9 @@ class StatusLine:
         except TextFault as fault:
             return [_checked(f"{path}: {fault}", "mend the file")]
         if command is None:
-            return [_checked(f"none is set in {path}; `install` sets ours")]
+            return [_checked(f"{path} sets none; `install` sets ours")]
         if not _is_ours(command):
-            return [_checked("your own is set; it stays")]
+            return [_checked("you have your own; it is kept")]
         if command != status_line(examination.hooks_home_path):
             what = f"ours is of an earlier version or another state home: {command}"
             return [_checked(what, examination.install)]

@@ -96,7 +96,7 @@ class Tools:
         assert change.program, "an installation has a program"
         entry, found = entry_of(server, change.program), registered(file.text, server)
         if found is not None and not is_ours(found):
-            change.notes.append(f"an MCP server of your own is named {NAME} in {server.path}; it stays")
+            change.notes.append(f"{server.path} has an MCP server {NAME} of your own; it is kept")
         elif found != entry:
             if server.form == "json":
                 file.text = with_value(file.text, _JSON_KEYS, entry, comments=server.allows_comments)
@@ -126,9 +126,9 @@ class Tools:
         except TextFault as fault:
             return [_checked(f"{server.path}: {fault}", "mend the file")]
         if entry is None:
-            return [_checked(f"no MCP server of ours stands in {server.path}; `install` registers it")]
+            return [_checked(f"our MCP server is not registered in {server.path}; `install` registers it")]
         if not is_ours(entry):
-            return [_checked(f"the MCP server {NAME} in {server.path} is your own; it stays")]
+            return [_checked(f"the MCP server {NAME} in {server.path} is your own; it is kept")]
         if why := _entry_fault(entry, examination):
             return [_checked(why, examination.install)]
         return [_checked(f"the MCP server in {server.path} starts and answers")]

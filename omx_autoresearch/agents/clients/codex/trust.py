@@ -122,7 +122,7 @@ class Trust:
             return [Check(self.name, True, f"{title} trusts all {len(states)} hooks")]
         what = f"{title} skips {len(bad)} of our hooks, untrusted or disabled"
         cure = f"run `omx-autoresearch install {installation.client.name}`, or trust them by /hooks"
-        return [Check(self.name, False, what if states else f"{title} sees no hook of ours", cure)]
+        return [Check(self.name, False, what if states else f"{title} sees none of our hooks", cure)]
 
     def states(self, installation: Installation, environ: Mapping[str, str]) -> list[HookTrust] | None:
         """Ask Codex about our hooks in one settings file; None where there is no Codex or it does not answer."""
