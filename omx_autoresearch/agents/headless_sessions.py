@@ -57,7 +57,7 @@ SESSION_NAMES = frozenset(
         *("AI_AGENT", "PLUGIN_DATA", "PLUGIN_ROOT", "OMX_AUTORESEARCH_TASK"),
     )
 )
-"""Variables that speak of one session, of a client or of ours: a fresh session inherits none of them."""
+"""Variables that belong to one session, the client's or ours: a fresh session does not inherit them."""
 
 
 def fresh_environment(environ: Mapping[str, str]) -> dict[str, str]:

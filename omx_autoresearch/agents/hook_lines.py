@@ -79,7 +79,7 @@ _LINE = re.compile(
 
 
 def state_home_of_line(line: str) -> str:
-    """Give the state home that is baked into a line of ours; empty when the line is not ours.
+    """Give the state home that is baked into one of our lines; empty for any other line.
 
     This is how our entries are recognised, wherever an earlier installation kept its state.
     """
@@ -114,7 +114,7 @@ def hook_script(program: HookProgram) -> str:
 
 
 def program_of_script(text: str) -> HookProgram | None:
-    """Read a script of ours back; None when it is not exactly one."""
+    """Read our script back; None for any other text."""
     found: list[str] = []
     for name in ("state_home", "python", "entry"):
         match = re.search(rf"^{name}='(.*)'$", text, re.MULTILINE)

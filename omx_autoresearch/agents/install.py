@@ -1,8 +1,8 @@
 """Putting our parts into a client's settings, taking them out again, and proving that they work.
 
 ``install`` writes the script in the state home that the hook lines start, and has every part put itself into its file.
-A record beside the script keeps what each file held before, so that ``uninstall`` gives back the very bytes when nobody
-changed the file since, and takes out only ours otherwise. ``examine`` has every part tried.
+A record beside the script keeps what each file held before. ``uninstall`` gives those bytes back if the file has not
+changed since, and otherwise takes out only our entries. ``examine`` has every part tried.
 """
 
 from __future__ import annotations
@@ -102,7 +102,7 @@ class _Work:
             ) from None
 
     def remove_all(self) -> None:
-        """Take every part out; a file that nobody changed since gets what it held before."""
+        """Take every part out; a file that has not changed since gets what it held before."""
         for part, file in self.parts:
             self.do(part.remove, file)
         for file in self.files.values():
@@ -110,7 +110,7 @@ class _Work:
                 file.after = None if file.known.before is None else file.known.before.encode()
 
     def without_us(self) -> dict[str, SettingsFile]:
-        """The same files as they are without anything of ours."""
+        """The same files without our parts."""
         bare = _Work(replace(self.change, notes=[], files={}), self.record)
         bare.remove_all()
         return bare.files
@@ -200,9 +200,9 @@ def install(
 def uninstall(installation: Installation, state_home_path: str, *, dry_run: bool = False) -> InstallReport:
     """Take our parts out of a client's settings.
 
-    A file that nobody changed since gets its old bytes back; from any other only our entries are taken, and what they
-    leave empty. A folder that we made goes when it is empty, the script with the last installation that the state home
-    knows of.
+    A file that has not changed since gets its old bytes back. From any other file only our entries are taken out, and
+    what they leave empty. A folder that we made goes when it is empty. The script goes with the last installation that
+    the state home knows of.
 
     Raises:
         WorkspaceFault: a settings file cannot be read; it is left untouched.

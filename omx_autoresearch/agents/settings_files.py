@@ -49,7 +49,7 @@ class SettingsFile:
 
     @property
     def is_as_we_left_it(self) -> bool:
-        """Nobody changed the file since the last installation."""
+        """The file has not changed since the last installation."""
         return bool(
             self.known and self.before is not None and self.known.after_sha256 == sha256_of(self.before)
         )
@@ -189,7 +189,7 @@ class InstalledFile:
 
     Attributes:
         path: the file.
-        before: its text without anything of ours; None when it did not exist.
+        before: its text without our parts; None when it did not exist.
         after_sha256: the digest of its bytes as we left it.
     """
 

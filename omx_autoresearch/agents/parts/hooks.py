@@ -31,7 +31,7 @@ _MAX_PLUGIN_FILES = 20_000
 
 @dataclass(frozen=True)
 class Registered:
-    """One handler of ours in a settings text.
+    """One of our handlers in a settings text.
 
     Attributes:
         event: the client's event name.
@@ -68,7 +68,7 @@ class Registered:
 
 
 def registered(text: str, *, comments: bool) -> list[Registered]:
-    """Every handler of ours, in the order of the text.
+    """Find our handlers, in the order of the text.
 
     Raises:
         TextFault: the text cannot be read, or ``hooks`` has another shape.
@@ -149,7 +149,7 @@ class Hooks:
         file.text = text
 
     def remove(self, file: SettingsFile, change: Change) -> None:
-        """Take out every handler of ours, and the variables that we added as far as they still have our value."""
+        """Take our handlers out, and the variables that we added if they still have our value."""
         installation = change.installation
         comments = installation.allows_comments
         text = _without_handlers(file.text, keep_first_of=set(), comments=comments)
@@ -201,7 +201,7 @@ def hooks_home(installation: Installation, install: str) -> Check | str:
 
 
 def others_behind(text: str) -> bool:
-    """Whether a handler that is not ours stands behind one of ours in the same list, so that its place moves."""
+    """Whether another handler follows one of our own in the same list, so that its place moves."""
     events = _events(text, comments=True)
     ours = {(one.event, one.group) for one in registered(text, comments=True)}
     return any((event, number + 1) not in ours and number + 1 < len(events[event]) for event, number in ours)

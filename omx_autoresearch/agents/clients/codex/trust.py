@@ -37,7 +37,7 @@ _BY_HAND = (
 
 @dataclass(frozen=True, slots=True)
 class HookTrust:
-    """What Codex says about one hook of ours.
+    """What Codex says about one of our hooks.
 
     Attributes:
         key: the name under which the trust is kept.

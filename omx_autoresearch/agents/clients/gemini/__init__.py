@@ -6,7 +6,7 @@
 - ``prompt_response`` grows over the turn; it is compared, never taken for the last message alone.
 - The first prompt after a session start with context is prefixed with that context.
 - At a terminal, a custom command or a skill of a name becomes ``/NAME``: the hook then sees the text that it stands
-  for, or the arguments alone. So there is no skill of ours for it, and one elsewhere that it reads is a fault.
+  for, or the arguments alone. So Gemini gets no skill from us, and one elsewhere that it reads is a fault.
 - ``$NAME`` in settings.json is replaced when the file is read, so no hook line may hold one.
 - ``PreCompress`` fires before every model call (``trigger`` auto), so it is no sign of compaction and not registered.
 - A sub-agent's tool event looks like the session's own.
