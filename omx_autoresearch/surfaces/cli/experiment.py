@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING
 
 import click
 
-from omx_autoresearch.experiments.reports.pages import ReportMaterial
 from omx_autoresearch.experiments.store import ExperimentStore
 from omx_autoresearch.experiments.views import (
     NEXT_START,
@@ -26,6 +25,7 @@ if TYPE_CHECKING:
     from typing import Any
 
     from omx_autoresearch.experiments.judge.state import ExperimentState
+    from omx_autoresearch.experiments.reports.pages import ReportMaterial
     from omx_autoresearch.experiments.store import ExperimentFolder
     from omx_autoresearch.experiments.views import ExperimentView
 
@@ -108,6 +108,10 @@ def meant(named: str, *, is_open: bool = False, option: str = "") -> Meant:
 
 def material_of(named: str, auto_log: str) -> tuple[ExperimentState, ReportMaterial, Meant | None]:
     """The state that is meant, and what else is known of it; an ``.auto/`` log has no experiment."""
+    from omx_autoresearch.experiments.reports.pages import (
+        ReportMaterial,  # `list` and `status` make no report
+    )
+
     if not auto_log:
         found = meant(named)
         return found.load(), ReportMaterial(), found
