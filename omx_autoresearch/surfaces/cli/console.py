@@ -29,6 +29,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
     from typing import Any, TextIO
 
+    from omx_autoresearch.missions.rules.mission import Mission
+
 
 CHECK_SAID_NO = 9
 """The exit status for a negative outcome, which is a value and no error."""
@@ -94,6 +96,15 @@ class Caller:
     def shown_view(self, named: str, *, looks: bool = False) -> StatusView:
         """How the mission stands that is looked at; see :func:`~omx_autoresearch.missions.views.shown_view`."""
         return shown_view(self.runtime, named, session_id=self.session_id, cwd=self.cwd, looks=looks)
+
+    def mission(self, task_id: str) -> Mission:
+        """A mission as its journal has it."""
+        return MissionStore(self.runtime.home).load(task_id)
+
+    def split(self, words: Sequence[str], *, least: int = 2) -> tuple[str, tuple[str, ...]]:
+        """The task id that ``least`` words or more begin with, and the others; else no id, and all of them."""
+        is_named = len(words) >= least and MissionStore(self.runtime.home).exists(words[0])
+        return (words[0], tuple(words[1:])) if is_named else ("", tuple(words))
 
     def owned_task(self, verb: str, named: str) -> str:
         """The mission that is meant, for a verb that only its owner may use; what waits in its inbox is taken in.

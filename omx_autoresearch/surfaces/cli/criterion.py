@@ -8,7 +8,6 @@ import click
 
 from omx_autoresearch.foundation.errors import UsageError
 from omx_autoresearch.missions.findings import list_iterations
-from omx_autoresearch.missions.store import MissionStore
 from omx_autoresearch.missions.validation import checks
 from omx_autoresearch.missions.views import criteria, readiness
 from omx_autoresearch.surfaces.cli.console import (
@@ -60,10 +59,11 @@ def criterion_check(words: tuple[str, ...], seconds: float, as_json: bool) -> in
     Ends with 0 when every one of them is met, else with 9. The next stop looks by itself.
     """
     caller = this_caller()
-    task_id, names = _task_and_names(caller, words)
+    named, names = caller.split(words, least=1)
+    task_id = caller.task(named)
     ended = checks.check(caller.runtime, task_id, names, wait_seconds=seconds)
     lines = _print_criteria(caller, task_id, as_json=as_json, is_running=not ended)
-    wanted = {item.id for item in checks.named(MissionStore(caller.runtime.home).load(task_id), names)}
+    wanted = {item.id for item in checks.named(caller.mission(task_id), names)}
     is_met = all(line.status == "satisfied" for line in lines if line.id in wanted)
     return 0 if ended and is_met else CHECK_SAID_NO
 
@@ -126,7 +126,7 @@ def log_verb(task: str, limit: int, as_json: bool) -> None:
     caller = this_caller()
     task_id = caller.shown_view(task).task_id
     found = list_iterations(caller.runtime, task_id, limit=limit)
-    notices = MissionStore(caller.runtime.home).load(task_id).notices[::-1][:limit]
+    notices = caller.mission(task_id).notices[::-1][:limit]
     if as_json:
         print_json({"task_id": task_id, "iterations": found, "lifecycle": notices})
         return
@@ -157,13 +157,6 @@ def _print_iterations(found: tuple[dict[str, Any], ...]) -> None:
 
 
 # --- printing
-
-
-def _task_and_names(caller: Caller, words: tuple[str, ...]) -> tuple[str, tuple[str, ...]]:
-    """The task, where the first word is one, and the ids."""
-    if words and MissionStore(caller.runtime.home).exists(words[0]):
-        return words[0], words[1:]
-    return caller.task(""), words
 
 
 def _print_criteria(

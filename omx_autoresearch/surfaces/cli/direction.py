@@ -10,10 +10,8 @@ from omx_autoresearch.foundation.errors import StorageFailed, UsageError
 from omx_autoresearch.missions import directions
 from omx_autoresearch.missions.claims import relay_line
 from omx_autoresearch.missions.directions import direction_of
-from omx_autoresearch.missions.store import MissionStore
 from omx_autoresearch.surfaces.cli.console import (
     CHECK_SAID_NO,
-    Caller,
     json_option,
     print_json,
     print_table,
@@ -58,9 +56,10 @@ def direction_add(words: tuple[str, ...], axes: tuple[str, ...], is_pivot: bool,
     Ends with 9 where it may not be declared: tried before, after a stall; a pivot that changes no axis; no words.
     """
     caller = this_caller()
-    task_id, text = _task_and_text(caller, words)
+    named, text = caller.split(words)
+    task_id = caller.task(named)
     by: DirectionBy = "agent" if caller.is_agent() else "owner"
-    direction = direction_of(text, _axes_of(axes), is_pivot=is_pivot, by=by)
+    direction = direction_of(" ".join(text), _axes_of(axes), is_pivot=is_pivot, by=by)
     try:
         declared = directions.declare(caller.runtime, task_id, direction)
     except StorageFailed:
@@ -85,7 +84,7 @@ def direction_list(task: str, as_json: bool) -> None:
     from omx_autoresearch.surfaces.documents import direction_list_document
 
     caller = this_caller()
-    mission = MissionStore(caller.runtime.home).load(caller.task(task))
+    mission = caller.mission(caller.task(task))
     document = direction_list_document(mission)
     (print_json if as_json else _print_list)(document)
 
@@ -97,9 +96,11 @@ def direction_list(task: str, as_json: bool) -> None:
 def direct_verb(words: tuple[str, ...], axes: tuple[str, ...], as_json: bool) -> int:
     """Inject a direction: the agent is told of it, at the next occasion, until it takes it up."""
     caller = this_caller()
-    named, text = _named_and_text(caller, words)
+    named, text = caller.split(words)
     task_id = caller.owned_task("direct", named)
-    declared = directions.inject(caller.runtime, task_id, direction_of(text, _axes_of(axes), by="owner"))
+    declared = directions.inject(
+        caller.runtime, task_id, direction_of(" ".join(text), _axes_of(axes), by="owner")
+    )
     if as_json or declared.faults:
         return _print_declared(task_id, declared, as_json=as_json)
     say(f"Open in {task_id}: {declared.direction.summary}")
@@ -108,18 +109,6 @@ def direct_verb(words: tuple[str, ...], axes: tuple[str, ...], as_json: bool) ->
     if declared.mission.phase == "blocked":
         say(f"  next: omx-autoresearch unblock {task_id}", "dim")
     return 0
-
-
-def _task_and_text(caller: Caller, words: tuple[str, ...]) -> tuple[str, str]:
-    named, text = _named_and_text(caller, words)
-    return caller.task(named), text
-
-
-def _named_and_text(caller: Caller, words: tuple[str, ...]) -> tuple[str, str]:
-    """The task id, where the first of several words is one, and the rest."""
-    if len(words) > 1 and MissionStore(caller.runtime.home).exists(words[0]):
-        return words[0], " ".join(words[1:])
-    return "", " ".join(words)
 
 
 def _axes_of(given: tuple[str, ...]) -> dict[str, str]:

@@ -15,7 +15,6 @@ from omx_autoresearch.experiments.views import experiments_of, frozen_paths
 from omx_autoresearch.foundation.errors import UsageError
 from omx_autoresearch.foundation.records import to_plain
 from omx_autoresearch.missions.lifecycle_commands import require_owner
-from omx_autoresearch.missions.store import MissionStore
 from omx_autoresearch.surfaces.cli.console import (
     INTERRUPTED,
     Caller,
@@ -384,7 +383,7 @@ def _page_of(caller: Caller, task_id: str) -> str:
     """The mission's sandbox.md; empty where there is none."""
     if not task_id:
         return ""
-    mission = MissionStore(caller.runtime.home).load(task_id)
+    mission = caller.mission(task_id)
     path = os.path.join(mission.project_path, mission.specs_path, "sandbox.md")
     return path if os.path.isfile(path) else ""
 
@@ -476,7 +475,6 @@ def _document(
 
 
 def _print(document: ExperimentStartDocument, state: ExperimentState) -> None:
-
     if document.experiment is None:
         raise UsageError("nothing was begun", next_step="omx-autoresearch experiment start")
     say(

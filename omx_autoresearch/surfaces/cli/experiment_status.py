@@ -432,7 +432,6 @@ def _project_words(path: str) -> str:
 
 
 def _print_list(lines: tuple[ExperimentLine, ...]) -> None:
-
     rows = [
         (
             line.experiment_id,

@@ -161,7 +161,6 @@ def read_hypotheses(source: TextIO) -> list[ExperimentHypothesis]:
 
 
 def _hypothesis(text: str, number: int) -> ExperimentHypothesis:
-
     if len(text) > LINE_LIMIT:
         raise UsageError(
             f"line {number} has {len(text)} characters; at most {LINE_LIMIT} are taken",

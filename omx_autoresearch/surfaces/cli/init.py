@@ -173,7 +173,6 @@ def changed_draft(draft: MissionDraft, given: dict[str, Any]) -> MissionDraft:
 
 
 def _criteria(draft: MissionDraft, texts: tuple[str, ...], dropped: tuple[str, ...]) -> tuple[Criterion, ...]:
-
     known = {criterion.id: criterion for criterion in draft.criteria}
     new = []
     for text in texts:
@@ -241,7 +240,6 @@ def _choose_command() -> bool:
 
 
 def _ask(question: str) -> str:
-
     while True:
         answer: str = click.prompt(question, err=True, prompt_suffix=" ").strip()
         reason = placeholder_reason(answer)

@@ -13,7 +13,6 @@ from omx_autoresearch.foundation.errors import StorageFailed, UsageError
 from omx_autoresearch.missions import lifecycle_commands
 from omx_autoresearch.missions.checkouts import worktree_of
 from omx_autoresearch.missions.lifecycle_commands import require_owner
-from omx_autoresearch.missions.store import MissionStore
 from omx_autoresearch.missions.views import draft_tasks
 from omx_autoresearch.surfaces.cli.console import (
     Caller,
@@ -98,7 +97,7 @@ def start_verb(
 
 def _worktree(caller: Caller, task_id: str) -> str:
     """The linked work tree of the mission's project that ``start`` is typed in; empty elsewhere."""
-    mission = MissionStore(caller.runtime.home).load(task_id)
+    mission = caller.mission(task_id)
     found = worktree_of(mission, caller.cwd)
     return "" if found == mission.workspace_path else found
 

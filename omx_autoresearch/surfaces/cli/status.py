@@ -13,7 +13,6 @@ from omx_autoresearch.foundation.errors import CommandFault, WorkspaceFault
 from omx_autoresearch.journal.layout import ProjectFolder
 from omx_autoresearch.missions import views
 from omx_autoresearch.missions import views as status
-from omx_autoresearch.missions.store import MissionStore
 from omx_autoresearch.missions.validation import runs
 from omx_autoresearch.missions.views import open_items, run_view
 from omx_autoresearch.surfaces.cli.console import (
@@ -72,7 +71,6 @@ def list_verb(as_json: bool) -> None:
 
 
 def _print_list(views: tuple[StatusView, ...]) -> None:
-
     rows = [
         (
             view.task_id,
@@ -105,9 +103,9 @@ def wait_verb(task: str, seconds: float, as_json: bool) -> None:
     """
     caller = this_caller()
     task_id = caller.task(task)
-    running = runs.running_validation(caller.runtime, MissionStore(caller.runtime.home).load(task_id))
+    running = runs.running_validation(caller.runtime, caller.mission(task_id))
     is_running = running is not None and not wait_for(running, seconds)
-    print_run(caller.runtime, task_id, is_running=is_running, as_json=as_json)
+    print_run(caller, task_id, is_running=is_running, as_json=as_json)
 
 
 # --- How a mission stands, printed: the page of ``status``, and the line after a step.
@@ -154,7 +152,7 @@ def print_step(caller: Caller, task_id: str, what: str, *, as_json: bool) -> Non
 
 def say_unblock(caller: Caller, task_id: str) -> None:
     """After a step that mends what blocked a mission, and leaves it blocked: what lets it go on."""
-    if MissionStore(caller.runtime.home).load(task_id).phase == "blocked":
+    if caller.mission(task_id).phase == "blocked":
         say(f"  next: omx-autoresearch unblock {task_id}", "dim")
 
 
@@ -229,14 +227,13 @@ def _missing(criterion: str) -> str:
 _VERDICT_STYLES = {"passed": "green", "failed": "red", "error": "red", "tampered": "red"}
 
 
-def print_run(runtime: Runtime, task_id: str, *, is_running: bool, as_json: bool) -> Mission:
+def print_run(caller: Caller, task_id: str, *, is_running: bool, as_json: bool) -> Mission:
     """Print the newest run, or that one still goes on; returns the mission as it is now."""
-    view = run_view(runtime, task_id, is_running=is_running)
-    mission = MissionStore(runtime.home).load(task_id)
+    view, mission = run_view(caller.runtime, task_id, is_running=is_running), caller.mission(task_id)
     if as_json:
         print_json(view)
     else:
-        _print_run(view, runtime, mission)
+        _print_run(view, caller.runtime, mission)
     return mission
 
 
@@ -329,7 +326,7 @@ def open_verb(task: str, reveal: bool, as_json: bool) -> None:
 
     caller = this_caller()
     task_id = caller.owned_task("open --reveal", task) if reveal else caller.task(task)
-    mission = MissionStore(caller.runtime.home).load(task_id)
+    mission = caller.mission(task_id)
     path = ProjectFolder(mission.project_path).task_path(task_id)
     if not os.path.isdir(path):
         raise WorkspaceFault(f"{path} is not there", next_step=f"omx-autoresearch repair {task_id}")

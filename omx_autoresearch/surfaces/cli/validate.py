@@ -20,7 +20,6 @@ from omx_autoresearch.foundation.errors import (
 from omx_autoresearch.missions import claims, lifecycle_commands
 from omx_autoresearch.missions.claims import relay_line
 from omx_autoresearch.missions.lifecycle_commands import require_owner
-from omx_autoresearch.missions.store import MissionStore
 from omx_autoresearch.missions.validation import runs
 from omx_autoresearch.missions.validation.runs import record_review
 from omx_autoresearch.surfaces.cli.console import (
@@ -102,11 +101,10 @@ def review_verb(task: str, verdict: str | None, summary: str, seconds: float | N
 
 
 def _run(caller: Caller, mission: Mission, seconds: float | None, *, as_json: bool) -> int:
-
     task_id = mission.task_id
     before = mission.attestation.run_id if mission.attestation else ""
     ended = runs.validate_now(caller.runtime, mission, wait_seconds=_patience(caller, mission, seconds))
-    mission = print_run(caller.runtime, task_id, is_running=not ended, as_json=as_json)
+    mission = print_run(caller, task_id, is_running=not ended, as_json=as_json)
     run = mission.attestation
     if ended and (run is None or run.run_id == before):
         raise CommandFault("the run left no verdict", next_step=f"omx-autoresearch validate {task_id}")
@@ -123,7 +121,6 @@ def _patience(caller: Caller, mission: Mission, seconds: float | None) -> float:
 
 
 def _give_verdict(caller: Caller, task_id: str, is_approved: bool, summary: str, *, as_json: bool) -> int:
-
     by_session = caller.session_id if _is_admitted_session(caller, task_id) else ""
     if not by_session:
         _require_person(caller, task_id)
@@ -135,18 +132,16 @@ def _give_verdict(caller: Caller, task_id: str, is_approved: bool, summary: str,
         summary=summary,
         session_id=by_session,
     )
-    print_run(caller.runtime, task_id, is_running=False, as_json=as_json)
+    print_run(caller, task_id, is_running=False, as_json=as_json)
     return 0 if is_approved else CHECK_SAID_NO
 
 
 def _is_admitted_session(caller: Caller, task_id: str) -> bool:
-
-    contract = MissionStore(caller.runtime.home).load(task_id).contract
+    contract = caller.mission(task_id).contract
     return bool(caller.session_id) and contract is not None and "session" in contract.reviewed_by
 
 
 def _require_person(caller: Caller, task_id: str) -> None:
-
     require_owner(caller.runtime, "review", task_id)
     if not sys.stdin.isatty():
         raise OwnerOnly(
@@ -208,9 +203,8 @@ def note_verb(words: tuple[str, ...], as_json: bool) -> None:
     from omx_autoresearch.surfaces.documents import NoteDocument
 
     caller = this_caller()
-    is_named = len(words) > 1 and MissionStore(caller.runtime.home).exists(words[0])
-    task_id = caller.task(words[0] if is_named else "")
-    text = " ".join(words[1:] if is_named else words).strip()
+    named, said = caller.split(words)
+    task_id, text = caller.task(named), " ".join(said).strip()
     if not text:
         raise UsageError("the note is empty", next_step=f'omx-autoresearch note {task_id} "..."')
     try:
