@@ -10,7 +10,7 @@ import pytest
 from omx_autoresearch.experiments import startup
 from omx_autoresearch.experiments.controller import AutoresearchController
 from omx_autoresearch.experiments.startup import attach
-from omx_autoresearch.experiments.worktrees import pair
+from omx_autoresearch.experiments.worktrees import arm
 from omx_autoresearch.experiments.worktrees.arm import save_arm
 from omx_autoresearch.foundation.errors import StorageFailed
 from tests.experiments.toys import begun, h, toy, works_at, writes
@@ -46,7 +46,7 @@ def test_a_candidate_that_fills_the_disk_is_rolled_back_all_the_same(
                 raise StorageFailed("cannot be written: No space left on device")
             real(*args)
 
-        monkeypatch.setattr(pair, "save_arm", save)
+        monkeypatch.setattr(arm, "save_arm", save)
         controller.run_iteration(h(1), writes("work.sh", fills))
         assert not big.exists() or b"full" not in big.read_bytes()
         assert controller.run_iteration(h(2), works_at(95)).status == "accepted"
