@@ -48,13 +48,13 @@ def cost_of(value: Any) -> tuple[float | None, str]:
     if value is None:
         return None, ""
     if isinstance(value, bool) or not isinstance(value, (int, float)):
-        return None, f"the reported cost is no number: {str(value)[:40]!r}"
+        return None, f"the reported cost is not a number: {str(value)[:40]!r}"
     try:
         cost = float(value)
     except OverflowError:
-        return None, "the reported cost is no finite number"
+        return None, "the reported cost is not a finite number"
     if cost - cost != 0.0:
-        return None, "the reported cost is no finite number"
+        return None, "the reported cost is not a finite number"
     if cost < 0:
         return None, f"the reported cost is negative: {cost:g}"
     return cost, ""

@@ -98,7 +98,7 @@ class _Work:
             client = self.change.installation.client.name
             raise WorkspaceFault(
                 f"{file.path}, line {fault.line}: {fault}; the file was left as it is",
-                next_step=f"mend that line, then run `omx-autoresearch install {client}` again",
+                next_step=f"fix that line, then run `omx-autoresearch install {client}` again",
             ) from None
 
     def remove_all(self) -> None:

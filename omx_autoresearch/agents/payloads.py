@@ -58,7 +58,7 @@ def read_object(raw: bytes) -> dict[str, Any]:
         raise PayloadFault(f"the payload is a JSON {type(value).__name__}, not an object")
     if repeated:
         twice = next(key for key in repeated if repeated.count(key) > 1)
-        raise PayloadFault(f"the key {twice[:80]!r} stands twice in the payload")
+        raise PayloadFault(f"the key {twice[:80]!r} appears twice in the payload")
     return value
 
 
@@ -83,7 +83,7 @@ def session_id_of(payload: Mapping[str, Any]) -> str:
     if value is None:
         return ""
     if not isinstance(value, str):
-        raise PayloadFault(f"session_id is a JSON {type(value).__name__}, not a text")
+        raise PayloadFault(f"session_id is a JSON {type(value).__name__}, not text")
     return json_codec.without_surrogates(value)
 
 

@@ -145,7 +145,7 @@ class _Parser:
             raise TextFault("a key in double quotes is expected", self.text, at)
         key = json.loads(self.text[at:end])
         if node.get(key) is not None:
-            raise TextFault(f"the key {key!r} stands twice", self.text, at)
+            raise TextFault(f"the key {key!r} appears twice", self.text, at)
         return key, self.space(self._expect(":", self.space(end)))
 
     def _expect(self, sign: str, at: int) -> int:

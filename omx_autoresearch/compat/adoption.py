@@ -56,7 +56,7 @@ KEPT_DIRECTIONS = directions.DIRECTIONS_LIMIT // 2
 
 def _words(text: str) -> str:
     if not text.strip():
-        raise ValueError("a text is needed, and it is empty")
+        raise ValueError("text is required, and it is empty")
     return text
 
 
@@ -93,7 +93,7 @@ class _CriterionEntry(_File):
 def _distinct(items: tuple[_CriterionEntry, ...]) -> tuple[_CriterionEntry, ...]:
     ids = [item.id for item in items]
     if twice := sorted({name for name in ids if ids.count(name) > 1}):
-        raise ValueError(f"{', '.join(map(repr, twice))} stands twice")
+        raise ValueError(f"{', '.join(map(repr, twice))} appears twice")
     return items
 
 
@@ -267,7 +267,7 @@ class _Folder:
         self.is_typed = TASK_SPEC in names
         if not self.is_typed and TASK_PAGE not in names:
             raise WorkspaceFault(
-                f"{path} is no task folder: there is neither {TASK_SPEC} nor {TASK_PAGE} in it",
+                f"{path} is not a task folder: it has neither {TASK_SPEC} nor {TASK_PAGE} in it",
                 next_step=f"ls -R {path}",
             )
         self.digests: dict[str, str] = {}
@@ -327,7 +327,7 @@ class _Folder:
                 self.fault(FINDINGS, f"{place}$: {error}")
                 continue
             if finding is not None and finding.id in found:
-                self.fault(FINDINGS, f"{place}$.id: {finding.id!r} stands twice")
+                self.fault(FINDINGS, f"{place}$.id: {finding.id!r} appears twice")
             elif finding is not None:
                 found[finding.id] = finding
         return tuple(found.values())

@@ -65,7 +65,7 @@ class AutoLog:
     def origin(self) -> str:
         """For plot and report: what this is not."""
         count = len(self.faults)
-        left_out = f"; {count} {'line' if count == 1 else 'lines'} could not be believed" if count else ""
+        left_out = f"; {count} {'line' if count == 1 else 'lines'} could not be trusted" if count else ""
         return f"Read from {self.path}: nothing here was measured, checked or isolated by this runtime{left_out}."
 
 

@@ -179,12 +179,12 @@ def _read_line(value: Any, segment: int) -> SessionConfig | SessionRun | None:
     """What a line is; None for a line of another tool.
 
     Raises:
-        ValueError: it cannot be believed.
+        ValueError: it cannot be trusted.
     """
     if isinstance(value, ValueError):
         raise value
     if not isinstance(value, dict):
-        raise ValueError("it is no JSON object")  # noqa: TRY004 - a line's fault, as the others
+        raise ValueError("it is not a JSON object")  # noqa: TRY004 - a line's fault, as the others
     kind = value.get("type")
     if kind == "config":
         if "maxIterations" not in value and "maxExperiments" in value:
@@ -343,7 +343,7 @@ def checked_metrics(metrics: dict[str, float]) -> dict[str, float]:
     """Reported values, when they can be kept.
 
     Raises:
-        UsageError: too many, an unusable name, or a value that is no finite number.
+        UsageError: too many, an unusable name, or a value that is not a finite number.
     """
     wrong = [
         name[:NAME_LIMIT]
@@ -526,7 +526,7 @@ def _open_log(folder: SessionFolder, parent: int) -> int:
 
 def _no_file(folder: SessionFolder) -> WorkspaceFault:
     path = os.path.join(folder.workspace_path, AUTO, LOG)
-    return WorkspaceFault(f"{AUTO}/{LOG} is a link or no regular file", next_step=f"ls -ld {path}")
+    return WorkspaceFault(f"{AUTO}/{LOG} is a link or not a regular file", next_step=f"ls -ld {path}")
 
 
 def lines_of(data: bytes) -> Iterator[tuple[int, Any]]:

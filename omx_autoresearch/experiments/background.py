@@ -326,7 +326,7 @@ def take_candidate(runtime: Runtime, experiment_id: str, patch: bytes = b"") -> 
     """
     if len(patch) > PATCH_LIMIT_BYTES:
         raise UsageError(
-            f"the patch has {len(patch)} bytes; at most {PATCH_LIMIT_BYTES} are taken",
+            f"the patch has {len(patch)} bytes; at most {PATCH_LIMIT_BYTES} are allowed",
             next_step="change the files in the candidate's worktree instead",
         )
     store = ExperimentStore(runtime.home)

@@ -437,7 +437,7 @@ def _text_faults(config: ExperimentConfig) -> Iterator[Fault]:
         if "\0" in text:
             yield Fault(name, "", "it holds a NUL character")
         if len(text) > COMMAND_LIMIT:
-            yield Fault(name, "", f"{len(text)} characters; at most {COMMAND_LIMIT} are taken")
+            yield Fault(name, "", f"{len(text)} characters; at most {COMMAND_LIMIT} are allowed")
     for name, value in config.env.items():
         if not re.fullmatch(r"[A-Za-z_][A-Za-z0-9_]*", name) or "\0" in value:
             yield Fault(f"env.{name[:80]}", "", "a variable is named A-Z, 0-9 and _, and holds no NUL")

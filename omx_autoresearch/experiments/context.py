@@ -322,7 +322,7 @@ class ExperimentLog:
         """Every event so far, in its wire form, read from the log.
 
         Raises:
-            JournalBroken: a line cannot be believed; named by file and line.
+            JournalBroken: a line cannot be trusted; named by file and line.
         """
         for entry, event in self._store.events(self.folder.experiment_id):
             yield events.wire_event(event, seq=entry.seq, ts=entry.ts)

@@ -137,7 +137,7 @@ class AutoresearchController:
 
         Raises:
             UsageError: there is no such experiment.
-            JournalBroken: its log cannot be believed; file and line are named.
+            JournalBroken: its log cannot be trusted; file and line are named.
             StepIllegal: another controller holds the repository; the message says who.
         """
         world = runtime or runtime_of(home_path, environ)

@@ -204,7 +204,7 @@ def open_evaluators(
         digest = pin_digest or str(kept["pin_digest"])
         folders = tuple(str(name) for name in kept["editable_folders"])
     except (OSError, ValueError, KeyError, TypeError, AttributeError, StateUntrusted) as error:
-        raise _untrusted(f"{path} cannot be believed: {error}") from error
+        raise _untrusted(f"{path} cannot be trusted: {error}") from error
     try:
         manifest = pins.load_manifest(folder.frozen_path, digest)
     except StateUntrusted as error:

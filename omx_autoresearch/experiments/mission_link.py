@@ -114,7 +114,7 @@ def _news(runtime: Runtime, mission: Mission) -> list[TrialsAccepted | GainVerif
         try:
             state = ExperimentStore(runtime.home).load(experiment_id)
         except AutoresearchError:
-            continue  # a log that cannot be believed brings nothing
+            continue  # a log that cannot be trusted brings nothing
         if state.is_agents or not _is_of(state, mission):
             continue
         known = mission.credited_trials.get(experiment_id, 0)
@@ -155,7 +155,7 @@ def examine(runtime: Runtime, mission: Mission, rule: Trial, examiner: Examiner)
         try:
             state = ExperimentStore(runtime.home).load(experiment_id)
         except AutoresearchError as error:
-            faults.append(f"the log of {experiment_id} cannot be believed: {error.message}")
+            faults.append(f"the log of {experiment_id} cannot be trusted: {error.message}")
             continue
         if state.config.metric.name != rule.metric or not _is_of(state, mission):
             continue

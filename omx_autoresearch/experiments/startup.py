@@ -158,7 +158,7 @@ def reopen_experiment(
 
     Raises:
         UsageError: there is no such experiment, or a limit is no number.
-        JournalBroken: its log cannot be believed.
+        JournalBroken: its log cannot be trusted.
         StepIllegal: another controller holds the repository.
         WorkspaceFault: the repository is gone.
     """

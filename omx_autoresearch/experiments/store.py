@@ -185,7 +185,7 @@ class ExperimentStore:
 
         Raises:
             UsageError: there is no such experiment, or it never began.
-            JournalBroken: a line cannot be believed; named by file and line.
+            JournalBroken: a line cannot be trusted; named by file and line.
         """
         state: ExperimentState | None = None
         for entry, event in self.events(experiment_id):

@@ -55,7 +55,7 @@ def find_experiment(
 
     Raises:
         UsageError: no experiment fits, or several do; they are named.
-        JournalBroken: the log of the experiment cannot be believed.
+        JournalBroken: the log of the experiment cannot be trusted.
     """
     store = ExperimentStore(runtime.home)
     if named:
@@ -75,8 +75,8 @@ def find_experiment(
     if found:
         return (under_way or found)[0]
     for experiment_id in _ids_of(store, roots):
-        store.load(experiment_id)  # a log that cannot be believed is told of, rather than no experiment
-    raise UsageError("there is no experiment of this project", next_step=NEXT_START)
+        store.load(experiment_id)  # a log that cannot be trusted is told of, rather than no experiment
+    raise UsageError("this project has no experiment", next_step=NEXT_START)
 
 
 def experiments_of(store: ExperimentStore, roots: Collection[str]) -> list[ExperimentState]:
@@ -187,7 +187,7 @@ class ExperimentLine:
     Attributes:
         experiment_id: its name on disk.
         name: for people.
-        phase: as in the whole view; ``invalid`` where its log cannot be believed.
+        phase: as in the whole view; ``invalid`` where its log cannot be trusted.
         completed_reason: why it ended; empty before.
         is_at_work: a controller works on it now.
         project_path: the user's checkout.
@@ -195,7 +195,7 @@ class ExperimentLine:
         trials: so far.
         accepted: of them.
         result: the one sentence that may be quoted.
-        fault: why its log cannot be believed; empty otherwise.
+        fault: why its log cannot be trusted; empty otherwise.
     """
 
     experiment_id: str

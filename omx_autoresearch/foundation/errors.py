@@ -3,7 +3,7 @@
     AutoresearchError                      1   unexpected
     ├── UsageError                         2   usage                 the call's words are off
     ├── MissionInvalid                     3   mission-invalid       the contract or an intake file is wrong
-    ├── StateUntrusted                     4   state-untrusted       the journal or a projection cannot be believed
+    ├── StateUntrusted                     4   state-untrusted       the journal or a projection cannot be trusted
     │   ├── JournalBroken                  4   journal-broken        a broken line in the middle, named by file and line
     │   └── StorageFailed                  4   storage-failed        disk full, read-only, permission lost
     ├── StepIllegal                        5   step-illegal          the phase or the caller does not allow this verb
@@ -54,7 +54,7 @@ class MissionInvalid(AutoresearchError):
 
 
 class StateUntrusted(AutoresearchError):
-    """Durable state cannot be believed; nothing is computed from half a file."""
+    """Durable state cannot be trusted; nothing is computed from half a file."""
 
     exit_code = 4
     slug = "state-untrusted"

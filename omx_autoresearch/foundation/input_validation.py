@@ -74,7 +74,7 @@ def validated(
     """
     found, faults = checked(kind, value, lines or {})
     if faults:
-        raise error(refusal(where, faults), next_step=f"mend {where}, then run the same command again")
+        raise error(refusal(where, faults), next_step=f"fix {where}, then run the same command again")
     return cast("Kind", found)
 
 
@@ -143,7 +143,7 @@ def _is_type_word(part: str | int, place: tuple[str | int, ...]) -> bool:
 
 
 _NEEDED: dict[str, Callable[[Any], str]] = {
-    "missing": lambda _: "it is needed and missing",
+    "missing": lambda _: "it is required but missing",
     "unexpected_keyword_argument": lambda _: "unknown field",
     "literal_error": lambda item: f"must be {item['ctx']['expected']}",
     "string_type": lambda _: "must be text",

@@ -101,13 +101,13 @@ def name_faults(name: str) -> list[str]:
         return ["a metric needs a name"]
     if len(name) > NAME_LIMIT:
         return [
-            f"the metric name {quoted(name, 40)} has {len(name)} characters; at most {NAME_LIMIT} are taken"
+            f"the metric name {quoted(name, 40)} has {len(name)} characters; at most {NAME_LIMIT} are allowed"
         ]
     wrong = [c for c in normal_name(name) if not _is_name_sign(c)]
     if wrong:
         signs = " ".join(_NAME_SIGNS)
         return [
-            f"the metric name {quoted(name)} has {quoted(wrong[0])}; letters, digits and {signs} are taken"
+            f"the metric name {quoted(name)} has {quoted(wrong[0])}; letters, digits and {signs} are allowed"
         ]
     if not (normal_name(name)[0].isalnum() or name[0] == "_"):
         return [f"the metric name {quoted(name)} must begin with a letter, a digit or _"]

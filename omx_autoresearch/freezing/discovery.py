@@ -305,7 +305,7 @@ class _Search:
             scripts = json.loads(script_text(self.workspace_path, path).lstrip("\ufeff")).get("scripts", {})
             lines = [scripts[name] for name in ("pretest", "test", "posttest") if name in scripts]
         except (ValueError, AttributeError, TypeError):
-            self.notes.append(f"{path} is no readable JSON; what its scripts name is not pinned")
+            self.notes.append(f"{path} is not readable JSON; the files that its scripts name are not pinned")
             return
         text = "\n".join(str(line) for line in lines)
         self.runners |= set(evaluator_commands.runners_of(text))

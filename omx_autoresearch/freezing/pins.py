@@ -528,7 +528,7 @@ def load_manifest(frozen_path: str, digest: str = "") -> PinManifest:
     except FileNotFoundError:
         raise StateUntrusted(f"the manifest of pinned files {path} is missing", next_step=cure) from None
     except (ShapeError, TypeError) as error:
-        raise StateUntrusted(f"{path} cannot be believed: {error}", next_step=cure) from None
+        raise StateUntrusted(f"{path} cannot be trusted: {error}", next_step=cure) from None
     own = manifest_digest(manifest.pins, manifest.runners, manifest.import_folders, manifest.known_modules)
     if own != manifest.digest:
         raise StateUntrusted(f"{path} does not have the digest that it names", next_step=cure)

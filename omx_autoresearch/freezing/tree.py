@@ -82,7 +82,7 @@ def _read(workspace_path: str, exclude: tuple[str, ...]) -> tuple[str, Entries, 
     """Head, files, and whether there is a repository."""
     workspace = os.path.realpath(workspace_path)
     if not os.path.isdir(workspace):
-        raise WorkspaceFault(f"the workspace {workspace_path} is no folder")
+        raise WorkspaceFault(f"the workspace {workspace_path} is not a folder")
     entries = Entries()
     root = find_root(workspace)
     names = tuple(os.fsencode(name) for name in exclude)

@@ -108,7 +108,7 @@ class Index:
         return kept[: -limit - 1 : -1]
 
     def catch_up(self, journal: JournalReader) -> int:
-        """Cover what the journal has gained, or all of it where what is covered cannot be believed.
+        """Cover what the journal has gained, or all of it where what is covered cannot be trusted.
 
         Returns:
             how many records were added.
@@ -293,7 +293,7 @@ def _found(connection: sqlite3.Connection, path: str) -> sqlite3.Connection:
 def _tuned(connection: sqlite3.Connection, mode: str) -> sqlite3.Connection:
     if mode != "wal":
         connection.execute("PRAGMA journal_mode = TRUNCATE")
-    # After a power cut the index may be behind, which is mended, but never damaged: in WAL this costs no sync a commit.
+    # After a power cut the index may be behind, which is fixed, but never damaged: in WAL this costs no sync a commit.
     connection.execute("PRAGMA synchronous = NORMAL")
     return connection
 

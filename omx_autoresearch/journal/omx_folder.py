@@ -36,7 +36,7 @@ class OmxFolder:
 
     Raises:
         FileNotFoundError: it is not there.
-        WorkspaceFault: a component is a symbolic link or no folder.
+        WorkspaceFault: a component is a symbolic link or not a folder.
         OSError: the system refused otherwise.
     """
 
@@ -121,7 +121,7 @@ class OmxFolder:
 
     def _not_plain(self, name: str) -> WorkspaceFault:
         path = os.path.join(self.path, name)
-        return WorkspaceFault(f"{path} is no regular file of its own", next_step=f"ls -l {path}")
+        return WorkspaceFault(f"{path} is not a regular file of its own", next_step=f"ls -l {path}")
 
     def read(self, name: str, limit_bytes: int) -> bytes:
         """At most ``limit_bytes`` from the beginning of a plain file; raises as :meth:`open_plain`."""

@@ -75,7 +75,7 @@ class Head:
 
 @dataclass(frozen=True, slots=True)
 class Fault:
-    """A line that cannot be believed.
+    """A line that cannot be trusted.
 
     Attributes:
         line: its number, from 1.
@@ -118,9 +118,9 @@ def parse_line(line: bytes, offset: int) -> Entry:
         raise ValueError(f"its keys are {sorted(value)}, not seq, ts, kind, data, prev")
     seq, ts, kind, data, prev = value["seq"], value["ts"], value["kind"], value["data"], value["prev"]
     if type(seq) is not int or not isinstance(data, dict):
-        raise ValueError("its seq is no integer, or its data no object")
+        raise ValueError("its seq is not an integer, or its data is not an object")
     if not (isinstance(ts, str) and isinstance(kind, str) and isinstance(prev, str)):
-        raise ValueError("its ts, kind or prev is no text")  # noqa: TRY004 - content, no type
+        raise ValueError("its ts, kind or prev is not text")  # noqa: TRY004 - content, no type
     return Entry(seq, ts, kind, data, prev, digest_of(line), offset, len(line))
 
 
@@ -495,8 +495,8 @@ def missing(path: str) -> JournalBroken:
 
 
 def broken(path: str, line: int, cause: str) -> JournalBroken:
-    """Return the error for a line that cannot be believed."""
-    return JournalBroken(f"{path} line {line} cannot be believed: {cause}.", next_step=_cure(path))
+    """Return the error for a line that cannot be trusted."""
+    return JournalBroken(f"{path} line {line} cannot be trusted: {cause}.", next_step=_cure(path))
 
 
 def _cure(path: str) -> str:

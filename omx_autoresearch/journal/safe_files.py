@@ -214,7 +214,7 @@ def load_json(path: str, *, limit_bytes: int = JSON_LIMIT_BYTES) -> Any:
 
     Raises:
         FileNotFoundError: nothing stands there.
-        StateUntrusted: the file cannot be believed; the message names the file and the cause (duplicate key,
+        StateUntrusted: the file cannot be trusted; the message names the file and the cause (duplicate key,
             UTF-16, line and column of the fault). The file is left untouched and is read anew at the next
             call.
         StorageFailed: the system refused the read.
@@ -224,7 +224,7 @@ def load_json(path: str, *, limit_bytes: int = JSON_LIMIT_BYTES) -> Any:
         return json_codec.decode_document(data)
     except ValueError as error:
         raise StateUntrusted(
-            f"{path} cannot be believed: {error}.", next_step=f"mend or remove {path}, then try again"
+            f"{path} cannot be trusted: {error}.", next_step=f"fix or remove {path}, then try again"
         ) from None
 
 
@@ -362,7 +362,7 @@ def path_faults(path: str) -> list[str]:
     if not path.strip():
         return ["the path is empty"]
     if len(path.encode("utf-8", "surrogatepass")) > PATH_LIMIT:
-        return [f"{shown} has {len(path)} characters; at most {PATH_LIMIT} bytes are taken"]
+        return [f"{shown} has {len(path)} characters; at most {PATH_LIMIT} bytes are allowed"]
     if any(ord(c) < 32 or 127 <= ord(c) < 160 or 0xD800 <= ord(c) < 0xE000 for c in path):
         return [f"{shown} holds a control character; a path is one printable line"]
     if path.startswith(("/", "~")):
@@ -372,7 +372,7 @@ def path_faults(path: str) -> list[str]:
         return [f"{shown} leaves the workspace with `..`; a path inside it is needed"]
     if parts[-1] in ("", "."):
         return [f"{shown} names a folder; a file is needed"]
-    return ["a path under .git is not taken"] if ".git" in parts else []
+    return ["a path under .git is not allowed"] if ".git" in parts else []
 
 
 def open_folder(root_path: str, path: str = "", *, make: bool = False) -> int:
@@ -380,7 +380,7 @@ def open_folder(root_path: str, path: str = "", *, make: bool = False) -> int:
 
     Raises:
         FileNotFoundError: it, or a folder on the way, does not exist.
-        WorkspaceFault: a component is a symbolic link or no folder, or the root cannot be opened.
+        WorkspaceFault: a component is a symbolic link or not a folder, or the root cannot be opened.
         OSError: the system refused otherwise.
     """
     try:
@@ -409,7 +409,7 @@ def open_below(parent: int, name: str, *, make: bool = False) -> int:
 
     Raises:
         FileNotFoundError: it does not exist.
-        WorkspaceFault: it is a symbolic link or no folder.
+        WorkspaceFault: it is a symbolic link or not a folder.
         OSError: the system refused otherwise.
     """
     try:
@@ -423,7 +423,7 @@ def open_below(parent: int, name: str, *, make: bool = False) -> int:
     except OSError as error:
         if error.errno in (errno.ELOOP, errno.ENOTDIR):
             raise WorkspaceFault(
-                f"{name} is a symbolic link or no folder; paths in a workspace are followed through real folders only"
+                f"{name} is a symbolic link or not a folder; workspace paths must go through real folders"
             ) from error
         raise
 

@@ -139,7 +139,7 @@ class Store:
 
         Raises:
             UsageError: there is none of this id.
-            StateUntrusted: its state cannot be believed; the error names file, line and cure.
+            StateUntrusted: its state cannot be trusted; the error names file, line and cure.
         """
         return _task(self._load(task_id))
 
@@ -152,7 +152,7 @@ class Store:
 
         Raises:
             UsageError: the folder names no mission that is known here; a Reasonix task is adopted first.
-            StateUntrusted: its state cannot be believed.
+            StateUntrusted: its state cannot be trusted.
         """
         _texts(text=text)
         named = paths_named(text)
@@ -162,7 +162,7 @@ class Store:
             if self._store.exists(folder.task_id):
                 return _task(self._store.load(folder.task_id))
         raise UsageError(
-            f"the goal names {named[0].path!r}, which is no mission of this state home",
+            f"the goal names {named[0].path!r}, which is not a mission in this state home",
             next_step=f"omx-autoresearch adopt {named[0].path}",
         )
 

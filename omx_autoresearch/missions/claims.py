@@ -201,7 +201,9 @@ def _opened_inbox(inbox_path: str, *, make: bool = False) -> OmxFolder:
     """Open an inbox (or its ``taken/``) from its project on, through real folders only."""
     project_path, mark, rest = inbox_path.rpartition(f"{os.sep}.omx{os.sep}")
     if not mark:
-        raise WorkspaceFault(f"{inbox_path} is no inbox of a project", next_step="omx-autoresearch doctor")
+        raise WorkspaceFault(
+            f"{inbox_path} is not the inbox of a project", next_step="omx-autoresearch doctor"
+        )
     return OmxFolder(project_path, os.path.join(".omx", rest), make=make)
 
 
@@ -288,7 +290,7 @@ def take_in(
         how many claims were recorded.
 
     Raises:
-        StateUntrusted: the journal cannot be believed or written; what waits goes on waiting.
+        StateUntrusted: the journal cannot be trusted or written; what waits goes on waiting.
         StorageFailed: the project or the state home cannot be written. Claims are taken in all the same.
         WorkspaceFault: a symbolic link stands in the project's ``.omx``. Claims are taken in all the same.
     """

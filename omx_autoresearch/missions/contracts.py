@@ -144,7 +144,7 @@ def _refuse_faults(draft: MissionDraft) -> None:
     from omx_autoresearch.missions.intake import check_draft
 
     if faults := check_draft(draft):
-        raise MissionInvalid("\n".join(faults), next_step="mend sandbox.md or mission.md, or run init again")
+        raise MissionInvalid("\n".join(faults), next_step="fix sandbox.md or mission.md, or run init again")
 
 
 def _refuse_unfrozen(workspace_path: str, draft: MissionDraft, manifest: PinManifest) -> None:

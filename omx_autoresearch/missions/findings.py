@@ -139,7 +139,7 @@ def refuse_faults(finding: Finding) -> None:
         UsageError: every fault of it.
     """
     if faults := finding_faults(finding):
-        raise UsageError("; ".join(faults), next_step="send it again with these mended")
+        raise UsageError("; ".join(faults), next_step="send it again with these fixed")
 
 
 def _offered(runtime: Runtime, mission: Mission, submission: Submission, source: str) -> Finding:
@@ -475,7 +475,7 @@ def _refuse(runtime: Runtime, mission: Mission, path: str, data: bytes) -> None:
         listed = "\n  ".join(faults[:_SHOWN_FAULTS])
         raise UsageError(
             f"nothing was imported; {len(faults)} faults:\n  {listed}{more}",
-            next_step="mend the file, then import it again",
+            next_step="fix the file, then import it again",
         )
 
 
@@ -535,7 +535,7 @@ def _finding(mission: Mission, path: str, number: int, line: bytes) -> Finding:
     known = {criterion.id for criterion in mission.contract.criteria} if mission.contract else set()
     if finding.criterion_id and finding.criterion_id not in known:
         raise UsageError(
-            f"{where}: criterion_id: {finding.criterion_id[:80]!r} is no criterion of this contract"
+            f"{where}: criterion_id: {finding.criterion_id[:80]!r} is not a criterion of this contract"
         )
     return finding
 

@@ -325,7 +325,7 @@ def take_relayed(runtime: Runtime, mission: Mission, event: HookEvent) -> str:
         the verb that was carried out; empty for any other event.
 
     Raises:
-        StateUntrusted: the journal cannot be believed or written.
+        StateUntrusted: the journal cannot be trusted or written.
         CommandFault: no validation could be started.
     """
     relayed = relayed_verb(event.tool_command, event.tool_output)

@@ -1,6 +1,6 @@
 """Intake: what was asked becomes mission.md and sandbox.md, and these become a draft again.
 
-The files are for people to read and mend before the start; ``start`` compiles them once (``runtime.contracts``).
+The files are for people to read and fix before the start; ``start`` compiles them once (``runtime.contracts``).
 Nothing that exists is ever overwritten: a taken slug gets a suffix.
 """
 
@@ -160,9 +160,7 @@ def _load(text: str, where: str) -> tuple[Any, dict[Place, int]]:
         raise _invalid(where, f"{error.problem or error.context or error}", line) from None
     except yaml.reader.ReaderError as error:
         at = int(error.position)
-        what = (
-            f"the character U+{int(error.character):04X} is not taken; write it as an escape in double quotes"
-        )
+        what = f"the character U+{int(error.character):04X} is not allowed; write it as an escape in double quotes"
         raise _invalid(where, what, text[:at].count("\n") + 1) from None
     except RecursionError:
         raise _invalid(where, "it is nested too deeply") from None
@@ -182,7 +180,7 @@ def _decoded(data: bytes, where: str) -> str:
 
 def _invalid(where: str, what: str, line: int = 0) -> MissionInvalid:
     place = f"{where}, line {line}" if line else where
-    return MissionInvalid(f"{place}: {what}", next_step=f"mend {where}, then run the same command again")
+    return MissionInvalid(f"{place}: {what}", next_step=f"fix {where}, then run the same command again")
 
 
 class _Reader:
@@ -196,11 +194,13 @@ class _Reader:
 
     def value(self, node: yaml.Node, place: Place) -> Any:
         if id(node) in self.seen:
-            raise _invalid(self.where, "an alias (`*name`) is not taken; write the value itself", _line(node))
+            raise _invalid(
+                self.where, "an alias (`*name`) is not allowed; write the value itself", _line(node)
+            )
         self.seen.add(id(node))
         self.lines.setdefault(place, _line(node))
         if node.tag not in _TAGS:
-            raise _invalid(self.where, f"the tag {node.tag} is not taken", _line(node))
+            raise _invalid(self.where, f"the tag {node.tag} is not allowed", _line(node))
         if isinstance(node, yaml.SequenceNode):
             return [self.value(item, (*place, index)) for index, item in enumerate(node.value)]
         if not isinstance(node, yaml.MappingNode):
@@ -293,7 +293,7 @@ def check_draft(draft: MissionDraft) -> list[str]:
         found += [f"output_artifact_path: {fault}" for fault in path_faults(draft.output_artifact_path)]
     if draft.slug and not (is_safe_task_id(draft.slug) and slugify(draft.slug) == draft.slug):
         found.append(
-            f"slug: {draft.slug[:60]!r} is no short name of a-z, 0-9 and single `-`; try {slugify(draft.slug)}"
+            f"slug: {draft.slug[:60]!r} is not a short name of a-z, 0-9 and single `-`; try {slugify(draft.slug)}"
         )
     return found
 
@@ -310,7 +310,7 @@ def write_intake(runtime: Runtime, project_root: str, draft: MissionDraft) -> In
         StorageFailed: the system refused; no file of the intake remains.
     """
     if faults := check_draft(draft):
-        raise MissionInvalid("\n".join(faults), next_step="omx-autoresearch init, with these fields mended")
+        raise MissionInvalid("\n".join(faults), next_step="omx-autoresearch init, with these fields fixed")
     draft = settled(draft)
     project = ProjectFolder(project_root)
     _make_omx(project, track=draft.track)
@@ -335,7 +335,7 @@ def amended_sandbox(specs_path: str, draft: MissionDraft) -> bytes:
         StorageFailed: the system refused the read.
     """
     if faults := check_draft(draft):
-        raise MissionInvalid("\n".join(faults), next_step="run the command again with these mended")
+        raise MissionInvalid("\n".join(faults), next_step="run the command again with these fixed")
     path = os.path.join(specs_path, SANDBOX_NAME)
     try:
         data = read_bounded(path, LIMIT_BYTES)
@@ -427,14 +427,16 @@ def _digest(data: bytes) -> str:
 def _make_omx(project: ProjectFolder, *, track: bool) -> None:
     """Make ``.omx`` and ``.omx/specs``, real folders of the project, kept out of git."""
     if not os.path.isdir(project.root_path):
-        raise WorkspaceFault(f"the project {project.root_path} is no folder", next_step="cd to your project")
+        raise WorkspaceFault(
+            f"the project {project.root_path} is not a folder", next_step="cd to your project"
+        )
     for path in (project.omx_path, os.path.join(project.omx_path, "specs")):
         try:
             os.mkdir(path, 0o755)
         except FileExistsError:
             if os.path.islink(path) or not os.path.isdir(path):
                 raise WorkspaceFault(
-                    f"{path} is a symbolic link or no folder; missions are kept in a real one",
+                    f"{path} is a symbolic link or not a folder; missions are kept in a real one",
                     next_step=f"ls -ld {path}",
                 ) from None
         except OSError as error:
@@ -519,7 +521,7 @@ def read_intake(specs_path: str) -> MissionDraft:
     if faults := check_draft(draft):
         raise MissionInvalid(
             refusal(specs_path, [Fault("", "", text) for text in faults]),
-            next_step=f"mend {os.path.join(specs_path, SANDBOX_NAME)} or {MISSION_NAME} beside it",
+            next_step=f"fix {os.path.join(specs_path, SANDBOX_NAME)} or {MISSION_NAME} beside it",
         )
     return draft
 
@@ -537,7 +539,7 @@ def _criteria(page: SandboxPage, path: str) -> tuple[Criterion, ...]:
         except CriterionFault as error:
             faults.append(Fault(f"criteria.{number}", "", str(error)))
     if faults:
-        raise MissionInvalid(refusal(path, faults), next_step=f"mend {path}, then run the same command again")
+        raise MissionInvalid(refusal(path, faults), next_step=f"fix {path}, then run the same command again")
     return tuple(found)
 
 

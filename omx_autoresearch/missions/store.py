@@ -72,7 +72,7 @@ def newest_state(folder: MissionFolder, journal: OpenJournal) -> State:
     """The state at the journal's end.
 
     Raises:
-        JournalBroken: a line or record cannot be believed, or records that were acknowledged are gone.
+        JournalBroken: a line or record cannot be trusted, or records that were acknowledged are gone.
         StateUntrusted: the journal holds no mission.
     """
     known = _remembered.get(folder.root_path)
@@ -138,7 +138,7 @@ def refolded(
         promised: a head that was acknowledged: it must be among the records.
 
     Raises:
-        JournalBroken: a line or record cannot be believed, or ``promised`` is not there.
+        JournalBroken: a line or record cannot be trusted, or ``promised`` is not there.
         StateUntrusted: the journal holds no mission.
     """
     mission, last = _walked(folder, None, journal.after(None), promised)
@@ -343,7 +343,7 @@ class Transaction:
         return mission
 
     def _keep(self) -> None:
-        """Write the snapshot; a failure here loses nothing and is mended by the next call or ``repair``."""
+        """Write the snapshot; a failure here loses nothing and is fixed by the next call or ``repair``."""
         try:
             _save(self._folder, self._state, self._tail)
         except StorageFailed:

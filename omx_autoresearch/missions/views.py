@@ -169,7 +169,7 @@ def resolve_task(
     names = ", ".join(mission.task_id for mission in found[:8])
     raise UsageError(
         f"which mission? {len(found)} are under way: {names}",
-        next_step=f"the same with one of them behind the verb, such as {found[0].task_id}",
+        next_step=f"the same with one of them after the verb, such as {found[0].task_id}",
     )
 
 
@@ -185,7 +185,7 @@ def _named(runtime: Runtime, store: MissionStore, named: str, cwd: str) -> str:
                 next_step=f"put it back from a copy, then: omx-autoresearch repair {task_id}",
             )
     if path := _adoptable_path(runtime, named, folders, cwd):
-        raise UsageError(f"{path} is no mission yet", next_step=f"omx-autoresearch adopt {path}")
+        raise UsageError(f"{path} is not a mission yet", next_step=f"omx-autoresearch adopt {path}")
     if folders:
         raise UsageError(
             f"no mission {folders[0].task_id!r}, and there is no folder {folders[0].path}",
@@ -514,7 +514,7 @@ def readiness(runtime: Runtime, task_id: str) -> ReadinessReport:
 
     Raises:
         StepIllegal: the mission was never launched.
-        StateUntrusted: the journal cannot be believed.
+        StateUntrusted: the journal cannot be trusted.
         WorkspaceFault: the workspace cannot be looked at.
     """
     mission = MissionStore(runtime.home).load(task_id)
@@ -531,7 +531,7 @@ def criteria(runtime: Runtime, task_id: str) -> tuple[CriterionView, ...]:
 
     Raises:
         WorkspaceFault: the workspace cannot be looked at.
-        StateUntrusted: the journal cannot be believed.
+        StateUntrusted: the journal cannot be trusted.
         MissionInvalid: sandbox.md of a draft cannot be read.
     """
     mission = MissionStore(runtime.home).load(task_id)

@@ -356,7 +356,7 @@ class DraftDocument:
         baseline: what the validator said in a dry run.
         output_tail: the end of what it printed.
         pinned: the files that a start would freeze, as far as a dry run looked.
-        warnings: what the owner should mend before the start.
+        warnings: what the owner should fix before the start.
         next: the command that follows.
     """
 

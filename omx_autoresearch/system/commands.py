@@ -244,7 +244,7 @@ def _open_output(path: str) -> int:
     except OSError as fault:
         raise StorageFailed(
             f"the output file {path} cannot be written: {fault.strerror}",
-            next_step="free space or mend the permissions of its folder, then run the command again",
+            next_step="free space or fix the permissions of its folder, then run the command again",
         ) from fault
 
 

@@ -304,7 +304,9 @@ def _check_version(git: Git) -> None:
     said = git.word("version")
     numbers = said.removeprefix("git version ").split(".")[:2]
     if len(numbers) < len(_OLDEST_GIT) or not all(number.isdecimal() for number in numbers):
-        raise WorkspaceFault(f"{git.program} is no git: it said {said!r}", next_step=f"{git.program} version")
+        raise WorkspaceFault(
+            f"{git.program} is not git: it printed {said!r}", next_step=f"{git.program} version"
+        )
     if tuple(int(number) for number in numbers) < _OLDEST_GIT:
         oldest = ".".join(str(number) for number in _OLDEST_GIT)
         raise WorkspaceFault(

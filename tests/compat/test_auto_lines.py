@@ -111,7 +111,7 @@ def test_lines_of_another_kind_are_passed_over_and_values_that_are_no_objects_ar
     hook = {"type": "hook", "stage": "after", "exit_code": 0}
     log = log_of(HEADER, hook, [1], ValueError("it is not JSON"), kept(1, 4))
     assert [run.run for run in log.runs] == [1]
-    assert log.faults == ("line 3: it is no JSON object", "line 4: it is not JSON")
+    assert log.faults == ("line 3: it is not a JSON object", "line 4: it is not JSON")
 
 
 @pytest.mark.requirement("AUTO-03")

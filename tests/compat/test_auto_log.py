@@ -232,6 +232,6 @@ def test_a_report_of_a_log_says_that_nothing_was_measured_here(tmp_path: Path) -
     assert not quoted_claim(session).is_verified
     report = markdown_report(session, ReportMaterial(origin=log.origin, faults=log.faults))
     assert "nothing here was measured, checked or isolated by this runtime" in report
-    assert "1 line could not be believed" in report.replace("\\", "")
+    assert "1 line could not be trusted" in report.replace("\\", "")
     assert "line 4: it is not JSON" in report
     assert "How to accept" not in report

@@ -83,7 +83,7 @@ def test_a_missing_field_and_every_further_fault_are_named_once_each_with_their_
     assert lines[0] == "f: 3 faults"
     assert sorted(lines[1:]) == [
         "  - line 2: extra: unknown field",
-        "  - line 2: name: it is needed and missing",
+        "  - line 2: name: it is required but missing",
         '  - line 7: share: must be a number, received "x"',
     ]
 

@@ -173,7 +173,7 @@ def test_a_duplicate_key_is_an_error_that_names_the_key(tmp_path: Path, text: st
 @pytest.mark.case("ART-06")
 def test_an_empty_or_cut_file_is_an_error_and_its_correct_rewrite_is_read(tmp_path: Path) -> None:
     whole = b'{"passed": true, "summary": "all"}'
-    with pytest.raises(StateUntrusted, match=r"file\.json cannot be believed: it is empty"):
+    with pytest.raises(StateUntrusted, match=r"file\.json cannot be trusted: it is empty"):
         _json(tmp_path, b"")
     for cut in range(1, len(whole)):
         with pytest.raises(StateUntrusted, match="not JSON"):
@@ -206,7 +206,7 @@ def test_a_byte_order_mark_is_accepted_and_utf_16_is_named(tmp_path: Path) -> No
     ],
 )
 def test_what_is_no_strict_json_is_an_error_that_names_the_file(tmp_path: Path, data: bytes) -> None:
-    with pytest.raises(StateUntrusted, match=r"file\.json cannot be believed"):
+    with pytest.raises(StateUntrusted, match=r"file\.json cannot be trusted"):
         _json(tmp_path, data)
 
 

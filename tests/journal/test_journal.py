@@ -364,7 +364,7 @@ def test_a_broken_line_in_the_middle_is_named_and_hides_nothing_after_it(
     replace_file(journal.path, b"".join([*good[:3], bad + b"\n", *good[3:]]))
     with pytest.raises(JournalBroken) as caught:
         list(journal.read())
-    assert f"{journal.path} line 4 cannot be believed" in caught.value.message
+    assert f"{journal.path} line 4 cannot be trusted" in caught.value.message
     assert f"omx-autoresearch repair {Path(journal.path).parent.name}" in caught.value.next_step
     assert cause in caught.value.message
     found = list(journal.scan())
@@ -547,12 +547,12 @@ def test_a_reader_beside_a_writer_who_sets_a_torn_tail_aside_sees_no_fault(
     with open(journal.path, "ab") as out:
         out.write(b'{"torn":')
     pread = os.pread
-    mended: list[bool] = []
+    fixed: list[bool] = []
 
     def mend_after(descriptor: int, length: int, offset: int) -> bytes:
         data = pread(descriptor, length, offset)
-        if not mended:
-            mended.append(True)
+        if not fixed:
+            fixed.append(True)
             _add(Journal(journal.folder), "b", "c")
         return data
 

@@ -241,7 +241,7 @@ def test_a_placeholder_in_an_edited_file_is_refused(specs: Path) -> None:
 
 def test_a_missing_goal_is_named_by_line(specs: Path) -> None:
     edit(specs / "mission.md", "goal: Make the parser pass\n", "")
-    with pytest.raises(MissionInvalid, match=r"mission\.md: line 2: goal: it is needed and missing"):
+    with pytest.raises(MissionInvalid, match=r"mission\.md: line 2: goal: it is required but missing"):
         read_intake(str(specs))
 
 

@@ -99,7 +99,7 @@ def test_a_folder_that_nobody_adopted_says_how_and_one_that_is_not_there_says_th
     path = world.project / ".reasonix" / "autoresearch" / "20260629-153000-debug-lag"
     path.mkdir(parents=True)
     for named in (".reasonix/autoresearch/20260629-153000-debug-lag/", "20260629-153000-debug-lag"):
-        with pytest.raises(UsageError, match="is no mission yet") as error:
+        with pytest.raises(UsageError, match="is not a mission yet") as error:
             meant(world, named)
         assert error.value.next_step == f"omx-autoresearch adopt {path}"
     with pytest.raises(UsageError, match=r"there is no folder \.omx/autoresearch/none"):

@@ -270,7 +270,7 @@ def test_a_broken_journal_is_told_once_until_it_breaks_in_another_way_or_again(w
     journal.write_bytes(content)
     lifecycle_commands.repair(world.runtime(), mission.task_id)
     journal.write_bytes(broken_at(1))
-    assert "line 2" in world.stop().person_message, "mended in between"
+    assert "line 2" in world.stop().person_message, "fixed in between"
     assert world.stop().is_silent
 
 
@@ -444,7 +444,7 @@ def test_the_answer_does_not_depend_on_the_transcript(world: Scratch) -> None:
     assert len(set(told)) == 1
 
 
-# --- 6: what only the owner can mend
+# --- 6: what only the owner can fix
 
 
 @pytest.mark.requirement("GATE-07", "DONE-17")
@@ -888,7 +888,7 @@ def test_a_failure_is_reused_only_while_nothing_moved_and_no_person_spoke(
     lifecycle_commands.pause(world.runtime(), mission.task_id)
     lifecycle_commands.resume(world.runtime(), mission.task_id)
     world.stop()
-    assert count_of(runs) == 5, "the owner let it go on and may have mended what no digest shows"
+    assert count_of(runs) == 5, "the owner let it go on and may have fixed what no digest shows"
 
 
 @pytest.mark.requirement("GATE-22")

@@ -192,9 +192,9 @@ def hooks_home(installation: Installation, install: str) -> Check | str:
         found = []
     except TextFault as fault:
         what = f"{path}, line {fault.line}: {fault}; the client ignores the file"
-        return Check("settings", False, what, "mend that line")
+        return Check("settings", False, what, "fix that line")
     except (OSError, UnicodeDecodeError) as error:
-        return Check("settings", False, f"{path} cannot be read: {error}", "mend the file")
+        return Check("settings", False, f"{path} cannot be read: {error}", "fix the file")
     if not found:
         return Check("settings", False, f"{path} has none of our hooks", install)
     return found[0].state_home_path

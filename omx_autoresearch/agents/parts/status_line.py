@@ -98,7 +98,7 @@ class StatusLine:
         try:
             command = _command(readable_text(path), comments=installation.allows_comments)
         except TextFault as fault:
-            return [_checked(f"{path}: {fault}", "mend the file")]
+            return [_checked(f"{path}: {fault}", "fix the file")]
         if command is None:
             return [_checked(f"{path} sets none; `install` sets ours")]
         if not _is_ours(command):

@@ -124,7 +124,7 @@ class Tools:
         try:
             entry = registered(readable_text(server.path), server)
         except TextFault as fault:
-            return [_checked(f"{server.path}: {fault}", "mend the file")]
+            return [_checked(f"{server.path}: {fault}", "fix the file")]
         if entry is None:
             return [_checked(f"our MCP server is not registered in {server.path}; `install` registers it")]
         if not is_ours(entry):

@@ -320,8 +320,8 @@ def calibrate(
         rule: its scale, direction, alpha and number of pairs count; the default rule without.
 
     Raises:
-        UsageError: a value is no finite number, a pair has not two or three elements, or the rule asks for a ratio of
-            values that are not positive.
+        UsageError: a value is not a finite number, a pair does not have two or three elements, or the rule asks for a
+            ratio of values that are not positive.
     """
     rule = rule or AcceptanceRule()
     firsts, seconds, orders = columns_of(pairs)
@@ -389,7 +389,7 @@ def columns_of(
     """The values of both arms and the orders (1, 0, or -1 for unknown) of ``pairs``, each in a column.
 
     Raises:
-        UsageError: a value is no finite number, or a pair has not two or three elements.
+        UsageError: a value is not a finite number, or a pair has not two or three elements.
     """
     firsts, seconds, orders = [], [], []
     for number, pair in enumerate(pairs, start=1):

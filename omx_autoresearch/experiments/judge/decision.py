@@ -364,7 +364,7 @@ class Judge:
             The verdict, or None where another pair is needed.
 
         Raises:
-            UsageError: a value is no finite number.
+            UsageError: a value is not a finite number.
             StepIllegal: the judge has decided before.
         """
         if self._verdict is not None:
@@ -488,7 +488,7 @@ def guard_faults(guard: Guard) -> list[str]:
     if all(limit is None for limit in limits):
         faults.append(f"the guard on {quoted(guard.name)} names neither a bound nor a largest regression")
     if any(limit is not None and not math.isfinite(limit) for limit in limits):
-        faults.append(f"the guard on {quoted(guard.name)} has a limit that is no finite number")
+        faults.append(f"the guard on {quoted(guard.name)} has a limit that is not a finite number")
     if any(limit is not None and limit < 0 for limit in limits[1:]):
         faults.append(
             f"the guard on {quoted(guard.name)} has a negative regression; name how much worse it may get"
@@ -575,7 +575,7 @@ def claim(
         calibration: at the baseline; fixes the scale, and its noise widens the interval of fewer than six pairs.
 
     Raises:
-        UsageError: there is no pair, or a value is no finite number.
+        UsageError: there is no pair, or a value is not a finite number.
     """
     bases, finals, known_orders = columns_of(pairs)
     if not bases:

@@ -84,7 +84,7 @@ def parse_json_path(text: str) -> JsonPath:
         JsonPathFault: it is none; says what is expected.
     """
     if len(text) > PATH_LIMIT:
-        raise JsonPathFault(f"the JSON path has {len(text)} characters; at most {PATH_LIMIT} are taken")
+        raise JsonPathFault(f"the JSON path has {len(text)} characters; at most {PATH_LIMIT} are allowed")
     file_path, sharp, rest = text.partition("#")
     if not sharp:
         file_path, rest = "", text
@@ -132,12 +132,12 @@ def _text_of(value: object) -> str:
 def _stepped(value: Any, step: str | int, walked: str) -> Any:
     if isinstance(step, int):
         if not isinstance(value, list):
-            raise JsonPathFault(f"{quoted(walked)} is no array, so it has no item [{step}]")
+            raise JsonPathFault(f"{quoted(walked)} is not an array, so it has no item [{step}]")
         if not -len(value) <= step < len(value):
             raise JsonPathFault(f"{quoted(walked)} has {len(value)} items, so there is no [{step}]")
         return value[step]
     if not isinstance(value, dict):
-        raise JsonPathFault(f"{quoted(walked)} is no object, so it has no {quoted(step)}")
+        raise JsonPathFault(f"{quoted(walked)} is not an object, so it has no {quoted(step)}")
     if step not in value:
         names = ", ".join(quoted(name, 40) for name in list(value)[:10])
         raise JsonPathFault(f"{quoted(walked)} has no {quoted(step)}; it has {names or 'nothing'}")
@@ -386,7 +386,7 @@ def _why_not_recorded(line: _Line, count: int) -> str:
     if faults := name_faults(line.name):
         return faults[0]
     if count > 1:
-        return f"it stands {count} times"
+        return f"it appears {count} times"
     number = decimal_of(line.raw)
     return "" if number.value is not None else f"{quoted(line.raw)} {number.why}"
 

@@ -429,7 +429,7 @@ def charge(
     total = usage.cost_usd + checked_cost(cost_usd)
     if not total < _ENDLESS:
         raise UsageError(
-            f"cost_usd: the total {usage.cost_usd!r} and {cost_usd!r} are no finite number together",
+            f"cost_usd: the total {usage.cost_usd!r} and {cost_usd!r} do not add up to a finite number",
             next_step=_COST_NEXT,
         )
     return replace(

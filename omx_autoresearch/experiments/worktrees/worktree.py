@@ -516,7 +516,7 @@ def _special(work_tree: WorkTree, extras: Iterable[Extra]) -> TreeFault | None:
     result = git.run("check-ignore", "-z", "--stdin", stdin=b"".join(path + b"\0" for path in found))
     ignored = set(result.stdout.split(b"\0"))
     paths = tuple(os.fsdecode(path) for path in found if path not in ignored)
-    return _fault("special_file", paths, "a pipe, socket or device is no file") if paths else None
+    return _fault("special_file", paths, "a pipe, socket or device is not a file") if paths else None
 
 
 def _too_large(work_tree: WorkTree, paths: list[bytes], limit_bytes: int) -> TreeFault | None:

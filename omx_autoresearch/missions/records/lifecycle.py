@@ -282,7 +282,7 @@ def _going_on(mission: Mission, ts: str, record: MissionUnblocked | MissionResum
         contract=contract,
         blocker=None,
         usage=refreshed(mission.usage),
-        is_recheck_due=True,  # the owner may have mended what no digest shows
+        is_recheck_due=True,  # the owner may have fixed what no digest shows
         prompted_at=ts,
         running_since=ts,
         updated_at=ts,

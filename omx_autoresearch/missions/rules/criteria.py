@@ -419,7 +419,7 @@ class WorkspaceSnapshot:
         file_digests: of the files that criteria name, by path; those that can be taken.
         file_faults: why the others cannot, by path.
         changed_code: paths of code that differ from the launch, where the contract does not run the code anyway.
-        state_fault: why the state files cannot be believed; looked at only when nothing else is missing.
+        state_fault: why the state files cannot be trusted; looked at only when nothing else is missing.
     """
 
     head: str

@@ -271,7 +271,7 @@ def report_of_run(
         return report("error", "not-started", f"the shell could not run it (exit status {exit_status})")
     claimed, score, summary, wrong = _read_report(last_object or {})
     if fault or wrong:
-        said = f"its last line is no valid report: {fault or wrong}"
+        said = f"its last line is not a valid report: {fault or wrong}"
         if exit_status != 0:  # it failed, whatever the report meant
             return report("failed", "exit-nonzero", f"exit status {exit_status}; {said}")
         return report("error", "bad-report", said)
@@ -341,7 +341,7 @@ def read_artifact(artifact: Any, mission: Mission) -> tuple[bool, str]:
         return False, ""
     said = "a hand-written completion artifact"
     if not isinstance(artifact, dict):
-        return False, f"{said} is no object but {type(artifact).__name__}"
+        return False, f"{said} is not an object but {type(artifact).__name__}"
     status, passed = artifact.get("status"), artifact.get("passed")
     if contract.validation_mode == "mission-validator-script":
         if status == "passed" and passed is True:
@@ -395,7 +395,7 @@ def report_of_review(
     if exit_status != 0:
         return RunReport("error", "reviewer-failed", f"the reviewer ended with exit status {exit_status}")
     if last is None:
-        return RunReport("error", "bad-report", fault or "the reviewer's last line is no JSON object")
+        return RunReport("error", "bad-report", fault or "the reviewer's last line is not a JSON object")
     wrong = _review_fault(last, nonce)
     if wrong:
         return RunReport("error", "bad-report", wrong)

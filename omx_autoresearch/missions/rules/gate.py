@@ -8,7 +8,7 @@ An agent wants to stop. :func:`decide` takes everything that was seen and says `
 held for ever. So a stop completes a mission only where a look found nothing missing (``NOT_LOOKED`` is never empty),
 and every refusal is paid for from a finite allowance. An iteration with strong progress (new evidence, a better
 score) refills the allowances; weak progress (a changed tree, new output) holds the stale count a finite number of
-times; anything else adds one to it. Prose moves nothing. What only the owner can mend is no reason to hold an agent,
+times; anything else adds one to it. Prose moves nothing. What only the owner can fix is no reason to hold an agent,
 so it blocks the mission at once. Doubt about our own state lets go and changes nothing. Between these the first line
 that applies decides:
 
@@ -17,7 +17,7 @@ that applies decides:
 3. the mission is not running                                  allow
 4. the host ended the turn                                     allow, not counted
 5. the completion contract is met                              allow, mission complete
-6. only the owner can mend it; pinned files changed            release and block (tampered: one refusal first)
+6. only the owner can fix it; pinned files changed            release and block (tampered: one refusal first)
 7. background work, our own validation still running           allow / refuse, on allowances of their own
 8. stalled                                                     release and block
 9. otherwise                                                   refuse
@@ -188,7 +188,7 @@ class Situation:
         phase: of the mission.
         host_end: why the host ended the turn.
         missing: what the contract lacks; empty means that it is met, so the default is not empty.
-        blocker: what only the owner can mend.
+        blocker: what only the owner can fix.
         tampered: pinned paths that changed.
         is_validation_running: a validation or review did not end within the hook's deadline.
         has_background_work: the client's own work goes on, or a question to the person is open.
@@ -382,7 +382,7 @@ def _spent_blocker(seen: Situation, limits: Limits) -> Blocker:
     )
 
 
-# --- What only the owner can mend: a workspace or contract that cannot be seen, a command that may not or cannot run.
+# --- What only the owner can fix: a workspace or contract that cannot be seen, a command that may not or cannot run.
 
 
 def unseen(error: AutoresearchError, task_id: str) -> Blocker:

@@ -192,7 +192,7 @@ def _answer_faults(name: str, text: str) -> list[str]:
     if reason := placeholder_reason(text):
         return [f"{name}: {reason}"]
     if len(text) > TEXT_LIMIT:
-        return [f"{name}: it has {len(text)} characters, at most {TEXT_LIMIT} are taken"]
+        return [f"{name}: it has {len(text)} characters, at most {TEXT_LIMIT} are allowed"]
     if any(c == "\0" or "\ud800" <= c <= "\udfff" for c in text):
         return [f"{name}: it holds NUL or half of a surrogate pair"]
     return []
@@ -261,7 +261,7 @@ def _criteria_faults(draft: MissionDraft) -> list[str]:
 
 def _operation_faults(names: tuple[str, ...]) -> list[str]:
     return [
-        f"forbid: {name[:60]!r} is no operation; there are {', '.join(OPERATIONS)}"
+        f"forbid: {name[:60]!r} is not an operation; choose from {', '.join(OPERATIONS)}"
         for name in names
         if name not in OPERATIONS
     ]
@@ -269,7 +269,7 @@ def _operation_faults(names: tuple[str, ...]) -> list[str]:
 
 def _environment_faults(names: tuple[str, ...]) -> list[str]:
     return [
-        f"env: {name[:60]!r} is no name of a variable; the value is taken from your environment at the start"
+        f"env: {name[:60]!r} is not the name of a variable; the value is taken from your environment at the start"
         for name in names
         if not _VARIABLE.match(name)
     ]

@@ -83,7 +83,7 @@ class File(Rule):
         try:
             re.compile(pattern, re.MULTILINE)
         except re.error as error:
-            raise CriterionFault(f"the pattern of a file rule is no regular expression: {error}") from None
+            raise CriterionFault(f"the pattern of a file rule is not a regular expression: {error}") from None
         return cls(path, pattern)
 
     def __str__(self) -> str:

@@ -431,7 +431,7 @@ def criterion_named(mission: Mission, name: str) -> Criterion:
             return criterion
     known = ", ".join(criterion.id for criterion in contract.criteria)
     raise UsageError(
-        f"criterion: {name[:80]!r} is none of this contract; "
+        f"criterion: {name[:80]!r} is not in this contract; "
         + (f"it has {known}" if known else "it has none"),
         next_step=f"omx-autoresearch criterion list {mission.task_id}",
     )

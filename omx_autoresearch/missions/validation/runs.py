@@ -171,7 +171,7 @@ def report_of(
 
 
 def _unstartable(contract: Contract, workspace_path: str, exit_status: int) -> RunReport:
-    """The shell could not run a program of the command: ``not-started`` where only the owner can mend it.
+    """The shell could not run a program of the command: ``not-started`` where only the owner can fix it.
 
     What the agent may still build (a program inside the workspace, one that a running script asked for) is
     ``program-missing``.
@@ -211,7 +211,7 @@ def last_object(output: bytes) -> tuple[dict[str, object] | None, str]:
         value = json_codec.decode(line)
     except ValueError as error:
         return None, str(error)
-    return (value, "") if isinstance(value, dict) else (None, "it is no object")
+    return (value, "") if isinstance(value, dict) else (None, "it is not an object")
 
 
 REUSED_FROM_SECONDS = 1.0

@@ -128,7 +128,7 @@ class Caller:
             UsageError: its folder is gone.
         """
         if not self.cwd:
-            raise UsageError("the current folder is gone", next_step="cd into the project")
+            raise UsageError("the current folder no longer exists", next_step="cd into the project")
         return project_of(self.runtime, self.cwd)
 
     def new_workspace_path(self) -> str:

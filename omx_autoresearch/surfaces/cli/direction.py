@@ -122,7 +122,7 @@ def _axes_of(given: tuple[str, ...]) -> dict[str, str]:
         name, is_given, value = item.partition("=")
         name = name.strip().replace("-", "_")
         if not is_given or not value.strip() or name in axes:
-            why = f"stands twice: {name}" if name in axes else f"is NAME=VALUE, received {item[:80]!r}"
+            why = f"appears twice: {name}" if name in axes else f"is NAME=VALUE, received {item[:80]!r}"
             raise UsageError(f"an axis {why}", next_step="omx-autoresearch direction add --help")
         axes[name] = value
     return axes

@@ -66,7 +66,7 @@ _OPTIONS = (
         "--guard",
         multiple=True,
         metavar="RULE",
-        help="Must hold, too: `name<=bound`, `name:+5%` (may rise by 5 %), `name:-5%`, `name:+5` (by 5 of its unit). "
+        help="A further limit: `name<=bound`, `name:+5%` (may rise by 5 %), `name:-5%`, `name:+5` (by 5 of its unit). "
         "May be repeated.",
     ),
     click.option("--budget-trials", type=int, metavar="N", help="Hypotheses; 0 for no limit.  [default: 40]"),
@@ -94,7 +94,7 @@ _OPTIONS = (
         help="A check that no agent is shown: an executable, or a folder with one.",
     ),
     click.option(
-        "--protect", multiple=True, metavar="GLOB", help="Freeze these files, too. May be repeated."
+        "--protect", multiple=True, metavar="GLOB", help="Also freeze these files. May be repeated."
     ),
     click.option(
         "--keep", multiple=True, metavar="PATH", help="An ignored path that --setup makes; it stays."
@@ -462,7 +462,7 @@ def _document(
         if other.phase != "completed" and other.experiment_id != found.experiment_id
     ]
     if others:
-        said = "is under way, too, so each verb wants an id" if len(others) == 1 else "are under way, too"
+        said = "is also under way, so each verb needs an id" if len(others) == 1 else "are also under way"
         notes.append(f"{', '.join(others[:5])} {said}; end one by: omx-autoresearch experiment cancel ID")
     if state.config.sandbox == "none":
         notes.append("the commands run without a sandbox, with your rights")

@@ -163,7 +163,7 @@ def read_hypotheses(source: TextIO) -> list[ExperimentHypothesis]:
 def _hypothesis(text: str, number: int) -> ExperimentHypothesis:
     if len(text) > LINE_LIMIT:
         raise UsageError(
-            f"line {number} has {len(text)} characters; at most {LINE_LIMIT} are taken",
+            f"line {number} has {len(text)} characters; at most {LINE_LIMIT} are allowed",
             next_step="shorten the hypothesis",
         )
     if not text.startswith("{"):
@@ -171,7 +171,7 @@ def _hypothesis(text: str, number: int) -> ExperimentHypothesis:
     try:
         value = json.loads(text)
     except ValueError as error:
-        raise UsageError(f"line {number} is no JSON object: {error}", next_step="mend that line") from None
+        raise UsageError(f"line {number} is not a JSON object: {error}", next_step="fix that line") from None
     value.setdefault("id", f"h-{number}")
     where = f"line {number} of the hypotheses"
     return checked_hypothesis(validated(ExperimentHypothesis, value, where=where, error=UsageError))

@@ -46,7 +46,7 @@ _REVIEWERS = ("command", "person", "session")
 
 _FREEZING = (
     click.option(
-        "--protect", multiple=True, metavar="GLOB", help="Freeze these files, too; `!glob` takes out."
+        "--protect", multiple=True, metavar="GLOB", help="Also freeze these files; `!glob` excludes some."
     ),
     click.option(
         "--unfrozen",
@@ -204,7 +204,7 @@ def _limit(text: str) -> tuple[str, int | float]:
         )
     except ValueError:
         raise UsageError(
-            f"--limit {text[:80]!r} is no NAME=NUMBER", next_step="--limit refusals_total=50"
+            f"--limit {text[:80]!r} is not NAME=NUMBER", next_step="--limit refusals_total=50"
         ) from None
 
 
@@ -303,7 +303,7 @@ def _check_draft(draft: MissionDraft) -> None:
             next_step='omx-autoresearch init --goal "what shall be true" --validator "./check.sh"',
         )
     if faults := check_draft(draft):
-        raise MissionInvalid("\n".join(faults), next_step="run init again with these mended")
+        raise MissionInvalid("\n".join(faults), next_step="run init again with these fixed")
 
 
 def _write_down(caller: Caller, project_path: str, draft: MissionDraft, *, as_json: bool) -> int:
@@ -335,7 +335,7 @@ def _write_down(caller: Caller, project_path: str, draft: MissionDraft, *, as_js
 
 
 def _warnings(caller: Caller, draft: MissionDraft) -> tuple[str, ...]:
-    """What the owner should mend before the start, which would refuse it or hardly work."""
+    """What the owner should fix before the start, which would refuse it or hardly work."""
     from omx_autoresearch.missions.contracts import compile_contract, draft_warnings
 
     workspace_path = caller.new_workspace_path()
@@ -344,7 +344,7 @@ def _warnings(caller: Caller, draft: MissionDraft) -> tuple[str, ...]:
         _, manifest = compile_contract(caller.runtime, workspace_path=workspace_path, draft=draft)
         found += manifest.notes
     except AutoresearchError as error:
-        found.append(f"start will refuse this as it stands: {error.message}\n  mend it: {error.next_step}")
+        found.append(f"start will refuse this as it stands: {error.message}\n  fix it: {error.next_step}")
     return tuple(dict.fromkeys(found))
 
 

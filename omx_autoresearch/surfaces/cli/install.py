@@ -59,7 +59,7 @@ def _scope_option(function: Callable[..., Any]) -> Callable[..., Any]:
 @click.option(
     "--session-tools",
     is_flag=True,
-    help="Serve init_experiment, run_experiment and log_experiment, too; without it they go.",
+    help="Also serve init_experiment, run_experiment and log_experiment; without this they are removed.",
 )
 @json_option
 def install_verb(client: str, scope: Scope, dry_run: bool, as_json: bool, **chosen: bool) -> None:
@@ -253,7 +253,7 @@ def statusline_verb() -> int:
 @click.option(
     "--session-tools",
     is_flag=True,
-    help="Serve init_experiment, run_experiment and log_experiment, too: they measure in the workspace itself.",
+    help="Also serve init_experiment, run_experiment and log_experiment, which measure in the workspace itself.",
 )
 def mcp_verb(home: str, session_tools: bool) -> None:
     """Serve the tools for agents on stdin and stdout (MCP), until the client closes them.

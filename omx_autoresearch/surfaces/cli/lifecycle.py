@@ -54,7 +54,7 @@ if TYPE_CHECKING:
     "--no-baseline", is_flag=True, help="Do not run the validator first; also starts what passes already."
 )
 @click.option(
-    "--unsandboxed", is_flag=True, help="Approve runs outside a sandbox for a sandboxed agent CLI, too."
+    "--unsandboxed", is_flag=True, help="Also approve runs outside a sandbox for a sandboxed agent CLI."
 )
 @freezing_options
 @json_option
@@ -156,7 +156,7 @@ def _print_to_owner(document: StartDocument) -> None:
             ("  criteria", "\n".join(document.criteria), ""),
             ("  forbidden", _forbidden_line(document), ""),
             ("  baseline", said, "yellow" if is_broken else ""),
-            ("  mend it", f"then: omx-autoresearch amend {document.task_id}" if is_broken else "", "yellow"),
+            ("  fix it", f"then: omx-autoresearch amend {document.task_id}" if is_broken else "", "yellow"),
             ("  limits", limits_line(document.limits), ""),
             ("  hold", _hold(document), "green" if document.hold.startswith("proven") else "yellow"),
             *(("  note", note, "yellow") for note in document.notes),
@@ -201,7 +201,7 @@ def _extension_options(function: Callable[..., Any]) -> Callable[..., Any]:
 
 @verb("approve", "approval")
 @task_argument
-@click.option("--unsandboxed", is_flag=True, help="For an agent CLI that runs in a sandbox, too.")
+@click.option("--unsandboxed", is_flag=True, help="Also for an agent CLI that runs in a sandbox.")
 @json_option
 def approve_verb(task: str, unsandboxed: bool, as_json: bool) -> None:
     """Allow the mission's commands, under its pins as they are, to run outside a sandbox."""

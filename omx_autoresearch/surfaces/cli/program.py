@@ -439,7 +439,7 @@ def _usage(fault: click.ClickException, arguments: Sequence[str]) -> UsageError:
     first = arguments[0] if arguments else ""
     if first == "--json":
         return UsageError(
-            "--json belongs behind the verb", next_step=f"{PROGRAM} {' '.join(arguments[1:2])} --json"
+            "--json goes after the verb", next_step=f"{PROGRAM} {' '.join(arguments[1:2])} --json"
         )
     context = getattr(fault, "ctx", None)
     path = f"{PROGRAM} {first}" if first in VERBS else PROGRAM

@@ -80,7 +80,7 @@ def validate_verb(task: str, seconds: float | None, as_json: bool) -> int:
 @verb("review", "run")
 @task_argument
 @click.option(
-    "--approve", "verdict", flag_value="approved", help="The verdict of a person, or another session."
+    "--approve", "verdict", flag_value="approved", help="The verdict of a person or of another session."
 )
 @click.option("--reject", "verdict", flag_value="rejected", help="Likewise.")
 @click.option("--summary", default="", help="One sentence about the verdict.")
@@ -145,7 +145,7 @@ def _require_person(caller: Caller, task_id: str) -> None:
     require_owner(caller.runtime, "review", task_id)
     if not sys.stdin.isatty():
         raise OwnerOnly(
-            "a person's verdict is given at a terminal, and the input here is none",
+            "a person gives a verdict at a terminal, and this input is not one",
             next_step=f"type it yourself: omx-autoresearch review {task_id} --approve (or --reject)",
         )
 

@@ -53,8 +53,8 @@ INSTRUCTIONS = (
 _NEXT = {
     "keep": "keep the change (commit it yourself, nothing was committed), then try the next one",
     "discard": "take the change back yourself (nothing was rolled back), then try another one",
-    "crash": "mend the change or the benchmark, or take the change back yourself (nothing was rolled back)",
-    "checks_failed": "mend the change or take it back yourself (nothing was rolled back)",
+    "crash": "fix the change or the benchmark, or take the change back yourself (nothing was rolled back)",
+    "checks_failed": "fix the change or take it back yourself (nothing was rolled back)",
 }
 
 _Line = Annotated[str, Field(max_length=NAME_LIMIT)]

@@ -54,7 +54,7 @@ def test_a_path_that_is_none_says_how_one_looks(path: str) -> None:
         (DOCUMENT, "results[2].mean", "has 2 items"),
         (DOCUMENT, "results[-3].mean", "has 2 items"),
         (DOCUMENT, "results.mean", "is no object"),
-        (DOCUMENT, "a[0]", "is no array"),
+        (DOCUMENT, "a[0]", "is not an array"),
         (DOCUMENT, "text.length", "is no object"),
         (DOCUMENT, "b", "it has 'results'"),
         ('{"a": 1, "a": 1}', "a", "appears twice"),

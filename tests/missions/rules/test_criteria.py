@@ -73,7 +73,7 @@ def test_what_can_stand_survives_the_round_trip(
         ("tests: it passes :: command: echo 'a", "cannot be split"),
         ("tests: it passes :: file: ../x", "inside the workspace"),
         ("tests: it passes :: file: /etc/passwd", "inside the workspace"),
-        ("tests: it passes :: file: x ~ (", "no regular expression"),
+        ("tests: it passes :: file: x ~ (", "not a regular expression"),
     ],
 )
 def test_what_is_no_criterion_is_refused_with_what_would_be_one(text: str, said: str) -> None:

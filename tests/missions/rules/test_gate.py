@@ -172,7 +172,7 @@ def test_a_mission_is_complete_only_where_everything_is_in_order() -> None:
     assert completed == 2 * 2 * 2 * 3
 
 
-# --- what only the owner can mend, and pinned files
+# --- what only the owner can fix, and pinned files
 
 
 @pytest.mark.requirement("GATE-07")

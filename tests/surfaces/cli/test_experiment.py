@@ -440,7 +440,7 @@ def test_a_base_that_misses_what_git_ignores_is_told_how_to_have_it(person: Rese
 def test_a_second_experiment_of_a_project_is_told_of_the_first(person: Researcher) -> None:
     first = person.begin()
     said = person.run(*START)
-    assert f"{first} is under way, too, so each verb wants an id" in said.stderr
+    assert f"{first} is also under way, so each verb needs an id" in said.stderr
 
 
 def test_a_list_says_in_few_words_how_each_experiment_stands(person: Researcher) -> None:

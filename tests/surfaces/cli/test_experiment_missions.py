@@ -132,7 +132,7 @@ def test_a_claim_that_the_recorded_runs_do_not_bear_out_does_not_count(owner: Ow
     assert "its recorded runs do not bear out its claim" in owner.stops()
     path.write_text(before.replace('"estimate":0.05', '"estimate":0.95'))
     refusal = owner.stops("Again.")
-    assert "cannot be believed" in refusal
+    assert "cannot be trusted" in refusal
     assert "events.jsonl" in refusal
 
 

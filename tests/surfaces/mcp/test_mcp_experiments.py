@@ -236,7 +236,7 @@ def test_an_experiment_of_another_project_is_looked_at_and_not_tried(
     elsewhere = tmp_path / "elsewhere"
     elsewhere.mkdir()
     monkeypatch.chdir(elsewhere)
-    assert "usage: there is no experiment of this project" in refused(quiet.scratch, "experiment_status")
+    assert "usage: this project has no experiment" in refused(quiet.scratch, "experiment_status")
     found = told(quiet.scratch, "experiment_status", experiment=quiet.experiment_id)
     assert found["experiment_id"] == quiet.experiment_id
     text = refused(
