@@ -56,7 +56,7 @@ def test_a_folder_with_faults_ends_with_3_and_names_them(person: Person) -> None
     path = leave_task(person, '{"status": "happy"}')
     done = person.run("adopt", path, "--validator", "./check.sh")
     assert done.returncode == 3
-    assert "progress.json: $.status: one of running" in done.stderr
+    assert "progress.json: $.status: must be 'running', " in done.stderr
     person.run("adopt", path)
     (person.project / path / "state" / "progress.json").write_text('{"status": "running"}', "utf-8")
     done = person.run("adopt", path)
