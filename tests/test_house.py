@@ -36,7 +36,7 @@ HEAVY = frozenset(
         "sqlite3",
     }
     | {"ssl", "subprocess", "tempfile", "threading", "unittest", "urllib", "uuid", "zipfile"}
-    | {"click", "jinja2", "psutil", "pydantic", "rich", "tomlkit", "transitions", "yaml"}
+    | {"click", "jinja2", "psutil", "pydantic", "rich", "transitions", "yaml"}
 )
 """What none of them loads by being imported: 1.5 to 200 ms each, and a hook runs at every stop."""
 

@@ -15,7 +15,7 @@ from omx_autoresearch.foundation.errors import AutoresearchError, StepIllegal
 from omx_autoresearch.foundation.json_codec import encode
 from omx_autoresearch.foundation.records import to_plain
 from omx_autoresearch.missions.claims import write_changed
-from omx_autoresearch.missions.records.lifecycle import MissionBlocked, step_taken
+from omx_autoresearch.missions.records.lifecycle import MissionBlocked
 from omx_autoresearch.missions.records.work import ExperimentLinked, GainVerified, TrialsAccepted
 from omx_autoresearch.missions.rules.mission import FINAL_PHASES, Blocker, Mission, is_legal
 from omx_autoresearch.missions.store import MissionStore
@@ -103,7 +103,7 @@ def _block_mission(runtime: Runtime, task_id: str, detail: str) -> None:
     )
     with MissionStore(runtime.home).transaction(task_id, runtime.now()) as transaction:
         if is_legal(transaction.mission.phase, "block"):
-            transaction.record(step_taken(transaction.mission, MissionBlocked, blocker))
+            transaction.record(MissionBlocked.taken(transaction.mission, blocker))
 
 
 def _news(runtime: Runtime, mission: Mission) -> list[TrialsAccepted | GainVerified]:

@@ -27,7 +27,6 @@ from omx_autoresearch.missions.records.lifecycle import (
     MissionResumed,
     MissionUnblocked,
     OwnerVerbRefused,
-    step_taken,
 )
 from omx_autoresearch.missions.records.work import CommandsApproved, PinsRestored
 from omx_autoresearch.missions.registry import ActiveSession, Registry, forget_faults
@@ -47,7 +46,7 @@ from omx_autoresearch.system.processes import (
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from omx_autoresearch.journal.layout import Runtime
-    from omx_autoresearch.missions.records.lifecycle import StepRecord
+    from omx_autoresearch.missions.records.lifecycle import PhaseStep
     from omx_autoresearch.missions.rules.mission import Mission
 
 
@@ -89,9 +88,9 @@ def cancel(runtime: Runtime, task_id: str, *, reason: str = "") -> Mission:
     return mission
 
 
-def _step(runtime: Runtime, task_id: str, kind: type[StepRecord], *facts: object) -> Mission:
+def _step(runtime: Runtime, task_id: str, kind: type[PhaseStep], *facts: object) -> Mission:
     with MissionStore(runtime.home).transaction(task_id, runtime.now()) as transaction:
-        return transaction.record(step_taken(transaction.mission, kind, *facts))
+        return transaction.record(kind.taken(transaction.mission, *facts))
 
 
 def _checked(hours: float, refusals: int) -> tuple[float, int]:

@@ -262,7 +262,7 @@ class _Stop:
 
     def _complete(self, transaction: Transaction, decision: Decision, seen: Seen) -> Reply:
         from omx_autoresearch.missions.claims import write_completion
-        from omx_autoresearch.missions.records.lifecycle import MissionCompleted, step_taken
+        from omx_autoresearch.missions.records.lifecycle import MissionCompleted
 
         if transaction.mission.checks:
             from omx_autoresearch.missions.claims import refuse_unresolved
@@ -272,7 +272,7 @@ class _Stop:
         is_attested = run is not None and seen.look is not None and is_passing(transaction.mission, seen.look)
         mission = transaction.record(
             StopAllowed(self._facts(transaction.mission, decision, seen)),
-            step_taken(transaction.mission, MissionCompleted, run.run_id if run and is_attested else ""),
+            MissionCompleted.taken(transaction.mission, run.run_id if run and is_attested else ""),
         )
         problem = write_completion(mission, transaction.ts)
         Registry(self._runtime.home).remove_task(mission.task_id)
@@ -289,9 +289,9 @@ class _Stop:
         if decision.blocker is None:
             transaction.record(released)
         else:
-            from omx_autoresearch.missions.records.lifecycle import MissionBlocked, step_taken
+            from omx_autoresearch.missions.records.lifecycle import MissionBlocked
 
-            blocked = step_taken(mission, MissionBlocked, decision.blocker)
+            blocked = MissionBlocked.taken(mission, decision.blocker)
             transaction.record(*_readiness_blocked(mission, decision, seen, situation), released, blocked)
         return Reply(person_message=text)
 

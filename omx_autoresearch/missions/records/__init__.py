@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from importlib import import_module
 
-from omx_autoresearch.foundation.records import NewerShape, ShapeError, from_plain, to_plain
+from omx_autoresearch.foundation.records import NewerShape, ShapeError, from_plain, replace, to_plain
 from omx_autoresearch.missions.rules.mission import Mission
 
 TYPE_CHECKING = False
@@ -93,9 +93,10 @@ def fold(mission: Mission | None, entries: Iterable[tuple[str, str, dict[str, An
     Raises:
         ShapeError: an entry is of an unknown kind or shape, or comes before ``mission_created``.
     """
+    ts = ""
     for kind, ts, data in entries:
         record = from_plain(record_class(kind), data)
         if mission is None and kind != "mission_created":
             raise ShapeError(f"{kind} comes before mission_created")
         mission = record.apply(mission, ts)
-    return mission
+    return replace(mission, updated_at=ts) if mission is not None and ts else mission

@@ -1,8 +1,8 @@
 """Records of the phases, and of verbs that were not the caller's to use.
 
-A use case that writes one asks :func:`step_taken`, so that it carries the phase that the machine reached. Of two that
-raced the first one stands: a record whose step the phase does not have changes nothing, so that nothing ever re-opens
-a mission that ended.
+A use case that writes one asks :meth:`PhaseStep.taken`, so that it carries the phase that the machine reached. Of two
+that raced the first one stands: a record whose step the phase does not have changes nothing, so that nothing ever
+re-opens a mission that ended.
 """
 
 from __future__ import annotations
@@ -26,44 +26,63 @@ from omx_autoresearch.missions.rules.mission import (
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from typing import ClassVar
-
-
-if TYPE_CHECKING:
-    from typing import Any, ClassVar, TypeVar
+    from typing import Any, ClassVar, Self
 
     from omx_autoresearch.foundation.types import Phase, Step, TaskType
-
-    StepRecord = TypeVar(
-        "StepRecord",
-        bound="MissionLaunched | MissionBlocked | MissionUnblocked | MissionPaused | MissionResumed"
-        " | MissionCancelled | MissionCompleted",
-    )
 
 _KEPT_REFUSED_VERBS = 20
 
 
-def step_taken(mission: Mission, kind: type[StepRecord], *facts: Any) -> StepRecord:
-    """The record of a step that the mission takes now, with the phase that the machine reached.
+class PhaseStep:
+    """A record of a step of the phase: its fields begin with the phase that the machine reached.
 
-    Raises:
-        StepIllegal: the mission's phase has no such step.
-        AutoresearchError: the machine cannot be run.
+    Attributes:
+        step: of the table.
+        said: what the notice says of it.
     """
-    return kind(next_phase(mission.phase, kind.step, task_id=mission.task_id), *facts)
+
+    __slots__ = ()
+    kind: ClassVar[str]
+    step: ClassVar[Step]
+    said: ClassVar[str] = ""
+    phase: Phase
+    reason: str
+
+    if TYPE_CHECKING:
+
+        def __init__(self, phase: Phase, *facts: Any) -> None: ...
+
+    @classmethod
+    def taken(cls, mission: Mission, *facts: Any) -> Self:
+        """The record of the step that the mission takes now.
+
+        Raises:
+            StepIllegal: the mission's phase has no such step.
+            AutoresearchError: the machine cannot be run.
+        """
+        return cls(next_phase(mission.phase, cls.step, task_id=mission.task_id), *facts)
+
+    def apply(self, mission: Mission, ts: str) -> Mission:
+        """The phase, a notice, and what else the step changes; nothing where the phase does not have the step."""
+        if target(TRANSITIONS, mission.phase, self.step) != self.phase:
+            return mission
+        usage = mission.usage
+        if mission.running_since:  # the running stretch ends here
+            usage = replace(usage, seconds_running=seconds_running(mission, ts))
+        mission = replace(mission, phase=self.phase, running_since="", usage=usage)
+        return replace(noticed(mission, ts, self.kind, self.notice()), **self.changes(mission, ts))
+
+    def notice(self) -> str:
+        """What the mission's notices say of the step."""
+        return _because(self.said, self.reason)
+
+    def changes(self, mission: Mission, ts: str) -> dict[str, Any]:
+        """What the step changes besides phase and clock."""
+        return {}
 
 
-def _follows(mission: Mission, record: StepRecord) -> bool:
-    """True where the table, as data, leads from the mission's phase to the record's by its step."""
-    return target(TRANSITIONS, mission.phase, record.step) == record.phase
-
-
-def _stopped_clock(mission: Mission, ts: str) -> Mission:
-    """Charge the running stretch that ends at ``ts``."""
-    if not mission.running_since:
-        return mission
-    usage = replace(mission.usage, seconds_running=seconds_running(mission, ts))
-    return replace(mission, running_since="", usage=usage)
+def _because(what: str, reason: str) -> str:
+    return f"{what}: {reason}" if reason else what
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,7 +120,6 @@ class MissionCreated:
             milestones=self.milestones,
             schema_version=self.schema_version,
             created_at=ts,
-            updated_at=ts,
         )
 
 
@@ -115,15 +133,16 @@ class SchemaMigrated:
 
     def apply(self, mission: Mission, ts: str) -> Mission:
         """The version alone; nothing of the mission changes."""
-        return replace(mission, schema_version=max(mission.schema_version, self.to_version), updated_at=ts)
+        return replace(mission, schema_version=max(mission.schema_version, self.to_version))
 
 
 @dataclass(frozen=True, slots=True)
-class MissionLaunched:
+class MissionLaunched(PhaseStep):
     """The owner's ``start``: the contract is compiled and the mission runs."""
 
     kind: ClassVar[str] = "mission_launched"
     step: ClassVar[Step] = "launch"
+    said: ClassVar[str] = "launched"
     phase: Phase
     contract: Contract = nested(Contract)
     contract_digest: str = ""
@@ -133,25 +152,19 @@ class MissionLaunched:
     head: str = ""
     tree_digest: str = ""
 
-    def apply(self, mission: Mission, ts: str) -> Mission:
-        """Running, with the clock started."""
-        if not _follows(mission, self):
-            return replace(mission, updated_at=ts)
-        mission = noticed(mission, ts, self.kind, _because("launched", self.reason))
-        return replace(
-            mission,
-            phase=self.phase,
-            contract=self.contract,
-            contract_digest=self.contract_digest,
-            nonce_digest=self.nonce_digest,
-            workspace_path=self.workspace_path or mission.workspace_path,
-            best_score=self.contract.baseline_score,
-            last_score=self.contract.baseline_score,
-            launch_head=self.head,
-            launch_tree_digest=self.tree_digest,
-            running_since=ts,
-            updated_at=ts,
-        )
+    def changes(self, mission: Mission, ts: str) -> dict[str, Any]:
+        """The contract, with the clock started."""
+        return {
+            "contract": self.contract,
+            "contract_digest": self.contract_digest,
+            "nonce_digest": self.nonce_digest,
+            "workspace_path": self.workspace_path or mission.workspace_path,
+            "best_score": self.contract.baseline_score,
+            "last_score": self.contract.baseline_score,
+            "launch_head": self.head,
+            "launch_tree_digest": self.tree_digest,
+            "running_since": ts,
+        }
 
 
 @dataclass(frozen=True, slots=True)
@@ -171,7 +184,7 @@ class MissionAmended:
         Evidence stays with the criteria whose rule stayed as it was.
         """
         if not is_legal(mission.phase, "amend"):
-            return replace(mission, updated_at=ts)
+            return mission
         mission = noticed(mission, ts, self.kind, _because("the contract was amended", self.reason))
         before = {item.id: item.rule for item in mission.contract.criteria} if mission.contract else {}
         kept = {item.id for item in self.contract.criteria if before.get(item.id) == item.rule}
@@ -185,12 +198,11 @@ class MissionAmended:
             verification_excuse="",
             best_score=self.contract.baseline_score,
             last_score=self.contract.baseline_score,
-            updated_at=ts,
         )
 
 
 @dataclass(frozen=True, slots=True)
-class MissionBlocked:
+class MissionBlocked(PhaseStep):
     """A person must act; ``blocker`` says what is the smallest input."""
 
     kind: ClassVar[str] = "mission_blocked"
@@ -198,139 +210,107 @@ class MissionBlocked:
     phase: Phase
     blocker: Blocker = nested(Blocker)
 
-    def apply(self, mission: Mission, ts: str) -> Mission:
-        """Blocked, clock stopped."""
-        if not _follows(mission, self):
-            return replace(mission, updated_at=ts)
-        mission = noticed(mission, ts, self.kind, f"{self.blocker.reason_code}: {self.blocker.what}")
-        return replace(
-            _stopped_clock(mission, ts),
-            phase=self.phase,
-            blocker=self.blocker,
-            has_stalled=mission.has_stalled or self.blocker.reason_code == "stalled",
-            updated_at=ts,
-        )
+    def notice(self) -> str:
+        """What blocks it."""
+        return f"{self.blocker.reason_code}: {self.blocker.what}"
+
+    def changes(self, mission: Mission, ts: str) -> dict[str, Any]:
+        """The blocker; a stall is remembered."""
+        has_stalled = mission.has_stalled or self.blocker.reason_code == "stalled"
+        return {"blocker": self.blocker, "has_stalled": has_stalled}
+
+
+class _GoingOn(PhaseStep):
+    """Running again with fresh stall allowances; used budget stays used."""
+
+    __slots__ = ()
+    add_hours: float
+    add_refusals: int
+
+    def changes(self, mission: Mission, ts: str) -> dict[str, Any]:
+        """The clock started, the allowances fresh, the limits extended where the owner said so."""
+        contract = mission.contract
+        if contract is not None and (self.add_hours or self.add_refusals):
+            limits = extended(contract.limits, hours=self.add_hours, refusals=self.add_refusals)
+            contract = replace(contract, limits=limits)
+        return {
+            "contract": contract,
+            "blocker": None,
+            "usage": refreshed(mission.usage),
+            "is_recheck_due": True,  # the owner may have fixed what no digest shows
+            "prompted_at": ts,
+            "running_since": ts,
+        }
 
 
 @dataclass(frozen=True, slots=True)
-class MissionUnblocked:
+class MissionUnblocked(_GoingOn):
     """The owner let a blocked mission go on; limits may have grown."""
 
     kind: ClassVar[str] = "mission_unblocked"
     step: ClassVar[Step] = "unblock"
+    said: ClassVar[str] = "let go on after a block"
     phase: Phase
     reason: str = ""
     add_hours: float = 0.0
     add_refusals: int = 0
 
-    def apply(self, mission: Mission, ts: str) -> Mission:
-        """Running with fresh stall allowances; used budget stays used."""
-        if not _follows(mission, self):
-            return replace(mission, updated_at=ts)
-        mission = noticed(mission, ts, self.kind, _because("let go on after a block", self.reason))
-        return _going_on(mission, ts, self)
-
 
 @dataclass(frozen=True, slots=True)
-class MissionPaused:
+class MissionPaused(PhaseStep):
     """The owner paused the mission."""
 
     kind: ClassVar[str] = "mission_paused"
     step: ClassVar[Step] = "pause"
+    said: ClassVar[str] = "paused"
     phase: Phase
     reason: str = ""
 
-    def apply(self, mission: Mission, ts: str) -> Mission:
-        """Paused, clock stopped."""
-        if not _follows(mission, self):
-            return replace(mission, updated_at=ts)
-        mission = noticed(mission, ts, self.kind, _because("paused", self.reason))
-        return replace(_stopped_clock(mission, ts), phase=self.phase, updated_at=ts)
-
 
 @dataclass(frozen=True, slots=True)
-class MissionResumed:
+class MissionResumed(_GoingOn):
     """The owner resumed a paused mission."""
 
     kind: ClassVar[str] = "mission_resumed"
     step: ClassVar[Step] = "resume"
+    said: ClassVar[str] = "resumed"
     phase: Phase
     reason: str = ""
     add_hours: float = 0.0
     add_refusals: int = 0
 
-    def apply(self, mission: Mission, ts: str) -> Mission:
-        """Running with fresh stall allowances; used budget stays used."""
-        if not _follows(mission, self):
-            return replace(mission, updated_at=ts)
-        mission = noticed(mission, ts, self.kind, _because("resumed", self.reason))
-        return _going_on(mission, ts, self)
-
-
-def _because(what: str, reason: str) -> str:
-    return f"{what}: {reason}" if reason else what
-
-
-def _going_on(mission: Mission, ts: str, record: MissionUnblocked | MissionResumed) -> Mission:
-    contract = mission.contract
-    if contract is not None and (record.add_hours or record.add_refusals):
-        limits = extended(contract.limits, hours=record.add_hours, refusals=record.add_refusals)
-        contract = replace(contract, limits=limits)
-    return replace(
-        mission,
-        phase=record.phase,
-        contract=contract,
-        blocker=None,
-        usage=refreshed(mission.usage),
-        is_recheck_due=True,  # the owner may have fixed what no digest shows
-        prompted_at=ts,
-        running_since=ts,
-        updated_at=ts,
-    )
-
 
 @dataclass(frozen=True, slots=True)
-class MissionCancelled:
-    """The owner gave the mission up."""
+class MissionCancelled(PhaseStep):
+    """The owner gave the mission up; nothing re-opens it."""
 
     kind: ClassVar[str] = "mission_cancelled"
     step: ClassVar[Step] = "cancel"
+    said: ClassVar[str] = "cancelled"
     phase: Phase
     reason: str = ""
 
-    def apply(self, mission: Mission, ts: str) -> Mission:
-        """Final; nothing re-opens it."""
-        if not _follows(mission, self):
-            return replace(mission, updated_at=ts)
-        mission = noticed(mission, ts, self.kind, _because("cancelled", self.reason))
-        return replace(
-            _stopped_clock(mission, ts), phase=self.phase, blocker=None, binding=None, updated_at=ts
-        )
+    def changes(self, mission: Mission, ts: str) -> dict[str, Any]:
+        """No session is held any more."""
+        return {"blocker": None, "binding": None}
 
 
 @dataclass(frozen=True, slots=True)
-class MissionCompleted:
-    """The completion contract was met by an attested run."""
+class MissionCompleted(PhaseStep):
+    """The completion contract was met by an attested run; nothing re-opens the mission."""
 
     kind: ClassVar[str] = "mission_completed"
     step: ClassVar[Step] = "complete"
     phase: Phase
     run_id: str = ""
 
-    def apply(self, mission: Mission, ts: str) -> Mission:
-        """Final; nothing re-opens it."""
-        if not _follows(mission, self):
-            return replace(mission, updated_at=ts)
-        mission = noticed(mission, ts, self.kind, _because("the contract is met", self.run_id))
-        return replace(
-            _stopped_clock(mission, ts),
-            phase=self.phase,
-            completed_run_id=self.run_id,
-            completed_at=ts,
-            blocker=None,
-            binding=None,
-            updated_at=ts,
-        )
+    def notice(self) -> str:
+        """The run that met it."""
+        return _because("the contract is met", self.run_id)
+
+    def changes(self, mission: Mission, ts: str) -> dict[str, Any]:
+        """The run is kept, and no session is held any more."""
+        return {"completed_run_id": self.run_id, "completed_at": ts, "blocker": None, "binding": None}
 
 
 @dataclass(frozen=True, slots=True)
@@ -344,7 +324,7 @@ class OwnerVerbRefused:
     def apply(self, mission: Mission, ts: str) -> Mission:
         """Shown to the owner; changes nothing else."""
         kept = (*mission.refused_verbs, f"{ts} {self.verb}")[-_KEPT_REFUSED_VERBS:]
-        return replace(mission, refused_verbs=kept, updated_at=ts)
+        return replace(mission, refused_verbs=kept)
 
 
 # --- The record of a mission that began as another runtime's folder.
@@ -381,4 +361,4 @@ class MissionAdopted:
             f"adopted from {self.origin_path} ({self.layout}, {self.origin_status}, iteration "
             f"{self.origin_iteration}): {self.finding_count} findings as claims, {self.direction_count} directions"
         )
-        return replace(noticed(mission, ts, self.kind, text), adopted_from=self.origin_path, updated_at=ts)
+        return replace(noticed(mission, ts, self.kind, text), adopted_from=self.origin_path)

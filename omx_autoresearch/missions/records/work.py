@@ -54,7 +54,7 @@ class SessionBound:
         What passed after the older binding had expired (``idle_seconds``) is not charged: no session was held then.
         """
         if mission.phase in FINAL_PHASES:
-            return replace(mission, updated_at=ts)
+            return mission
         usage = mission.usage
         if self.idle_seconds and mission.running_since:
             usage = replace(usage, seconds_running=usage.seconds_running - self.idle_seconds)
@@ -64,7 +64,6 @@ class SessionBound:
             binding=Binding(session_id=self.session_id, client=self.client, how=self.how, at=ts),
             workspace_path=self.workspace_path or mission.workspace_path,
             nonce_digest="" if self.how == "environment" else mission.nonce_digest,
-            updated_at=ts,
         )
 
 
@@ -79,7 +78,7 @@ class SessionUnbound:
     def apply(self, mission: Mission, ts: str) -> Mission:
         """The mission holds no session until the next binding."""
         is_current = mission.binding is not None and mission.binding.session_id == self.session_id
-        return replace(mission, binding=None if is_current else mission.binding, updated_at=ts)
+        return replace(mission, binding=None if is_current else mission.binding)
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,7 +92,7 @@ class SessionForked:
     def apply(self, mission: Mission, ts: str) -> Mission:
         """Shown to the owner; it is not held, and changes nothing else."""
         kept = (*mission.forked_sessions, f"{ts} {self.session_id}")[-_KEPT_FORKS:]
-        return replace(mission, forked_sessions=kept, updated_at=ts)
+        return replace(mission, forked_sessions=kept)
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,7 +114,6 @@ class PersonPrompted:
             prompted_at=ts,
             turn_heartbeat_bytes=self.heartbeat_bytes,
             told_digest=self.told_digest or mission.told_digest,
-            updated_at=ts,
         )
 
 
@@ -136,7 +134,7 @@ class HeartbeatFailed:
         """A notice; a heartbeat is no evidence."""
         text = f"the heartbeat {self.status} was not written: {self.cause}"
         mission = noticed(mission, ts, self.kind, text)
-        return replace(mission, turn_heartbeat_failed=True, updated_at=ts)
+        return replace(mission, turn_heartbeat_failed=True)
 
 
 # --- Stops: one record before every answer that is not silence.
@@ -260,7 +258,6 @@ def _answered(mission: Mission, ts: str, stop: StopFacts, answer: str, *, progre
             tree_digest=known_tree_digest,
             last_message_digest=stop.last_message_digest,
         ),
-        updated_at=ts,
     )
 
 
@@ -292,7 +289,7 @@ class ValidationStarted:
 
     def apply(self, mission: Mission, ts: str) -> Mission:
         """One run is under way."""
-        return replace(mission, running_validation=self.run, updated_at=ts)
+        return replace(mission, running_validation=self.run)
 
 
 @dataclass(frozen=True, slots=True)
@@ -311,14 +308,13 @@ class ValidationFinished:
         running = mission.running_validation
         is_current = running is not None and running.run_id == self.attestation.run_id
         if mission.phase in FINAL_PHASES:
-            return replace(mission, running_validation=None if is_current else running, updated_at=ts)
+            return replace(mission, running_validation=None if is_current else running)
         is_older = self.attestation.started_at < mission.prompted_at
         return replace(
             mission,
             attestation=self.attestation,
             running_validation=None if is_current else running,
             is_recheck_due=mission.is_recheck_due and is_older,
-            updated_at=ts,
         )
 
 
@@ -333,7 +329,7 @@ class ValidationLost:
         """This run is no longer under way; another one may be."""
         running = mission.running_validation
         is_lost = running is not None and running.run_id == self.run_id
-        return replace(mission, running_validation=None if is_lost else running, updated_at=ts)
+        return replace(mission, running_validation=None if is_lost else running)
 
 
 @dataclass(frozen=True, slots=True)
@@ -346,7 +342,7 @@ class CommandsApproved:
 
     def apply(self, mission: Mission, ts: str) -> Mission:
         """The approval itself stands in ``approved/``; the record tells when."""
-        return replace(mission, updated_at=ts)
+        return mission
 
 
 @dataclass(frozen=True, slots=True)
@@ -359,7 +355,7 @@ class PinsRestored:
 
     def apply(self, mission: Mission, ts: str) -> Mission:
         """One refusal that names ``restore`` is available again."""
-        return replace(mission, usage=replace(mission.usage, tamper_refusals=0), updated_at=ts)
+        return replace(mission, usage=replace(mission.usage, tamper_refusals=0))
 
 
 # --- Records of findings: evidence and claims, and what the runtime saw of each criterion.
@@ -385,7 +381,6 @@ class FindingRecorded:
             mission,
             finding_count=mission.finding_count + 1,
             turn_findings=mission.turn_findings + 1,
-            updated_at=ts,
         )
         evidence = self.finding.evidence
         if evidence is None:
@@ -422,7 +417,6 @@ class CriteriaChecked:
             mission,
             checks=(*kept, *new.values())[-CRITERIA_LIMIT:],
             running_validation=None if is_current else running,
-            updated_at=ts,
         )
 
 
@@ -435,7 +429,7 @@ class VerificationExcused:
 
     def apply(self, mission: Mission, ts: str) -> Mission:
         """Readiness asks no more for verification."""
-        return replace(mission, verification_excuse=self.reason, updated_at=ts)
+        return replace(mission, verification_excuse=self.reason)
 
 
 @dataclass(frozen=True, slots=True)
@@ -448,7 +442,7 @@ class ReadinessBlocked:
     def apply(self, mission: Mission, ts: str) -> Mission:
         """A notice; the refusal beside it counts."""
         text = f"completion waits for {', '.join(self.missing)}"
-        return replace(noticed(mission, ts, self.kind, text), updated_at=ts)
+        return noticed(mission, ts, self.kind, text)
 
 
 # --- Records of what somebody said or edited. A claim is kept and shown; nothing here is proof.
@@ -474,7 +468,7 @@ class ClaimRecorded:
 
     def apply(self, mission: Mission, ts: str) -> Mission:
         """Counted and shown."""
-        return replace(mission, claim_count=mission.claim_count + 1, updated_at=ts)
+        return replace(mission, claim_count=mission.claim_count + 1)
 
 
 @dataclass(frozen=True, slots=True)
@@ -495,7 +489,7 @@ class ProjectionEdited:
         text = f"{self.path} was edited and is written anew; the edited file is {self.moved_to}"
         mission = noticed(mission, ts, self.kind, text)
         kept = (*(path for path in mission.edited_projections if path != self.path), self.path)
-        return replace(mission, edited_projections=kept[-_KEPT_EDITS:], updated_at=ts)
+        return replace(mission, edited_projections=kept[-_KEPT_EDITS:])
 
 
 @dataclass(frozen=True, slots=True)
@@ -508,7 +502,7 @@ class TornTailSetAside:
 
     def apply(self, mission: Mission, ts: str) -> Mission:
         """Nothing acknowledged was lost."""
-        return replace(mission, updated_at=ts)
+        return mission
 
 
 # --- Records of an experiment that belongs to a mission: what it is, and what it brought the mission.
@@ -529,7 +523,7 @@ class ExperimentLinked:
     def apply(self, mission: Mission, ts: str) -> Mission:
         """Its trials count from now on."""
         others = tuple(name for name in mission.experiments if name != self.experiment_id)
-        return replace(mission, experiments=(*others, self.experiment_id)[-KEPT_EXPERIMENTS:], updated_at=ts)
+        return replace(mission, experiments=(*others, self.experiment_id)[-KEPT_EXPERIMENTS:])
 
 
 @dataclass(frozen=True, slots=True)
@@ -550,11 +544,11 @@ class TrialsAccepted:
     def apply(self, mission: Mission, ts: str) -> Mission:
         """The iteration's progress; a trial that was told before, or of a foreign experiment, is none."""
         if self.experiment_id not in mission.experiments:
-            return replace(mission, updated_at=ts)
+            return mission
         known = mission.credited_trials.get(self.experiment_id, 0)
         new = [number for number in self.iterations if number > known]
         if not new:
-            return replace(mission, updated_at=ts)
+            return mission
         kept = {
             name: number for name, number in mission.credited_trials.items() if name in mission.experiments
         }
@@ -562,7 +556,6 @@ class TrialsAccepted:
             mission,
             credited_trials={**kept, self.experiment_id: max(new)},
             turn_trials=mission.turn_trials + len(new),
-            updated_at=ts,
         )
 
 
@@ -588,10 +581,10 @@ class GainVerified:
     def apply(self, mission: Mission, ts: str) -> Mission:
         """Criteria that rest on an earlier claim of this metric are looked at anew."""
         if self.experiment_id not in mission.experiments:
-            return replace(mission, updated_at=ts)
+            return mission
         others = {name: digest for name, digest in mission.claim_digests.items() if name != self.metric}
         kept = dict(list(others.items())[1 - KEPT_EXPERIMENTS :])
-        return replace(mission, claim_digests={**kept, self.metric: self.digest}, updated_at=ts)
+        return replace(mission, claim_digests={**kept, self.metric: self.digest})
 
 
 # --- Records of directions: what was declared, what the owner injected, what the runtime demanded.
@@ -617,13 +610,12 @@ class DirectionDeclared:
         is_invited = any(item.fingerprint == new.fingerprint for item in mission.open_directions)
         is_same_iteration = known is not None and known.first_seen_iteration >= mission.iteration
         if new.by == "claim" and known is not None and known.last_seen_iteration >= mission.iteration:
-            return replace(mission, updated_at=ts)  # the claim of a direction that was declared meanwhile
+            return mission  # the claim of a direction that was declared meanwhile
         before = mission.recent_directions
         mission = replace(
             mission,
             directions=_tried(mission, new, known),
             recent_directions=(*before, kept(new))[-KEPT_RECENT:],
-            updated_at=ts,
         )
         if new.by == "claim":
             return mission
@@ -671,7 +663,7 @@ class DirectionInjected:
     def apply(self, mission: Mission, ts: str) -> Mission:
         """Shown to the agent by the next summary and refusal."""
         older = (item for item in mission.open_directions if item.fingerprint != self.direction.fingerprint)
-        return replace(mission, open_directions=(*older, self.direction)[-OPEN_LIMIT:], updated_at=ts)
+        return replace(mission, open_directions=(*older, self.direction)[-OPEN_LIMIT:])
 
 
 @dataclass(frozen=True, slots=True)
@@ -685,7 +677,7 @@ class PivotRequired:
     def apply(self, mission: Mission, ts: str) -> Mission:
         """A notice; the count itself stands in the usage."""
         text = f"{self.stale} iterations without progress: a structural pivot is required; offered axis {self.axis}"
-        return replace(noticed(mission, ts, self.kind, text), updated_at=ts)
+        return noticed(mission, ts, self.kind, text)
 
 
 def pivot_demanded(mission: Mission, usage: Usage) -> tuple[PivotRequired, ...]:

@@ -14,7 +14,7 @@ from omx_autoresearch.surfaces.cli import program as former
 from omx_autoresearch.surfaces.cli.program import VERBS, all_verbs
 from tests.surfaces.support.command_line import PROGRAM, Person, at_terminal
 
-SLOW = {"pydantic", "jinja2", "yaml", "rich", "psutil", "transitions", "tomlkit", "sqlite3", "subprocess"}
+SLOW = {"pydantic", "jinja2", "yaml", "rich", "psutil", "transitions", "sqlite3", "subprocess"}
 
 
 def _imported(person: Person, *arguments: str) -> set[str]:

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 MAX_REQUEST_BYTES = 1 << 20
 NOT_IMPORTED = ("mcp", "__main__", "hook", "statusline", "supervisor")
 """Names in the package that the command line does not import, or that are programs."""
-IMPORTED_LATE = ("jinja2", "pydantic.dataclasses", "pydantic.type_adapter", "rich.table", "tomlkit", "yaml")
+IMPORTED_LATE = ("jinja2", "pydantic.dataclasses", "pydantic.type_adapter", "rich.table", "yaml")
 """What some verbs import while they run."""
 
 
