@@ -119,7 +119,8 @@ def _run(
     """Run the agent to its end, its cancellation or its deadline; returns what it said on stdout."""
     name = os.path.join(folder.outputs_path, f"agent-{workspace.iteration:04}")
     pid_path = f"{name}.pid"
-    environ = {**agent.environ, "OMX_AUTORESEARCH_PID_FILE": pid_path}
+    above = os.path.dirname(workspace.path)  # git looks for no repository there if the tree's own is gone
+    environ = {**agent.environ, "OMX_AUTORESEARCH_PID_FILE": pid_path, "GIT_CEILING_DIRECTORIES": above}
     script = 'echo $$ > "$OMX_AUTORESEARCH_PID_FILE"; unset OMX_AUTORESEARCH_PID_FILE\n' + script
     stdout_fd = os.open(f"{name}.stdout", os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
     ended = threading.Event()

@@ -248,10 +248,11 @@ def _end_of(result: CommandResult) -> bytes:
 # Executing one command of an experiment with the hygiene of all of them.
 #
 # It gets the owner's environment of the start and the experiment's ``env``, a locale with decimal points, an
-# empty stdin, a temporary folder of its own, no ``GIT_*`` variable, and writes no Python bytecode into the
-# tree. It runs in its worktree, plainly or in bubblewrap, until its first process ends, its time is over or
-# somebody cancels; then no process of it is left. Its whole output is a file; its stdout alone goes to a file
-# without a name, which nobody else can write.
+# empty stdin, a temporary folder of its own, and no ``GIT_*`` variable but the one that keeps git from finding a
+# repository above a worktree whose ``.git`` is gone. It writes no Python bytecode into the tree. It runs in its
+# worktree, plainly or in bubblewrap, until its first process ends, its time is over or somebody cancels; then no
+# process of it is left. Its whole output is a file; its stdout alone goes to a file without a name, which nobody
+# else can write.
 #
 # In bubblewrap there is no network, and only the worktree and the temporary folder can be written. The
 # experiment's folder (frozen copies, log, held-out check, outputs), the original of the held-out check and
@@ -405,7 +406,8 @@ def _environment(job: Job, scratch_path: str) -> dict[str, str]:
     environment["PYTHONDONTWRITEBYTECODE"] = "1"
     environment["PYTEST_ADDOPTS"] = f"{environment.get('PYTEST_ADDOPTS', '')} -p no:cacheprovider".strip()
     environment |= job.evaluators.config.env
-    return {name: value for name, value in environment.items() if not name.startswith("GIT_")}
+    plain = {name: value for name, value in environment.items() if not name.startswith("GIT_")}
+    return plain | {"GIT_CEILING_DIRECTORIES": os.path.dirname(job.worktree_path)}
 
 
 def _text_of(stdout: BinaryIO, result: CommandResult) -> str:

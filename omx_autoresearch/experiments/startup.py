@@ -22,7 +22,6 @@ from omx_autoresearch.experiments.judge import events
 from omx_autoresearch.experiments.judge.state import ExperimentConfig, ExperimentLimits, ExperimentState
 from omx_autoresearch.experiments.store import ExperimentStore, Hold, Holder, Holds
 from omx_autoresearch.experiments.worktrees.pair import (
-    WorkspaceOptions,
     Workspaces,
     held_experiments,
     let_base_go,
@@ -89,8 +88,9 @@ def begin_experiment(
     workspaces: Workspaces | None = None
     try:
         _sweep_unbegun(store, root_path, folder.experiment_id)
-        options = WorkspaceOptions(folder.experiment_id, keep=config.keep, link=config.link)
-        workspaces = Workspaces.create(root_path, folder.work_path, options)
+        workspaces = Workspaces.create(
+            root_path, folder.work_path, folder.experiment_id, keep=config.keep, link=config.link
+        )
         evaluators = freeze_evaluators(
             folder,
             config,

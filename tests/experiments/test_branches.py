@@ -9,7 +9,7 @@ import pytest
 
 from omx_autoresearch.experiments.final_patch import branch_plan, finalize
 from omx_autoresearch.experiments.reports.pages import ReportMaterial, markdown_report, step_changes
-from omx_autoresearch.experiments.worktrees.pair import Checkpoint, WorkspaceOptions, Workspaces
+from omx_autoresearch.experiments.worktrees.pair import Checkpoint, Workspaces
 from omx_autoresearch.foundation.errors import StepIllegal, UsageError, WorkspaceFault
 from tests.experiments.samples import a_claim, a_state, a_story, accepted, commit, judged
 from tests.support.contents_on_disk import contents
@@ -37,7 +37,7 @@ def project(tmp_path: Path) -> Path:
 
 @pytest.fixture
 def workspaces(project: Path, tmp_path: Path) -> Workspaces:
-    return Workspaces.create(str(project), str(tmp_path / "work"), WorkspaceOptions("e1"))
+    return Workspaces.create(str(project), str(tmp_path / "work"), "e1")
 
 
 @pytest.fixture

@@ -28,6 +28,7 @@ from tests.experiments.benches import (
 )
 from tests.support.clocks import ClockUntil
 from tests.support.needs import needs_bubblewrap
+from tests.support.repositories import git
 
 MIB = 1024 * 1024
 
@@ -301,8 +302,18 @@ def test_a_command_has_the_owners_environment_of_the_start_and_no_more(
     lines = Path(scene.measure(bench).output_path).read_text().splitlines()
     values = dict(line.split("=", 1) for line in lines if "=" in line)
     assert (values["TZ"], values["EXTRA"], values["LC_ALL"]) == ("Asia/Kolkata", "yes", "C.UTF-8")
-    assert not [name for name in values if name.startswith("GIT_") or name in ("ONLY_NOW", "PYTHONHASHSEED")]
+    assert [name for name in values if name.startswith("GIT_")] == ["GIT_CEILING_DIRECTORIES"]
+    assert not values.keys() & {"ONLY_NOW", "PYTHONHASHSEED"}
     assert values["PYTHONDONTWRITEBYTECODE"] == "1"
+
+
+@pytest.mark.requirement("TREE-06")
+@pytest.mark.case("GIT-19")
+def test_git_in_a_tree_without_its_git_folder_finds_no_repository_above(scene: Scene) -> None:
+    git(scene.candidate.parent, "init", "-q")
+    run = scene.measure(scene.bench(measure="echo METRIC ms=5; git rev-parse --git-dir && echo found"))
+    assert run.fault == "command_failed"
+    assert "found" not in Path(run.output_path).read_text().splitlines()
 
 
 @pytest.mark.requirement("RUN-02")

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from omx_autoresearch.experiments.worktrees.pair import Checkpoint, WorkspaceOptions, Workspaces
+from omx_autoresearch.experiments.worktrees.pair import Checkpoint, Workspaces
 from omx_autoresearch.foundation.errors import WorkspaceFault
 from tests.support.contents_on_disk import contents, everything
 from tests.support.repositories import git
@@ -18,8 +18,8 @@ if TYPE_CHECKING:
 
 @pytest.fixture
 def repository(repository: Path) -> Path:
-    """One that ignores what is kept, linked and cached."""
-    (repository / ".gitignore").write_text("ignored\n.venv/\nbuild/\n/node_modules\n/target\n")
+    """One that ignores what is kept and linked."""
+    (repository / ".gitignore").write_text("ignored\n.venv/\nbuild/\n/node_modules\n")
     git(repository, "add", "-A")
     git(repository, "commit", "-qm", "ignore")
     (repository / "node_modules" / "lib").mkdir(parents=True)
@@ -30,8 +30,9 @@ def repository(repository: Path) -> Path:
 
 
 def create(repository: Path, work: Path) -> Workspaces:
-    options = WorkspaceOptions("e1", keep=(".venv", "build/deps"), link=("node_modules",), caches=("target",))
-    return Workspaces.create(str(repository), str(work), options)
+    return Workspaces.create(
+        str(repository), str(work), "e1", keep=(".venv", "build/deps"), link=("node_modules",)
+    )
 
 
 def set_up(tree: Path) -> None:
@@ -131,18 +132,6 @@ def test_copies_of_two_different_states_are_not_compared(repository: Path, tmp_p
 
 
 @pytest.mark.requirement("TREE-16")
-def test_a_cache_stays_whatever_is_in_it(repository: Path, tmp_path: Path) -> None:
-    workspaces = create(repository, tmp_path / "work")
-    target = tmp_path / "work" / "candidate" / "target"
-    target.mkdir()
-    (target / "o").write_text("x")
-    made = workspaces.checkpoint(workspaces.candidate_path, "m")
-    assert isinstance(made, Checkpoint)
-    assert made.changed == ()
-    assert (target / "o").exists()
-
-
-@pytest.mark.requirement("TREE-16")
 def test_a_candidate_that_no_longer_ignores_a_kept_path_checkpoints_none_of_it(
     repository: Path, tmp_path: Path
 ) -> None:
@@ -157,7 +146,7 @@ def test_a_candidate_that_no_longer_ignores_a_kept_path_checkpoints_none_of_it(
 
 
 @pytest.mark.requirement("TREE-16")
-@pytest.mark.parametrize("kind", ["keep", "link", "caches"])
+@pytest.mark.parametrize("kind", ["keep", "link"])
 @pytest.mark.parametrize(
     ("path", "said"),
     [
@@ -171,12 +160,11 @@ def test_a_candidate_that_no_longer_ignores_a_kept_path_checkpoints_none_of_it(
 def test_only_ignored_paths_inside_the_checkout_can_be_kept(
     repository: Path, tmp_path: Path, kind: str, path: str, said: str
 ) -> None:
-    options = WorkspaceOptions("e1", **{kind: (path,)})  # type: ignore[arg-type]
     with pytest.raises(WorkspaceFault, match=said):
-        Workspaces.create(str(repository), str(tmp_path / "work"), options)
+        Workspaces.create(str(repository), str(tmp_path / "work"), "e1", **{kind: (path,)})
 
 
 @pytest.mark.requirement("TREE-16")
 def test_a_linked_path_that_is_not_there_is_named(repository: Path, tmp_path: Path) -> None:
     with pytest.raises(WorkspaceFault, match="ignored is not there"):
-        Workspaces.create(str(repository), str(tmp_path / "work"), WorkspaceOptions("e1", link=("ignored",)))
+        Workspaces.create(str(repository), str(tmp_path / "work"), "e1", link=("ignored",))

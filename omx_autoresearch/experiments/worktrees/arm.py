@@ -16,7 +16,7 @@ import shutil
 import stat
 import sys
 from collections.abc import Iterable
-from dataclasses import asdict, astuple, dataclass
+from dataclasses import asdict, astuple, dataclass, fields
 from typing import Any
 
 from omx_autoresearch.experiments.worktrees.checkout import Submodule, UserRepository, UserStamp, named
@@ -41,9 +41,7 @@ class WorkspaceState:
         submodules: at the base commit.
         keep: ignored paths made by the setup command.
         link: ignored paths copied from the checkout.
-        caches: ignored paths that are never checked.
         link_seals: what stood at each path of ``link`` in the checkout.
-        file_limit_bytes: the largest file of a checkpoint.
     """
 
     experiment_id: str
@@ -53,9 +51,7 @@ class WorkspaceState:
     submodules: tuple[Submodule, ...]
     keep: tuple[str, ...]
     link: tuple[str, ...]
-    caches: tuple[str, ...]
     link_seals: tuple[str, ...]
-    file_limit_bytes: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,9 +92,9 @@ def load_state(store_path: str) -> WorkspaceState:
         stamp = facts["stamp"]
         facts["stamp"] = UserStamp(**{**stamp, "dirty": tuple(stamp["dirty"])})
         facts["submodules"] = tuple(Submodule(*words) for words in facts["submodules"])
-        for name in ("keep", "link", "caches", "link_seals"):
+        for name in ("keep", "link", "link_seals"):
             facts[name] = tuple(facts[name])
-        return WorkspaceState(**facts)
+        return WorkspaceState(**{fact.name: facts[fact.name] for fact in fields(WorkspaceState)})
     except (KeyError, TypeError) as fault:
         raise StateUntrusted(f"{path} lacks {fault}", next_step=f"ls -la {store_path}") from fault
 
@@ -151,15 +147,14 @@ def _replace(path: str, facts: dict[str, Any], *, is_durable: bool) -> None:
 
 # --- kept paths
 
-# Ignored paths that a measurement needs and that no checkpoint has: dependencies, environments, build caches.
+# Ignored paths that a measurement needs and that no checkpoint has: dependencies and environments.
 #
-# Three kinds, each with its answer to "can it carry something from one trial into the next?"
+# Two kinds, each with its answer to "can it carry something from one trial into the next?"
 #
 # - *kept*: made by a setup command in each work tree. It stays while it is exactly what was there when the
-# tree was sealed; a changed one is removed and named, so that the setup command runs again. - *linked*:
-# copied once from the user's checkout (sharing blocks where the file system can), so that no agent writes
-# into the user's. A changed copy is made anew. - *cache*: stays whatever is in it. It can carry over, and its
-# owner said so by naming it.
+#   tree was sealed; a changed one is removed and named, so that the setup command runs again.
+# - *linked*: copied once from the user's checkout (sharing blocks where the file system can), so that no agent
+#   writes into the user's. A changed copy is made anew.
 #
 # What a path is told by names, sizes, inodes and times of everything below it; no process can set a ctime.
 
@@ -315,7 +310,7 @@ class Arm:
         self._store = store
         self._state = state
         self._state_path = os.path.join(store.path, f"{name}.json")
-        kept = (*state.keep, *state.link, *state.caches)
+        kept = (*state.keep, *state.link)
         prefix = os.path.join(store.path, f"index-{name}")
         self._tree = WorkTree(store, self.root_path, prefix, self._opaque("", kept))
         self._submodules: dict[str, WorkTree] = {
@@ -365,7 +360,7 @@ class Arm:
             raise StepIllegal(f"{self.root_path} was not restored to its end", next_step="restore it first")
         if self.is_lost():
             return TreeFault("workspace_lost", (self.root_path,), f"the work tree {self.root_path} is gone")
-        return self._changed_submodules() or take_snapshot(self._tree, base, self._state.file_limit_bytes)
+        return self._changed_submodules() or take_snapshot(self._tree, base)
 
     def drift(self) -> tuple[tuple[str, ...], tuple[str, ...]]:
         """Tracked paths that differ from the commit or were only touched, and what was added: the topmost of each.
@@ -480,7 +475,7 @@ class Arm:
             elif os.path.lexists(os.path.join(folder, ".git")):
                 changed.append(sub.path)  # git is not asked: what it would run there is the agent's
             else:
-                taken = take_snapshot(tree, sub.commit, self._state.file_limit_bytes)
+                taken = take_snapshot(tree, sub.commit)
                 if isinstance(taken, TreeFault) or taken.changed:
                     changed.append(sub.path)
         if not changed:

@@ -31,35 +31,15 @@ from omx_autoresearch.experiments.worktrees.checkout import (
     open_repository,
     require_clean,
 )
-from omx_autoresearch.experiments.worktrees.worktree import FILE_LIMIT_BYTES, Snapshot, TreeFault
+from omx_autoresearch.experiments.worktrees.worktree import Snapshot, TreeFault
 from omx_autoresearch.foundation.errors import AutoresearchError, StepIllegal, WorkspaceFault
 from omx_autoresearch.system.files import remove
 from omx_autoresearch.system.git import Git
 
 INCUMBENT, CANDIDATE = "incumbent", "candidate"
 """Names of the two folders, equally long: a path of another length can change what is measured."""
-
-
-@dataclass(frozen=True, slots=True)
-class WorkspaceOptions:
-    """How work trees are made.
-
-    Attributes:
-        experiment_id: names the reference that keeps the base commit in the user's repository.
-        keep: ignored paths that a setup command makes in each tree; they stay while they are as they were sealed.
-        link: ignored paths of the user's checkout, copied into each tree; changed copies are made anew.
-        caches: ignored paths that stay whatever is in them.
-        file_limit_bytes: the largest file that a checkpoint takes.
-        store_path: where checkpoints are kept; empty for a folder ``checkpoints`` beside the trees. Elsewhere they
-            outlive a temporary folder that the system sweeps.
-    """
-
-    experiment_id: str
-    keep: tuple[str, ...] = ()
-    link: tuple[str, ...] = ()
-    caches: tuple[str, ...] = ()
-    file_limit_bytes: int = FILE_LIMIT_BYTES
-    store_path: str = ""
+_STORE = "checkpoints"
+Paths = tuple[str, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,7 +76,9 @@ class Workspaces:
         self.base_commit = state.stamp.head_commit
 
     @classmethod
-    def create(cls, repository_path: str, folder_path: str, options: WorkspaceOptions) -> Self:
+    def create(
+        cls, repository_path: str, folder_path: str, experiment_id: str, *, keep: Paths = (), link: Paths = ()
+    ) -> Self:
         """Make both work trees at the commit that is checked out, from a clean checkout.
 
         Leftovers of an unfinished attempt in the folder are removed first.
@@ -104,7 +86,9 @@ class Workspaces:
         Args:
             repository_path: the root of the user's checkout.
             folder_path: a private folder for the trees, outside the checkout; made if missing.
-            options: see there.
+            experiment_id: names the reference that keeps the base commit in the user's repository.
+            keep: ignored paths that a setup command makes in each tree; they stay while they are as they were sealed.
+            link: ignored paths of the user's checkout, copied into each tree; changed copies are made anew.
 
         Raises:
             WorkspaceFault: the checkout is not clean or not usable, and why; a submodule is missing; the folder lies
@@ -114,31 +98,29 @@ class Workspaces:
         repository = open_repository(repository_path)
         stamp = require_clean(repository)
         folder = _private_folder(folder_path, repository.root_path)
-        store_path = os.path.realpath(options.store_path or os.path.join(folder, "checkpoints"))
+        store_path = os.path.join(folder, _STORE)
         if arm.has_state(store_path):
             raise StepIllegal(
                 f"{store_path} already holds an experiment", next_step="resume it, or close it first"
             )
         _remove_leftovers(store_path, folder)
-        arm.require_ignored(repository, (*options.keep, *options.link, *options.caches))
-        seals = tuple(arm.require_seal(os.path.join(repository.root_path, path)) for path in options.link)
+        arm.require_ignored(repository, (*keep, *link))
+        seals = tuple(arm.require_seal(os.path.join(repository.root_path, path)) for path in link)
         submodules = find_submodules(repository, stamp.head_commit)
         settings = object_store.pinned(object_store.read_settings(repository.git), repository.root_path)
         objects = tuple(dict.fromkeys(sub.objects_path for sub in submodules if sub.objects_path))
         store = object_store.create_store(store_path, repository, settings, objects)
         object_store.make_template(os.path.join(store_path, "template"), repository, settings)
-        _hold_base(repository, options.experiment_id, stamp.head_commit)
+        _hold_base(repository, experiment_id, stamp.head_commit)
         state = arm.WorkspaceState(
-            experiment_id=options.experiment_id,
+            experiment_id=experiment_id,
             repository_path=repository.root_path,
             folder_path=folder,
             stamp=stamp,
             submodules=submodules,
-            keep=options.keep,
-            link=options.link,
-            caches=options.caches,
+            keep=keep,
+            link=link,
             link_seals=seals,
-            file_limit_bytes=options.file_limit_bytes,
         )
         arm.save_state(store_path, state)
         made = cls(store, state)
@@ -151,23 +133,24 @@ class Workspaces:
         return made
 
     @classmethod
-    def open(cls, folder_path: str, store_path: str = "") -> Self:
+    def open(cls, folder_path: str) -> Self:
         """Find the work trees of an experiment again, in whatever state they are; `set_to` mends them.
 
         Raises:
             StateUntrusted: there is none, or it was never made to its end.
             WorkspaceFault: the user's repository, from which checkpoints borrow, is gone.
         """
-        store = store_path or os.path.join(folder_path, "checkpoints")
-        state = arm.load_state(store)
+        folder = os.path.realpath(folder_path)
+        store_path = os.path.join(folder, _STORE)
+        state = arm.load_state(store_path)
         if not os.path.isdir(state.repository_path):
             raise WorkspaceFault(
                 f"the repository {state.repository_path} is gone; checkpoints of the experiment borrow from it",
                 next_step="move it back",
             )
         # The folder may have been moved as a whole, with all that stands in it.
-        state = replace(state, folder_path=os.path.realpath(folder_path))
-        return cls(object_store.open_store(os.path.realpath(store), state.repository_path), state)
+        state = replace(state, folder_path=folder)
+        return cls(object_store.open_store(store_path, state.repository_path), state)
 
     def commit_at(self, path: str) -> str:
         """The commit that a work tree was set to; empty in the middle of that."""
@@ -177,12 +160,8 @@ class Workspaces:
         """A work tree is gone, or something else stands in its place. `set_to` makes it anew."""
         return self._arm(path).is_lost()
 
-    def environment(self) -> dict[str, str]:
-        """Variables for commands in the trees: git finds no repository above a tree whose ``.git`` is gone."""
-        return {"GIT_CEILING_DIRECTORIES": self._state.folder_path}
-
     def set_to(self, path: str, commit: str) -> arm.Restored:
-        """Make a work tree equal to a commit, whatever was done to it; kept paths stay as `WorkspaceOptions` says.
+        """Make a work tree equal to a commit, whatever was done to it; kept paths stay as `create` says.
 
         Raises:
             WorkspaceFault: it cannot be done: no such commit, a full disk, a failing filter, files of another user.

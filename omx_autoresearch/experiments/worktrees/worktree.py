@@ -364,9 +364,7 @@ class TreeFault:
     detail: str
 
 
-def take_snapshot(
-    work_tree: WorkTree, base: str, limit_bytes: int = FILE_LIMIT_BYTES
-) -> Snapshot | TreeFault:
+def take_snapshot(work_tree: WorkTree, base: str) -> Snapshot | TreeFault:
     """The tree of a folder that was set to ``base`` before and has been worked on since.
 
     Raises:
@@ -389,7 +387,7 @@ def take_snapshot(
     if nested:
         return _nested(nested)
     paths = sorted({*look.modified, *new})
-    fault = _too_large(work_tree, paths, limit_bytes)
+    fault = _too_large(work_tree, paths)
     if fault is None and paths:
         fault = _add(work_tree, paths)
     if fault is not None:
@@ -519,12 +517,12 @@ def _special(work_tree: WorkTree, extras: Iterable[Extra]) -> TreeFault | None:
     return _fault("special_file", paths, "a pipe, socket or device is not a file") if paths else None
 
 
-def _too_large(work_tree: WorkTree, paths: list[bytes], limit_bytes: int) -> TreeFault | None:
+def _too_large(work_tree: WorkTree, paths: list[bytes]) -> TreeFault | None:
     root = os.fsencode(work_tree.root_path)
-    large = tuple(os.fsdecode(path) for path in paths if _size(os.path.join(root, path)) > limit_bytes)
+    large = tuple(os.fsdecode(path) for path in paths if _size(os.path.join(root, path)) > FILE_LIMIT_BYTES)
     if not large:
         return None
-    return _fault("file_too_large", large, f"larger than {limit_bytes} bytes")
+    return _fault("file_too_large", large, f"larger than {FILE_LIMIT_BYTES} bytes")
 
 
 def _size(path: bytes) -> int:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from omx_autoresearch.experiments.worktrees.object_store import FileChange
-from omx_autoresearch.experiments.worktrees.pair import Checkpoint, WorkspaceOptions, Workspaces
+from omx_autoresearch.experiments.worktrees.pair import Checkpoint, Workspaces
 from omx_autoresearch.foundation.errors import WorkspaceFault
 from tests.support.contents_on_disk import contents, everything, script
 from tests.support.repositories import git
@@ -61,7 +61,7 @@ def repository(repository: Path) -> Path:
 def workspaces(repository: Path, tmp_path: Path, home: Path) -> Workspaces:
     with open(home / ".gitconfig", "a", encoding="utf-8") as stream:
         stream.write(ODD_SETTINGS)
-    return Workspaces.create(str(repository), str(tmp_path / "work"), WorkspaceOptions("e1"))
+    return Workspaces.create(str(repository), str(tmp_path / "work"), "e1")
 
 
 def change_everything(tree: Path) -> None:
@@ -266,7 +266,7 @@ def test_an_acceptance_that_fails_half_way_is_taken_back(
     )
     git(repository, "config", "filter.maybe.clean", "cat")
     git(repository, "config", "filter.maybe.required", "true")
-    workspaces = Workspaces.create(str(repository), str(tmp_path / "work"), WorkspaceOptions("e1"))
+    workspaces = Workspaces.create(str(repository), str(tmp_path / "work"), "e1")
 
     def change(tree: Path) -> None:
         change_everything(tree)
@@ -297,7 +297,7 @@ Workspaces.open(sys.argv[1]).apply_to_user(sys.argv[2])
 def test_an_acceptance_that_is_killed_is_taken_back_and_done_again(
     repository: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    workspaces = Workspaces.create(str(repository), str(tmp_path / "work"), WorkspaceOptions("e1"))
+    workspaces = Workspaces.create(str(repository), str(tmp_path / "work"), "e1")
     made = checkpoint(workspaces, change_everything)
     # a git that writes half of the files and then kills itself and whoever called it
     script(
@@ -320,7 +320,7 @@ def test_an_acceptance_that_is_killed_is_taken_back_and_done_again(
 
 @pytest.mark.requirement("TREE-09")
 def test_after_a_kill_nothing_is_taken_back_that_the_user_did_since(repository: Path, tmp_path: Path) -> None:
-    workspaces = Workspaces.create(str(repository), str(tmp_path / "work"), WorkspaceOptions("e1"))
+    workspaces = Workspaces.create(str(repository), str(tmp_path / "work"), "e1")
     made = checkpoint(workspaces, change_everything)
     with open(os.path.join(workspaces.store_path, "accepting"), "w", encoding="ascii") as stream:
         stream.write(made.commit)
@@ -333,7 +333,7 @@ def test_after_a_kill_nothing_is_taken_back_that_the_user_did_since(repository: 
 
 @pytest.mark.requirement("TREE-09")
 def test_an_acceptance_that_was_done_before_the_kill_is_done(repository: Path, tmp_path: Path) -> None:
-    workspaces = Workspaces.create(str(repository), str(tmp_path / "work"), WorkspaceOptions("e1"))
+    workspaces = Workspaces.create(str(repository), str(tmp_path / "work"), "e1")
     made = checkpoint(workspaces, change_everything)
     assert workspaces.apply_to_user(made.commit).is_applied
     with open(os.path.join(workspaces.store_path, "accepting"), "w", encoding="ascii") as stream:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from omx_autoresearch.experiments.worktrees.pair import Checkpoint, WorkspaceOptions, Workspaces
+from omx_autoresearch.experiments.worktrees.pair import Checkpoint, Workspaces
 from omx_autoresearch.experiments.worktrees.worktree import TreeFault
 from omx_autoresearch.foundation.errors import WorkspaceFault
 from tests.support.contents_on_disk import contents
@@ -36,7 +36,7 @@ def work(tmp_path: Path) -> Path:
 
 
 def create(repository: Path, work: Path) -> Workspaces:
-    return Workspaces.create(str(repository), str(work), WorkspaceOptions("e1"))
+    return Workspaces.create(str(repository), str(work), "e1")
 
 
 @pytest.mark.requirement("TREE-14")

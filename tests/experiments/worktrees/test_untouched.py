@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from omx_autoresearch.experiments.worktrees.pair import Checkpoint, WorkspaceOptions, Workspaces
+from omx_autoresearch.experiments.worktrees.pair import Checkpoint, Workspaces
 from omx_autoresearch.experiments.worktrees.worktree import TreeFault
 from omx_autoresearch.foundation.errors import WorkspaceFault
 from tests.support.contents_on_disk import contents, everything, script
@@ -53,7 +53,7 @@ def plant_hooks(folder: Path, ran: Path, *, status: int = 1) -> None:
 
 def a_whole_experiment(repository: Path, work: Path) -> Workspaces:
     """Baseline, an accepted trial, a rejected one, a refused one, closed; the trees are gone afterwards."""
-    workspaces = Workspaces.create(str(repository), str(work), WorkspaceOptions("e1"))
+    workspaces = Workspaces.create(str(repository), str(work), "e1")
     (work / "candidate" / "a.py").write_text("better\n")
     made = workspaces.checkpoint(workspaces.candidate_path, "better")
     assert isinstance(made, Checkpoint)
@@ -97,7 +97,7 @@ def test_what_an_agent_does_with_git_in_its_tree_reaches_nobody_else(
     (repository / "a.py").write_text("stashed\n")
     git(repository, "stash", "-q")
     git(repository, "update-index", "-q", "--refresh")
-    workspaces = Workspaces.create(str(repository), str(tmp_path / "work"), WorkspaceOptions("e1"))
+    workspaces = Workspaces.create(str(repository), str(tmp_path / "work"), "e1")
     before = everything(repository)
     candidate = tmp_path / "work" / "candidate"
     (candidate / "a.py").write_text("mine\n")
@@ -143,7 +143,7 @@ def test_nobody_is_asked_for_a_signature(repository: Path, tmp_path: Path, home:
     with open(home / ".gitconfig", "a", encoding="utf-8") as stream:
         stream.write(f"[commit]\n\tgpgsign = true\n[tag]\n\tgpgsign = true\n[gpg]\n\tprogram = {gpg}\n")
     a_whole_experiment(repository, tmp_path / "work")
-    workspaces = Workspaces.create(str(repository), str(tmp_path / "more"), WorkspaceOptions("e2"))
+    workspaces = Workspaces.create(str(repository), str(tmp_path / "more"), "e2")
     env = {"PATH": os.environ["PATH"], "HOME": str(home)}
     (tmp_path / "more" / "candidate" / "a.py").write_text("x\n")
     subprocess.run(
@@ -154,7 +154,7 @@ def test_nobody_is_asked_for_a_signature(repository: Path, tmp_path: Path, home:
 
 @pytest.mark.requirement("TREE-11")
 def test_nothing_that_a_candidate_plants_ever_runs(repository: Path, tmp_path: Path, ran: Path) -> None:
-    workspaces = Workspaces.create(str(repository), str(tmp_path / "work"), WorkspaceOptions("e1"))
+    workspaces = Workspaces.create(str(repository), str(tmp_path / "work"), "e1")
     candidate = tmp_path / "work" / "candidate"
     evil = script(candidate / "evil", f"echo ran >> {ran}; cat")
     plant_hooks(candidate / ".git" / "hooks", ran)
@@ -205,7 +205,7 @@ def test_a_submodule_that_a_candidate_made_its_own_is_never_asked(
     git(inner, "commit", "-qm", "inner")
     git(repository, "submodule", "add", "-q", str(inner), "sub")
     git(repository, "commit", "-qm", "with a submodule")
-    workspaces = Workspaces.create(str(repository), str(tmp_path / "work"), WorkspaceOptions("e1"))
+    workspaces = Workspaces.create(str(repository), str(tmp_path / "work"), "e1")
     sub = tmp_path / "work" / "candidate" / "sub"
     git(sub, "init", "-q")
     git(sub, "config", "core.fsmonitor", str(script(tmp_path / "evil", f"echo ran >> {ran}")))
@@ -232,7 +232,7 @@ def test_filters_of_the_user_work_and_relative_ones_are_the_users_own(
     (repository / "a.txt").write_text("WORDS\n")
     git(repository, "add", "-A")
     git(repository, "commit", "-qm", "filtered")
-    workspaces = Workspaces.create(str(repository), str(tmp_path / "work"), WorkspaceOptions("e1"))
+    workspaces = Workspaces.create(str(repository), str(tmp_path / "work"), "e1")
     candidate = tmp_path / "work" / "candidate"
     assert (candidate / "a.txt").read_text() == "WORDS\n"
     script(candidate / "tools" / "whisper", f"echo ran >> {ran}; cat")
@@ -255,7 +255,7 @@ def test_a_filter_that_asks_git_finds_the_users_repository(repository: Path, tmp
     (repository / "a.txt").write_text("text\nsecret\n")
     git(repository, "add", "-A")
     git(repository, "commit", "-qm", "keyed")
-    workspaces = Workspaces.create(str(repository), str(tmp_path / "work"), WorkspaceOptions("e1"))
+    workspaces = Workspaces.create(str(repository), str(tmp_path / "work"), "e1")
     assert (tmp_path / "work" / "candidate" / "a.txt").read_text() == "text\nsecret\n"
     assert workspaces.set_to(workspaces.candidate_path, workspaces.base_commit).touched == ()
 
@@ -272,14 +272,14 @@ def test_a_filter_that_fails_at_the_start_is_a_fault_that_leaves_nothing(
     git(repository, "config", "filter.broken.smudge", "false")
     git(repository, "config", "filter.broken.required", "true")
     with pytest.raises(WorkspaceFault, match=r"a\.txt"):
-        Workspaces.create(str(repository), str(tmp_path / "work"), WorkspaceOptions("e1"))
+        Workspaces.create(str(repository), str(tmp_path / "work"), "e1")
     assert os.listdir(tmp_path / "work") == []
     assert "omx" not in git(repository, "for-each-ref")
 
 
 @pytest.mark.requirement("TREE-12")
 def test_what_lfs_stored_for_a_checkpoint_goes_to_the_user_with_it(repository: Path, tmp_path: Path) -> None:
-    workspaces = Workspaces.create(str(repository), str(tmp_path / "work"), WorkspaceOptions("e1"))
+    workspaces = Workspaces.create(str(repository), str(tmp_path / "work"), "e1")
     (tmp_path / "work" / "candidate" / "large.bin").write_text("version https://git-lfs.github.com/spec/v1\n")
     made = workspaces.checkpoint(workspaces.candidate_path, "m")
     assert isinstance(made, Checkpoint)
@@ -295,11 +295,11 @@ def test_what_the_user_ignores_anywhere_is_no_change(repository: Path, tmp_path:
     (home / ".config" / "git").mkdir(parents=True)
     (home / ".config" / "git" / "ignore").write_text("*.xdg\n")
     (repository / ".git" / "info" / "exclude").write_text("*.info\n")
-    workspaces = Workspaces.create(str(repository), str(tmp_path / "one"), WorkspaceOptions("e1"))
+    workspaces = Workspaces.create(str(repository), str(tmp_path / "one"), "e1")
     with open(home / ".gitconfig", "a", encoding="utf-8") as stream:
         stream.write("[core]\n\texcludesFile = ~/my-ignore\n")
     (home / "my-ignore").write_text("*.mine\n")
-    other = Workspaces.create(str(repository), str(tmp_path / "two"), WorkspaceOptions("e2"))
+    other = Workspaces.create(str(repository), str(tmp_path / "two"), "e2")
     for spaces, names in ((workspaces, ("a.xdg", "a.info")), (other, ("a.mine", "a.info"))):
         candidate = tmp_path / os.path.dirname(spaces.candidate_path) / "candidate"
         for name in names:
@@ -314,7 +314,7 @@ def test_what_the_user_ignores_anywhere_is_no_change(repository: Path, tmp_path:
 def test_a_setting_that_comes_later_changes_nothing(
     repository: Path, tmp_path: Path, home: Path, ran: Path
 ) -> None:
-    workspaces = Workspaces.create(str(repository), str(tmp_path / "work"), WorkspaceOptions("e1"))
+    workspaces = Workspaces.create(str(repository), str(tmp_path / "work"), "e1")
     evil = script(tmp_path / "evil", f"echo ran >> {ran}; cat")
     for place in (home / ".gitconfig", repository / ".git" / "config"):
         with open(place, "a", encoding="utf-8") as stream:
@@ -333,7 +333,7 @@ def test_line_ends_are_as_in_the_checkout(repository: Path, tmp_path: Path) -> N
     (repository / "a.py").unlink()
     git(repository, "checkout", "-q", "a.py")
     assert (repository / "a.py").read_bytes() == b"one\r\n"
-    workspaces = Workspaces.create(str(repository), str(tmp_path / "work"), WorkspaceOptions("e1"))
+    workspaces = Workspaces.create(str(repository), str(tmp_path / "work"), "e1")
     candidate = tmp_path / "work" / "candidate"
     assert (candidate / "a.py").read_bytes() == b"one\r\n"
     (candidate / "a.py").write_bytes(b"one\ntwo\r\n")
@@ -367,7 +367,7 @@ def test_git_variables_of_the_surroundings_reach_nothing(
 
 
 def a_whole_experiment_without_helpers(repository: Path, work: Path) -> Workspaces:
-    workspaces = Workspaces.create(str(repository), str(work), WorkspaceOptions("e1"))
+    workspaces = Workspaces.create(str(repository), str(work), "e1")
     (work / "candidate" / "a.py").write_text("better\n")
     made = workspaces.checkpoint(workspaces.candidate_path, "better")
     assert isinstance(made, Checkpoint)
@@ -377,9 +377,9 @@ def a_whole_experiment_without_helpers(repository: Path, work: Path) -> Workspac
 
 _VICTIM = """
 import sys
-from omx_autoresearch.experiments.worktrees.pair import WorkspaceOptions, Workspaces
+from omx_autoresearch.experiments.worktrees.pair import Workspaces
 root, work = sys.argv[1:]
-workspaces = Workspaces.create(root, work, WorkspaceOptions("e1"))
+workspaces = Workspaces.create(root, work, "e1")
 best = workspaces.base_commit
 print("made", flush=True)
 for number in range(1000):
@@ -417,7 +417,7 @@ def test_a_kill_at_any_instant_leaves_the_checkout_alone_and_the_trees_can_be_us
     if (work / "checkpoints" / "workspaces.json").exists():
         workspaces = Workspaces.open(str(work))
     else:
-        workspaces = Workspaces.create(str(repository), str(work), WorkspaceOptions("e1"))
+        workspaces = Workspaces.create(str(repository), str(work), "e1")
     for path in (workspaces.candidate_path, workspaces.incumbent_path):
         workspaces.set_to(path, workspaces.base_commit)
     assert contents(work / "candidate") == contents(repository)

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from omx_autoresearch.experiments.worktrees.pair import Checkpoint, WorkspaceOptions, Workspaces
+from omx_autoresearch.experiments.worktrees.pair import Checkpoint, Workspaces
 from omx_autoresearch.experiments.worktrees.worktree import Snapshot, TreeFault
 from omx_autoresearch.foundation.errors import StateUntrusted, StepIllegal, WorkspaceFault
 from omx_autoresearch.system.git import LOCK_WAIT_SECONDS
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 @pytest.fixture
 def workspaces(repository: Path, tmp_path: Path) -> Workspaces:
-    return Workspaces.create(str(repository), str(tmp_path / "work"), WorkspaceOptions("e1"))
+    return Workspaces.create(str(repository), str(tmp_path / "work"), "e1")
 
 
 @pytest.fixture
@@ -388,8 +388,7 @@ def test_a_link_out_of_the_tree_is_refused_by_name(
 
 @pytest.mark.requirement("TREE-04")
 def test_a_file_too_large_is_refused_before_it_is_read(repository: Path, tmp_path: Path) -> None:
-    options = WorkspaceOptions("e1", file_limit_bytes=1000)
-    workspaces = Workspaces.create(str(repository), str(tmp_path / "work"), options)
+    workspaces = Workspaces.create(str(repository), str(tmp_path / "work"), "e1")
     with open(os.path.join(workspaces.candidate_path, "huge"), "wb") as stream:
         stream.truncate(1 << 40)
     fault = workspaces.snapshot(workspaces.candidate_path)
@@ -481,48 +480,17 @@ def test_a_link_in_the_place_of_a_tree_is_never_followed(
     assert contents(repository, without=()) == before
 
 
-@pytest.mark.requirement("TREE-06")
-@pytest.mark.case("GIT-19")
-def test_git_in_a_tree_without_its_git_folder_finds_no_repository_above(
-    workspaces: Workspaces, candidate: Path
-) -> None:
-    git(candidate.parent, "init", "-q")
-    shutil.rmtree(candidate / ".git")
-    import subprocess
-
-    env = {"PATH": os.environ["PATH"], **workspaces.environment()}
-    said = subprocess.run(
-        ["git", "rev-parse", "--git-dir"], cwd=candidate, env=env, capture_output=True, check=False
-    )
-    assert said.returncode != 0
-
-
-@pytest.mark.requirement("TREE-06")
-@pytest.mark.case("GIT-19")
-def test_checkpoints_outlive_a_swept_folder(repository: Path, tmp_path: Path) -> None:
-    store = str(tmp_path / "kept")
-    options = WorkspaceOptions("e1", store_path=store)
-    workspaces = Workspaces.create(str(repository), str(tmp_path / "swept"), options)
-    (tmp_path / "swept" / "candidate" / "a.py").write_text("two\n")
-    made = accept(workspaces)
-    shutil.rmtree(tmp_path / "swept")
-    workspaces = Workspaces.open(str(tmp_path / "swept"), store)
-    assert b"+two" in workspaces.patch(workspaces.base_commit, made.commit)
-    workspaces.set_to(workspaces.incumbent_path, made.commit)
-    assert (tmp_path / "swept" / "incumbent" / "a.py").read_text() == "two\n"
-
-
 @pytest.mark.requirement("TREE-07")
 @pytest.mark.case("GIT-19")
 def test_what_a_killed_start_left_is_no_hindrance(repository: Path, tmp_path: Path) -> None:
-    Workspaces.create(str(repository), str(tmp_path / "work"), WorkspaceOptions("e1"))
+    Workspaces.create(str(repository), str(tmp_path / "work"), "e1")
     os.unlink(tmp_path / "work" / "checkpoints" / "workspaces.json")
     for name in os.listdir(tmp_path / "work" / "checkpoints"):
         if name.startswith("index") or name.endswith(".json"):
             os.unlink(tmp_path / "work" / "checkpoints" / name)
     with pytest.raises(StateUntrusted, match=r"workspaces\.json"):
         Workspaces.open(str(tmp_path / "work"))
-    workspaces = Workspaces.create(str(repository), str(tmp_path / "work"), WorkspaceOptions("e1"))
+    workspaces = Workspaces.create(str(repository), str(tmp_path / "work"), "e1")
     assert isinstance(workspaces.snapshot(workspaces.candidate_path), Snapshot)
 
 
@@ -530,13 +498,13 @@ def test_a_folder_of_somebody_else_is_not_taken(repository: Path, tmp_path: Path
     (tmp_path / "work" / "candidate").mkdir(parents=True)
     (tmp_path / "work" / "candidate" / "mine").write_text("x")
     with pytest.raises(WorkspaceFault, match="not ours"):
-        Workspaces.create(str(repository), str(tmp_path / "work"), WorkspaceOptions("e1"))
+        Workspaces.create(str(repository), str(tmp_path / "work"), "e1")
     assert (tmp_path / "work" / "candidate" / "mine").exists()
 
 
 def test_an_experiment_is_not_made_twice_in_one_folder(workspaces: Workspaces, repository: Path) -> None:
     with pytest.raises(StepIllegal, match="already"):
-        Workspaces.create(str(repository), os.path.dirname(workspaces.candidate_path), WorkspaceOptions("e2"))
+        Workspaces.create(str(repository), os.path.dirname(workspaces.candidate_path), "e2")
 
 
 def test_a_tree_in_the_middle_of_a_restoration_is_no_candidate(
