@@ -120,24 +120,23 @@ class BranchPlan:
     Attributes:
         name: of the branch, without ``refs/heads/``.
         checkpoint: whose tree it has.
-        stands_on: the branch before it; empty where it stands on the base commit.
         iteration: the trial.
         message: of its one commit.
     """
 
     name: str
     checkpoint: str
-    stands_on: str
     iteration: int
     message: str
 
 
 @dataclass(frozen=True, slots=True)
 class FinalBranch:
-    """A branch that was made: its name and its commit."""
+    """A branch that was made: its name, its commit, and the trial that it shows."""
 
     name: str
     commit: str
+    iteration: int
 
 
 def branch_plan(state: ExperimentState, prefix: str = "") -> tuple[BranchPlan, ...]:
@@ -158,18 +157,15 @@ def branch_plan(state: ExperimentState, prefix: str = "") -> tuple[BranchPlan, .
         )
     prefix = prefix.strip("/") or f"{PREFIX}/{state.experiment_id}"
     width = len(str(len(steps)))
-    plans: list[BranchPlan] = []
-    for number, row in enumerate(steps, start=1):
-        plans.append(
-            BranchPlan(
-                name=f"{prefix}/{number:0{width}}-{_slug(row)}",
-                checkpoint=row.candidate_commit,
-                stands_on=plans[-1].name if plans else "",
-                iteration=row.iteration,
-                message=_message(state, row, number, len(steps)),
-            )
+    return tuple(
+        BranchPlan(
+            name=f"{prefix}/{number:0{width}}-{_slug(row)}",
+            checkpoint=row.candidate_commit,
+            iteration=row.iteration,
+            message=_message(state, row, number, len(steps)),
         )
-    return tuple(plans)
+        for number, row in enumerate(steps, start=1)
+    )
 
 
 def finalize(state: ExperimentState, workspaces: Workspaces, prefix: str = "") -> tuple[FinalBranch, ...]:
@@ -191,7 +187,7 @@ def finalize(state: ExperimentState, workspaces: Workspaces, prefix: str = "") -
     parent = state.base_commit
     for plan in plans:
         parent = workspaces.commit(f"{plan.checkpoint}^{{tree}}", parent, plan.message)
-        made.append(FinalBranch(plan.name, parent))
+        made.append(FinalBranch(plan.name, parent, plan.iteration))
     workspaces.branches((branch.name, branch.commit) for branch in made)
     return tuple(made)
 

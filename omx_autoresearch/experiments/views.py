@@ -19,7 +19,7 @@ from omx_autoresearch.experiments.judge.state import (
     ExperimentUsage,
     TrialRow,
 )
-from omx_autoresearch.experiments.judge.summary import count_kinds, patch_warning, quoted_claim
+from omx_autoresearch.experiments.judge.summary import count_kinds, quoted_claim
 from omx_autoresearch.experiments.store import ExperimentStore
 from omx_autoresearch.foundation.clients import EXAMPLE_AGENT
 from omx_autoresearch.foundation.errors import AutoresearchError, UsageError
@@ -32,7 +32,6 @@ from omx_autoresearch.system.processes import ProcessIdentity, is_alive
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator
 
-    from omx_autoresearch.experiments.worktrees.object_store import FileChange
     from omx_autoresearch.journal.layout import Runtime
 
 NEXT_START = "omx-autoresearch experiment start --metric NAME --measure ./measure.sh --check ./check.sh"
@@ -335,23 +334,6 @@ def is_at_work(state: ExperimentState) -> bool:
     )
 
 
-@dataclass(frozen=True, slots=True)
-class PatchLook:
-    """What all accepted trials changed together.
-
-    Attributes:
-        changed: the changed files, renames found.
-        size_bytes: of the whole patch.
-        beginning: the first bytes of it.
-        warning: why it should not be accepted yet; empty where nothing speaks against it.
-    """
-
-    changed: tuple[FileChange, ...]
-    size_bytes: int
-    beginning: bytes
-    warning: str
-
-
 def frozen_paths(runtime: Runtime, state: ExperimentState) -> tuple[str, ...]:
     """Files that no candidate may touch, then the owner's globs; empty if unknown."""
     folder = ExperimentStore(runtime.home).folder(state.experiment_id)
@@ -367,25 +349,3 @@ def candidate_path(runtime: Runtime, experiment_id: str) -> str:
     """The candidate's worktree; empty where it is gone."""
     path = os.path.join(ExperimentStore(runtime.home).folder(experiment_id).work_path, "candidate")
     return path if os.path.isdir(path) else ""
-
-
-def look_at_patch(runtime: Runtime, state: ExperimentState, limit_bytes: int) -> PatchLook:
-    """What was reached so far; nothing is held or changed by looking.
-
-    Raises:
-        StateUntrusted: the experiment has no checkpoints.
-        WorkspaceFault: the repository is gone, or git cannot read a checkpoint.
-    """
-    import tempfile
-
-    from omx_autoresearch.experiments.worktrees.pair import Workspaces
-
-    folder = ExperimentStore(runtime.home).folder(state.experiment_id)
-    workspaces = Workspaces.open(folder.work_path)
-    base, final = state.base_commit, state.incumbent_commit
-    with tempfile.TemporaryDirectory(dir=folder.root_path, prefix=".patch-") as place:
-        path = os.path.join(place, "patch")
-        size_bytes = workspaces.write_patch(base, final, path)
-        with open(path, "rb") as stream:
-            beginning = stream.read(limit_bytes)
-    return PatchLook(workspaces.changes(base, final), size_bytes, beginning, patch_warning(state))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from omx_autoresearch.experiments.final_patch import FinalBranch
 from omx_autoresearch.experiments.judge.state import TrialRow
 from omx_autoresearch.experiments.views import ExperimentLine, ExperimentView
 from omx_autoresearch.experiments.worktrees.object_store import FileChange
@@ -151,20 +152,11 @@ class ExperimentPatchDocument:
 
 
 @dataclass(frozen=True, slots=True)
-class ExperimentBranch:
-    """One branch of ``experiment finalize``."""
-
-    name: str
-    commit: str
-    iteration: int
-
-
-@dataclass(frozen=True, slots=True)
 class ExperimentBranchesDocument:
     """``experiment finalize``."""
 
     experiment_id: str
-    branches: tuple[ExperimentBranch, ...]
+    branches: tuple[FinalBranch, ...]
     next: str
 
 

@@ -22,6 +22,7 @@ from omx_autoresearch.experiments.judge.calibration import (
     verify_rule,
 )
 from omx_autoresearch.experiments.judge.decision import Judge
+from omx_autoresearch.experiments.judge.state import ExperimentConfig
 from omx_autoresearch.foundation.records import dataclass, replace
 
 TYPE_CHECKING = False
@@ -41,29 +42,6 @@ DETERMINISTIC_PAIRS = 3
 
 
 @dataclass(frozen=True, slots=True)
-class Outlay:
-    """What the parts of an experiment take, as far as it is known, and what may be spent; 0 is no limit.
-
-    Attributes:
-        run_seconds: one measured run, with the reset of caches before it.
-        trial_seconds: everything else of a trial: the agent's turn, set-up, checks.
-        budget_seconds: of the whole experiment, calibration and verified claim included.
-        budget_trials: hypotheses.
-        budget_runs: measured runs.
-        calibration_pairs: A/A pairs at the baseline.
-        claim_pairs: pairs of the fresh check at the end.
-    """
-
-    run_seconds: float
-    trial_seconds: float = 0.0
-    budget_seconds: float = 0.0
-    budget_trials: int = 0
-    budget_runs: int = 0
-    calibration_pairs: int = WANTED_PAIRS
-    claim_pairs: int = 30
-
-
-@dataclass(frozen=True, slots=True)
 class Option:
     """One way to judge, and its price.
 
@@ -72,7 +50,7 @@ class Option:
         rule: to be followed.
         runs_without_effect: measured runs of a trial whose candidate is no better, warm-ups included.
         runs_with_effect: of one whose candidate is better by the visible effect.
-        hours_without_effect: of such a trial, everything included.
+        hours_without_effect: of such a trial, its measured runs alone.
         hours_with_effect: likewise.
         trials: how many without effect fit the budget beside calibration and claim; None where there is no budget.
         visible_effect: gain over ``min_effect`` that is accepted about four times in five, in the unit of estimates;
@@ -114,34 +92,34 @@ class Plan:
     scale: str
 
 
-def plan_of(rule: AcceptanceRule, calibration: Calibration | None, outlay: Outlay) -> Plan:
-    """What an experiment under ``rule`` costs and can see.
+def plan_of(config: ExperimentConfig, calibration: Calibration | None, run_seconds: float) -> Plan:
+    """What an experiment costs and can see.
 
     Args:
-        rule: as configured.
+        config: of it.
         calibration: None before it was measured: then a noisy metric is assumed, and effects are in sigmas only.
-        outlay: what its parts take and what may be spent.
+        run_seconds: one measured run, with the reset of caches before it; the agents' time comes on top.
     """
-    chosen = _option("chosen", rule, calibration, outlay)
+    rule = config.rule
+    chosen = _option("chosen", config, calibration, run_seconds)
     alternatives = [
-        _option(name, cheaper, calibration, outlay) for name, cheaper in _cheaper(rule, calibration).items()
+        _option(name, replace(config, rule=cheaper), calibration, run_seconds)
+        for name, cheaper in _cheaper(rule, calibration).items()
     ]
-    trials = outlay.budget_trials or chosen.trials or 0
+    trials = config.limits.trials or chosen.trials or 0
+    is_exact = calibration is not None and calibration.regime == "deterministic"
+    claim_pairs = min(config.claim_pairs, DETERMINISTIC_PAIRS) if is_exact else config.claim_pairs
+    run_hours = run_seconds / SECONDS_PER_HOUR
     return Plan(
         chosen=chosen,
         alternatives=tuple(
             option for option in alternatives if option.runs_without_effect < chosen.runs_without_effect
         ),
-        preparation_hours=_hours(outlay, 2 * outlay.calibration_pairs + 2 * rule.warmups),
-        claim_hours=_hours(outlay, 2 * _claim_pairs(calibration, outlay) + 2 * rule.warmups),
+        preparation_hours=run_hours * 2 * (config.calibration_pairs + rule.warmups),
+        claim_hours=run_hours * 2 * (claim_pairs + rule.warmups),
         verify_alpha=verify_rule(rule, max(1, trials)).alpha,
         scale=calibration.scale if calibration else "",
     )
-
-
-def _claim_pairs(calibration: Calibration | None, outlay: Outlay) -> int:
-    is_exact = calibration is not None and calibration.regime == "deterministic"
-    return min(outlay.claim_pairs, DETERMINISTIC_PAIRS) if is_exact else outlay.claim_pairs
 
 
 def _cheaper(rule: AcceptanceRule, calibration: Calibration | None) -> dict[str, AcceptanceRule]:
@@ -157,25 +135,23 @@ def _cheaper(rule: AcceptanceRule, calibration: Calibration | None) -> dict[str,
     return cheaper
 
 
-def _option(name: str, rule: AcceptanceRule, calibration: Calibration | None, outlay: Outlay) -> Option:
+def _option(
+    name: str, config: ExperimentConfig, calibration: Calibration | None, run_seconds: float
+) -> Option:
+    rule = config.rule
     without, with_effect = _runs(rule, calibration)
-    sigmas = _visible_sigmas(rule)
     return Option(
         name=name,
         rule=rule,
         runs_without_effect=without,
         runs_with_effect=with_effect,
-        hours_without_effect=_hours(outlay, without) + outlay.trial_seconds / SECONDS_PER_HOUR,
-        hours_with_effect=_hours(outlay, with_effect) + outlay.trial_seconds / SECONDS_PER_HOUR,
-        trials=_trials(outlay, rule, without),
+        hours_without_effect=without * run_seconds / SECONDS_PER_HOUR,
+        hours_with_effect=with_effect * run_seconds / SECONDS_PER_HOUR,
+        trials=_trials(config, without, run_seconds),
         visible_effect=_visible_effect(rule, calibration),
-        visible_sigmas=sigmas,
+        visible_sigmas=_visible_sigmas(rule),
         false_accepts=_false_accepts(rule, calibration),
     )
-
-
-def _hours(outlay: Outlay, runs: float) -> float:
-    return runs * outlay.run_seconds / SECONDS_PER_HOUR
 
 
 def _runs(rule: AcceptanceRule, calibration: Calibration | None) -> tuple[float, float]:
@@ -227,16 +203,15 @@ def _sampled_pairs(rule: AcceptanceRule, noise: Iterator[float], gain: float, ca
     return judge.pairs
 
 
-def _trials(outlay: Outlay, rule: AcceptanceRule, runs: float) -> int | None:
-    fixed = 2 * (outlay.calibration_pairs + outlay.claim_pairs) + 4 * rule.warmups
+def _trials(config: ExperimentConfig, runs: float, run_seconds: float) -> int | None:
+    fixed = 2 * (config.calibration_pairs + config.claim_pairs) + 4 * config.rule.warmups
     limits = []
-    if outlay.budget_trials:
-        limits.append(outlay.budget_trials)
-    if outlay.budget_runs:
-        limits.append(max(0, floor((outlay.budget_runs - fixed) / runs)))
-    seconds = runs * outlay.run_seconds + outlay.trial_seconds
-    if outlay.budget_seconds and seconds > 0.0:
-        limits.append(max(0, floor((outlay.budget_seconds - fixed * outlay.run_seconds) / seconds)))
+    if config.limits.trials:
+        limits.append(config.limits.trials)
+    if config.limits.runs:
+        limits.append(max(0, floor((config.limits.runs - fixed) / runs)))
+    if config.limits.wall_seconds and run_seconds:
+        limits.append(max(0, floor((config.limits.wall_seconds / run_seconds - fixed) / runs)))
     return min(limits) if limits else None
 
 

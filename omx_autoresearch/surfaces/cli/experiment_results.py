@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 import click
 
 from omx_autoresearch.experiments.judge.events import RunMeasured
-from omx_autoresearch.experiments.judge.summary import quoted_claim, steps_of
+from omx_autoresearch.experiments.judge.summary import quoted_claim
 from omx_autoresearch.experiments.views import frozen_paths, is_at_work, next_command
 from omx_autoresearch.foundation.errors import StepIllegal, UsageError
 from omx_autoresearch.surfaces.cli.console import (
@@ -208,20 +208,12 @@ def experiment_finalize(named: str, prefix: str, as_json: bool) -> None:
     """Make one branch a checkpoint in your repository, for review; no branch of yours moves, none is checked out."""
     from omx_autoresearch.experiments.final_patch import finalize
     from omx_autoresearch.experiments.worktrees.pair import Workspaces
-    from omx_autoresearch.surfaces.experiment_documents import (
-        ExperimentBranch,
-        ExperimentBranchesDocument,
-    )
+    from omx_autoresearch.surfaces.experiment_documents import ExperimentBranchesDocument
 
     found = meant(named)
     found.require_owner("finalize")
     state = found.load()
-    made = finalize(state, Workspaces.open(found.folder.work_path), prefix)
-    rows = steps_of(state)
-    branches = tuple(
-        ExperimentBranch(branch.name, branch.commit, row.iteration)
-        for branch, row in zip(made, rows, strict=True)
-    )
+    branches = finalize(state, Workspaces.open(found.folder.work_path), prefix)
     next_step = f"git -C {shlex.quote(state.project_path)} log --oneline {branches[-1].name}"
     if as_json:
         print_json(ExperimentBranchesDocument(found.experiment_id, branches, next_step))

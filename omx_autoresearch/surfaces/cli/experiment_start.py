@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import click
 
 from omx_autoresearch.experiments.judge.calibration import Calibration, too_few_pairs
-from omx_autoresearch.experiments.judge.plans import Option, Outlay, Plan, plan_of
+from omx_autoresearch.experiments.judge.plans import Option, Plan, plan_of
 from omx_autoresearch.experiments.judge.summary import effect_text
 from omx_autoresearch.experiments.store import ExperimentStore
 from omx_autoresearch.experiments.views import experiments_of, frozen_paths
@@ -243,24 +243,10 @@ def plan_document(
         calibration: None before it was measured.
         run_seconds: one measured run; 0.0 where nothing ran yet.
     """
-    limits = config.limits
-    plan = plan_of(
-        config.rule,
-        calibration,
-        Outlay(
-            run_seconds=run_seconds,
-            budget_seconds=limits.wall_seconds,
-            budget_trials=limits.trials,
-            budget_runs=limits.runs,
-            calibration_pairs=config.calibration_pairs,
-            claim_pairs=config.claim_pairs,
-        ),
-    )
+    plan = plan_of(config, calibration, run_seconds)
+    few = too_few_pairs(calibration) if calibration is not None else ""
     return PlanDocument(
-        (
-            *_lines(config, plan, run_seconds),
-            *((few,) if calibration is not None and (few := too_few_pairs(calibration)) else ()),
-        ),
+        (*_lines(config, plan, run_seconds), *([few] if few else ())),
         tuple(_cheaper(config, plan, option) for option in plan.alternatives),
         to_plain(plan),
     )

@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from typing import Any, TextIO
 
-    from omx_autoresearch.experiments.background import TrialAsk, TrialView
+    from omx_autoresearch.experiments.background import TrialView
     from omx_autoresearch.experiments.controller import AutoresearchController
     from omx_autoresearch.experiments.driver import Agent, DriveEnd
     from omx_autoresearch.experiments.judge.state import ExperimentState, HypothesisOutcome, TrialRow
@@ -255,20 +255,6 @@ def experiment_wait(named: str, seconds: float, as_json: bool) -> int:
     return tell_view(found, view, as_json=as_json)
 
 
-def patience(found: Meant, seconds: float | None) -> float | None:
-    """How long a trial is waited for: as told; an agent less than its client's limit; None for its end."""
-    return WAIT_SECONDS if seconds is None and found.caller.is_agent() else seconds
-
-
-def try_in_background(found: Meant, ask: TrialAsk, seconds: float, *, as_json: bool) -> int:
-    """Try a change by a process of its own, and wait at most ``seconds`` for its end."""
-    from omx_autoresearch.experiments.background import start_trial
-
-    runtime = found.caller.runtime
-    view = start_trial(runtime, found.experiment_id, ask, wait_seconds=seconds)
-    return tell_view(found, view, as_json=as_json)
-
-
 def tell_view(found: Meant, view: TrialView, *, as_json: bool) -> int:
     """Print how a trial stands; returns the exit status."""
     from omx_autoresearch.surfaces.experiment_documents import ExperimentWaitDocument
@@ -281,9 +267,7 @@ def tell_view(found: Meant, view: TrialView, *, as_json: bool) -> int:
         print_json(ExperimentWaitDocument(found.experiment_id, view.is_running, row, view.fault, next_step))
     else:
         if row is not None and not view.is_running:
-            say(trial_line(view.state, row), {"accepted": "green", "failed": "yellow"}.get(row.status, ""))
-            for line in why_lines(row):
-                say(line)
+            _say_trial(view.state, row)
         elif view.is_running:
             say(
                 f"{f'Trial {row.iteration}' if row else 'The trial'} goes on; {view.state.usage.runs} runs so far."
@@ -293,6 +277,12 @@ def tell_view(found: Meant, view: TrialView, *, as_json: bool) -> int:
         say(f"  next: {next_step}", "dim")
     is_accepted = row is not None and not view.is_running and row.status == "accepted"
     return 0 if is_accepted else CHECK_SAID_NO
+
+
+def _say_trial(state: ExperimentState, row: TrialRow) -> None:
+    say(trial_line(state, row), {"accepted": "green", "failed": "yellow"}.get(row.status, ""))
+    for line in why_lines(row):
+        say(line)
 
 
 PATCH_NAME = "candidate.patch"
@@ -354,27 +344,23 @@ def experiment_trial(  # noqa: PLR0913, PLR0917 - each parameter is an option
     hypothesis = checked_hypothesis(
         ExperimentHypothesis(said["hypothesis_id"] or f"h-{number}", said["description"], said["direction"])
     )
-    limit_seconds = patience(found, seconds)
+    # an agent waits less than its client's limit, a person for the end
+    limit_seconds = WAIT_SECONDS if seconds is None and found.caller.is_agent() else seconds
     if limit_seconds is not None and not command:
-        from omx_autoresearch.experiments.background import TrialAsk
+        from omx_autoresearch.experiments.background import TrialAsk, start_trial
 
-        request_id = found.caller.runtime.new_id()
-        ask = TrialAsk(hypothesis, _read_patch(patch_path), request_id, cost)
-        return try_in_background(found, ask, limit_seconds, as_json=as_json)
+        runtime = found.caller.runtime
+        ask = TrialAsk(hypothesis, _read_patch(patch_path), runtime.new_id(), cost)
+        view = start_trial(runtime, found.experiment_id, ask, wait_seconds=limit_seconds)
+        return tell_view(found, view, as_json=as_json)
     if seconds is not None:
         raise UsageError("a command is waited for to its end", next_step="leave --seconds or the command out")
     make = _maker(found, patch_path, command, cost)
     with working(found, as_json=as_json, is_row_answer=True) as (controller, _):
         if controller.state.phase == "started":
             controller.establish_baseline()
-        row = _tried(controller, hypothesis, make(controller))
+        row = controller.run_iteration(hypothesis, make(controller))
     return _told_trial(found, row, as_json=as_json)
-
-
-def _tried(
-    controller: AutoresearchController, hypothesis: ExperimentHypothesis, callback: Callback
-) -> TrialRow:
-    return controller.run_iteration(hypothesis, callback)
 
 
 def _maker(
@@ -454,9 +440,6 @@ def _told_trial(found: Meant, row: TrialRow, *, as_json: bool) -> int:
     if as_json:
         print_json(ExperimentTrialDocument(found.experiment_id, row, next_step))
     else:
-        style = {"accepted": "green", "failed": "yellow"}.get(row.status, "")
-        say(trial_line(found.load(), row), style)
-        for line in why_lines(row):
-            say(line)
+        _say_trial(found.load(), row)
         say(f"  next: {next_step}", "dim")
     return 0 if row.status == "accepted" else CHECK_SAID_NO

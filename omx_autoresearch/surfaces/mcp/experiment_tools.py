@@ -8,12 +8,14 @@ from __future__ import annotations
 
 import os
 from dataclasses import dataclass, replace
+from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Annotated
 
 import anyio.from_thread
 from pydantic import Field
 
 from omx_autoresearch.experiments import background, views
+from omx_autoresearch.experiments.final_patch import final_patch_of
 from omx_autoresearch.experiments.judge.calibration import known_effect
 from omx_autoresearch.experiments.judge.state import (
     DESCRIPTION_LIMIT,
@@ -25,6 +27,8 @@ from omx_autoresearch.experiments.judge.state import (
     budget_left,
 )
 from omx_autoresearch.experiments.judge.summary import effect_scale, effect_text, quoted_claim
+from omx_autoresearch.experiments.store import ExperimentStore
+from omx_autoresearch.experiments.worktrees.pair import Workspaces
 from omx_autoresearch.foundation.errors import CommandFault, StepIllegal
 from omx_autoresearch.surfaces.experiment_documents import ExperimentPatchDocument, ExperimentWaitDocument
 from omx_autoresearch.surfaces.mcp.calls import (
@@ -169,24 +173,28 @@ def experiment_history(
 def experiment_patch(call: Call, experiment: Named = "") -> tuple[ExperimentPatchDocument, PatchText]:
     """Show what all accepted trials changed together; only the owner can accept it."""
     state = _meant(call, experiment)
-    look = views.look_at_patch(call.runtime, state, PATCH_CHARACTERS)
+    folder = ExperimentStore(call.runtime.home).folder(state.experiment_id)
+    with TemporaryDirectory(dir=folder.root_path, prefix=".patch-") as place:
+        patch = final_patch_of(state, Workspaces.open(folder.work_path), place)
+        with open(patch.path, "rb") as stream:
+            beginning = stream.read(PATCH_CHARACTERS)
     quoted = quoted_claim(state)
     document = ExperimentPatchDocument(
         experiment_id=state.experiment_id,
         path="",
-        size_bytes=look.size_bytes,
-        base_commit=state.base_commit,
-        final_commit=state.incumbent_commit,
-        files=look.changed[:LIST_LIMIT],
+        size_bytes=patch.size_bytes,
+        base_commit=patch.base_commit,
+        final_commit=patch.final_commit,
+        files=patch.changed[:LIST_LIMIT],
         is_applied=bool(state.applied_commit),
         reason_code="",
         reasons=(),
         result=quoted.sentence,
-        warnings=(*quoted.warnings, *([look.warning] if look.warning else [])),
+        warnings=(*quoted.warnings, *([patch.warning] if patch.warning else [])),
         next=f"the owner types: omx-autoresearch experiment accept {state.experiment_id}",
     )
-    text = look.beginning.decode("utf-8", "replace")
-    return document, PatchText(len(look.changed), text, look.size_bytes > len(look.beginning))
+    text = beginning.decode("utf-8", "replace")
+    return document, PatchText(len(patch.changed), text, patch.size_bytes > len(beginning))
 
 
 def experiment_trial(  # noqa: PLR0913, PLR0917 - each parameter is a field of the tool

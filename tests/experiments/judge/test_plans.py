@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import math
 import random
+from dataclasses import replace
 from itertools import islice
 from typing import Any
 
@@ -12,8 +13,9 @@ import pytest
 
 from omx_autoresearch.experiments.judge.calibration import AcceptanceRule, Calibration, calibrate, verify_rule
 from omx_autoresearch.experiments.judge.decision import Judge, claim
-from omx_autoresearch.experiments.judge.plans import Option, Outlay, plan_of
-from omx_autoresearch.experiments.judge.state import Claim
+from omx_autoresearch.experiments.judge.metrics import MetricSpec
+from omx_autoresearch.experiments.judge.plans import Option, Plan, plan_of
+from omx_autoresearch.experiments.judge.state import Claim, ExperimentConfig, ExperimentLimits
 from omx_autoresearch.experiments.judge.statistics import BLOCK_SIZES, orders
 from omx_autoresearch.foundation.errors import UsageError
 from omx_autoresearch.foundation.input_validation import validated
@@ -183,6 +185,16 @@ def test_a_claim_without_any_pair_is_refused() -> None:
 # --- The plan ---
 
 
+def planned(
+    rule: AcceptanceRule, calibration: Calibration | None, run_seconds: float = 1.0, **limits: Any
+) -> Plan:
+    """The plan of an experiment that has no limit but these."""
+    config = ExperimentConfig(
+        "plan", MetricSpec("ms"), rule=rule, limits=replace(ExperimentLimits(trials=0), **limits)
+    )
+    return plan_of(config, calibration, run_seconds)
+
+
 def named(options: tuple[Option, ...]) -> dict[str, Option]:
     """Options by their name."""
     return {option.name: option for option in options}
@@ -190,14 +202,14 @@ def named(options: tuple[Option, ...]) -> dict[str, Option]:
 
 @pytest.mark.requirement("ACC-13")
 def test_a_plan_of_five_minute_runs_says_what_they_cost() -> None:
-    plan = plan_of(HYBRID, NOISY, Outlay(300.0, trial_seconds=600.0, budget_seconds=24 * 3600.0))
+    plan = planned(HYBRID, NOISY, 300.0, wall_seconds=24 * 3600.0)
     assert plan.preparation_hours == pytest.approx(32 * 300 / 3600)
     assert plan.claim_hours == pytest.approx(62 * 300 / 3600)
     chosen = plan.chosen
     assert 18 < chosen.runs_without_effect < 24
     assert 34 < chosen.runs_with_effect < 44
-    assert chosen.hours_without_effect == pytest.approx((chosen.runs_without_effect * 300 + 600) / 3600)
-    assert chosen.trials == math.floor((24 * 3600 - 94 * 300) / (chosen.runs_without_effect * 300 + 600))
+    assert chosen.hours_without_effect == pytest.approx(chosen.runs_without_effect * 300 / 3600)
+    assert chosen.trials == math.floor((24 * 3600 - 94 * 300) / (chosen.runs_without_effect * 300))
     assert chosen.visible_effect == NOISY.minimum_detectable_effect
     assert chosen.visible_sigmas == pytest.approx(0.8 * math.sqrt(2))
     assert (chosen.false_accepts, plan.verify_alpha, plan.scale) == (0.01, 0.05, "ratio")
@@ -205,7 +217,7 @@ def test_a_plan_of_five_minute_runs_says_what_they_cost() -> None:
 
 @pytest.mark.requirement("ACC-13")
 def test_cheaper_ways_are_named_with_their_price() -> None:
-    plan = plan_of(HYBRID, NOISY, Outlay(1.0))
+    plan = planned(HYBRID, NOISY)
     cheaper = named(plan.alternatives)
     assert cheaper.keys() == {"fewer_pairs", "relaxed_alpha", "median"}
     assert all(option.runs_without_effect < plan.chosen.runs_without_effect for option in plan.alternatives)
@@ -217,18 +229,18 @@ def test_cheaper_ways_are_named_with_their_price() -> None:
 
 @pytest.mark.requirement("ACC-13")
 def test_a_plan_before_calibration_counts_effects_in_sigmas() -> None:
-    plan = plan_of(HYBRID, None, Outlay(1.0, budget_runs=500, budget_trials=40))
+    plan = planned(HYBRID, None, runs=500, trials=40)
     assert plan.chosen.visible_effect is None
     assert plan.chosen.visible_sigmas > 1
     assert plan.chosen.trials == math.floor((500 - 94) / plan.chosen.runs_without_effect)
-    assert plan_of(HYBRID, None, Outlay(1.0)).chosen.trials is None
-    assert plan_of(HYBRID, None, Outlay(1.0, budget_trials=7)).chosen.trials == 7
-    assert plan_of(HYBRID, None, Outlay(60.0, budget_seconds=60.0)).chosen.trials == 0
+    assert planned(HYBRID, None).chosen.trials is None
+    assert planned(HYBRID, None, trials=7).chosen.trials == 7
+    assert planned(HYBRID, None, 60.0, wall_seconds=60.0).chosen.trials == 0
 
 
 @pytest.mark.requirement("ACC-13")
 def test_a_deterministic_metric_costs_two_pairs_a_trial_and_nothing_is_cheaper() -> None:
-    plan = plan_of(HYBRID, STILL, Outlay(1.0))
+    plan = planned(HYBRID, STILL)
     assert (plan.chosen.runs_without_effect, plan.chosen.runs_with_effect) == (6, 6)
     assert (plan.chosen.visible_effect, plan.chosen.false_accepts) == (0.0, 0.0)
     assert plan.alternatives == ()
@@ -241,7 +253,7 @@ def test_a_deterministic_metric_costs_two_pairs_a_trial_and_nothing_is_cheaper()
 def test_a_threshold_makes_the_median_rule_honest_where_it_exceeds_the_noise() -> None:
     def price(threshold: float) -> float:
         rule = AcceptanceRule(name="median", min_effect=threshold)
-        return plan_of(rule, NOISY, Outlay(1.0)).chosen.false_accepts
+        return planned(rule, NOISY).chosen.false_accepts
 
     assert price(0.0) == 0.5
     assert 0.01 < price(1.0) < 0.3
