@@ -14,6 +14,7 @@ from omx_autoresearch.system.files import DISPOSABLE_NAMES, Entries, add, descri
 from omx_autoresearch.system.git import cannot_read, find_root, git_dir, head_commit, run_git
 
 _NESTING_LIMIT = 8
+_NOT_COVERED = (".omx",)
 _GITLINK = b"160000 "
 _MODES = {0o100000: b"100644 ", 0o100100: b"100755 ", 0o120000: b"120000 ", 0o120100: b"120000 "}
 _KIND_AND_EXECUTABLE = 0o170100
@@ -49,7 +50,7 @@ class _Repository:
     depth: int
 
 
-def tree_state(workspace_path: str, *, exclude: tuple[str, ...] = (".omx",)) -> TreeState:
+def tree_state(workspace_path: str, *, exclude: tuple[str, ...] = _NOT_COVERED) -> TreeState:
     """The content of the work tree that holds the workspace, read anew.
 
     Covered are tracked files, untracked ones that are not ignored, and those of submodules and nested
@@ -73,9 +74,9 @@ def tree_state(workspace_path: str, *, exclude: tuple[str, ...] = (".omx",)) -> 
     return TreeState(head, digest(entries), is_git=is_git, file_count=len(entries))
 
 
-def tree_files(workspace_path: str, *, exclude: tuple[str, ...] = (".omx",)) -> Entries:
+def tree_files(workspace_path: str) -> Entries:
     """The files that `tree_state` covers: from the name to mode and id. Raises what that does."""
-    return _read(workspace_path, exclude)[1]
+    return _read(workspace_path, _NOT_COVERED)[1]
 
 
 def _read(workspace_path: str, exclude: tuple[str, ...]) -> tuple[str, Entries, bool]:

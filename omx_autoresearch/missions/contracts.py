@@ -10,7 +10,7 @@ import os
 import shlex
 import shutil
 import tempfile
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING
 
 from omx_autoresearch.foundation import json_codec
 from omx_autoresearch.foundation.errors import AutoresearchError, MissionInvalid
@@ -19,7 +19,7 @@ from omx_autoresearch.foundation.text import head_and_tail
 from omx_autoresearch.freezing.evaluator_commands import SHELL_WORDS, runner_of
 from omx_autoresearch.freezing.pins import check_pins
 from omx_autoresearch.journal.safe_files import read_bounded
-from omx_autoresearch.missions.rules.intake import SCRIPT, limits_of, settled
+from omx_autoresearch.missions.rules.intake import SCRIPT, TAKEN_OVER, limits_of, settled
 from omx_autoresearch.missions.rules.mission import OPERATIONS, Contract
 from omx_autoresearch.missions.validation.runs import read_output, report_of, run_validator
 from omx_autoresearch.system.commands import shell_argv
@@ -27,7 +27,6 @@ from omx_autoresearch.system.commands import shell_argv
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from omx_autoresearch.foundation.types import ValidationMode
     from omx_autoresearch.freezing.manifest import PinManifest
     from omx_autoresearch.journal.layout import Runtime
     from omx_autoresearch.missions.rules.evidence import RunReport
@@ -117,22 +116,12 @@ def compile_contract(
     _refuse_unfrozen(workspace_path, draft, manifest)
     manifest = replace(manifest, notes=(*manifest.notes, *_unfrozen_criteria(workspace_path, draft)))
     contract = Contract(
-        validation_mode=cast("ValidationMode", draft.validation_mode),
-        validator_command=draft.validator_command,
-        validator_prompt=draft.validator_prompt,
-        output_artifact_path=draft.output_artifact_path,
-        reviewer_command=draft.reviewer_command,
-        reviewed_by=draft.reviewed_by,
-        timeout_seconds=float(draft.timeout_seconds),
-        score_direction=draft.score_direction,
+        **{name: getattr(draft, name) for name in TAKEN_OVER}
+        | {"timeout_seconds": float(draft.timeout_seconds)},
         environment=captured_environment(runtime, draft.environment_names),
-        isolate_home=draft.isolate_home,
-        accept_unattested=draft.accept_unattested,
         pin_digest=manifest.digest,
         pinned_count=manifest.frozen_count,
-        unfrozen_reason=draft.unfrozen_reason,
         runner=runner,
-        criteria=draft.criteria,
         forbidden=tuple(name for name in OPERATIONS if name in draft.forbid),
         limits=limits_of(draft),
         intake_digests=dict(draft.intake_digests),

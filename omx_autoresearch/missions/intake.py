@@ -22,7 +22,7 @@ from omx_autoresearch.foundation.errors import (
     WorkspaceFault,
 )
 from omx_autoresearch.foundation.input_validation import Fault, refusal, validated
-from omx_autoresearch.foundation.records import dataclass, field, to_plain
+from omx_autoresearch.foundation.records import as_fields, dataclass, field, to_plain
 from omx_autoresearch.foundation.types import Operation, Reviewer, TaskType, ValidationMode
 from omx_autoresearch.journal.layout import ProjectFolder, Runtime, is_safe_task_id, slugify
 from omx_autoresearch.journal.safe_files import (
@@ -506,12 +506,7 @@ def read_intake(specs_path: str) -> MissionDraft:
     }
     sandbox_path = os.path.join(specs_path, SANDBOX_NAME)
     draft = MissionDraft(
-        goal=mission.goal,
-        slug=mission.slug,
-        task_type=mission.task_type,
-        scope=mission.scope,
-        non_goals=mission.non_goals,
-        milestones=mission.milestones,
+        **as_fields(mission),
         environment_names=sandbox.env,
         criteria=_criteria(sandbox, sandbox_path),
         limits=dict(sandbox.limits or {}),

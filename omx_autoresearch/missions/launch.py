@@ -38,7 +38,7 @@ from omx_autoresearch.missions.lifecycle_commands import missions_around
 from omx_autoresearch.missions.records.lifecycle import MissionAmended, MissionCreated, MissionLaunched
 from omx_autoresearch.missions.records.work import CommandsApproved
 from omx_autoresearch.missions.rules.criteria import has_measured
-from omx_autoresearch.missions.rules.intake import MissionDraft
+from omx_autoresearch.missions.rules.intake import TAKEN_OVER, MissionDraft
 from omx_autoresearch.missions.rules.mission import Limits, next_phase
 from omx_autoresearch.missions.store import MissionStore
 from omx_autoresearch.missions.validation.runs import (
@@ -374,14 +374,9 @@ def _draft_of_contract(runtime: Runtime, mission: Mission) -> MissionDraft:
     assert contract is not None
     manifest = load_manifest(runtime.home.mission(mission.task_id).frozen_path, contract.pin_digest)
     return MissionDraft(
+        **{name: getattr(contract, name) for name in TAKEN_OVER},
         goal=mission.goal,
         slug=mission.slug,
-        validation_mode=contract.validation_mode,
-        validator_command=contract.validator_command,
-        validator_prompt=contract.validator_prompt,
-        output_artifact_path=contract.output_artifact_path,
-        reviewer_command=contract.reviewer_command,
-        reviewed_by=contract.reviewed_by,
         protect=tuple(pin.path for pin in manifest.pins if pin.kind != "absent-guard"),
         environment_names=tuple(
             name
@@ -391,10 +386,4 @@ def _draft_of_contract(runtime: Runtime, mission: Mission) -> MissionDraft:
         scope=mission.scope,
         non_goals=mission.non_goals,
         limits=_own_limits(contract.limits),
-        timeout_seconds=contract.timeout_seconds,
-        isolate_home=contract.isolate_home,
-        accept_unattested=contract.accept_unattested,
-        unfrozen_reason=contract.unfrozen_reason,
-        score_direction=contract.score_direction,
-        criteria=contract.criteria,
     )

@@ -35,6 +35,10 @@ DIRECTIONS = "state/directions_tried.json"
 STATE_FILES = (TASK_SPEC, PROGRESS, DIRECTIONS)
 """Files that are replaced."""
 _DIRECTION_KEYS = ("fingerprint", "summary", "first_seen_iteration", "last_seen_iteration", "count")
+_FINDING_KEYS = (
+    *("id", "kind", "summary", "source", "command", "paths", "accepted", "created_at", "criterion_id"),
+    *("evidence", "claim_reason", "iteration", "direction"),
+)
 _ITERATION_KINDS = {"stop_refused": "refuse", "stop_released": "release", "stop_allowed": "allow"}
 _QUIET_KINDS = ("validation_started", "person_prompted")
 _WORK_KINDS = ("claim_recorded", "finding_recorded", "direction_declared")
@@ -185,22 +189,9 @@ def finding_of(entry: Entry) -> dict[str, Any] | None:
 
 def finding_line(finding: dict[str, Any], at: str) -> dict[str, Any]:
     """A recorded finding as ``findings.jsonl`` has it: the agreed fields, then what is ours."""
-    evidence = finding.get("evidence")
-    return {
-        "id": finding["id"],
-        "kind": finding["kind"],
-        "summary": finding["summary"],
-        "source": finding["source"],
-        "command": finding["command"],
-        "paths": list(finding["paths"]),
-        "accepted": evidence is not None,
-        "created_at": at,
-        "criterion_id": finding["criterion_id"],
-        "evidence": evidence,
-        "claim_reason": finding["claim_reason"],
-        "iteration": finding["iteration"],
-        "direction": finding["direction"],
-    }
+    line = {"evidence": None, **finding, "created_at": at}
+    line["accepted"] = line["evidence"] is not None
+    return {key: line[key] for key in _FINDING_KEYS}
 
 
 def iteration_of(entry: Entry) -> dict[str, Any] | None:

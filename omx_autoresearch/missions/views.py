@@ -47,6 +47,7 @@ if TYPE_CHECKING:
     from omx_autoresearch.missions.rules.readiness import ReadinessReport
 
 _LEAST_OF_A_NAME = 4
+_TAIL_CHARACTERS = 4000
 """The shortest beginning of an id that names a mission, in characters."""
 _TOLD = ("pivot_required", "heartbeat_failed", "readiness_blocked", "projection_edited")
 """Events that the owner should read of; the others show in phase and blocker."""
@@ -333,9 +334,7 @@ class RunView:
     next: str
 
 
-def run_view(
-    runtime: Runtime, task_id: str, *, is_running: bool = False, tail_characters: int = 4000
-) -> RunView:
+def run_view(runtime: Runtime, task_id: str, *, is_running: bool = False) -> RunView:
     """The newest run of a mission; ``is_running`` where one goes on."""
     mission = MissionStore(runtime.home).load(task_id)
     run = mission.attestation
@@ -354,7 +353,7 @@ def run_view(
         duration_seconds=run.duration_seconds if run else 0.0,
         leaked=run.leaked if run else (),
         output_path=runtime.home.mission(task_id).output_path(run.run_id) if run else "",
-        output_tail=output_tail(runtime, mission, tail_characters),
+        output_tail=output_tail(runtime, mission, _TAIL_CHARACTERS),
         next=next_command(mission, is_validating=is_running, is_after_run=True),
     )
 

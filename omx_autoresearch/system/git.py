@@ -250,20 +250,18 @@ def run_git(
     return Git(program, cwd, env, SETTINGS, timeout_seconds or TIMEOUT_SECONDS).run(*args)
 
 
-def user_git(repository_path: str, environ: Mapping[str, str] | None = None) -> Git:
+def user_git(repository_path: str) -> Git:
     """Git in the user's own checkout, with the user's configuration, no hook, no monitor, no transport.
 
     Raises:
         WorkspaceFault: git is not installed outside the checkout, or is too old.
     """
-    surroundings = os.environ if environ is None else environ
     root = os.path.realpath(repository_path)
-    env = _plain_environment(surroundings)
+    env = _plain_environment(os.environ)
     env["GIT_CEILING_DIRECTORIES"] = os.path.dirname(root)
-    if (
-        "GIT_TEST_ASSUME_DIFFERENT_OWNER" in surroundings
-    ):  # git's own way to ask for distrust; it widens nothing
-        env["GIT_TEST_ASSUME_DIFFERENT_OWNER"] = surroundings["GIT_TEST_ASSUME_DIFFERENT_OWNER"]
+    distrust = "GIT_TEST_ASSUME_DIFFERENT_OWNER"  # git's own way to ask for it; it widens nothing
+    if distrust in os.environ:
+        env[distrust] = os.environ[distrust]
     git = Git(find_git(root, env["PATH"]), root, env, SETTINGS)
     _check_version(git)
     return git

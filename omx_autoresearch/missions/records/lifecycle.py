@@ -7,7 +7,7 @@ re-opens a mission that ended.
 
 from __future__ import annotations
 
-from omx_autoresearch.foundation.records import dataclass, field, nested, replace
+from omx_autoresearch.foundation.records import as_fields, dataclass, field, nested, replace
 from omx_autoresearch.missions.rules.mission import (
     SCHEMA_VERSION,
     TRANSITIONS,
@@ -106,21 +106,8 @@ class MissionCreated:
         """A draft; a second creation in one journal is ignored, the first one stands."""
         if mission is not None:
             return mission
-        return Mission(
-            notices=(Notice(ts, self.kind, f"mission {self.task_id} was written down"),),
-            task_id=self.task_id,
-            slug=self.slug,
-            goal=self.goal,
-            task_type=self.task_type,
-            project_path=self.project_path,
-            workspace_path=self.workspace_path,
-            specs_path=self.specs_path,
-            scope=self.scope,
-            non_goals=self.non_goals,
-            milestones=self.milestones,
-            schema_version=self.schema_version,
-            created_at=ts,
-        )
+        notice = Notice(ts, self.kind, f"mission {self.task_id} was written down")
+        return Mission(**as_fields(self), notices=(notice,), created_at=ts)
 
 
 @dataclass(frozen=True, slots=True)

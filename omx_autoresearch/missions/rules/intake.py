@@ -9,7 +9,13 @@ from omx_autoresearch.foundation.records import dataclass, field, fields, replac
 from omx_autoresearch.foundation.types import Operation, Reviewer, TaskType, ValidationMode
 from omx_autoresearch.freezing.manifest import glob_faults
 from omx_autoresearch.missions.rules.criteria import Criterion, criteria_faults, has_measured
-from omx_autoresearch.missions.rules.mission import OPERATIONS, VALIDATION_MODES, Limits, check_limits
+from omx_autoresearch.missions.rules.mission import (
+    OPERATIONS,
+    VALIDATION_MODES,
+    Contract,
+    Limits,
+    check_limits,
+)
 
 SCRIPT: ValidationMode = "mission-validator-script"
 REVIEW: ValidationMode = "prompt-architect-artifact"
@@ -72,6 +78,11 @@ class MissionDraft:
     criteria: tuple[Criterion, ...] = ()
     task_type: TaskType = "standard"
     intake_digests: dict[str, str] = field(default_factory=dict)
+
+
+_CONTRACT_NAMES = frozenset(item.name for item in fields(Contract)) - {"limits", "intake_digests"}
+TAKEN_OVER = tuple(item.name for item in fields(MissionDraft) if item.name in _CONTRACT_NAMES)
+"""What a contract takes over from its draft, and a draft from the contract that is amended, as it is."""
 
 
 @dataclass(frozen=True, slots=True)
