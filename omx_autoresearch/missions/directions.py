@@ -29,7 +29,7 @@ from omx_autoresearch.missions.rules.directions import (
     pivot_faults,
     repeated,
 )
-from omx_autoresearch.missions.rules.mission import FINAL_PHASES, next_command
+from omx_autoresearch.missions.rules.mission import next_command, refuse_ended
 from omx_autoresearch.missions.store import MissionStore
 
 TYPE_CHECKING = False
@@ -180,11 +180,7 @@ def inject(runtime: Runtime, task_id: str, direction: Direction) -> Declared:
     direction = replace(_clean(direction), by="owner")
     with MissionStore(runtime.home).transaction(task_id, runtime.now()) as transaction:
         mission = transaction.mission
-        if mission.phase in FINAL_PHASES:
-            raise StepIllegal(
-                f"mission {task_id} is {mission.phase}; no session works on it",
-                next_step=next_command(mission),
-            )
+        refuse_ended(mission, "no session works on it", next_step=next_command(mission))
         faults = direction_faults(direction.summary, direction.axes)
         if len(direction.summary) > INJECTED_LIMIT:
             faults.append(

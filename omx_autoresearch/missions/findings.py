@@ -15,7 +15,7 @@ from hashlib import sha256
 from itertools import chain
 
 from omx_autoresearch.foundation import json_codec
-from omx_autoresearch.foundation.errors import StepIllegal, UsageError
+from omx_autoresearch.foundation.errors import UsageError
 from omx_autoresearch.foundation.input_validation import validated
 from omx_autoresearch.foundation.records import dataclass, from_plain, to_plain
 from omx_autoresearch.journal.layout import ProjectFolder, Runtime
@@ -23,7 +23,7 @@ from omx_autoresearch.journal.safe_files import read_bounded
 from omx_autoresearch.missions import claims, projection_texts
 from omx_autoresearch.missions.records.work import FindingRecorded
 from omx_autoresearch.missions.rules.criteria import FINDING_KINDS, Finding, finding_faults
-from omx_autoresearch.missions.rules.mission import FINAL_PHASES
+from omx_autoresearch.missions.rules.mission import refuse_ended
 from omx_autoresearch.missions.store import MissionStore
 from omx_autoresearch.missions.validation import checks
 from omx_autoresearch.missions.validation.checks import look_at
@@ -110,7 +110,7 @@ def add_finding(
     store = MissionStore(runtime.home)
     mission = store.load(task_id)
     finding = _offered(runtime, mission, submission, source)
-    _refuse_end(mission)
+    refuse_ended(mission, "nothing is added to it")
     known = find_finding(runtime, task_id, finding.id) if submission.id else None
     if known is not None:
         return _again(task_id, finding, known)
@@ -158,14 +158,6 @@ def _offered(runtime: Runtime, mission: Mission, submission: Submission, source:
     return finding
 
 
-def _refuse_end(mission: Mission) -> None:
-    if mission.phase in FINAL_PHASES:
-        raise StepIllegal(
-            f"mission {mission.task_id} is {mission.phase}; nothing is added to it",
-            next_step="omx-autoresearch list",
-        )
-
-
 def _bare_claim(mission: Mission, finding: Finding) -> Finding:
     """A finding for no criterion proves nothing, and says what would."""
     if finding.criterion_id:
@@ -209,7 +201,7 @@ def _of(finding: Finding, *, is_known: bool = False) -> Recorded:
 def _record(runtime: Runtime, task_id: str, finding: Finding) -> Recorded:
     store = MissionStore(runtime.home)
     with store.transaction(task_id, runtime.now()) as transaction:
-        _refuse_end(transaction.mission)
+        refuse_ended(transaction.mission, "nothing is added to it")
         known = find_finding(runtime, task_id, finding.id)
         if known is not None:
             return _again(task_id, finding, known)
@@ -222,7 +214,7 @@ def _looked_at(runtime: Runtime, mission: Mission, criterion: Criterion, finding
     look = snapshot_workspace(runtime.home.mission(mission.task_id), mission)
     outcomes = look_at(runtime, mission, (criterion,), isolation="none", look=look)
     with MissionStore(runtime.home).transaction(mission.task_id, runtime.now()) as transaction:
-        _refuse_end(transaction.mission)
+        refuse_ended(transaction.mission, "nothing is added to it")
         checks.refuse_amended(transaction.mission, mission)
         checks.Settlement(runtime, outcomes, mission.contract_digest, submission=finding).record(transaction)
     return _of(_needed(runtime, mission.task_id, finding.id))
@@ -330,7 +322,7 @@ def drop_finding(runtime: Runtime, task_id: str, submission: Submission) -> Reco
     """
     mission = MissionStore(runtime.home).load(task_id)
     finding = replace(_offered(runtime, mission, submission, "inbox"), claim_reason=_INBOX.format(task_id))
-    _refuse_end(mission)
+    refuse_ended(mission, "nothing is added to it")
     inbox_path = ProjectFolder(mission.project_path).inbox_path(task_id)
     text = json_codec.encode({"finding": to_plain(finding)}).decode()
     claims.drop_claim(inbox_path, text, verb=claims.FINDING_VERB, at=runtime.now())
@@ -426,10 +418,7 @@ def import_findings(runtime: Runtime, task_id: str, path: str) -> Imported:
         StorageFailed: the disk refused; whole batches stand, and the same import goes on where it stopped.
     """
     mission = MissionStore(runtime.home).load(task_id)
-    if mission.phase in FINAL_PHASES:
-        raise StepIllegal(
-            f"mission {task_id} is {mission.phase}; nothing is added to it", next_step="omx-autoresearch list"
-        )
+    refuse_ended(mission, "nothing is added to it")
     data = _read(path)
     _refuse(runtime, mission, path, data)
     added = known = 0

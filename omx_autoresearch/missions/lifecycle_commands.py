@@ -30,7 +30,13 @@ from omx_autoresearch.missions.records.lifecycle import (
 )
 from omx_autoresearch.missions.records.work import CommandsApproved, PinsRestored
 from omx_autoresearch.missions.registry import ActiveSession, Registry, forget_faults
-from omx_autoresearch.missions.rules.mission import FINAL_PHASES, Blocker, next_command
+from omx_autoresearch.missions.rules.mission import (
+    FINAL_PHASES,
+    Blocker,
+    live_contract,
+    next_command,
+    refuse_ended,
+)
 from omx_autoresearch.missions.sessions import live_clients
 from omx_autoresearch.missions.store import MissionStore
 from omx_autoresearch.missions.validation.runs import approve as write_approval
@@ -107,11 +113,7 @@ def restore(runtime: Runtime, task_id: str, *, reason: str = "") -> tuple[str, .
     """
     store = MissionStore(runtime.home)
     mission = store.load(task_id)
-    if mission.phase in FINAL_PHASES:
-        raise StepIllegal(
-            f"mission {task_id} is {mission.phase}; it pins nothing any more",
-            next_step="omx-autoresearch list",
-        )
+    refuse_ended(mission, "it pins nothing any more")
     folder = runtime.home.mission(task_id)
     if mission.contract is None:
         raise StepIllegal(f"mission {task_id} is a draft", next_step=f"omx-autoresearch start {task_id}")
@@ -219,11 +221,7 @@ def require_runnable(runtime: Runtime, task_id: str, *, is_review: bool) -> Miss
         CommandFault: its reviews are given by people or sessions alone.
     """
     mission = MissionStore(runtime.home).load(task_id)
-    contract = mission.contract
-    if contract is None or mission.phase in FINAL_PHASES:
-        raise StepIllegal(
-            f"mission {task_id} is {mission.phase}; there is nothing to run", next_step=next_command(mission)
-        )
+    contract = live_contract(mission, "there is nothing to run", next_step=next_command(mission))
     if is_review == bool(contract.validator_command):
         judge, verb = ("its validator", "validate") if is_review else ("a review", "review")
         raise StepIllegal(

@@ -27,7 +27,7 @@ from omx_autoresearch.missions.registry import (
     mission_of,
     seconds_unheard,
 )
-from omx_autoresearch.missions.rules.mission import FINAL_PHASES
+from omx_autoresearch.missions.rules.mission import FINAL_PHASES, refuse_ended
 from omx_autoresearch.missions.store import MissionStore
 from omx_autoresearch.system.clock import format_time, parse_time
 from omx_autoresearch.system.processes import SHELLS, ancestors, command_name, is_alive
@@ -80,11 +80,7 @@ def bind(runtime: Runtime, task_id: str, act: Act) -> Mission:
     older = _replaceable(registry, act.session_id)
     with store.transaction(task_id, now) as transaction:
         mission = transaction.mission
-        if mission.phase in FINAL_PHASES:
-            raise StepIllegal(
-                f"mission {task_id} is {mission.phase}; it takes no session",
-                next_step="omx-autoresearch list",
-            )
+        refuse_ended(mission, "it takes no session")
         if act.nonce_digest and act.nonce_digest != mission.nonce_digest:
             raise StepIllegal(
                 f"the nonce for mission {task_id} is used up",

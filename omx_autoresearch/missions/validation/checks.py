@@ -31,7 +31,7 @@ from omx_autoresearch.missions.rules.evidence import (
     normalized_output,
     unsettled_criteria,
 )
-from omx_autoresearch.missions.rules.mission import FINAL_PHASES
+from omx_autoresearch.missions.rules.mission import live_contract
 from omx_autoresearch.missions.store import MissionStore
 from omx_autoresearch.missions.validation import runs
 from omx_autoresearch.missions.workspace import PinnedRun, snapshot_workspace
@@ -420,12 +420,7 @@ def criterion_named(mission: Mission, name: str) -> Criterion:
         StepIllegal: the mission has no contract, or has ended.
         UsageError: there is none.
     """
-    contract = mission.contract
-    if contract is None or mission.phase in FINAL_PHASES:
-        raise StepIllegal(
-            f"mission {mission.task_id} is {mission.phase}; no criterion is judged",
-            next_step=f"omx-autoresearch status {mission.task_id}",
-        )
+    contract = live_contract(mission, "no criterion is judged")
     for criterion in contract.criteria:
         if criterion.id == name:
             return criterion
@@ -507,12 +502,7 @@ def excuse(runtime: Runtime, task_id: str, reason: str) -> Mission:
             next_step=f'omx-autoresearch excuse {task_id} --reason "..."',
         )
     with MissionStore(runtime.home).transaction(task_id, runtime.now()) as transaction:
-        mission = transaction.mission
-        if mission.contract is None or mission.phase in FINAL_PHASES:
-            raise StepIllegal(
-                f"mission {task_id} is {mission.phase}; nothing is verified",
-                next_step=f"omx-autoresearch status {task_id}",
-            )
+        live_contract(transaction.mission, "nothing is verified")
         return transaction.record(VerificationExcused(reason))
 
 

@@ -35,6 +35,7 @@ from omx_autoresearch.missions.rules.mission import (
     Attestation,
     Contract,
     RunningValidation,
+    refuse_ended,
 )
 from omx_autoresearch.missions.store import MissionStore
 from omx_autoresearch.missions.workspace import PinnedRun, snapshot_workspace
@@ -632,11 +633,7 @@ def record_review(  # noqa: PLR0913  # what a verdict says, and nothing else
             f"the contract does not admit a review by a {by}; it admits: {', '.join(contract.reviewed_by)}",
             next_step=f"omx-autoresearch review {task_id}",
         )
-    if mission.phase in FINAL_PHASES:
-        raise StepIllegal(
-            f"mission {task_id} is {mission.phase}; a review changes nothing",
-            next_step="omx-autoresearch list",
-        )
+    refuse_ended(mission, "a review changes nothing")
     if by == "session":
         _refuse_itself(mission, session_id)
     look = snapshot_workspace(runtime.home.mission(task_id), mission)
