@@ -23,7 +23,7 @@ from omx_autoresearch.experiments.judge.state import (
     TrialRow,
     checked_hypothesis,
 )
-from omx_autoresearch.experiments.startup import hold_repository
+from omx_autoresearch.experiments.startup import hold_repository, this_process
 from omx_autoresearch.experiments.store import ExperimentFolder, ExperimentStore
 from omx_autoresearch.experiments.trial import ExperimentWorkspace
 from omx_autoresearch.experiments.views import is_at_work
@@ -41,7 +41,7 @@ from omx_autoresearch.foundation.records import ShapeError, dataclass, from_plai
 from omx_autoresearch.journal.layout import Runtime
 from omx_autoresearch.journal.safe_files import load_json, lock, replace_file
 from omx_autoresearch.system.commands import fork_detached
-from omx_autoresearch.system.processes import ProcessIdentity, identify, is_alive, wait_for
+from omx_autoresearch.system.processes import ProcessIdentity, is_alive, wait_for
 
 Tell = Callable[["TrialView"], object]
 
@@ -283,7 +283,7 @@ def _require_free(folder: ExperimentFolder) -> None:
 
 def _claim(runtime: Runtime, folder: ExperimentFolder, request_id: str) -> BackgroundTrial | None:
     """Note that this process conducts a trial now; None where another one does."""
-    myself = identify(os.getpid()) or ProcessIdentity(os.getpid(), "")
+    myself = this_process()
     with lock(os.path.join(folder.root_path, _LOCK)):
         note = _load_note(folder)
         if note is not None and not note.has_ended and is_alive(note.process):
@@ -354,10 +354,10 @@ def take_candidate(runtime: Runtime, experiment_id: str, patch: bytes = b"") -> 
 def _standing(workspaces: Workspaces) -> bytes:
     """What stands in the candidate's worktree beyond the commit that it was set to; empty for nothing."""
     path = workspaces.candidate_path
-    commit = workspaces.commit_at(path)
-    if not commit or workspaces.is_lost(path):
+    commit = workspaces.tree(path).commit
+    if not commit or workspaces.tree(path).is_lost():
         return b""  # killed in the middle of a restoration; what stands there is no candidate
-    taken = workspaces.snapshot(path)
+    taken = workspaces.tree(path).snapshot()
     if isinstance(taken, TreeFault):
         raise WorkspaceFault(
             f"what stands in the candidate's worktree cannot be tried: {taken.detail}",
@@ -375,7 +375,7 @@ def require_applicable(work_path: str, patch_path: str) -> None:
     workspaces = Workspaces.open(work_path)
     result = workspaces.git_in(workspaces.candidate_path).run(*_APPLY, "--check", from_path=patch_path)
     if result.exit_status != 0:
-        commit = workspaces.commit_at(workspaces.candidate_path)
+        commit = workspaces.tree(workspaces.candidate_path).commit
         raise UsageError(
             f"the patch does not fit the incumbent {commit[:12]}: {result.stderr[:_REASON_LENGTH]}",
             next_step=f"make it against what stands in {workspaces.candidate_path}, or change the files there",

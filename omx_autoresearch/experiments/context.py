@@ -472,7 +472,7 @@ class ExperimentContext:
             WorkspaceFault: it cannot be done.
         """
         self._ready.pop(path, None)
-        if self.workspaces.set_to(path, commit).dropped:
+        if self.workspaces.tree(path).set_to(commit).dropped:
             self._bare.add(path)
 
     def restore(self) -> None:
@@ -507,11 +507,11 @@ class ExperimentContext:
 
     def is_ready(self, path: str) -> bool:
         """True where the worktree is set up and warm, and still at that commit."""
-        return self._ready.get(path) == self.workspaces.commit_at(path)
+        return self._ready.get(path) == self.workspaces.tree(path).commit
 
     def note_ready(self, path: str) -> None:
         """The worktree was set up and warmed."""
-        self._ready[path] = self.workspaces.commit_at(path)
+        self._ready[path] = self.workspaces.tree(path).commit
         if path == self.workspaces.incumbent_path:
             self._own_changes = frozenset(self.workspaces.drift(path))
 
@@ -526,8 +526,8 @@ class ExperimentContext:
         have put anything there, and goes with its candidate.
         """
         self._bare.discard(path)
-        if self.config.keep and self.workspaces.commit_at(path) == self.log.state.incumbent_commit:
-            self.workspaces.seal(path)
+        if self.config.keep and self.workspaces.tree(path).commit == self.log.state.incumbent_commit:
+            self.workspaces.tree(path).seal()
 
     # --- the incumbent's worktree, to which an agent or a candidate may have reached over
 

@@ -217,7 +217,7 @@ class Measurement:
             )
         workspaces = self._context.workspaces
         common = set(workspaces.drift(self.paths["incumbent"]))
-        own = set(workspaces.drift_sides(self.paths["candidate"])[0])
+        own = set(workspaces.tree(self.paths["candidate"]).drift()[0])
         if rewritten := tuple(sorted(own - common)):
             raise rejected("tampered", f"what was to be measured was rewritten meanwhile: {named(rewritten)}")
 
@@ -406,7 +406,7 @@ class WorktreeMonitor:
         Raises:
             WorkspaceFault: the worktree is gone, or cannot be read.
         """
-        self._made[path] = set(self._workspaces.drift_sides(path)[1])
+        self._made[path] = set(self._workspaces.tree(path).drift()[1])
 
     def clear(self, path: str, other_path: str) -> None:
         """Remove what the runs in this worktree left there, and those in the other one did not.
@@ -418,8 +418,8 @@ class WorktreeMonitor:
         """
         if path not in self._made or other_path not in self._made:
             return
-        left = set(self._workspaces.drift_sides(path)[1]) - self._made[path]
-        for name in left - set(self._workspaces.drift_sides(other_path)[1]) if left else ():
+        left = set(self._workspaces.tree(path).drift()[1]) - self._made[path]
+        for name in left - set(self._workspaces.tree(other_path).drift()[1]) if left else ():
             remove(os.path.join(path, name))
 
     def marks(self, path: str) -> Marks:

@@ -196,7 +196,7 @@ def _attach(context: ExperimentContext) -> None:
     try:
         attach(context.log)
     except StorageFailed:
-        context.workspaces.shed(context.workspaces.candidate_path)
+        context.workspaces.tree(context.workspaces.candidate_path).shed()
         attach(context.log)
 
 

@@ -179,8 +179,10 @@ class Trial:
 
     def _workspace_code(self) -> str:
         workspaces = self._context.workspaces
-        is_lost = any(map(workspaces.is_lost, (workspaces.incumbent_path, workspaces.candidate_path)))
-        return "workspace_lost" if is_lost else "workspace_failed"
+        paths = (workspaces.incumbent_path, workspaces.candidate_path)
+        return (
+            "workspace_lost" if any(workspaces.tree(path).is_lost() for path in paths) else "workspace_failed"
+        )
 
     # --- make
 
@@ -232,7 +234,7 @@ class Trial:
     def _take(self, path: str) -> None:
         """The candidate's tree as a commit, and the worktree made exactly that."""
         workspaces = self._context.workspaces
-        if workspaces.is_lost(path):
+        if workspaces.tree(path).is_lost():
             raise failed("workspace_lost", f"the worktree {path} is gone")
         if touched := self._context.evaluators.restore(path):
             raise rejected("tampered", f"frozen files were touched: {named(touched)}")

@@ -64,23 +64,8 @@ class ExperimentRunDocument:
 
 
 @dataclass(frozen=True, slots=True)
-class ExperimentTrialDocument:
-    """``experiment trial``.
-
-    Attributes:
-        experiment_id: whose.
-        row: the trial.
-        next: the command that follows.
-    """
-
-    experiment_id: str
-    row: TrialRow
-    next: str
-
-
-@dataclass(frozen=True, slots=True)
 class ExperimentWaitDocument:
-    """``experiment wait``, and ``experiment trial --seconds``.
+    """``experiment trial`` and ``experiment wait``.
 
     Attributes:
         experiment_id: whose.
@@ -178,7 +163,6 @@ EXPERIMENT_SCHEMAS: dict[str, object] = {
     "experiment-list": tuple[ExperimentLine, ...],
     "experiment-start": ExperimentStartDocument,
     "experiment-run": ExperimentRunDocument,
-    "experiment-trial": ExperimentTrialDocument,
     "experiment-wait": ExperimentWaitDocument,
     "experiment-file": ExperimentFileDocument,
     "experiment-patch": ExperimentPatchDocument,

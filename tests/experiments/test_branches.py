@@ -45,7 +45,7 @@ def two_steps(project: Path, workspaces: Workspaces) -> ExperimentState:
     """Two accepted steps, as they stand in the checkpoints."""
     commits, parent = [], workspaces.base_commit
     for text in ("two\n", "two\nthree\n"):
-        workspaces.set_to(workspaces.candidate_path, parent)
+        workspaces.tree(workspaces.candidate_path).set_to(parent)
         with open(f"{workspaces.candidate_path}/a.py", "w", encoding="utf-8") as target:
             target.write(text)
         made = workspaces.checkpoint(workspaces.candidate_path, "private words")

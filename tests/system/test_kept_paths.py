@@ -49,7 +49,7 @@ def test_what_the_setup_made_is_there_for_every_trial(repository: Path, tmp_path
     workspaces = create(repository, tmp_path / "work")
     candidate = tmp_path / "work" / "candidate"
     set_up(candidate)
-    workspaces.seal(workspaces.candidate_path)
+    workspaces.tree(workspaces.candidate_path).seal()
     for number in range(3):
         (candidate / "a.py").write_text(str(number))
         (candidate / "build" / "other").write_text("left")
@@ -58,7 +58,7 @@ def test_what_the_setup_made_is_there_for_every_trial(repository: Path, tmp_path
         assert (made.changed, made.dropped) == (("a.py",), ())
         if number == 1:
             workspaces = Workspaces.open(str(tmp_path / "work"))
-        restored = workspaces.set_to(workspaces.candidate_path, workspaces.base_commit)
+        restored = workspaces.tree(workspaces.candidate_path).set_to(workspaces.base_commit)
         assert (restored.dropped, restored.copied) == ((), ())
         assert (candidate / ".venv" / "ok").read_text() == "ok"
         assert sorted(os.listdir(candidate / "build")) == ["deps"]
@@ -75,7 +75,7 @@ def test_a_kept_path_that_a_candidate_changed_is_dropped_and_named(
     workspaces = create(repository, tmp_path / "work")
     candidate = tmp_path / "work" / "candidate"
     set_up(candidate)
-    workspaces.seal(workspaces.candidate_path)
+    workspaces.tree(workspaces.candidate_path).seal()
     kept = candidate / ".venv" / "ok"
     status = kept.stat()
     if act.startswith("edit"):
@@ -93,7 +93,7 @@ def test_a_kept_path_that_a_candidate_changed_is_dropped_and_named(
     else:
         (candidate / ".venv").rename(candidate / "elsewhere")
         (candidate / ".venv").symlink_to("elsewhere")
-    restored = workspaces.set_to(workspaces.candidate_path, workspaces.base_commit)
+    restored = workspaces.tree(workspaces.candidate_path).set_to(workspaces.base_commit)
     assert restored.dropped == (".venv",)
     assert not (candidate / ".venv").exists()
     assert (candidate / "build" / "deps" / "lib.a").exists()
@@ -103,7 +103,7 @@ def test_a_kept_path_that_a_candidate_changed_is_dropped_and_named(
 def test_what_nobody_sealed_does_not_stay(repository: Path, tmp_path: Path) -> None:
     workspaces = create(repository, tmp_path / "work")
     set_up(tmp_path / "work" / "candidate")
-    restored = workspaces.set_to(workspaces.candidate_path, workspaces.base_commit)
+    restored = workspaces.tree(workspaces.candidate_path).set_to(workspaces.base_commit)
     assert restored.dropped == (".venv", "build/deps")
 
 
@@ -115,10 +115,10 @@ def test_a_linked_path_is_a_copy_and_made_anew_when_it_changed(repository: Path,
     linked = tmp_path / "work" / "candidate" / "node_modules"
     assert contents(linked) == contents(repository / "node_modules")
     (linked / "lib" / "index.js").write_text("cheat\n")
-    restored = workspaces.set_to(workspaces.candidate_path, workspaces.base_commit)
+    restored = workspaces.tree(workspaces.candidate_path).set_to(workspaces.base_commit)
     assert restored.copied == ("node_modules",)
     assert contents(linked) == contents(repository / "node_modules")
-    assert workspaces.set_to(workspaces.candidate_path, workspaces.base_commit).copied == ()
+    assert workspaces.tree(workspaces.candidate_path).set_to(workspaces.base_commit).copied == ()
     assert everything(repository) == before
 
 
@@ -128,7 +128,7 @@ def test_copies_of_two_different_states_are_not_compared(repository: Path, tmp_p
     (repository / "node_modules" / "lib" / "index.js").write_text("later\n")
     (tmp_path / "work" / "candidate" / "node_modules" / "lib" / "index.js").write_text("cheat\n")
     with pytest.raises(WorkspaceFault, match="changed since the experiment began"):
-        workspaces.set_to(workspaces.candidate_path, workspaces.base_commit)
+        workspaces.tree(workspaces.candidate_path).set_to(workspaces.base_commit)
 
 
 @pytest.mark.requirement("TREE-16")

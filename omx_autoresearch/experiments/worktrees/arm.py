@@ -334,10 +334,10 @@ class Arm:
         return self._tree.is_lost()
 
     def set_to(self, commit: str) -> Restored:
-        """Make everything equal to a commit.
+        """Make the tree equal to a commit, whatever was done to it; kept paths stay as `Workspaces.create` says.
 
         Raises:
-            WorkspaceFault: it cannot be done.
+            WorkspaceFault: it cannot be done: no such commit, a full disk, a failing filter, files of another user.
         """
         was_lost = self.is_lost()
         seals = self._begin_anew()
@@ -349,7 +349,9 @@ class Arm:
         return Restored(touched, dropped, copied, was_lost)
 
     def snapshot(self) -> Snapshot | TreeFault:
-        """The content of the tree, compared with the commit that it was set to.
+        """The content of the tree beside the commit that it was set to, or why no checkpoint can be made of it.
+
+        Commits that an agent made in the tree are nothing special: what counts are the files.
 
         Raises:
             StepIllegal: it stands at no commit; `set_to` first.

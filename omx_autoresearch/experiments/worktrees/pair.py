@@ -31,7 +31,7 @@ from omx_autoresearch.experiments.worktrees.checkout import (
     open_repository,
     require_clean,
 )
-from omx_autoresearch.experiments.worktrees.worktree import Snapshot, TreeFault
+from omx_autoresearch.experiments.worktrees.worktree import TreeFault
 from omx_autoresearch.foundation.errors import AutoresearchError, StepIllegal, WorkspaceFault
 from omx_autoresearch.system.files import remove
 from omx_autoresearch.system.git import Git
@@ -126,7 +126,7 @@ class Workspaces:
         made = cls(store, state)
         try:
             for path in made._arms:
-                made.set_to(path, made.base_commit)
+                made.tree(path).set_to(made.base_commit)
         except AutoresearchError:
             made.close(forget=True)
             raise
@@ -134,7 +134,7 @@ class Workspaces:
 
     @classmethod
     def open(cls, folder_path: str) -> Self:
-        """Find the work trees of an experiment again, in whatever state they are; `set_to` mends them.
+        """Find the work trees of an experiment again, in whatever state they are; `Arm.set_to` mends them.
 
         Raises:
             StateUntrusted: there is none, or it was never made to its end.
@@ -152,40 +152,17 @@ class Workspaces:
         state = replace(state, folder_path=folder)
         return cls(object_store.open_store(store_path, state.repository_path), state)
 
-    def commit_at(self, path: str) -> str:
-        """The commit that a work tree was set to; empty in the middle of that."""
-        return self._arm(path).commit
-
-    def is_lost(self, path: str) -> bool:
-        """A work tree is gone, or something else stands in its place. `set_to` makes it anew."""
-        return self._arm(path).is_lost()
-
-    def set_to(self, path: str, commit: str) -> arm.Restored:
-        """Make a work tree equal to a commit, whatever was done to it; kept paths stay as `create` says.
+    def tree(self, path: str) -> arm.Arm:
+        """The work tree at a path: restored, sealed, looked at or taken as a snapshot.
 
         Raises:
-            WorkspaceFault: it cannot be done: no such commit, a full disk, a failing filter, files of another user.
+            WorkspaceFault: it is none of this experiment's two.
         """
-        return self._arm(path).set_to(commit)
-
-    def seal(self, path: str) -> None:
-        """Take the kept paths of a tree, as a setup command has made them, for those that may stay.
-
-        Raises:
-            WorkspaceFault: one cannot be read.
-        """
-        self._arm(path).seal()
-
-    def snapshot(self, path: str) -> Snapshot | TreeFault:
-        """The content of a work tree beside the commit that it was set to, or why no checkpoint can be made of it.
-
-        Commits that an agent made in the tree are nothing special: what counts are the files.
-
-        Raises:
-            StepIllegal: the tree was not restored to its end.
-            WorkspaceFault: git or the file system fails.
-        """
-        return self._arm(path).snapshot()
+        if path not in self._arms:
+            raise WorkspaceFault(
+                f"{path} is not a worktree of this experiment", next_step="name one of its two"
+            )
+        return self._arms[path]
 
     def drift(self, path: str) -> tuple[str, ...]:
         """What was changed, added or only touched in a work tree since it was set to its commit; nothing is read.
@@ -194,15 +171,7 @@ class Workspaces:
             StepIllegal: nothing is known about the tree; restore it first.
             WorkspaceFault: the tree is gone; git or the file system fails.
         """
-        return sum(self.drift_sides(path), ())
-
-    def drift_sides(self, path: str) -> tuple[tuple[str, ...], tuple[str, ...]]:
-        """`drift` in two: tracked files; what was added, the topmost path of each."""
-        return self._arm(path).drift()
-
-    def shed(self, path: str) -> None:
-        """Give back the room that a candidate took; restore the tree right after."""
-        self._arm(path).shed()
+        return sum(self.tree(path).drift(), ())
 
     def commit(self, tree: str, parent: str, message: str) -> str:
         """Make a checkpoint of a tree and hold it by a reference in our repository; returns the new commit.
@@ -234,7 +203,7 @@ class Workspaces:
             StepIllegal: the tree was not restored to its end.
             WorkspaceFault: git or the file system fails.
         """
-        tree = self._arm(path)
+        tree = self.tree(path)
         parent = tree.commit
         taken = tree.snapshot()
         if isinstance(taken, TreeFault):
@@ -332,14 +301,6 @@ class Workspaces:
         args = ("check-attr", "-z", "--all", "--stdin")
         first, second = (self.git_in(path).output(*args, stdin=stdin) for path in self._arms)
         return first == second
-
-    def _arm(self, path: str) -> arm.Arm:
-        tree = self._arms.get(path)
-        if tree is None:
-            raise WorkspaceFault(
-                f"{path} is not a worktree of this experiment", next_step="name one of its two"
-            )
-        return tree
 
 
 def _private_folder(folder_path: str, root_path: str) -> str:

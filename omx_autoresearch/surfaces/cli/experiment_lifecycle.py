@@ -37,9 +37,7 @@ def _print(found: Meant, what: str, *, as_json: bool) -> None:
 @json_option
 def experiment_stop(named: str, as_json: bool) -> None:
     """End an experiment after the trial under way; nothing is applied, the log and the patch stay."""
-    found = meant(named, is_open=True)
-    found.require_owner("stop")
-    _end(found, "stop", as_json=as_json)
+    _end(named, "stop", as_json=as_json)
 
 
 @verb("experiment cancel", "experiment")
@@ -47,15 +45,15 @@ def experiment_stop(named: str, as_json: bool) -> None:
 @json_option
 def experiment_cancel(named: str, as_json: bool) -> None:
     """End an experiment now: its agent is stopped and the trial under way rolled back."""
-    found = meant(named, is_open=True)
-    found.require_owner("cancel")
-    _end(found, "cancel", as_json=as_json)
+    _end(named, "cancel", as_json=as_json)
 
 
-def _end(found: Meant, request: str, *, as_json: bool) -> None:
+def _end(named: str, request: str, *, as_json: bool) -> None:
     """Ask the controller at work to end the experiment, or end it here where no controller is at work."""
     from omx_autoresearch.experiments.controller import request_cancel, request_stop
 
+    found = meant(named, is_open=True)
+    found.require_owner(request)
     state = found.load()
     if state.phase == "completed":
         raise StepIllegal(

@@ -39,7 +39,7 @@ if TYPE_CHECKING:
     from omx_autoresearch.experiments.background import TrialView
     from omx_autoresearch.experiments.controller import AutoresearchController
     from omx_autoresearch.experiments.driver import Agent, DriveEnd
-    from omx_autoresearch.experiments.judge.state import ExperimentState, HypothesisOutcome, TrialRow
+    from omx_autoresearch.experiments.judge.state import ExperimentState, HypothesisOutcome
     from omx_autoresearch.experiments.trial import ExperimentWorkspace
     from omx_autoresearch.surfaces.cli.experiment_status import LineProgress, LiveProgress
 
@@ -267,7 +267,9 @@ def tell_view(found: Meant, view: TrialView, *, as_json: bool) -> int:
         print_json(ExperimentWaitDocument(found.experiment_id, view.is_running, row, view.fault, next_step))
     else:
         if row is not None and not view.is_running:
-            _say_trial(view.state, row)
+            say(trial_line(view.state, row), {"accepted": "green", "failed": "yellow"}.get(row.status, ""))
+            for line in why_lines(row):
+                say(line)
         elif view.is_running:
             say(
                 f"{f'Trial {row.iteration}' if row else 'The trial'} goes on; {view.state.usage.runs} runs so far."
@@ -279,18 +281,11 @@ def tell_view(found: Meant, view: TrialView, *, as_json: bool) -> int:
     return 0 if is_accepted else CHECK_SAID_NO
 
 
-def _say_trial(state: ExperimentState, row: TrialRow) -> None:
-    say(trial_line(state, row), {"accepted": "green", "failed": "yellow"}.get(row.status, ""))
-    for line in why_lines(row):
-        say(line)
-
-
 PATCH_NAME = "candidate.patch"
 
 
 @verb(
     "experiment trial",
-    "experiment-trial",
     "experiment-wait",
     context_settings={"ignore_unknown_options": False},
 )
@@ -329,6 +324,8 @@ def experiment_trial(  # noqa: PLR0913, PLR0917 - each parameter is an option
     Without --patch and COMMAND the change is what stands in the worktree that `experiment workspace` prints. COMMAND
     makes it there. Ends with 0 where it was accepted, with 9 where it was not.
     """
+    from omx_autoresearch.experiments.background import TrialAsk, TrialView, start_trial
+
     if patch_path and command:
         raise UsageError(
             "a trial has one change: --patch and a command were given", next_step="leave one of them out"
@@ -347,8 +344,6 @@ def experiment_trial(  # noqa: PLR0913, PLR0917 - each parameter is an option
     # an agent waits less than its client's limit, a person for the end
     limit_seconds = WAIT_SECONDS if seconds is None and found.caller.is_agent() else seconds
     if limit_seconds is not None and not command:
-        from omx_autoresearch.experiments.background import TrialAsk, start_trial
-
         runtime = found.caller.runtime
         ask = TrialAsk(hypothesis, _read_patch(patch_path), runtime.new_id(), cost)
         view = start_trial(runtime, found.experiment_id, ask, wait_seconds=limit_seconds)
@@ -360,7 +355,7 @@ def experiment_trial(  # noqa: PLR0913, PLR0917 - each parameter is an option
         if controller.state.phase == "started":
             controller.establish_baseline()
         row = controller.run_iteration(hypothesis, make(controller))
-    return _told_trial(found, row, as_json=as_json)
+    return tell_view(found, TrialView(found.load(), row, is_running=False), as_json=as_json)
 
 
 def _maker(
@@ -431,15 +426,3 @@ def _by_command(
         return replace(outcome, fault="change_failed", fault_reason=reason)
 
     return make
-
-
-def _told_trial(found: Meant, row: TrialRow, *, as_json: bool) -> int:
-    from omx_autoresearch.surfaces.experiment_documents import ExperimentTrialDocument
-
-    next_step = f"omx-autoresearch experiment status {found.experiment_id}"
-    if as_json:
-        print_json(ExperimentTrialDocument(found.experiment_id, row, next_step))
-    else:
-        _say_trial(found.load(), row)
-        say(f"  next: {next_step}", "dim")
-    return 0 if row.status == "accepted" else CHECK_SAID_NO

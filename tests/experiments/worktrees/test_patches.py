@@ -377,8 +377,8 @@ def test_the_base_survives_a_user_who_prunes_it(workspaces: Workspaces, reposito
     git(repository, "branch", "-D", "main")
     git(repository, "reflog", "expire", "--expire=now", "--all")
     git(repository, "gc", "-q", "--prune=now")
-    workspaces.set_to(workspaces.candidate_path, workspaces.base_commit)
-    workspaces.set_to(workspaces.candidate_path, made.commit)
+    workspaces.tree(workspaces.candidate_path).set_to(workspaces.base_commit)
+    workspaces.tree(workspaces.candidate_path).set_to(made.commit)
     assert workspaces.patch(workspaces.base_commit, made.commit)
 
 
@@ -399,7 +399,9 @@ def test_a_checkpoint_survives_a_user_who_prunes_what_it_shares(
     git(repository, "stash", "drop", "-q")
     git(repository, "reflog", "expire", "--expire=now", "--all")
     git(repository, "gc", "-q", "--prune=now")
-    workspaces.set_to(workspaces.candidate_path, workspaces.base_commit)
-    Workspaces.open(os.path.dirname(workspaces.candidate_path)).set_to(workspaces.incumbent_path, made.commit)
+    workspaces.tree(workspaces.candidate_path).set_to(workspaces.base_commit)
+    Workspaces.open(os.path.dirname(workspaces.candidate_path)).tree(workspaces.incumbent_path).set_to(
+        made.commit
+    )
     assert workspaces.patch(workspaces.base_commit, made.commit)
     assert workspaces.apply_to_user(made.commit).is_applied

@@ -54,7 +54,7 @@ def test_a_sparse_checkout_stays_sparse(sparse: Path, work: Path, is_reopened: b
     assert isinstance(made, Checkpoint)
     assert made.changed == ("in/c",)
     assert git(candidate, "status", "--porcelain") == ""
-    workspaces.set_to(workspaces.incumbent_path, made.commit)
+    workspaces.tree(workspaces.incumbent_path).set_to(made.commit)
     assert b"out/" not in workspaces.patch(workspaces.base_commit, made.commit)
     assert workspaces.apply_to_user(made.commit).is_applied
     assert git(sparse, "diff", "--cached", "--name-status") == "A\tin/c"
@@ -70,10 +70,10 @@ def test_a_path_outside_a_sparse_checkout_is_refused_by_name(sparse: Path, work:
     path = work / "candidate" / name
     path.parent.mkdir(parents=True)
     path.write_text("edited\n")
-    fault = workspaces.snapshot(workspaces.candidate_path)
+    fault = workspaces.tree(workspaces.candidate_path).snapshot()
     assert isinstance(fault, TreeFault)
     assert (fault.reason_code, fault.paths) == ("outside_sparse_checkout", (name,))
-    workspaces.set_to(workspaces.candidate_path, workspaces.base_commit)
+    workspaces.tree(workspaces.candidate_path).set_to(workspaces.base_commit)
     assert contents(work / "candidate") == contents(sparse)
 
 
@@ -121,10 +121,10 @@ def test_a_changed_submodule_is_refused_by_name_and_restored(parent: Path, work:
     workspaces = create(parent, work)
     before = contents(work / "candidate")
     (work / "candidate" / name).write_text("edited\n")
-    fault = workspaces.snapshot(workspaces.candidate_path)
+    fault = workspaces.tree(workspaces.candidate_path).snapshot()
     assert isinstance(fault, TreeFault)
     assert (fault.reason_code, fault.paths) == ("submodule_changed", (os.path.dirname(name),))
-    workspaces.set_to(workspaces.candidate_path, workspaces.base_commit)
+    workspaces.tree(workspaces.candidate_path).set_to(workspaces.base_commit)
     assert contents(work / "candidate") == before
 
 
@@ -136,10 +136,10 @@ def test_a_submodule_that_is_gone_or_a_link_is_refused_and_restored(parent: Path
         shutil.rmtree(work / "candidate" / "libs")
         if is_link:
             (work / "candidate" / "libs").symlink_to(parent / "libs")
-        fault = workspaces.snapshot(workspaces.candidate_path)
+        fault = workspaces.tree(workspaces.candidate_path).snapshot()
         assert isinstance(fault, TreeFault)
         assert fault.reason_code == "submodule_changed"
-        workspaces.set_to(workspaces.candidate_path, workspaces.base_commit)
+        workspaces.tree(workspaces.candidate_path).set_to(workspaces.base_commit)
         assert contents(work / "candidate") == before
     assert (parent / "libs" / "sub" / "f").exists()
 
@@ -159,10 +159,10 @@ def test_a_submodule_that_is_not_there_is_named_unless_it_stays_empty(
     sub = work / "candidate" / "libs" / "sub"
     assert os.listdir(sub) == []
     (sub / "x").write_text("x")
-    fault = workspaces.snapshot(workspaces.candidate_path)
+    fault = workspaces.tree(workspaces.candidate_path).snapshot()
     assert isinstance(fault, TreeFault)
     assert fault.reason_code == "submodule_changed"
-    workspaces.set_to(workspaces.candidate_path, workspaces.base_commit)
+    workspaces.tree(workspaces.candidate_path).set_to(workspaces.base_commit)
     assert os.listdir(sub) == []
 
 
@@ -205,7 +205,7 @@ def test_a_repository_of_sha256_serves(tmp_path: Path, work: Path) -> None:
     made = workspaces.checkpoint(workspaces.candidate_path, "m")
     assert isinstance(made, Checkpoint)
     assert len(made.commit) == 64
-    workspaces.set_to(workspaces.candidate_path, workspaces.base_commit)
+    workspaces.tree(workspaces.candidate_path).set_to(workspaces.base_commit)
     assert (work / "candidate" / "a.py").read_text() == "one\n"
     assert workspaces.apply_to_user(made.commit).is_applied
 

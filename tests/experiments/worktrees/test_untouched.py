@@ -57,13 +57,13 @@ def a_whole_experiment(repository: Path, work: Path) -> Workspaces:
     (work / "candidate" / "a.py").write_text("better\n")
     made = workspaces.checkpoint(workspaces.candidate_path, "better")
     assert isinstance(made, Checkpoint)
-    workspaces.set_to(workspaces.incumbent_path, made.commit)
+    workspaces.tree(workspaces.incumbent_path).set_to(made.commit)
     (work / "candidate" / "a.py").write_text("worse\n")
     assert isinstance(workspaces.checkpoint(workspaces.candidate_path, "worse"), Checkpoint)
-    workspaces.set_to(workspaces.candidate_path, made.commit)
+    workspaces.tree(workspaces.candidate_path).set_to(made.commit)
     git(work / "candidate", "init", "-q", "nest")
     assert isinstance(workspaces.checkpoint(workspaces.candidate_path, "nest"), TreeFault)
-    workspaces.set_to(workspaces.candidate_path, made.commit)
+    workspaces.tree(workspaces.candidate_path).set_to(made.commit)
     assert workspaces.patch(workspaces.base_commit, made.commit)
     workspaces.close()
     return workspaces
@@ -187,9 +187,9 @@ def test_nothing_that_a_candidate_plants_ever_runs(repository: Path, tmp_path: P
     (candidate / "a.py").write_text("better\n")
     made = workspaces.checkpoint(workspaces.candidate_path, "better")
     assert isinstance(made, Checkpoint)
-    workspaces.set_to(workspaces.incumbent_path, made.commit)
+    workspaces.tree(workspaces.incumbent_path).set_to(made.commit)
     (candidate / "a.py").write_text("worse\n")
-    workspaces.set_to(workspaces.candidate_path, workspaces.base_commit)
+    workspaces.tree(workspaces.candidate_path).set_to(workspaces.base_commit)
     workspaces.patch(workspaces.base_commit, made.commit)
     assert not ran.exists()
 
@@ -211,10 +211,10 @@ def test_a_submodule_that_a_candidate_made_its_own_is_never_asked(
     git(sub, "config", "core.fsmonitor", str(script(tmp_path / "evil", f"echo ran >> {ran}")))
     for number in range(300):
         (sub.parent / f"n{number}").write_text("x")
-    fault = workspaces.snapshot(workspaces.candidate_path)
+    fault = workspaces.tree(workspaces.candidate_path).snapshot()
     assert isinstance(fault, TreeFault)
     assert (fault.reason_code, fault.paths) == ("submodule_changed", ("sub",))
-    workspaces.set_to(workspaces.candidate_path, workspaces.base_commit)
+    workspaces.tree(workspaces.candidate_path).set_to(workspaces.base_commit)
     assert sorted(os.listdir(sub)) == ["f"]
     assert not ran.exists()
 
@@ -257,7 +257,7 @@ def test_a_filter_that_asks_git_finds_the_users_repository(repository: Path, tmp
     git(repository, "commit", "-qm", "keyed")
     workspaces = Workspaces.create(str(repository), str(tmp_path / "work"), "e1")
     assert (tmp_path / "work" / "candidate" / "a.txt").read_text() == "text\nsecret\n"
-    assert workspaces.set_to(workspaces.candidate_path, workspaces.base_commit).touched == ()
+    assert workspaces.tree(workspaces.candidate_path).set_to(workspaces.base_commit).touched == ()
 
 
 @pytest.mark.requirement("TREE-12")
@@ -390,8 +390,8 @@ for number in range(1000):
     made = workspaces.checkpoint(workspaces.candidate_path, "m")
     if number % 2:
         best = made.commit
-    workspaces.set_to(workspaces.incumbent_path, best)
-    workspaces.set_to(workspaces.candidate_path, best)
+    workspaces.tree(workspaces.incumbent_path).set_to(best)
+    workspaces.tree(workspaces.candidate_path).set_to(best)
 """
 
 
@@ -419,7 +419,7 @@ def test_a_kill_at_any_instant_leaves_the_checkout_alone_and_the_trees_can_be_us
     else:
         workspaces = Workspaces.create(str(repository), str(work), "e1")
     for path in (workspaces.candidate_path, workspaces.incumbent_path):
-        workspaces.set_to(path, workspaces.base_commit)
+        workspaces.tree(path).set_to(workspaces.base_commit)
     assert contents(work / "candidate") == contents(repository)
     assert contents(work / "incumbent") == contents(repository)
     workspaces.close(forget=True)

@@ -157,7 +157,7 @@ def test_a_repository_that_git_distrusts_is_refused_in_gits_words(
     ("text", "said"),
     [
         ("exit 1", "status 1 and no message"),
-        ("exit 0", "is no git"),
+        ("exit 0", "is not git"),
         ("echo git version 2.20.1", "version 2.20"),
         ('case "$*" in *version*) echo git version 2.40.1;; *) exit 1;; esac', "status 1 and no message"),
         ('case "$*" in *status*) exit 1;; *) exec /usr/bin/git "$@";; esac', "`git status` failed"),

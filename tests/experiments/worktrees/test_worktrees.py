@@ -46,7 +46,7 @@ def test_both_trees_hold_the_commit_that_is_checked_out_under_equally_long_paths
     assert len(workspaces.incumbent_path) == len(workspaces.candidate_path)
     for name in ("incumbent", "candidate"):
         assert contents(tmp_path / "work" / name) == contents(repository)
-        assert workspaces.commit_at(str(tmp_path / "work" / name)) == workspaces.base_commit
+        assert workspaces.tree(str(tmp_path / "work" / name)).commit == workspaces.base_commit
 
 
 def test_an_agent_can_use_git_in_its_tree(workspaces: Workspaces, repository: Path, candidate: Path) -> None:
@@ -215,10 +215,10 @@ def test_whatever_a_candidate_did_the_tree_is_the_checkpoint_again(
     mischief(candidate)
     if is_reopened:
         workspaces = Workspaces.open(str(candidate.parent))
-    workspaces.set_to(workspaces.candidate_path, workspaces.base_commit)
+    workspaces.tree(workspaces.candidate_path).set_to(workspaces.base_commit)
     assert contents(candidate) == before
     assert contents(candidate / ".git", without=("index",)) == before_git
-    assert workspaces.set_to(workspaces.candidate_path, workspaces.base_commit).touched == ()
+    assert workspaces.tree(workspaces.candidate_path).set_to(workspaces.base_commit).touched == ()
 
 
 @pytest.mark.requirement("TREE-02")
@@ -236,8 +236,8 @@ def test_many_trials_in_a_row_leave_what_was_accepted_and_nothing_else(
         assert "ignored" not in contents(candidate)
         if number % 2:
             best, expected = made.commit, contents(candidate)
-            workspaces.set_to(workspaces.incumbent_path, best)
-        workspaces.set_to(workspaces.candidate_path, best)
+            workspaces.tree(workspaces.incumbent_path).set_to(best)
+        workspaces.tree(workspaces.candidate_path).set_to(best)
         assert contents(candidate) == expected
     assert contents(candidate.parent / "incumbent") == expected
 
@@ -254,7 +254,7 @@ def test_an_index_that_a_crash_broke_is_made_anew(workspaces: Workspaces, candid
     (candidate / "a.py").write_text("two\n")
     (candidate / "left").write_text("x")
     workspaces = Workspaces.open(str(candidate.parent))
-    workspaces.set_to(workspaces.candidate_path, workspaces.base_commit)
+    workspaces.tree(workspaces.candidate_path).set_to(workspaces.base_commit)
     assert contents(candidate) == before
 
 
@@ -281,7 +281,7 @@ def test_what_is_checkpointed_is_what_stands_in_the_tree_without_ignored_files(
     }  # fmt: skip
     assert git(candidate, "rev-parse", "HEAD") == made.commit
     assert git(candidate, "status", "--porcelain", "--ignored") == ""
-    workspaces.set_to(workspaces.incumbent_path, made.commit)
+    workspaces.tree(workspaces.incumbent_path).set_to(made.commit)
     assert contents(candidate.parent / "incumbent") == contents(candidate)
 
 
@@ -295,7 +295,7 @@ def test_several_hundred_changed_files_are_one_snapshot(workspaces: Workspaces, 
     (candidate / "a.py" / "inside").write_text("x")
     made = accept(workspaces)
     assert len(made.changed) == 303
-    assert workspaces.set_to(workspaces.candidate_path, made.commit).touched == ()
+    assert workspaces.tree(workspaces.candidate_path).set_to(made.commit).touched == ()
 
 
 @pytest.mark.requirement("TREE-03")
@@ -315,11 +315,11 @@ def test_a_nested_repository_is_refused_by_name(
     if has_commit:
         git(candidate / "nest", "add", "-A")
         git(candidate / "nest", "commit", "-qm", "inner")
-    fault = workspaces.snapshot(workspaces.candidate_path)
+    fault = workspaces.tree(workspaces.candidate_path).snapshot()
     assert isinstance(fault, TreeFault)
     assert (fault.reason_code, fault.paths) == ("nested_repository", ("nest",))
     assert "nested repository" in fault.detail
-    workspaces.set_to(workspaces.candidate_path, workspaces.base_commit)
+    workspaces.tree(workspaces.candidate_path).set_to(workspaces.base_commit)
     assert not (candidate / "nest").exists()
 
 
@@ -330,7 +330,7 @@ def test_a_repository_around_tracked_files_is_refused_by_name(
 ) -> None:
     _repository_around_tracked_files(candidate)
     (candidate / "pkg" / "b.py").write_text("edited\n")
-    fault = workspaces.snapshot(workspaces.candidate_path)
+    fault = workspaces.tree(workspaces.candidate_path).snapshot()
     assert isinstance(fault, TreeFault)
     assert (fault.reason_code, fault.paths) == ("nested_repository", ("pkg",))
 
@@ -350,7 +350,7 @@ def test_pipes_and_sockets_are_refused_by_name(workspaces: Workspaces, candidate
     (candidate / "new").mkdir()
     with socket.socket(socket.AF_UNIX) as server:
         server.bind(os.path.relpath(candidate / "new" / "s"))
-    fault = workspaces.snapshot(workspaces.candidate_path)
+    fault = workspaces.tree(workspaces.candidate_path).snapshot()
     assert isinstance(fault, TreeFault)
     assert (fault.reason_code, set(fault.paths)) == ("special_file", {"pkg/pipe", "new/s"})
 
@@ -364,9 +364,9 @@ def test_a_folder_that_became_a_link_is_a_checkpoint_and_can_be_taken_back(
     made = accept(workspaces)
     assert set(made.changed) == {"pkg", "pkg/b.py", "package/b.py"}
     assert (candidate / "pkg").is_symlink()
-    workspaces.set_to(workspaces.candidate_path, workspaces.base_commit)
+    workspaces.tree(workspaces.candidate_path).set_to(workspaces.base_commit)
     assert contents(candidate) == contents(repository)
-    workspaces.set_to(workspaces.incumbent_path, made.commit)
+    workspaces.tree(workspaces.incumbent_path).set_to(made.commit)
     assert os.readlink(os.path.join(workspaces.incumbent_path, "pkg")) == "package"
 
 
@@ -381,7 +381,7 @@ def test_a_link_out_of_the_tree_is_refused_by_name(
     (candidate / "inside").symlink_to("pkg/b.py")
     (candidate / "pkg" / "up").symlink_to("..")
     (candidate / "outside").symlink_to(target)
-    fault = workspaces.snapshot(workspaces.candidate_path)
+    fault = workspaces.tree(workspaces.candidate_path).snapshot()
     assert isinstance(fault, TreeFault)
     assert (fault.reason_code, fault.paths) == ("link_outside", ("outside",))
 
@@ -391,7 +391,7 @@ def test_a_file_too_large_is_refused_before_it_is_read(repository: Path, tmp_pat
     workspaces = Workspaces.create(str(repository), str(tmp_path / "work"), "e1")
     with open(os.path.join(workspaces.candidate_path, "huge"), "wb") as stream:
         stream.truncate(1 << 40)
-    fault = workspaces.snapshot(workspaces.candidate_path)
+    fault = workspaces.tree(workspaces.candidate_path).snapshot()
     assert isinstance(fault, TreeFault)
     assert (fault.reason_code, fault.paths) == ("file_too_large", ("huge",))
 
@@ -400,12 +400,12 @@ def test_a_file_too_large_is_refused_before_it_is_read(repository: Path, tmp_pat
 def test_what_git_cannot_take_is_a_value_in_gits_words(workspaces: Workspaces, candidate: Path) -> None:
     (candidate / ".gitattributes").write_text("*.py working-tree-encoding=no-such-encoding\n")
     (candidate / "a.py").write_text("two\n")
-    fault = workspaces.snapshot(workspaces.candidate_path)
+    fault = workspaces.tree(workspaces.candidate_path).snapshot()
     assert isinstance(fault, TreeFault)
     assert fault.reason_code == "not_addable"
     assert "no-such-encoding" in fault.detail
-    workspaces.set_to(workspaces.candidate_path, workspaces.base_commit)
-    assert isinstance(workspaces.snapshot(workspaces.candidate_path), Snapshot)
+    workspaces.tree(workspaces.candidate_path).set_to(workspaces.base_commit)
+    assert isinstance(workspaces.tree(workspaces.candidate_path).snapshot(), Snapshot)
 
 
 @pytest.mark.requirement("TREE-05")
@@ -456,11 +456,11 @@ def test_a_message_is_text_and_the_commit_is_the_one_named(
 def test_a_lost_tree_is_a_value_and_is_made_anew(workspaces: Workspaces, candidate: Path) -> None:
     before = contents(candidate)
     shutil.rmtree(candidate)
-    assert workspaces.is_lost(workspaces.candidate_path)
-    fault = workspaces.snapshot(workspaces.candidate_path)
+    assert workspaces.tree(workspaces.candidate_path).is_lost()
+    fault = workspaces.tree(workspaces.candidate_path).snapshot()
     assert isinstance(fault, TreeFault)
     assert fault.reason_code == "workspace_lost"
-    assert workspaces.set_to(workspaces.candidate_path, workspaces.base_commit).was_lost
+    assert workspaces.tree(workspaces.candidate_path).set_to(workspaces.base_commit).was_lost
     assert contents(candidate) == before
 
 
@@ -472,10 +472,10 @@ def test_a_link_in_the_place_of_a_tree_is_never_followed(
     before = contents(repository, without=())
     shutil.rmtree(candidate)
     candidate.symlink_to(repository)
-    fault = workspaces.snapshot(workspaces.candidate_path)
+    fault = workspaces.tree(workspaces.candidate_path).snapshot()
     assert isinstance(fault, TreeFault)
     assert fault.reason_code == "workspace_lost"
-    workspaces.set_to(workspaces.candidate_path, workspaces.base_commit)
+    workspaces.tree(workspaces.candidate_path).set_to(workspaces.base_commit)
     assert not candidate.is_symlink()
     assert contents(repository, without=()) == before
 
@@ -491,7 +491,7 @@ def test_what_a_killed_start_left_is_no_hindrance(repository: Path, tmp_path: Pa
     with pytest.raises(StateUntrusted, match=r"workspaces\.json"):
         Workspaces.open(str(tmp_path / "work"))
     workspaces = Workspaces.create(str(repository), str(tmp_path / "work"), "e1")
-    assert isinstance(workspaces.snapshot(workspaces.candidate_path), Snapshot)
+    assert isinstance(workspaces.tree(workspaces.candidate_path).snapshot(), Snapshot)
 
 
 def test_a_folder_of_somebody_else_is_not_taken(repository: Path, tmp_path: Path) -> None:
@@ -512,11 +512,11 @@ def test_a_tree_in_the_middle_of_a_restoration_is_no_candidate(
 ) -> None:
     (candidate / ".git").chmod(0o700)
     with pytest.raises(WorkspaceFault):
-        workspaces.set_to(workspaces.candidate_path, "0" * 40)
+        workspaces.tree(workspaces.candidate_path).set_to("0" * 40)
     with pytest.raises(StepIllegal, match="restore it first"):
-        workspaces.snapshot(workspaces.candidate_path)
-    workspaces.set_to(workspaces.candidate_path, workspaces.base_commit)
-    assert isinstance(workspaces.snapshot(workspaces.candidate_path), Snapshot)
+        workspaces.tree(workspaces.candidate_path).snapshot()
+    workspaces.tree(workspaces.candidate_path).set_to(workspaces.base_commit)
+    assert isinstance(workspaces.tree(workspaces.candidate_path).snapshot(), Snapshot)
 
 
 @pytest.mark.requirement("TREE-07")
@@ -528,7 +528,7 @@ def test_a_folder_that_was_moved_as_a_whole_serves(
     candidate.parent.rename(tmp_path / "moved")
     workspaces = Workspaces.open(str(tmp_path / "moved"))
     (tmp_path / "moved" / "candidate" / "b").write_text("x")
-    workspaces.set_to(workspaces.candidate_path, made.commit)
+    workspaces.tree(workspaces.candidate_path).set_to(made.commit)
     assert git(tmp_path / "moved" / "candidate", "status", "--porcelain") == ""
     assert git(tmp_path / "moved" / "candidate", "rev-parse", "HEAD") == made.commit
 
@@ -540,11 +540,11 @@ def test_two_processes_in_turn_do_not_mislead_each_other(workspaces: Workspaces,
     for number in range(3):
         (candidate / f"n{number}").write_text("x")
         (candidate / "a.py").write_text(str(number))
-        taken = other.snapshot(other.candidate_path)
+        taken = other.tree(other.candidate_path).snapshot()
         assert isinstance(taken, Snapshot)
         assert taken.changed == ("a.py", f"n{number}")
         assert accept(workspaces).changed == taken.changed
-        workspaces.set_to(workspaces.candidate_path, workspaces.base_commit)
+        workspaces.tree(workspaces.candidate_path).set_to(workspaces.base_commit)
         assert contents(candidate) == before
         assert other.drift(other.candidate_path) == ()
 

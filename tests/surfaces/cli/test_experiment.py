@@ -486,7 +486,7 @@ def test_a_spent_budget_goes_on_with_more_of_it(person: Researcher) -> None:
 
 
 def test_which_experiment_is_meant_is_asked_where_it_is_not_clear(person: Researcher, tmp_path: Path) -> None:
-    assert "there is no experiment" in person.refused("experiment", "status", status=2)
+    assert "this project has no experiment" in person.refused("experiment", "status", status=2)
     first = person.begin("--name", "first")
     second = person.begin("--name", "second")
     assert "which experiment? 2 are under way" in person.refused("experiment", "status", status=2)
