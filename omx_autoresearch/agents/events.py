@@ -33,10 +33,8 @@ class HookEvent:
         is_sandboxed: the client's tools have fewer rights than this hook; no payload says so, the adapter finds out.
         forgery: why the client itself did not send this event; no payload says so, the adapter finds out.
         last_message: the agent's last text where the client sends it (compared, never believed).
-        tool_name: the tool that ran.
         tool_command: the shell command of a shell tool; empty for others.
         tool_output: what the tool printed as far as the client sends it.
-        tool_failed: the tool event reports a failure.
         payload_digest: sha256 of the raw bytes; equal for the same hook registered twice.
         fault: why the payload could not be read; every other field is then empty.
     """
@@ -56,10 +54,8 @@ class HookEvent:
     is_sandboxed: bool = False
     forgery: str = ""
     last_message: str = ""
-    tool_name: str = ""
     tool_command: str = ""
     tool_output: str = ""
-    tool_failed: bool = False
     payload_digest: str = ""
     fault: str = ""
 

@@ -12,8 +12,6 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
 
-STATED_LIMIT = 600
-"""Characters that are kept of a stated hypothesis or direction."""
 _TOKEN_KINDS_LIMIT = 50
 _STATEMENT = r"^[\s>*_#`\-]*{name}[\s*_`]*:[\s*_`]*(?P<said>.*?)[\s*_`]*$"
 

@@ -161,7 +161,6 @@ def event_of(
     prompt = without_prefix(text_of(payload, "prompt")) if kind == "prompt" else ""
     response = own.pop("tool_response", payload.get("tool_response"))
     if kind == "tool":
-        own["tool_name"] = text_of(payload, "tool_name")
         own["tool_command"] = tool_command_of(payload, shell_tools)
         own["tool_output"] = end_of(output_text(response))
     return HookEvent(

@@ -153,7 +153,7 @@ class _Prompt:
         if why:
             return SILENCE if command is None else self._refuse(command, why)
         if command is not None:
-            return self._command(command)
+            return carry_out(self._runtime, self._client, self._event, command)
         mission = bound_mission(self._runtime.home, self._event.session_id)
         if mission is None or mission.phase != "running":
             return SILENCE
@@ -189,10 +189,6 @@ class _Prompt:
             digest = sha256(f"{session_id}\n{said}".encode("utf-8", "surrogatepass")).hexdigest()[:16]
             transaction.record(replace(prompted, told_digest=digest))
         return "" if digest == before.told_digest else said
-
-    def _command(self, command: PromptCommand) -> Reply:
-
-        return carry_out(self._runtime, self._client, self._event, command)
 
 
 # --- What a person typed to the agent: ``$autoresearch TASK`` and the owner verbs behind it.

@@ -18,7 +18,6 @@ from omx_autoresearch.foundation.errors import (
 )
 from omx_autoresearch.freezing.pins import load_manifest, restore_pins
 from omx_autoresearch.journal.safe_files import sweep_temporary
-from omx_autoresearch.missions import sessions
 from omx_autoresearch.missions.claims import take_in, write_completion
 from omx_autoresearch.missions.records.lifecycle import (
     MissionBlocked,
@@ -28,7 +27,7 @@ from omx_autoresearch.missions.records.lifecycle import (
     MissionUnblocked,
     OwnerVerbRefused,
 )
-from omx_autoresearch.missions.records.work import CommandsApproved, PinsRestored
+from omx_autoresearch.missions.records.work import CommandsApproved, PinsRestored, SessionUnbound
 from omx_autoresearch.missions.registry import ActiveSession, Registry, forget_faults
 from omx_autoresearch.missions.rules.mission import (
     FINAL_PHASES,
@@ -184,7 +183,12 @@ def _is_unknown(registry: Registry, session_id: str) -> bool:
 
 def unbind(runtime: Runtime, task_id: str, *, reason: str = "") -> Mission:
     """The owner lets a mission's session go; the mission goes on existing and can be bound again."""
-    return sessions.unbind(runtime, task_id, reason=reason)
+    with MissionStore(runtime.home).transaction(task_id, runtime.now()) as transaction:
+        mission = transaction.mission
+        if mission.binding is not None:
+            mission = transaction.record(SessionUnbound(mission.binding.session_id, reason))
+    Registry(runtime.home).remove_task(task_id)
+    return mission
 
 
 # --- Owner or agent: verbs of the owner are refused inside an agent, recorded, and shown to the owner.

@@ -18,7 +18,7 @@ import os
 from omx_autoresearch.agents.events import Reply
 from omx_autoresearch.foundation.errors import AutoresearchError, JournalBroken, StateUntrusted, StorageFailed
 from omx_autoresearch.foundation.json_codec import decode, encode
-from omx_autoresearch.foundation.records import ShapeError, dataclass, from_plain, replace, sha256, to_plain
+from omx_autoresearch.foundation.records import ShapeError, dataclass, from_plain, sha256, to_plain
 from omx_autoresearch.foundation.text import MARK
 from omx_autoresearch.foundation.times import datetime, seconds_between
 from omx_autoresearch.journal.layout import HASH_PREFIX
@@ -120,12 +120,6 @@ class Registry:
                 # another process took the last entry out, and the folder with it, between the two lines above
                 if not tries_left or not isinstance(error.__cause__, FileNotFoundError):
                     raise
-
-    def confirm(self, entry: ActiveSession, *, session_id: str, client: str, at: str) -> ActiveSession:
-        """A pending entry or token becomes a bound session."""
-        bound = replace(entry, state="bound", session_id=session_id, client=client, at=at, expires_at="")
-        self.put(bound)
-        return bound
 
     def remove(self, session_id: str) -> None:
         """Forget a session; nothing happens when it is unknown."""
@@ -287,16 +281,6 @@ def size_of(path: str) -> int:
         return os.stat(path).st_size
     except OSError:
         return 0
-
-
-def has_tool_after(path: str, offset: int) -> bool:
-    """True when a tool event stands in the file behind ``offset``."""
-    try:
-        with open(path, "rb") as stream:
-            stream.seek(offset)
-            return TOOL_MARK in stream.read(_SCAN_BYTES)
-    except OSError:
-        return False
 
 
 def tools_after(path: str, offset: int) -> int:

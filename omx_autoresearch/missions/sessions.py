@@ -119,17 +119,6 @@ def _replaceable(registry: Registry, session_id: str) -> ActiveSession | None:
         return None
 
 
-def unbind(runtime: Runtime, task_id: str, *, reason: str) -> Mission:
-    """Let a mission's session go; the mission itself stays as it is."""
-    store, registry = MissionStore(runtime.home), Registry(runtime.home)
-    with store.transaction(task_id, runtime.now()) as transaction:
-        mission = transaction.mission
-        if mission.binding is not None:
-            mission = transaction.record(SessionUnbound(mission.binding.session_id, reason))
-    registry.remove_task(task_id)
-    return mission
-
-
 def pend(runtime: Runtime, task_id: str, *, session_id: str, client: str, workspace_path: str) -> str:
     """An agent ran ``start`` itself: wait for its client's word.
 

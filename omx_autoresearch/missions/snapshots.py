@@ -124,8 +124,6 @@ UNSTAMPED = 1
 """The version of journals and snapshots that name none."""
 OLDEST = 1
 """The oldest version that this one reads."""
-STAMPS = ("mission_created", "schema_migrated")
-"""Kinds that say the version of the records from them on."""
 
 
 def version_after(kind: str, data: dict[str, Any], version: int) -> int:

@@ -29,7 +29,6 @@ from omx_autoresearch.missions.registry import (
     Registry,
     bound_mission,
     fault_reply,
-    has_tool_after,
     is_expired,
     leave_heartbeat,
     size_of,
@@ -221,7 +220,7 @@ class _Stop:
         last = mission.last_stop
         has_tree_change = last is not None and bool(last.tree_digest) and last.tree_digest != look.tree_digest
         path = self._runtime.home.mission(mission.task_id).heartbeat_path
-        used_tools = has_tool_after(path, mission.turn_heartbeat_bytes)
+        used_tools = tools_after(path, mission.turn_heartbeat_bytes) > 0
         used_tools = used_tools or (not self._client.has_tool_events and has_tree_change)
         said = _digest_of(self._event.last_message)
         missing = completion_items(mission, look)

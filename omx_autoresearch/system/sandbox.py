@@ -45,13 +45,6 @@ class Isolation:
     backend: Backend
     has_network: bool
 
-    def describe(self) -> str:
-        """One phrase for people, claiming no more than there was."""
-        if self.backend == "none":
-            return "not isolated: it ran with all rights of the user"
-        network = "with network" if self.has_network else "without network"
-        return f"in bubblewrap: read-only but for its workspace and a private /tmp, {network}"
-
 
 NOT_ISOLATED = Isolation("none", has_network=True)
 

@@ -97,8 +97,6 @@ def test_a_tool_event_gives_what_the_person_sees_and_else_what_the_model_sees() 
     assert mcp.tool_output == "MCP-ANSWER mission=m-1 running"
     hidden = event(hook_event_name="AfterTool", tool_response={"llmContent": [{"text": "only here"}]})
     assert hidden.tool_output == "only here"
-    failed = event(hook_event_name="AfterTool", tool_response={"llmContent": "x", "error": {"message": "no"}})
-    assert failed.tool_failed
 
 
 def test_no_line_for_gemini_holds_a_dollar_sign_which_it_would_replace() -> None:

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from omx_autoresearch.agents.headless import STATED_LIMIT, last_words, stated
+from omx_autoresearch.agents.headless import last_words, stated
 from omx_autoresearch.agents.headless_sessions import read_report
 
 CLAUDE = {
@@ -140,4 +140,4 @@ def test_the_last_stated_hypothesis_counts_without_its_markdown(text: str, said:
 def test_without_a_stated_hypothesis_the_last_words_stand_for_it_bounded() -> None:
     assert last_words("I made the loop shorter.\n\n---\n") == "I made the loop shorter."
     assert last_words("\n--\n") == ""
-    assert len(last_words("word " * 10_000)) == STATED_LIMIT
+    assert len(last_words("word " * 10_000)) == 600

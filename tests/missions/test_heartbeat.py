@@ -27,7 +27,7 @@ def beat(pulse: Path, second: int, status: str) -> None:
 def test_nothing_was_heard_yet(pulse: Path) -> None:
     assert registry.last_beat(str(pulse)) is None
     assert registry.size_of(str(pulse)) == 0
-    assert not registry.has_tool_after(str(pulse), 0)
+    assert not registry.tools_after(str(pulse), 0)
 
 
 def test_the_newest_whole_line_is_the_last_beat(pulse: Path) -> None:
@@ -52,14 +52,14 @@ def test_tools_are_counted_from_the_turns_beginning_on(pulse: Path) -> None:
     beat(pulse, 1, "tool")
     offset = registry.size_of(str(pulse))
     beat(pulse, 2, "turn_done")
-    assert not registry.has_tool_after(str(pulse), offset)
+    assert not registry.tools_after(str(pulse), offset)
     beat(pulse, 3, "tool")
-    assert registry.has_tool_after(str(pulse), offset)
+    assert registry.tools_after(str(pulse), offset)
 
 
 def test_a_session_id_that_looks_like_a_tool_event_is_none(pulse: Path) -> None:
     registry.beat(str(pulse), at=at(1), status="turn_done", session_id='"status":"tool"')
-    assert not registry.has_tool_after(str(pulse), 0)
+    assert not registry.tools_after(str(pulse), 0)
 
 
 def test_a_link_in_its_place_is_not_written_through(pulse: Path, tmp_path: Path) -> None:

@@ -114,7 +114,6 @@ def test_a_time_out_ends_what_runs_inside(run: Run) -> None:
 def test_what_ran_in_bubblewrap_is_said_so(run: Run) -> None:
     isolation = isolation_of(run("exit 1"))
     assert (isolation.backend, isolation.has_network) == ("bubblewrap", False)
-    assert "without network" in isolation.describe()
 
 
 @needs_bubblewrap
@@ -138,7 +137,6 @@ def test_what_ran_without_bubblewrap_is_never_called_isolated(tmp_path: Path) ->
         output_path=str(tmp_path / "output"),
     )
     assert isolation_of(result) == NOT_ISOLATED
-    assert "all rights" in isolation_of(result).describe()
 
 
 def test_without_bubblewrap_nothing_is_isolated_and_the_cure_is_told(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -44,9 +44,6 @@ if TYPE_CHECKING:
     from omx_autoresearch.missions.rules.mission import Mission
 
 
-SCRIPT_MODE = "mission-validator-script"
-
-
 def _seconds_option(function: Callable[..., Any]) -> Callable[..., Any]:
     return click.option(
         "--seconds",

@@ -63,7 +63,6 @@ def parse(payload: dict[str, Any]) -> HookEvent:
         has_background_work=payloads.has_running_task(payload.get("background_tasks")),
         # cut by the client to the first 30,000 characters; that of a failed tool stands in `error`
         tool_response=payload.get("error" if has_failed else "tool_response"),
-        tool_failed=has_failed,
     )
 
 

@@ -52,9 +52,7 @@ def parse(payload: dict[str, Any]) -> HookEvent:
         PayloadFault: the session id is not a text.
     """
     response = payload.get("tool_response")
-    has_failed = False
     if isinstance(response, dict):
-        has_failed = bool(response.get("error"))  # not for an exit status
         # what the person sees, else what the model sees (there inside <untrusted_context>)
         shown = response.get("returnDisplay")
         response = shown if isinstance(shown, str) and shown else response.get("llmContent")
@@ -65,7 +63,6 @@ def parse(payload: dict[str, Any]) -> HookEvent:
         last_message="prompt_response",
         without_prefix=_without_prefix,
         tool_response=response,
-        tool_failed=has_failed,
     )
 
 
