@@ -108,9 +108,7 @@ class SessionConfig:
     direction: MetricDirection = "lower"
     timeout_seconds: Annotated[float, _positive(MEASURE_TIMEOUT_SECONDS)] = MEASURE_TIMEOUT_SECONDS
     checks_timeout_seconds: Annotated[float, _positive(CHECKS_TIMEOUT_SECONDS)] = CHECKS_TIMEOUT_SECONDS
-    max_iterations: Annotated[
-        int, BeforeValidator(lambda value: int(value) if _is_number(value) and value > 0 else 0)
-    ] = 0
+    max_iterations: _Limit = 0
 
     @property
     def spec(self) -> MetricSpec:
@@ -299,8 +297,8 @@ def judged(log: SessionLog, run: SessionRun) -> SessionRun:
     return replace(run, status="discard", reason=f"{run.metric:g} is not better than {log.best:g}")
 
 
-def checked_config(config: SessionConfig) -> SessionConfig:
-    """The header, when it can be kept.
+def require_config(config: SessionConfig) -> None:
+    """Let a header pass that can be kept.
 
     Raises:
         UsageError: says which values cannot, and why.
@@ -320,11 +318,10 @@ def checked_config(config: SessionConfig) -> SessionConfig:
         faults.append("max_iterations is negative; 0 means no limit")
     if faults := faults or spec_faults(config.spec):
         raise UsageError("; ".join(faults), next_step="call init_experiment again with another value")
-    return config
 
 
-def checked_description(text: str) -> str:
-    """What was tried, in a form that is kept.
+def require_description(text: str) -> None:
+    """Let a description pass that can be kept.
 
     Raises:
         UsageError: empty, too long, or with a NUL.
@@ -336,11 +333,10 @@ def checked_description(text: str) -> str:
             f"the description has {len(text)} characters; at most {DESCRIPTION_LIMIT} without NUL are kept",
             next_step="shorten it",
         )
-    return text
 
 
-def checked_metrics(metrics: dict[str, float]) -> dict[str, float]:
-    """Reported values, when they can be kept.
+def require_metrics(metrics: dict[str, float]) -> None:
+    """Let reported values pass that can be kept.
 
     Raises:
         UsageError: too many, an unusable name, or a value that is not a finite number.
@@ -356,7 +352,6 @@ def checked_metrics(metrics: dict[str, float]) -> dict[str, float]:
             + (f", of which these are none: {', '.join(map(repr, wrong[:5]))}" if wrong else ""),
             next_step="send fewer, each with a name and a finite number",
         )
-    return metrics
 
 
 # --- on disk

@@ -12,6 +12,7 @@ a 0.
 
 from __future__ import annotations
 
+import contextlib
 import os
 from dataclasses import asdict, dataclass, replace
 from typing import TYPE_CHECKING
@@ -126,7 +127,7 @@ def init_session(
         StepIllegal: a run is under way.
         WorkspaceFault: ``.auto`` is no real folder, or its files are no regular ones.
     """
-    auto_log.checked_config(config)
+    auto_log.require_config(config)
     if not os.path.isdir(folder.workspace_path):
         raise WorkspaceFault(
             f"there is no folder {folder.workspace_path}", next_step="call it in the workspace"
@@ -149,7 +150,7 @@ def start_run(runtime: Runtime, folder: SessionFolder, ask: RunAsk, *, wait_seco
         StepIllegal: another run is under way, or the segment is full.
         CommandFault: no process could be started.
     """
-    auto_log.checked_description(ask.description)
+    auto_log.require_description(ask.description)
     with folder.locked():
         _require_quiet(runtime, folder)
         _require_room(load_log(folder))
@@ -213,8 +214,8 @@ def report_run(  # noqa: PLR0913 - each is a field of the tool
         UsageError: no session, or a value that cannot be kept.
         StepIllegal: a run is under way, or the segment is full.
     """
-    auto_log.checked_description(description)
-    auto_log.checked_metrics({"metric": metric, **metrics})
+    auto_log.require_description(description)
+    auto_log.require_metrics({"metric": metric, **metrics})
     with folder.locked():
         _require_quiet(runtime, folder)
         log = load_log(folder)
@@ -350,10 +351,8 @@ def _crashed(noted: RunUnderWay, reason: str) -> SessionRun:
 
 
 def _forget(folder: SessionFolder) -> None:
-    try:
+    with contextlib.suppress(FileNotFoundError):
         os.unlink(folder.running_path)
-    except FileNotFoundError:
-        return
 
 
 def _measured(

@@ -26,7 +26,6 @@ import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
-from types import TracebackType
 from typing import Any, Self
 
 from omx_autoresearch.experiments.context import (
@@ -169,9 +168,7 @@ class AutoresearchController:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()
 
     # --- looking
@@ -542,9 +539,7 @@ class ControllerHandle:
         self._lock.acquire()
         return self._controller
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self._lock.release()
 
     @property

@@ -13,7 +13,6 @@ import itertools
 import os
 from collections.abc import Callable, Iterator
 from datetime import datetime
-from types import TracebackType
 
 from omx_autoresearch.experiments.judge.events import KINDS, ExperimentEvent
 from omx_autoresearch.experiments.judge.state import ExperimentState
@@ -272,9 +271,7 @@ class Hold:
     def __enter__(self) -> Hold:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.release()
 
     def release(self) -> None:

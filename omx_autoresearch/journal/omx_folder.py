@@ -12,10 +12,6 @@ import stat
 from omx_autoresearch.foundation.errors import WorkspaceFault
 from omx_autoresearch.journal.safe_files import open_below, open_folder, write_all
 
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from types import TracebackType
-
 IGNORE_ALL = b"*\n"
 """``.omx/.gitignore``: ignores everything, itself too."""
 LIST_LIMIT = 2_000
@@ -65,9 +61,7 @@ class OmxFolder:
     def __enter__(self) -> OmxFolder:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()
 
     def close(self) -> None:

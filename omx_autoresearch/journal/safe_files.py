@@ -16,7 +16,6 @@ from omx_autoresearch.foundation.records import dataclass
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterator
-    from types import TracebackType
     from typing import Any
 
 JSON_LIMIT_BYTES = 64 * 1024 * 1024
@@ -255,9 +254,7 @@ class Lock:
             time.sleep(pause_seconds)
             pause_seconds = min(pause_seconds * 1.5, 0.01)
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         descriptor, self._descriptor = self._descriptor, -1
         os.close(descriptor)  # closing the only descriptor lets the lock go
 

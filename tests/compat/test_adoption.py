@@ -210,7 +210,7 @@ def test_our_own_projections_outlive_a_lost_state_home(world: Scratch) -> None:
             {"findings__jsonl": json.dumps(FINDING) + "\nnot json\n" + json.dumps(FINDING) + "\n[]\n{}\n"},
             [
                 "findings.jsonl: line 2: ",
-                "findings.jsonl: line 3: $.id: 'f1' stands twice",
+                "findings.jsonl: line 3: $.id: 'f1' appears twice",
                 "findings.jsonl: line 4: $: must be a mapping",
                 "findings.jsonl: line 5: $: summary is empty",
             ],

@@ -11,11 +11,11 @@ from omx_autoresearch.compat.auto_log import (
     SessionConfig,
     SessionLog,
     SessionRun,
-    checked_config,
-    checked_metrics,
     judged,
     line_of,
     read_log,
+    require_config,
+    require_metrics,
 )
 from omx_autoresearch.foundation.errors import UsageError
 
@@ -160,7 +160,7 @@ def test_a_segment_is_full_at_its_limit() -> None:
 )
 def test_a_header_that_cannot_be_kept_is_refused(config: SessionConfig) -> None:
     with pytest.raises(UsageError):
-        checked_config(config)
+        require_config(config)
 
 
 @pytest.mark.requirement("AUTO-01")
@@ -169,4 +169,4 @@ def test_a_header_that_cannot_be_kept_is_refused(config: SessionConfig) -> None:
 )
 def test_reported_values_are_finite_few_and_named(metrics: dict[str, float]) -> None:
     with pytest.raises(UsageError):
-        checked_metrics(metrics)
+        require_metrics(metrics)

@@ -414,12 +414,7 @@ _COST_NEXT = "report what the turn cost in dollars, 0.0 where it is not known"
 
 
 def charge(
-    usage: ExperimentUsage,
-    *,
-    cost_usd: object = 0.0,
-    runs: int = 0,
-    trials: int = 0,
-    wall_seconds: float = 0.0,
+    usage: ExperimentUsage, *, cost_usd: object = 0.0, runs: int = 0, trials: int = 0
 ) -> ExperimentUsage:
     """The usage after some more was spent.
 
@@ -432,13 +427,7 @@ def charge(
             f"cost_usd: the total {usage.cost_usd!r} and {cost_usd!r} do not add up to a finite number",
             next_step=_COST_NEXT,
         )
-    return replace(
-        usage,
-        cost_usd=total,
-        runs=usage.runs + runs,
-        trials=usage.trials + trials,
-        wall_seconds=usage.wall_seconds + max(0.0, wall_seconds),
-    )
+    return replace(usage, cost_usd=total, runs=usage.runs + runs, trials=usage.trials + trials)
 
 
 def next_experiment_phase(state: ExperimentState, step: ExperimentStep) -> ExperimentPhase:
@@ -480,11 +469,8 @@ def checked_hypothesis(hypothesis: ExperimentHypothesis) -> ExperimentHypothesis
         UsageError: an empty or oversized id, an oversized description, or a NUL byte; says which.
     """
     faults = [] if hypothesis.id.strip() else ["a hypothesis needs an id, e.g. h-1"]
-    for name, limit in (
-        ("id", ID_LIMIT),
-        ("description", DESCRIPTION_LIMIT),
-        ("direction", DESCRIPTION_LIMIT),
-    ):
+    limits = {"id": ID_LIMIT, "description": DESCRIPTION_LIMIT, "direction": DESCRIPTION_LIMIT}
+    for name, limit in limits.items():
         text = getattr(hypothesis, name)
         if len(text) > limit:
             faults.append(f"the {name} of a hypothesis has {len(text)} characters; at most {limit} are kept")

@@ -224,8 +224,7 @@ def effect_words(state: ExperimentState, row: TrialRow) -> str:
     """The judge's estimate of one trial with its interval, in percent on ratios; empty where nothing was measured."""
     if row.improvement is None:
         return ""
-    scale = 100.0 if is_ratio(state) else 1.0
-    unit = " %" if is_ratio(state) else (f" {state.config.metric.unit}" if state.config.metric.unit else "")
+    scale, unit = (100.0, " %") if is_ratio(state) else (1.0, f" {state.config.metric.unit}".rstrip())
     text = f"{scale * row.improvement:+.3g}{unit}"
     if len(row.interval) == 2:
         low, high = row.interval

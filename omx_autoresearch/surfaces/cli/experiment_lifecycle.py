@@ -21,6 +21,14 @@ if TYPE_CHECKING:
 
 
 _SECONDS_PER_HOUR = 3600.0
+_LIMITS = {
+    "wall_seconds": "the hours",
+    "trials": "the trials",
+    "cost_usd": "the costs",
+    "runs": "the runs",
+    "disk_bytes": "the bytes on disk",
+}
+"""Each limit in a person's word."""
 
 
 def _print(found: Meant, what: str, *, as_json: bool) -> None:
@@ -125,22 +133,11 @@ def _extended(state: ExperimentState, added: dict[str, Any]) -> ExperimentLimits
     endless = [name for name, value in more.items() if value and not getattr(limits, name)]
     if endless:
         raise UsageError(
-            f"{found_name(endless[0])} have no limit, so nothing can be added",
+            f"{_LIMITS[endless[0]]} have no limit, so nothing can be added",
             next_step="leave that option out",
         )
     changed = {name: getattr(limits, name) + value for name, value in more.items() if value}
     return replace(limits, **changed) if changed else None
-
-
-def found_name(field: str) -> str:
-    """A limit in a person's word."""
-    return {
-        "wall_seconds": "the hours",
-        "trials": "the trials",
-        "cost_usd": "the costs",
-        "runs": "the runs",
-        "disk_bytes": "the bytes on disk",
-    }[field]
 
 
 def _ended(state: ExperimentState) -> StepIllegal:

@@ -28,8 +28,7 @@ from omx_autoresearch.surfaces.cli.console import (
     this_caller,
     verb,
 )
-from omx_autoresearch.surfaces.cli.experiment import Meant
-from omx_autoresearch.surfaces.cli.experiment_status import phase_words
+from omx_autoresearch.surfaces.cli.experiment import Meant, phase_words
 from omx_autoresearch.surfaces.cli.experiment_trial import attended
 from omx_autoresearch.surfaces.experiment_documents import ExperimentStartDocument, PlanDocument
 
@@ -39,7 +38,7 @@ if TYPE_CHECKING:
 
     from omx_autoresearch.experiments.controller import AutoresearchController
     from omx_autoresearch.experiments.judge.state import ExperimentConfig, ExperimentState
-    from omx_autoresearch.surfaces.cli.experiment_status import LineProgress, LiveProgress
+    from omx_autoresearch.surfaces.cli.experiment import LineProgress, LiveProgress
 
 
 # --- The options of ``experiment start``; one that is left out leaves the word to the file, or to the default.

@@ -28,8 +28,14 @@ from omx_autoresearch.surfaces.cli.console import (
     say,
     verb,
 )
-from omx_autoresearch.surfaces.cli.experiment import Meant, experiment_argument, meant
-from omx_autoresearch.surfaces.cli.experiment_status import progress_for, trial_line, why_lines
+from omx_autoresearch.surfaces.cli.experiment import (
+    Meant,
+    experiment_argument,
+    meant,
+    progress_for,
+    trial_line,
+    why_lines,
+)
 from omx_autoresearch.surfaces.cli.status import WAIT_SECONDS
 
 if TYPE_CHECKING:
@@ -41,7 +47,7 @@ if TYPE_CHECKING:
     from omx_autoresearch.experiments.driver import Agent, DriveEnd
     from omx_autoresearch.experiments.judge.state import ExperimentState, HypothesisOutcome
     from omx_autoresearch.experiments.trial import ExperimentWorkspace
-    from omx_autoresearch.surfaces.cli.experiment_status import LineProgress, LiveProgress
+    from omx_autoresearch.surfaces.cli.experiment import LineProgress, LiveProgress
 
     Callback = Callable[[ExperimentWorkspace], HypothesisOutcome]
 

@@ -106,14 +106,14 @@ EXPERIMENT: Sections = (
         (
             Entry("trial", "experiment_trial", "Judge one change: made here, by a command, or in a patch"),
             Entry("wait", "experiment_trial", "Wait for the trial under way and show how it ended"),
-            Entry("workspace", "experiment_status", "Print the worktree in which a change is made"),
+            Entry("workspace", "experiment", "Print the worktree in which a change is made"),
         ),
     ),
     (
         "Look",
         (
-            Entry("status", "experiment_status", "Show how an experiment stands, trial by trial"),
-            Entry("list", "experiment_status", "Show every experiment"),
+            Entry("status", "experiment", "Show how an experiment stands, trial by trial"),
+            Entry("list", "experiment", "Show every experiment"),
             Entry("plot", "experiment_results", "Draw trials, accepted steps and the verified claim"),
             Entry("report", "experiment_results", "Write it up, as Markdown or HTML"),
             Entry("export", "experiment_results", "Export trials as CSV, JSONL or to MLflow"),

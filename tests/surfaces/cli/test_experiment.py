@@ -110,8 +110,8 @@ def test_a_budget_that_holds_no_trial_is_said_with_what_to_raise(person: Researc
 @pytest.mark.requirement("DRIVE-08")
 def test_a_long_calibration_is_announced_with_the_plan_after_the_first_runs(person: Researcher) -> None:
     from omx_autoresearch.experiments.configuration import configure
+    from omx_autoresearch.surfaces.cli.experiment import LineProgress
     from omx_autoresearch.surfaces.cli.experiment_start import PlanTeller
-    from omx_autoresearch.surfaces.cli.experiment_status import LineProgress
 
     said: list[str] = []
 
@@ -518,7 +518,7 @@ def test_a_broken_log_is_shown_and_hides_no_other(person: Researcher) -> None:
 @pytest.mark.requirement("DRIVE-12")
 def test_a_terminal_has_a_live_table_and_a_pipe_has_lines(person: Researcher) -> None:
     person.begin()
-    from omx_autoresearch.surfaces.cli.experiment_status import HEADER
+    from omx_autoresearch.surfaces.cli.experiment import HEADER
 
     agent = f"{works_at(50)}; echo 'HYPOTHESIS: half of it, {'and so on ' * 30}'"
     shown = at_terminal(person, "experiment", "run", "--agent", agent, "--trials", "1")
@@ -544,7 +544,7 @@ def test_a_terminal_has_a_live_table_and_a_pipe_has_lines(person: Researcher) ->
 
 @pytest.mark.requirement("DRIVE-12")
 def test_a_sparkline_spans_its_values() -> None:
-    from omx_autoresearch.surfaces.cli.experiment_status import sparkline
+    from omx_autoresearch.surfaces.cli.experiment import sparkline
 
     assert sparkline([]) == ""
     assert sparkline([3.0, 3.0]) == "▄▄"
