@@ -164,15 +164,9 @@ def freeze_evaluators(
         "editable_folders": list(folders),
     }
     replace_file(os.path.join(folder.root_path, _KEPT_NAME), json_codec.encode(kept))
+    worktrees = tuple(worktree_paths)
     return FrozenEvaluators(
-        folder,
-        config,
-        project_path,
-        tuple(worktree_paths),
-        manifest,
-        dict(environment),
-        held_out_digest,
-        folders,
+        folder, config, project_path, worktrees, manifest, dict(environment), held_out_digest, folders
     )
 
 

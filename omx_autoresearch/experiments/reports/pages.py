@@ -11,6 +11,7 @@ import csv
 import io
 import json
 import re
+from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from typing import Any, NamedTuple
@@ -112,11 +113,7 @@ def report_facts(state: ExperimentState, material: ReportMaterial) -> dict[str, 
 def _asked(state: ExperimentState) -> tuple[Fact, ...]:
     config, rule = state.config, state.config.rule
     unit = f", in {config.metric.unit}" if config.metric.unit else ""
-    smallest = (
-        summary.effect_text(rule.min_effect, summary.effect_scale(state), config.metric.unit)
-        if rule.min_effect
-        else "any"
-    )
+    smallest = summary.effect_text(rule.min_effect, summary.effect_scale(state), config.metric.unit)
     facts = [
         Fact("Metric", f"{config.metric.name}{unit}, {config.metric.direction} is better"),
         Fact("Rule", _rule(state)),
@@ -134,9 +131,8 @@ def _asked(state: ExperimentState) -> tuple[Fact, ...]:
 
 def _protected(glob: str) -> Fact:
     """A glob of the owner; one that begins with ``!`` takes files out of what is frozen."""
-    if glob.startswith("!"):
-        return Fact("Not frozen", glob[1:], is_code=True)
-    return Fact("Protected", glob, is_code=True)
+    is_exempt = glob.startswith("!")
+    return Fact("Not frozen" if is_exempt else "Protected", glob.removeprefix("!"), is_code=True)
 
 
 def _rule(state: ExperimentState) -> str:
@@ -384,10 +380,7 @@ def _units(state: ExperimentState) -> dict[str, str]:
 
 def _spread_names(values: Iterable[dict[str, Any]]) -> Sequence[str]:
     """The names that most rows have, at most `SPREAD_COLUMNS`, in the order of the alphabet."""
-    counts: dict[str, int] = {}
-    for value in values:
-        for name in value:
-            counts[name] = counts.get(name, 0) + 1
+    counts = Counter(name for value in values for name in value)
     return sorted(sorted(counts, key=lambda name: (-counts[name], name))[:SPREAD_COLUMNS])
 
 
