@@ -89,7 +89,7 @@ def test_an_error_has_its_exit_status_and_names_what_comes_next(
     ("arguments", "words"),
     [
         (("statsu",), ("Did you mean 'status'?", "next: omx-autoresearch --help")),
-        (("--json", "status"), ("behind the verb", "next: omx-autoresearch status --json")),
+        (("--json", "status"), ("after the verb", "next: omx-autoresearch status --json")),
         (("init", "--goal"), ("--goal", "next: omx-autoresearch init --help")),
         (("install",), ("Choose from: claude, codex, gemini", "next: omx-autoresearch install --help")),
         (("experiment", "run"), ("'--agent'", "next: omx-autoresearch experiment run --help")),
