@@ -7,7 +7,6 @@ by its owner only, because a settings file may hold keys.
 from __future__ import annotations
 
 import difflib
-import hashlib
 import json
 import os
 import stat
@@ -15,6 +14,7 @@ from dataclasses import asdict, dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from omx_autoresearch.foundation.errors import WorkspaceFault
+from omx_autoresearch.foundation.records import sha256
 from omx_autoresearch.journal.safe_files import ensure_folder, replace_file, storage_failed
 
 if TYPE_CHECKING:
@@ -241,4 +241,4 @@ def load_record(path: str) -> InstallRecord:
 
 def sha256_of(data: bytes) -> str:
     """A digest as hexadecimal text."""
-    return hashlib.sha256(data).hexdigest()
+    return sha256(data).hexdigest()

@@ -8,7 +8,6 @@ from __future__ import annotations
 import contextlib
 import os
 import shlex
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from omx_autoresearch.experiments.judge.calibration import Calibration
@@ -23,6 +22,7 @@ from omx_autoresearch.experiments.judge.summary import count_kinds, quoted_claim
 from omx_autoresearch.experiments.store import ExperimentStore
 from omx_autoresearch.foundation.clients import EXAMPLE_AGENT
 from omx_autoresearch.foundation.errors import AutoresearchError, UsageError
+from omx_autoresearch.foundation.records import dataclass
 from omx_autoresearch.foundation.types import MetricDirection
 from omx_autoresearch.freezing.pins import load_manifest
 from omx_autoresearch.missions.checkouts import experiment_around, project_root, workspace_root

@@ -9,7 +9,6 @@ from __future__ import annotations
 import os
 import shlex
 import shutil
-import tempfile
 from typing import TYPE_CHECKING
 
 from omx_autoresearch.foundation import json_codec
@@ -62,6 +61,8 @@ def try_validator(contract: Contract, workspace_path: str, *, isolation: str = "
     Raises:
         CommandFault: it shall run in bubblewrap, and there is none.
     """
+    import tempfile
+
     with tempfile.TemporaryDirectory(prefix="omx-autoresearch-", ignore_cleanup_errors=True) as folder:
         argv, output_path = shell_argv(contract.validator_command), os.path.join(folder, "output")
         scratch_path = os.path.join(folder, "scratch")

@@ -10,14 +10,12 @@ the field, what was received, what would count, how to send it.
 
 from __future__ import annotations
 
-from dataclasses import replace
-from hashlib import sha256
 from itertools import chain
 
 from omx_autoresearch.foundation import json_codec
 from omx_autoresearch.foundation.errors import UsageError
 from omx_autoresearch.foundation.input_validation import validated
-from omx_autoresearch.foundation.records import dataclass, from_plain, to_plain
+from omx_autoresearch.foundation.records import dataclass, from_plain, replace, sha256, to_plain
 from omx_autoresearch.journal.layout import ProjectFolder, Runtime
 from omx_autoresearch.journal.safe_files import read_bounded
 from omx_autoresearch.missions import claims, projection_texts

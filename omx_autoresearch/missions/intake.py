@@ -6,7 +6,6 @@ Nothing that exists is ever overwritten: a taken slug gets a suffix.
 
 from __future__ import annotations
 
-import hashlib
 import os
 import re
 from dataclasses import replace
@@ -22,7 +21,7 @@ from omx_autoresearch.foundation.errors import (
     WorkspaceFault,
 )
 from omx_autoresearch.foundation.input_validation import Fault, refusal, validated
-from omx_autoresearch.foundation.records import as_fields, dataclass, field, to_plain
+from omx_autoresearch.foundation.records import as_fields, dataclass, field, sha256, to_plain
 from omx_autoresearch.foundation.types import Operation, Reviewer, TaskType, ValidationMode
 from omx_autoresearch.journal.layout import ProjectFolder, Runtime, is_safe_task_id, slugify
 from omx_autoresearch.journal.safe_files import (
@@ -421,7 +420,7 @@ def _record_bytes(record: IntakeRecord) -> bytes:
 
 
 def _digest(data: bytes) -> str:
-    return hashlib.sha256(data).hexdigest()
+    return sha256(data).hexdigest()
 
 
 def _make_omx(project: ProjectFolder, *, track: bool) -> None:

@@ -6,8 +6,7 @@ what they find there. The published schemas are made from them, and a test holds
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
+from omx_autoresearch.foundation.records import dataclass
 from omx_autoresearch.missions import projection_texts
 from omx_autoresearch.missions.rules.criteria import Evidence
 from omx_autoresearch.missions.rules.evidence import CriterionView, criteria_of

@@ -7,7 +7,6 @@ meant. The command line, the tools, the status line and other programs render wh
 from __future__ import annotations
 
 import os
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
 from omx_autoresearch.foundation.errors import (
@@ -18,6 +17,7 @@ from omx_autoresearch.foundation.errors import (
     UsageError,
     WorkspaceFault,
 )
+from omx_autoresearch.foundation.records import dataclass
 from omx_autoresearch.foundation.times import seconds_between
 from omx_autoresearch.foundation.types import RunVerdict
 from omx_autoresearch.journal.layout import ProjectFolder, is_safe_task_id

@@ -6,7 +6,6 @@ step further. The hook is the exception: it speaks its client's own JSON.
 
 from __future__ import annotations
 
-from omx_autoresearch.agents.parts import Check
 from omx_autoresearch.foundation.records import dataclass, field, to_plain
 from omx_autoresearch.foundation.types import Operation
 from omx_autoresearch.missions.projection_texts import finding_line
@@ -18,7 +17,6 @@ from omx_autoresearch.missions.rules.readiness import ReadinessReport
 from omx_autoresearch.missions.store import MissionStore
 from omx_autoresearch.missions.task_files import IterationLine, TriedDirection
 from omx_autoresearch.missions.views import RunView, StatusView, view
-from omx_autoresearch.surfaces.experiment_documents import EXPERIMENT_SCHEMAS
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -545,23 +543,6 @@ class InstallDocument:
 
 
 @dataclass(frozen=True, slots=True)
-class ClientDocument:
-    """One agent CLI of ``doctor``.
-
-    Attributes:
-        client: its name.
-        scope: whose settings were looked at.
-        is_held: every check that concerns the hold is well; a stop would be held.
-        checks: in the order of reading.
-    """
-
-    client: str
-    scope: str
-    is_held: bool
-    checks: tuple[Check, ...]
-
-
-@dataclass(frozen=True, slots=True)
 class DemoDocument:
     """``demo``.
 
@@ -622,11 +603,9 @@ SCHEMAS: dict[str, object] = {
     "direction": DirectionDocument,
     "direction-list": DirectionListDocument,
     "adopt": AdoptDocument,
-    **EXPERIMENT_SCHEMAS,
     "relay": RelayDocument,
     "install": InstallDocument,
-    "doctor": tuple[ClientDocument, ...],
     "demo": DemoDocument,
     "error": ErrorDocument,
 }
-"""File name in specs/schemas/ to the type of the document."""
+"""File name in specs/schemas/ to the type of the document; ``cli/program.py`` adds those that few verbs load."""

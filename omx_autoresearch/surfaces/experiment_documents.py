@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from omx_autoresearch.experiments.final_patch import FinalBranch
 from omx_autoresearch.experiments.judge.state import TrialRow
 from omx_autoresearch.experiments.views import ExperimentLine, ExperimentView
 from omx_autoresearch.experiments.worktrees.object_store import FileChange
+from omx_autoresearch.foundation.records import dataclass
 
 
 @dataclass(frozen=True, slots=True)

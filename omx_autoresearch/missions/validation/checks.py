@@ -8,13 +8,10 @@ reached through real folders only and searched within a limit of time. What only
 from __future__ import annotations
 
 import os
-import shlex
-import subprocess
 import sys
-from dataclasses import dataclass, field, replace
-from hashlib import sha256
 
 from omx_autoresearch.foundation.errors import CommandFault, StepIllegal, UsageError, WorkspaceFault
+from omx_autoresearch.foundation.records import dataclass, field, replace, sha256
 from omx_autoresearch.foundation.text import head_and_tail
 from omx_autoresearch.journal.safe_files import FILE_LIMIT_BYTES, open_inside, read_chunks
 from omx_autoresearch.missions.records.work import CriteriaChecked, FindingRecorded, VerificationExcused
@@ -314,6 +311,8 @@ class Settlement:
 
     def _own_finding(self, mission: Mission, criterion: Criterion) -> Finding:
         rule = criterion.rule
+        import shlex
+
         return Finding(
             id=f"f-{self.runtime.new_id()}",
             kind=rule.finding_kind,
@@ -522,6 +521,8 @@ def is_found(pattern: str, data: bytes, *, timeout_seconds: float = SEARCH_SECON
     None means that the search took longer than ``timeout_seconds``, or could not be made at all. The pattern is foreign
     and ``re`` has no limit of time, so the search runs in a process that can be ended and imports nothing else.
     """
+    import subprocess  # most looks search for nothing
+
     try:
         done = subprocess.run(
             [sys.executable, "-I", "-S", "-c", _SEARCH_PROGRAM, pattern],

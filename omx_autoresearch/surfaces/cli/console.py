@@ -11,7 +11,6 @@ import sys
 from typing import TYPE_CHECKING, NamedTuple
 
 import click
-from click.shell_completion import CompletionItem
 
 from omx_autoresearch.foundation import clients
 from omx_autoresearch.foundation.errors import AutoresearchError, UsageError
@@ -20,7 +19,6 @@ from omx_autoresearch.foundation.text import harmless
 from omx_autoresearch.journal.layout import Runtime, StateHome, state_home
 from omx_autoresearch.missions.checkouts import new_workspace, project_of
 from omx_autoresearch.missions.claims import take_in_quietly
-from omx_autoresearch.missions.lifecycle_commands import marks_of_agent, require_owner
 from omx_autoresearch.missions.store import MissionStore
 from omx_autoresearch.missions.views import StatusView, held_task, resolve_task, shown_view
 from omx_autoresearch.surfaces.sources import SOURCES
@@ -28,6 +26,8 @@ from omx_autoresearch.surfaces.sources import SOURCES
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
     from typing import Any, TextIO
+
+    from click.shell_completion import CompletionItem
 
     from omx_autoresearch.missions.rules.mission import Mission
 
@@ -112,6 +112,8 @@ class Caller:
         Raises:
             OwnerOnly: this runs inside an agent; recorded in the mission.
         """
+        from omx_autoresearch.missions.lifecycle_commands import require_owner
+
         try:
             task_id = self.task(named)
         except AutoresearchError:
@@ -146,6 +148,8 @@ class Caller:
 
     def is_agent(self) -> bool:
         """True inside an agent's process tree."""
+        from omx_autoresearch.missions.lifecycle_commands import marks_of_agent
+
         return bool(marks_of_agent(self.runtime))
 
     def can_write(self, task_id: str) -> bool:
@@ -176,6 +180,8 @@ def _task_ids(_ctx: click.Context, _parameter: click.Parameter, incomplete: str)
         known = MissionStore(StateHome(state_home(os.environ))).task_ids()
     except AutoresearchError:
         return []
+    from click.shell_completion import CompletionItem
+
     return [CompletionItem(name) for name in known if name.startswith(incomplete)]
 
 
@@ -313,3 +319,20 @@ def confirm(question: str, option: str, refusal: str) -> None:
     if not click.confirm(question, err=True):
         tell(refusal)
         raise click.Abort
+
+
+def is_relayed(caller: Caller, task_id: str, verb: str, *, as_json: bool) -> bool:
+    """Say what the hook will do for a caller inside an agent whose sandbox lets it write no state."""
+    if caller.can_write(task_id) or not caller.is_agent():
+        return False
+    from omx_autoresearch.missions.claims import relay_line
+
+    if as_json:
+        from omx_autoresearch.surfaces.documents import RelayDocument
+
+        tell(relay_line(verb))
+        print_json(RelayDocument(task_id, verb))
+    else:
+        say(relay_line(verb))
+        say("Nothing can be written from inside this sandbox; the hook of your agent CLI does it now.")
+    return True

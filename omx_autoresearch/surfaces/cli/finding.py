@@ -14,6 +14,7 @@ from omx_autoresearch.missions.findings import import_findings, show_finding
 from omx_autoresearch.missions.rules.criteria import FINDING_KINDS, SUMMARY_LIMIT_BYTES
 from omx_autoresearch.surfaces.cli.console import (
     Caller,
+    is_relayed,
     json_option,
     print_json,
     print_rows,
@@ -24,7 +25,6 @@ from omx_autoresearch.surfaces.cli.console import (
     this_caller,
     verb,
 )
-from omx_autoresearch.surfaces.cli.validate import is_relayed
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -29,9 +29,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from typing import Any
 
-    from omx_autoresearch.agents.install import InstallReport
+    from omx_autoresearch.agents.install import ClientDocument, InstallReport
     from omx_autoresearch.agents.parts import Check, Installation, Scope
-    from omx_autoresearch.surfaces.documents import ClientDocument
 
 
 def _client_options(function: Callable[..., Any]) -> Callable[..., Any]:
@@ -193,8 +192,7 @@ def _clients_here(caller: Caller, scope: Scope) -> tuple[str, ...]:
 
 
 def _examined(caller: Caller, name: str, scope: Scope) -> ClientDocument:
-    from omx_autoresearch.agents.install import examine
-    from omx_autoresearch.surfaces.documents import ClientDocument
+    from omx_autoresearch.agents.install import ClientDocument, examine
 
     checks = examine(
         _installation(caller, name, scope),

@@ -293,10 +293,12 @@ def all_verbs(sections: Sections = SECTIONS, path: str = "") -> Iterator[Verb]:
 
 def documents() -> dict[str, object]:
     """What is printed with ``--json``, by the name of its schema."""
+    from omx_autoresearch.agents.install import ClientDocument
     from omx_autoresearch.surfaces.documents import SCHEMAS
+    from omx_autoresearch.surfaces.experiment_documents import EXPERIMENT_SCHEMAS
 
     own = (item for verb in all_verbs() for item in verb.documents if not isinstance(item, str))
-    return {**SCHEMAS, **dict(own)}
+    return {**SCHEMAS, **EXPERIMENT_SCHEMAS, "doctor": tuple[ClientDocument, ...], **dict(own)}
 
 
 @click.group(

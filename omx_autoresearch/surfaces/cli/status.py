@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import shutil
 import sys
 from typing import TYPE_CHECKING
 
@@ -347,6 +346,8 @@ def _reveal(path: str) -> None:
     import subprocess
 
     name = OPENERS.get(sys.platform, "xdg-open")
+    import shutil
+
     opener = shutil.which(name)
     if opener is None:
         raise CommandFault(f"{name} is not there, so no file browser can show {path}", next_step=f"cd {path}")

@@ -18,7 +18,6 @@ from omx_autoresearch.foundation.errors import (
     UsageError,
 )
 from omx_autoresearch.missions import claims, lifecycle_commands
-from omx_autoresearch.missions.claims import relay_line
 from omx_autoresearch.missions.lifecycle_commands import require_owner
 from omx_autoresearch.missions.validation import runs
 from omx_autoresearch.missions.validation.runs import record_review
@@ -26,12 +25,12 @@ from omx_autoresearch.surfaces.cli.console import (
     CHECK_SAID_NO,
     Caller,
     count_of,
+    is_relayed,
     json_option,
     print_json,
     reason_option,
     say,
     task_argument,
-    tell,
     this_caller,
     verb,
 )
@@ -215,19 +214,3 @@ def note_verb(words: tuple[str, ...], as_json: bool) -> None:
         print_json(NoteDocument(task_id, text, is_recorded))
     else:
         say(f"Noted {'in' if is_recorded else 'in the inbox of'} {task_id}, as a claim.")
-
-
-def is_relayed(caller: Caller, task_id: str, verb: str, *, as_json: bool) -> bool:
-    """Say what the hook will do for a caller inside an agent whose sandbox lets it write no state."""
-    if caller.can_write(task_id) or not caller.is_agent():
-        return False
-
-    if as_json:
-        from omx_autoresearch.surfaces.documents import RelayDocument
-
-        tell(relay_line(verb))
-        print_json(RelayDocument(task_id, verb))
-    else:
-        say(relay_line(verb))
-        say("Nothing can be written from inside this sandbox; the hook of your agent CLI does it now.")
-    return True
