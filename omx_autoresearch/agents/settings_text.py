@@ -302,6 +302,13 @@ def _is_bare(text: str, node: Node) -> bool:
     return node.kind != "scalar" and not node.parts and not text[node.start + 1 : node.end - 1].strip()
 
 
+def inner_value(values: Any, keys: tuple[str, ...]) -> Any:
+    """The value at the end of a way through objects that were read; None where there is none."""
+    for key in keys:
+        values = values.get(key) if isinstance(values, dict) else None
+    return values
+
+
 # --- One TOML table of simple values.
 
 

@@ -297,7 +297,7 @@ class ExperimentLog:
         with self._lock:
             ts = self.runtime.now()
             entries = self._store.append(self.folder.experiment_id, event, ts=ts, is_durable=is_durable)
-            self._state = event.apply(self._state, ts)
+            self._state = events.follow(self._state, event, ts)
             told = events.wire_event(event, seq=entries[-1].seq, ts=ts) if self._subscribers else {}
             subscribers = tuple(self._subscribers)
         for tell in subscribers:

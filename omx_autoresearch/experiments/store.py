@@ -14,7 +14,7 @@ import os
 from collections.abc import Callable, Iterator
 from datetime import datetime
 
-from omx_autoresearch.experiments.judge.events import KINDS, ExperimentEvent
+from omx_autoresearch.experiments.judge.events import KINDS, ExperimentEvent, follow
 from omx_autoresearch.experiments.judge.state import ExperimentState
 from omx_autoresearch.foundation.errors import StateUntrusted, StepIllegal, UsageError
 from omx_autoresearch.foundation.json_codec import encode
@@ -200,7 +200,7 @@ class ExperimentStore:
                 raise broken(
                     self.folder(experiment_id).journal_path, entry.seq, f"{entry.kind} comes before started"
                 )
-            state = event.apply(state, entry.ts)
+            state = follow(state, event, entry.ts)
         if state is None:
             raise UsageError(f"the experiment {experiment_id} never began: its log is empty", next_step=_NEXT)
         return state

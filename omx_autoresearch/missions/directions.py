@@ -29,8 +29,8 @@ from omx_autoresearch.missions.rules.directions import (
     pivot_faults,
     repeated,
 )
-from omx_autoresearch.missions.rules.mission import next_command, refuse_ended
-from omx_autoresearch.missions.store import MissionStore
+from omx_autoresearch.missions.rules.mission import next_command
+from omx_autoresearch.missions.store import MissionStore, refuse_ended
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

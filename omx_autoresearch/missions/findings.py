@@ -21,8 +21,7 @@ from omx_autoresearch.journal.safe_files import read_bounded
 from omx_autoresearch.missions import claims, projection_texts
 from omx_autoresearch.missions.records.work import FindingRecorded
 from omx_autoresearch.missions.rules.criteria import FINDING_KINDS, Finding, finding_faults
-from omx_autoresearch.missions.rules.mission import refuse_ended
-from omx_autoresearch.missions.store import MissionStore
+from omx_autoresearch.missions.store import MissionStore, refuse_ended
 from omx_autoresearch.missions.validation import checks
 from omx_autoresearch.missions.validation.checks import look_at
 from omx_autoresearch.missions.workspace import snapshot_workspace

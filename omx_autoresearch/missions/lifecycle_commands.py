@@ -32,12 +32,10 @@ from omx_autoresearch.missions.registry import ActiveSession, Registry, forget_f
 from omx_autoresearch.missions.rules.mission import (
     FINAL_PHASES,
     Blocker,
-    live_contract,
     next_command,
-    refuse_ended,
 )
 from omx_autoresearch.missions.sessions import live_clients
-from omx_autoresearch.missions.store import MissionStore
+from omx_autoresearch.missions.store import MissionStore, live_contract, refuse_ended
 from omx_autoresearch.missions.validation.runs import approve as write_approval
 from omx_autoresearch.missions.validation.runs import mission_key
 from omx_autoresearch.system.processes import (

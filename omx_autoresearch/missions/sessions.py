@@ -27,8 +27,8 @@ from omx_autoresearch.missions.registry import (
     mission_of,
     seconds_unheard,
 )
-from omx_autoresearch.missions.rules.mission import FINAL_PHASES, refuse_ended
-from omx_autoresearch.missions.store import MissionStore
+from omx_autoresearch.missions.rules.mission import FINAL_PHASES
+from omx_autoresearch.missions.store import MissionStore, refuse_ended
 from omx_autoresearch.system.clock import format_time, parse_time
 from omx_autoresearch.system.processes import SHELLS, ancestors, command_name, is_alive
 from omx_autoresearch.system.processes import ProcessIdentity as _Process

@@ -27,7 +27,7 @@ from omx_autoresearch.journal.safe_files import ensure_folder, is_there, names_i
 from omx_autoresearch.missions import snapshots
 from omx_autoresearch.missions.records import draft_of, fold
 from omx_autoresearch.missions.rules.evidence import checked_at, recorded_codes
-from omx_autoresearch.missions.rules.mission import SCHEMA_VERSION, Mission
+from omx_autoresearch.missions.rules.mission import FINAL_PHASES, SCHEMA_VERSION, Mission
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -36,6 +36,7 @@ if TYPE_CHECKING:
     from typing import Any
 
     from omx_autoresearch.missions.records import Record
+    from omx_autoresearch.missions.rules.mission import Contract
 
 
 # --- The newest state of a mission: what is known of it already, and the records behind that.
@@ -499,3 +500,28 @@ def _remove_empty(folder: MissionFolder) -> None:
         os.rmdir(folder.root_path)
     except OSError:
         return
+
+
+# --- What a verb asks of the mission that it has loaded.
+
+
+def refuse_ended(mission: Mission, why: str, *, next_step: str = "omx-autoresearch list") -> None:
+    """Refuse a verb that a mission has no use for once it has ended; ``why`` is a short sentence.
+
+    Raises:
+        StepIllegal: the mission has ended.
+    """
+    if mission.phase in FINAL_PHASES:
+        raise StepIllegal(f"mission {mission.task_id} is {mission.phase}; {why}", next_step=next_step)
+
+
+def live_contract(mission: Mission, why: str, *, next_step: str = "") -> Contract:
+    """The contract of a mission that was started and has not ended.
+
+    Raises:
+        StepIllegal: the mission is a draft, or has ended.
+    """
+    if mission.contract is None or mission.phase in FINAL_PHASES:
+        next_step = next_step or f"omx-autoresearch status {mission.task_id}"
+        raise StepIllegal(f"mission {mission.task_id} is {mission.phase}; {why}", next_step=next_step)
+    return mission.contract

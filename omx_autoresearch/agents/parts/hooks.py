@@ -14,7 +14,14 @@ from omx_autoresearch.agents.hook_lines import hook_line, program_of_script, sta
 from omx_autoresearch.agents.parts import Check
 from omx_autoresearch.agents.parts.hold_proof import prove_hold
 from omx_autoresearch.agents.settings_files import readable_text
-from omx_autoresearch.agents.settings_text import TextFault, toml_values, value_at, with_value, without_value
+from omx_autoresearch.agents.settings_text import (
+    TextFault,
+    inner_value,
+    toml_values,
+    value_at,
+    with_value,
+    without_value,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -314,15 +321,13 @@ def switch_faults(path: str, installation: Installation) -> list[str]:
         settings = toml_values(text) if path.endswith(".toml") else value_at(text, (), comments=comments)
     except TextFault:
         return []
-    found = []
-    for ways, bad in ((installation.off_switches, True), (installation.on_switches, False)):
-        for way in ways:
-            value = settings
-            for key in way:
-                value = value.get(key) if isinstance(value, dict) else None
-            if value is bad:
-                found.append(f"{'.'.join(way)} is {str(bad).lower()}")
-    return found
+    switches = ((installation.off_switches, True), (installation.on_switches, False))
+    return [
+        f"{'.'.join(way)} is {str(bad).lower()}"
+        for ways, bad in switches
+        for way in ways
+        if inner_value(settings, way) is bad
+    ]
 
 
 def _caps(examination: Examination, text: str) -> list[Check]:

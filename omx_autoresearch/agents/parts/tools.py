@@ -15,6 +15,7 @@ from omx_autoresearch.agents.parts import Check
 from omx_autoresearch.agents.settings_files import readable_text
 from omx_autoresearch.agents.settings_text import (
     TextFault,
+    inner_value,
     toml_values,
     value_at,
     with_table,
@@ -69,8 +70,7 @@ def registered(text: str, server: ToolServer) -> Any:
     """
     if server.form == "json":
         return value_at(text, _JSON_KEYS, comments=server.allows_comments)
-    servers = toml_values(text).get(_TABLE[0])
-    return servers.get(NAME) if isinstance(servers, dict) else None
+    return inner_value(toml_values(text), _TABLE)
 
 
 def is_ours(entry: object) -> bool:

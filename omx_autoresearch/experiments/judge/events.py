@@ -22,6 +22,7 @@ from omx_autoresearch.experiments.judge.state import (
     phase_after,
 )
 from omx_autoresearch.foundation.records import (
+    as_fields,
     dataclass,
     field,
     nested,
@@ -48,8 +49,8 @@ class TrialAdmitted:
         """A running row; it counts as a trial from here on, however it ends."""
         phase = phase_after(state, self.step, self.phase)
         if not phase:
-            return replace(state, updated_at=ts)
-        return replace(state, phase=phase, rows=(*state.rows, self.row), usage=self.usage, updated_at=ts)
+            return state
+        return replace(state, phase=phase, rows=(*state.rows, self.row), usage=self.usage)
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,7 +63,7 @@ class AgentStarted:
 
     def apply(self, state: ExperimentState, ts: str) -> ExperimentState:
         """Remembered until the trial ends, so that a resume can end the process."""
-        return replace(state, agent_pid=self.pid, agent_started=self.process_started, updated_at=ts)
+        return replace(state, agent_pid=self.pid, agent_started=self.process_started)
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,21 +76,21 @@ class CandidateMade:
 
     def apply(self, state: ExperimentState, ts: str) -> ExperimentState:
         """The running row with what the host said of it; its agent has ended."""
-        return _with_row(state, self, ts)
+        return _with_row(state, self)
 
 
-def _with_row(state: ExperimentState, event: CandidateMade | TrialEnded, ts: str) -> ExperimentState:
+def _with_row(state: ExperimentState, event: CandidateMade | TrialEnded) -> ExperimentState:
     """The running row replaced by the event's, its agent gone; a row that is no longer running stays as it was."""
     running = state.running_row
     if running is None or running.iteration != event.row.iteration:
-        return replace(state, updated_at=ts)
+        return state
     rows = (*state.rows[:-1], event.row)
-    return replace(state, rows=rows, usage=event.usage, agent_pid=0, agent_started="", updated_at=ts)
+    return replace(state, rows=rows, usage=event.usage, agent_pid=0, agent_started="")
 
 
 def _end_trial(self: TrialEnded, state: ExperimentState, ts: str) -> ExperimentState:
     """The row at its end; the commit of an accepted one is the incumbent from here on."""
-    after = _with_row(state, self, ts)
+    after = _with_row(state, self)
     if after.rows == state.rows:
         return after
     after = replace(after, phase=phase_after(state, self.step, self.phase) or state.phase)
@@ -194,19 +195,7 @@ class ExperimentStarted:
         """A fresh state; a second start in one log changes nothing."""
         if state is not None:
             return state
-        return ExperimentState(
-            experiment_id=self.experiment_id,
-            project_path=self.project_path,
-            config=self.config,
-            base_commit=self.base_commit,
-            incumbent_commit=self.base_commit,
-            pin_digest=self.pin_digest,
-            user_stamp=self.user_stamp,
-            task_id=self.task_id,
-            is_agents=self.is_agents,
-            started_at=ts,
-            updated_at=ts,
-        )
+        return ExperimentState(**as_fields(self), incumbent_commit=self.base_commit, started_at=ts)
 
 
 @dataclass(frozen=True, slots=True)
@@ -219,7 +208,7 @@ class ControllerAttached:
 
     def apply(self, state: ExperimentState, ts: str) -> ExperimentState:
         """Who is at work."""
-        return replace(state, controller_pid=self.pid, controller_started=self.process_started, updated_at=ts)
+        return replace(state, controller_pid=self.pid, controller_started=self.process_started)
 
 
 @dataclass(frozen=True, slots=True)
@@ -231,7 +220,7 @@ class ControllerDetached:
 
     def apply(self, state: ExperimentState, ts: str) -> ExperimentState:
         """No controller is at work."""
-        return replace(state, controller_pid=0, controller_started="", usage=self.usage, updated_at=ts)
+        return replace(state, controller_pid=0, controller_started="", usage=self.usage)
 
 
 @dataclass(frozen=True, slots=True)
@@ -271,7 +260,7 @@ class RunMeasured:
 
     def apply(self, state: ExperimentState, ts: str) -> ExperimentState:
         """What was spent, and how it was isolated."""
-        return replace(state, usage=self.usage, isolation=self.isolation, updated_at=ts)
+        return replace(state, usage=self.usage, isolation=self.isolation)
 
 
 @dataclass(frozen=True, slots=True)
@@ -291,7 +280,7 @@ class BaselineEstablished:
         """Ready for the first trial."""
         phase = phase_after(state, self.step, self.phase)
         if not phase:
-            return replace(state, updated_at=ts)
+            return state
         return replace(
             state,
             phase=phase,
@@ -299,7 +288,6 @@ class BaselineEstablished:
             baseline_samples=self.samples,
             calibration=self.calibration,
             usage=self.usage,
-            updated_at=ts,
         )
 
 
@@ -321,7 +309,6 @@ class ClaimVerified:
             claim_commit=self.commit,
             claim_held_out=self.held_out,
             usage=self.usage,
-            updated_at=ts,
         )
 
 
@@ -335,7 +322,7 @@ class PatchApplied:
 
     def apply(self, state: ExperimentState, ts: str) -> ExperimentState:
         """Remembered, so that it is not taken twice."""
-        return replace(state, applied_commit=self.commit, updated_at=ts)
+        return replace(state, applied_commit=self.commit)
 
 
 @dataclass(frozen=True, slots=True)
@@ -370,7 +357,6 @@ class LimitsExtended:
             ),
             phase=reopened or state.phase,
             completed_reason="" if reopened else state.completed_reason,
-            updated_at=ts,
         )
 
 
@@ -396,8 +382,13 @@ class ExperimentCompleted:
         """Final; the first reason stands."""
         phase = phase_after(state, self.step, self.phase)
         if not phase:
-            return replace(state, updated_at=ts)
-        return replace(state, phase=phase, completed_reason=self.reason, usage=self.usage, updated_at=ts)
+            return state
+        return replace(state, phase=phase, completed_reason=self.reason, usage=self.usage)
+
+
+def follow(state: ExperimentState | None, event: ExperimentEvent, ts: str) -> ExperimentState:
+    """The state after the log's next event, written at ``ts``."""
+    return replace(event.apply(state, ts), updated_at=ts)
 
 
 KINDS: dict[str, type] = {

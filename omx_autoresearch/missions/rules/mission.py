@@ -659,29 +659,6 @@ class Mission:
 # --- What records of the lifecycle add to the notices of a mission; no record of its own.
 
 
-def refuse_ended(mission: Mission, why: str, *, next_step: str = "omx-autoresearch list") -> None:
-    """Refuse a verb that a mission has no use for once it has ended; ``why`` is a short sentence.
-
-    Raises:
-        StepIllegal: the mission has ended.
-    """
-    if mission.phase in FINAL_PHASES:
-        raise StepIllegal(f"mission {mission.task_id} is {mission.phase}; {why}", next_step=next_step)
-
-
-def live_contract(mission: Mission, why: str, *, next_step: str = "") -> Contract:
-    """The contract of a mission that was started and has not ended.
-
-    Raises:
-        StepIllegal: the mission is a draft, or has ended.
-    """
-    next_step = next_step or f"omx-autoresearch status {mission.task_id}"
-    refuse_ended(mission, why, next_step=next_step)
-    if mission.contract is None:
-        raise StepIllegal(f"mission {mission.task_id} is {mission.phase}; {why}", next_step=next_step)
-    return mission.contract
-
-
 def noticed(mission: Mission, ts: str, kind: str, text: str) -> Mission:
     """The mission with one more notice; the oldest ones make room."""
     return replace(mission, notices=(*mission.notices, Notice(ts, kind, text))[-KEPT_NOTICES:])

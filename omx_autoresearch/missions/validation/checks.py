@@ -28,8 +28,7 @@ from omx_autoresearch.missions.rules.evidence import (
     normalized_output,
     unsettled_criteria,
 )
-from omx_autoresearch.missions.rules.mission import live_contract
-from omx_autoresearch.missions.store import MissionStore
+from omx_autoresearch.missions.store import MissionStore, live_contract
 from omx_autoresearch.missions.validation import runs
 from omx_autoresearch.missions.workspace import PinnedRun, snapshot_workspace
 from omx_autoresearch.system.sandbox import bubblewrap_fault, isolation_of

@@ -35,9 +35,8 @@ from omx_autoresearch.missions.rules.mission import (
     Attestation,
     Contract,
     RunningValidation,
-    refuse_ended,
 )
-from omx_autoresearch.missions.store import MissionStore
+from omx_autoresearch.missions.store import MissionStore, refuse_ended
 from omx_autoresearch.missions.workspace import PinnedRun, snapshot_workspace
 from omx_autoresearch.system.commands import (
     CommandResult,

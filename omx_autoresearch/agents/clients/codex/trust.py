@@ -18,7 +18,13 @@ from omx_autoresearch.agents.json_rpc import last_answer
 from omx_autoresearch.agents.parts import Check
 from omx_autoresearch.agents.parts.hooks import others_behind, registered
 from omx_autoresearch.agents.settings_files import readable_text
-from omx_autoresearch.agents.settings_text import TextFault, toml_values, with_table, without_table
+from omx_autoresearch.agents.settings_text import (
+    TextFault,
+    inner_value,
+    toml_values,
+    with_table,
+    without_table,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -167,15 +173,9 @@ def with_trust(text: str, states: list[HookTrust]) -> str:
     for state in sorted(states, key=lambda state: state.key):
         keys = (*_STATE, state.key)
         wanted: dict[str, object] = {"trusted_hash": state.current_hash}
-        if _at(toml_values(text), keys) != wanted:
+        if inner_value(toml_values(text), keys) != wanted:
             text = with_table(without_table(text, keys), keys, wanted)
     return text
-
-
-def _at(values: Any, keys: tuple[str, ...]) -> Any:
-    for key in keys:
-        values = values.get(key) if isinstance(values, dict) else None
-    return values
 
 
 def _keys(settings_path: str, hooks: str) -> tuple[str, ...]:
