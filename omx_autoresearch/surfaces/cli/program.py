@@ -4,6 +4,7 @@
     a wrong call          the same, 2
     Ctrl-C                130
     a closed pipe         quiet, 141
+    an unprinted answer   1: stdout takes nothing (a full disk); stderr says whether the verb had ended
     anything else         1, and a log file with versions and the traceback
 
 With ``--json`` an error is one object on stdout. The hook never ends with 2: several clients take it for a refusal.
@@ -18,7 +19,7 @@ import os
 import sys
 from dataclasses import dataclass
 from importlib import import_module
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, cast
 
 import click
 
@@ -26,8 +27,8 @@ from omx_autoresearch import __version__
 from omx_autoresearch.foundation.errors import AutoresearchError, UsageError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Sequence
-    from typing import Any
+    from collections.abc import Callable, Iterable, Iterator, Sequence
+    from typing import Any, TextIO
 
     from omx_autoresearch.surfaces.cli.console import Verb
 
@@ -228,6 +229,7 @@ SECTIONS: Sections = (
 )
 """Every verb, by section of the help."""
 VERBS: dict[str, Entry] = {entry.name: entry for _, entries in SECTIONS for entry in entries}
+GROUPS = {name for name, entry in VERBS.items() if entry.sections}
 
 
 class Verbs(click.Group):
@@ -372,17 +374,60 @@ def run(arguments: Sequence[str]) -> int:
     for stream in (sys.stdout, sys.stderr):
         if hasattr(stream, "reconfigure"):
             stream.reconfigure(errors="backslashreplace")  # a C locale must not turn a goal into a crash
+    output, is_ended = _Output(sys.stdout, []), False
+    sys.stdout = cast("TextIO", output)
     try:
         status = _attempt(arguments)
-        sys.stdout.flush()
+        is_ended = True
+        output.flush()
     except AutoresearchError as error:
         status = _tell(error, is_json=is_json)
     except BrokenPipeError:
         status = _close_pipe()
     except Exception as error:  # noqa: BLE001 - the boundary: no user meets a bare traceback
-        status = _tell(_unexpected(error, arguments), is_json=is_json)
+        if isinstance(error, OSError) and error in output.faults:
+            status = _tell(_unprinted(arguments, error, is_ended=is_ended), is_json=False)
+        else:
+            status = _tell(_unexpected(error, arguments), is_json=is_json)
+    finally:
+        sys.stdout = output.stream
     _follow()
     return 1 if status == 2 and arguments[:1] == ["hook"] else status
+
+
+class _Output:
+    """Stdout while a verb runs; it remembers what a write raised, since that is no fault of the verb.
+
+    Attributes:
+        stream: stdout itself.
+        faults: the errors of its writes.
+    """
+
+    def __init__(self, stream: Any, faults: list[OSError]) -> None:
+        self.stream, self.faults = stream, faults
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.stream, name)
+
+    @property
+    def buffer(self) -> _Output:
+        """The same stream for bytes."""
+        return _Output(self.stream.buffer, self.faults)
+
+    def write(self, data: Any) -> Any:
+        """As the stream does."""
+        return self._noted(self.stream.write, data)
+
+    def flush(self) -> None:
+        """As the stream does."""
+        self._noted(self.stream.flush)
+
+    def _noted(self, act: Callable[..., Any], *data: Any) -> Any:
+        try:
+            return act(*data)
+        except OSError as error:
+            self.faults.append(error)
+            raise
 
 
 def _follow() -> None:
@@ -399,8 +444,8 @@ def _follow() -> None:
             print_warning(warning)
     except KeyboardInterrupt:
         return  # the next look brings them up
-    except BrokenPipeError:
-        _close_pipe()
+    except OSError:  # stderr takes nothing; the files were written, or the next look writes them
+        _drop(sys.stderr)
 
 
 def _attempt(arguments: Sequence[str]) -> int:
@@ -464,23 +509,49 @@ def _nearest(word: str, known: Iterable[str]) -> str:
 def _tell(error: AutoresearchError, *, is_json: bool) -> int:
     from omx_autoresearch.surfaces.cli.console import print_error, print_json
 
-    try:
-        if is_json:
+    if is_json:
+        try:
             print_json({"error": {"slug": error.slug, "message": error.message, "next": error.next_step}})
             sys.stdout.flush()
-        else:
-            print_error(error)
-    except BrokenPipeError:
-        _close_pipe()
+            return error.exit_code
+        except BrokenPipeError:
+            _close_pipe()
+            return error.exit_code
+        except OSError:  # stdout takes nothing: say it on stderr
+            _drop(sys.stdout)
+    try:
+        print_error(error)
+        sys.stderr.flush()
+    except OSError:
+        _drop(sys.stderr)
     return error.exit_code
 
 
 def _close_pipe() -> int:
     """The reader is gone; keep the interpreter's last flush from complaining."""
-    null = os.open(os.devnull, os.O_WRONLY)
-    os.dup2(null, 1)
-    os.close(null)
+    _drop(sys.stdout)
     return PIPE_CLOSED
+
+
+def _drop(stream: TextIO) -> None:
+    """What the stream still holds cannot be written: send it to the null device, or the last flush complains."""
+    null = os.open(os.devnull, os.O_WRONLY)
+    os.dup2(null, stream.fileno())
+    os.close(null)
+
+
+def _unprinted(arguments: Sequence[str], fault: OSError, *, is_ended: bool) -> AutoresearchError:
+    """Say what became of a verb whose answer could not be printed: nobody should repeat what is recorded."""
+    _drop(sys.stdout)
+    verb = " ".join(arguments[: 2 if arguments[0] in GROUPS else 1]) if arguments else PROGRAM
+    store = sys.modules.get("omx_autoresearch.missions.store")
+    if store is not None and store.changed:
+        done = f"`{verb}` was recorded; do not repeat it. Only its answer could not be printed"
+    elif is_ended:
+        done = f"`{verb}` ran to its end; only its answer could not be printed"
+    else:
+        done = f"`{verb}` could not print its answer"
+    return AutoresearchError(f"{done}: {fault.strerror or fault}")
 
 
 def _unexpected(error: Exception, arguments: Sequence[str]) -> AutoresearchError:

@@ -191,6 +191,54 @@ def test_a_reader_that_goes_away_makes_no_noise(person: Person) -> None:
     assert (done.returncode, done.stderr) == (141, b"")
 
 
+def with_full_stdout(person: Person, *arguments: str, stderr: int = subprocess.PIPE) -> tuple[int, str]:
+    with open("/dev/full", "wb") as full:
+        done = subprocess.run(
+            [*PROGRAM, *arguments],
+            cwd=person.project,
+            env=person.environment(),
+            stdout=full,
+            stderr=stderr if stderr == subprocess.PIPE else full,
+            text=True,
+            check=False,
+        )
+    return done.returncode, done.stderr or ""
+
+
+NEEDS_FULL = pytest.mark.skipif(
+    not os.path.exists("/dev/full"), reason="only Linux has a device that is full"
+)
+
+
+@NEEDS_FULL
+@pytest.mark.parametrize(
+    "arguments", [("list", "--json"), ("list",), ("--help",), ("status", "none", "--json")]
+)
+def test_an_answer_that_cannot_be_printed_is_one_line_on_stderr(
+    person: Person, arguments: tuple[str, ...]
+) -> None:
+    person.start()
+    status, said = with_full_stdout(person, *arguments)
+    assert status == (2 if "none" in arguments else 1)
+    assert said.startswith("error: ")
+    assert "Traceback" not in said
+    assert "again" not in said
+    if "none" not in arguments:
+        assert said.count("\n") == 1
+        assert "No space left on device" in said
+    assert with_full_stdout(person, *arguments, stderr=2)[0] == status
+
+
+@NEEDS_FULL
+def test_a_note_whose_answer_cannot_be_printed_is_said_to_be_recorded(person: Person) -> None:
+    task_id = person.start()
+    status, said = with_full_stdout(person, "note", task_id, "zzz")
+    assert (status, said.count("\n")) == (1, 1)
+    assert said.startswith("error: `note` was recorded; do not repeat it.")
+    (journal,) = person.home.glob("missions/*/journal.jsonl")
+    assert journal.read_text().count("zzz") == 1
+
+
 @pytest.mark.parametrize("closed", [1, 2])
 def test_a_closed_stream_is_no_fault_of_ours(person: Person, closed: int) -> None:
     person.start()
