@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from hashlib import sha256
 
+from omx_autoresearch.experiments.judge.summary import effect_interval
 from omx_autoresearch.experiments.store import ExperimentStore
 from omx_autoresearch.foundation.errors import AutoresearchError, StepIllegal
 from omx_autoresearch.foundation.json_codec import encode
@@ -226,9 +227,10 @@ def _too_little(state: ExperimentState, rule: Trial) -> str:
         how = "in percent of the base" if claim.scale == "ratio" else f"in the unit of {rule.metric}"
         return f"its gain is told {how}, the rule asks for {rule.gain:g}{' %' if rule.is_percent else ''}"
     factor = 100.0 if rule.is_percent else 1.0
-    low, high = (factor * end for end in claim.interval)
+    low = factor * claim.interval[0]
     is_enough = low >= rule.gain if rule.gain else claim.has_gain and low > 0
     if is_enough:
         return ""
     sign = " %" if rule.is_percent else ""
-    return f"its verified gain lies between {low:.4g} and {high:.4g}{sign}; {rule.gain:g}{sign} is asked for"
+    found = effect_interval(claim.interval, claim.scale, state.config.metric.unit)
+    return f"its verified gain is {found}; {rule.gain:g}{sign} is asked for"

@@ -6,6 +6,7 @@ claim, a fresh check of base against final; everything else is evidence for one 
 
 from __future__ import annotations
 
+from math import floor, log10
 from typing import Literal
 
 from omx_autoresearch.experiments.judge.metrics import Guard
@@ -127,8 +128,24 @@ def figure(value: float | None, unit: str = "", *, digits: int = _SIGNIFICANT) -
 def effect_text(value: float, scale: str, unit: str = "") -> str:
     """An improvement for people, without a sign where it is positive: ``3.2 %`` or ``12 ms``."""
     if scale == "ratio":
-        return f"{100 * value:.3g} %"
+        return f"{percent(value)} %"
     return figure(value, unit)
+
+
+def percent(value: float, sign: str = "") -> str:
+    """A fraction as a number of percent: to three digits, and beside 100 to two digits of what it differs by.
+
+    A gain of 99.95 % is thus never told as 100 %.
+
+    Args:
+        value: of the whole.
+        sign: of a positive number: ``+``, or nothing.
+    """
+    number = 100 * value
+    distance = abs(100 - abs(number))
+    if 0 < distance < 1:
+        return f"{round(number, 1 - floor(log10(distance))):{sign}.15g}"
+    return f"{number:{sign}.3g}"
 
 
 def effect_interval(interval: Sequence[float], scale: str, unit: str = "") -> str:
@@ -224,11 +241,14 @@ def effect_words(state: ExperimentState, row: TrialRow) -> str:
     """The judge's estimate of one trial with its interval, in percent on ratios; empty where nothing was measured."""
     if row.improvement is None:
         return ""
-    scale, unit = (100.0, " %") if is_ratio(state) else (1.0, f" {state.config.metric.unit}".rstrip())
-    text = f"{scale * row.improvement:+.3g}{unit}"
+    unit = " %" if is_ratio(state) else f" {state.config.metric.unit}".rstrip()
+    shown = [
+        percent(value, "+") if is_ratio(state) else f"{value:+.3g}"
+        for value in (row.improvement, *row.interval)
+    ]
+    text = f"{shown[0]}{unit}"
     if len(row.interval) == 2:
-        low, high = row.interval
-        text += f" ({scale * low:+.3g} to {scale * high:+.3g})"
+        text += f" ({shown[1]} to {shown[2]})"
     return text
 
 

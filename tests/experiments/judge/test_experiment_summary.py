@@ -15,9 +15,11 @@ from omx_autoresearch.experiments.judge.summary import (
     effect_interval,
     effect_scale,
     effect_text,
+    effect_words,
     figure,
     kind_of,
     metric_band,
+    percent,
     quoted_claim,
     steps_of,
 )
@@ -159,3 +161,31 @@ def test_figures_carry_their_unit() -> None:
     assert effect_text(12.0, "difference", "ms") == "12 ms"
     assert effect_interval((), "ratio") == ""
     assert effect_interval((-0.01, 0.02), "ratio") == "-1 % to 2 %"
+
+
+@pytest.mark.parametrize(
+    ("value", "text"),
+    [
+        (1 - 0.0035 / 7.27, "99.952"),
+        (0.9996, "99.96"),
+        (0.99999, "99.999"),
+        (1 - 1e-9, "99.9999999"),
+        (1.0004, "100.04"),
+        (-0.9996, "-99.96"),
+        (1.0, "100"),
+        (0.685, "68.5"),
+        (0.00012345, "0.0123"),
+        (0.0, "0"),
+    ],
+)
+def test_a_gain_is_told_as_100_percent_only_where_it_is(value: float, text: str) -> None:
+    assert percent(value) == text
+
+
+def test_rows_and_the_quoted_claim_tell_a_large_gain_alike() -> None:
+    gain, ends = 1 - 0.0035 / 7.27, (0.99951, 0.99953)
+    row = accepted(1, 7.27, 0.0035, improvement=gain, interval=ends)
+    state = a_state([row], claim=a_claim(gain, *ends))
+    assert effect_words(state, row) == "+99.952 % (+99.951 to +99.953)"
+    assert "is 99.952 % lower" in quoted_claim(state).sentence
+    assert "interval of the gain 99.951 % to 99.953 %" in quoted_claim(state).sentence

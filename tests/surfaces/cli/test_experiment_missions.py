@@ -54,7 +54,7 @@ def test_a_stop_is_refused_before_the_verified_gain_and_allowed_after_it(owner: 
     owner.tries(works_at(90))
     owner.ok("experiment", "verify")
     refusal = owner.stops("Ten percent.")
-    assert "its verified gain lies between 10 and 10 %; 20 % is asked for" in refusal
+    assert "its verified gain is 10 % to 10 %; 20 % is asked for" in refusal
     owner.tries(works_at(70))
     assert "steps were accepted after its claim" in owner.stops("Thirty, I say.")
     owner.ok("experiment", "verify")
