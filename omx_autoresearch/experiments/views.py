@@ -24,9 +24,7 @@ from omx_autoresearch.foundation.clients import EXAMPLE_AGENT
 from omx_autoresearch.foundation.errors import AutoresearchError, UsageError
 from omx_autoresearch.foundation.records import dataclass
 from omx_autoresearch.foundation.types import MetricDirection
-from omx_autoresearch.freezing.pins import load_manifest
 from omx_autoresearch.missions.checkouts import experiment_around, project_root, workspace_root
-from omx_autoresearch.missions.store import MissionStore
 from omx_autoresearch.system.processes import ProcessIdentity, is_alive
 
 if TYPE_CHECKING:
@@ -98,6 +96,8 @@ def _ids_of(store: ExperimentStore, roots: Collection[str]) -> Iterator[str]:
 
 def _of_mission(runtime: Runtime, named: str) -> str:
     """The newest experiment of a mission of this name; empty where no mission has it."""
+    from omx_autoresearch.missions.store import MissionStore
+
     store = MissionStore(runtime.home)
     if not store.exists(named):
         return ""
@@ -111,6 +111,8 @@ def _of_task(store: ExperimentStore, runtime: Runtime, task_id: str) -> list[Exp
     """The newest experiment of the caller's mission that still exists, alone."""
     linked: tuple[str, ...] = ()
     with contextlib.suppress(AutoresearchError):  # a mission that cannot be read hides no experiment
+        from omx_autoresearch.missions.store import MissionStore
+
         linked = MissionStore(runtime.home).load(task_id).experiments if task_id else ()
     return [store.load(name) for name in linked if store.exists(name)][-1:]
 
@@ -338,6 +340,8 @@ def frozen_paths(runtime: Runtime, state: ExperimentState) -> tuple[str, ...]:
     """Files that no candidate may touch, then the owner's globs; empty if unknown."""
     folder = ExperimentStore(runtime.home).folder(state.experiment_id)
     try:
+        from omx_autoresearch.freezing.pins import load_manifest
+
         manifest = load_manifest(folder.frozen_path, state.pin_digest)
     except (AutoresearchError, OSError):
         return state.config.protect

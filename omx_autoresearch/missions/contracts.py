@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import os
 import shlex
-import shutil
 from typing import TYPE_CHECKING
 
 from omx_autoresearch.foundation import json_codec
@@ -364,6 +363,8 @@ def command_warnings(runtime: Runtime, workspace_path: str, command: str) -> lis
 
 
 def _lookup_warnings(runtime: Runtime, program: str) -> list[str]:
+    import shutil
+
     if program in SHELL_WORDS or shutil.which(program, path=runtime.environ.get("PATH", os.defpath)):
         return []
     return [f"{program} is not found on your PATH"]

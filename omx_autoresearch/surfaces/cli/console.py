@@ -17,10 +17,6 @@ from omx_autoresearch.foundation.errors import AutoresearchError, UsageError
 from omx_autoresearch.foundation.records import dataclass, replace, to_plain
 from omx_autoresearch.foundation.text import harmless
 from omx_autoresearch.journal.layout import Runtime, StateHome, state_home
-from omx_autoresearch.missions.checkouts import new_workspace, project_of
-from omx_autoresearch.missions.claims import take_in_quietly
-from omx_autoresearch.missions.store import MissionStore
-from omx_autoresearch.missions.views import StatusView, held_task, resolve_task, shown_view
 from omx_autoresearch.surfaces.sources import SOURCES
 
 if TYPE_CHECKING:
@@ -30,6 +26,7 @@ if TYPE_CHECKING:
     from click.shell_completion import CompletionItem
 
     from omx_autoresearch.missions.rules.mission import Mission
+    from omx_autoresearch.missions.views import StatusView
 
 
 CHECK_SAID_NO = 9
@@ -91,18 +88,26 @@ class Caller:
 
     def task(self, named: str) -> str:
         """The mission that is meant; see :func:`~omx_autoresearch.missions.views.resolve_task`."""
+        from omx_autoresearch.missions.views import resolve_task
+
         return resolve_task(self.runtime, named, session_id=self.session_id, cwd=self.cwd)
 
     def shown_view(self, named: str, *, looks: bool = False) -> StatusView:
         """How the mission stands that is looked at; see :func:`~omx_autoresearch.missions.views.shown_view`."""
+        from omx_autoresearch.missions.views import shown_view
+
         return shown_view(self.runtime, named, session_id=self.session_id, cwd=self.cwd, looks=looks)
 
     def mission(self, task_id: str) -> Mission:
         """A mission as its journal has it."""
+        from omx_autoresearch.missions.store import MissionStore
+
         return MissionStore(self.runtime.home).load(task_id)
 
     def split(self, words: Sequence[str], *, least: int = 2) -> tuple[str, tuple[str, ...]]:
         """The task id that ``least`` words or more begin with, and the others; else no id, and all of them."""
+        from omx_autoresearch.missions.store import MissionStore
+
         is_named = len(words) >= least and MissionStore(self.runtime.home).exists(words[0])
         return (words[0], tuple(words[1:])) if is_named else ("", tuple(words))
 
@@ -112,6 +117,7 @@ class Caller:
         Raises:
             OwnerOnly: this runs inside an agent; recorded in the mission.
         """
+        from omx_autoresearch.missions.claims import take_in_quietly
         from omx_autoresearch.missions.lifecycle_commands import require_owner
 
         try:
@@ -131,6 +137,8 @@ class Caller:
         """
         if not self.cwd:
             raise UsageError("the current folder no longer exists", next_step="cd into the project")
+        from omx_autoresearch.missions.checkouts import project_of
+
         return project_of(self.runtime, self.cwd)
 
     def new_workspace_path(self) -> str:
@@ -140,10 +148,14 @@ class Caller:
             UsageError: its folder is gone, or nothing can begin in it.
         """
         self.project_path()
+        from omx_autoresearch.missions.checkouts import new_workspace
+
         return new_workspace(self.runtime, self.cwd)
 
     def held_task(self) -> str:
         """The mission that holds the session of this process; empty for none."""
+        from omx_autoresearch.missions.views import held_task
+
         return held_task(self.runtime, self.session_id)
 
     def is_agent(self) -> bool:
@@ -176,6 +188,8 @@ def this_caller() -> Caller:
 
 def _task_ids(_ctx: click.Context, _parameter: click.Parameter, incomplete: str) -> list[CompletionItem]:
     """Shell completion of TASK."""
+    from omx_autoresearch.missions.store import MissionStore
+
     try:
         known = MissionStore(StateHome(state_home(os.environ))).task_ids()
     except AutoresearchError:

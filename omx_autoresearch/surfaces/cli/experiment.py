@@ -38,7 +38,6 @@ from omx_autoresearch.experiments.views import (
 )
 from omx_autoresearch.foundation.errors import UsageError, WorkspaceFault
 from omx_autoresearch.foundation.text import harmless, one_line
-from omx_autoresearch.missions.lifecycle_commands import require_owner
 from omx_autoresearch.surfaces.cli.console import (
     Caller,
     count_of,
@@ -136,6 +135,8 @@ class Meant:
         Raises:
             OwnerOnly: this runs inside an agent; recorded in the experiment's mission, where it has one.
         """
+        from omx_autoresearch.missions.lifecycle_commands import require_owner
+
         require_owner(self.caller.runtime, f"experiment {verb}", self.load().task_id)
 
 
