@@ -97,7 +97,7 @@ class _Work:
         except TextFault as fault:
             client = self.change.installation.client.name
             raise WorkspaceFault(
-                f"{file.path}, line {fault.line}: {fault}; the file was left as it is",
+                f"{file.path}, line {fault.line}: {fault}; the file was not changed",
                 next_step=f"fix that line, then run `omx-autoresearch install {client}` again",
             ) from None
 
@@ -253,7 +253,7 @@ def _check(program: HookProgram) -> None:
     fault = path_fault(program.state_home_path)
     if fault:
         raise UsageError(
-            f"the state folder {program.state_home_path!r} cannot stand in a hook's command: {fault}",
+            f"the state folder {program.state_home_path!r} cannot be part of a hook's command: {fault}",
             next_step="set OMX_AUTORESEARCH_HOME to an absolute path of plain characters",
         )
     for path, right, what in (
@@ -262,7 +262,7 @@ def _check(program: HookProgram) -> None:
     ):
         if not os.path.isabs(path) or not os.access(path, right):
             raise CommandFault(
-                f"the {what} {path} is not there or may not be used",
+                f"the {what} {path} is missing or may not be used",
                 next_step="install the package again, then run `omx-autoresearch install`",
             )
 

@@ -84,4 +84,4 @@ def _end(pid: int) -> None:
 
 def _last_words(errors: Any) -> str:
     errors.seek(0)
-    return errors.read().decode("utf-8", "replace").strip()[-300:] or "it ended without a word"
+    return errors.read().decode("utf-8", "replace").strip()[-300:] or "it ended without an answer"

@@ -36,4 +36,4 @@ def socket_fault() -> str:
     if any(process.pid == peer for process in ancestors(os.getpid())):
         return ""
     what = f"process {peer}" if peer else "a file or a pipe"
-    return f"{what} gave this hook its event, not the agent CLI"
+    return f"{what} gave this hook its event; the agent CLI did not"

@@ -80,7 +80,8 @@ def adapter(name: str) -> Adapter:
     """
     if name not in CLIENT_NAMES:
         raise UsageError(
-            f"there is no agent CLI named {name!r} here", next_step=f"take one of: {', '.join(CLIENT_NAMES)}"
+            f"there is no agent CLI named {name!r} here",
+            next_step=f"choose one of: {', '.join(CLIENT_NAMES)}",
         )
     found: Adapter = __import__(f"omx_autoresearch.agents.clients.{name}", fromlist=["CLIENT"])
     return found

@@ -70,7 +70,7 @@ class SettingsFile:
             encoding = encoding or "not UTF-8"
         if encoding:
             raise WorkspaceFault(
-                f"{self.path} is {encoding}, which its client does not read; it was left as it is",
+                f"{self.path} is {encoding}, which its client does not read; the file was not changed",
                 next_step=f"save {self.path} as UTF-8, then run the command again",
             )
         return text.removeprefix(_BOM)

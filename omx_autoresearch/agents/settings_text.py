@@ -107,7 +107,7 @@ class _Parser:
             if not comment:
                 return at
             if not self.comments:
-                raise TextFault("there is a comment, which this client does not read", self.text, at)
+                raise TextFault("it has a comment, which this client does not read", self.text, at)
             at = comment.end()
 
     def value(self, at: int, depth: int) -> Node:
@@ -333,7 +333,7 @@ def with_table(text: str, keys: tuple[str, ...], values: dict[str, object]) -> s
         values: texts, and lists of texts.
 
     Raises:
-        TextFault: the text cannot be read, or is written in a way that no table can be added to.
+        TextFault: the text cannot be read, or is written in a form to which no table can be added.
     """
     wanted = inner = toml_values(text)
     for key in keys[:-1]:
@@ -347,7 +347,7 @@ def with_table(text: str, keys: tuple[str, ...], values: dict[str, object]) -> s
     lines = [f"{name} = {json.dumps(value, ensure_ascii=False)}" for name, value in values.items()]
     changed = text + gap + newline.join([_header(keys), *lines]) + newline
     if _read_back(changed) != wanted:
-        raise TextFault(f"{keys[0]} is written in a way that no table can be added to")
+        raise TextFault(f"{keys[0]} is written in a form to which no table can be added")
     return changed
 
 
@@ -370,7 +370,7 @@ def without_table(text: str, keys: tuple[str, ...]) -> str:
     table = rf"(?:^\r?\n)?^{re.escape(_header(keys))}[ \t]*(?:\r?\n|\Z)(?:[A-Za-z_]+[ \t]*=.*(?:\r?\n|\Z))*"
     changed = re.sub(table, "", text, flags=re.MULTILINE)
     if _read_back(changed) != wanted:
-        raise TextFault(f"{_header(keys)} has more in it than we wrote; take it out by hand")
+        raise TextFault(f"{_header(keys)} has more in it than install wrote; remove it by hand")
     return changed
 
 

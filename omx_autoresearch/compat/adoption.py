@@ -215,7 +215,7 @@ def read_origin(path: str) -> Origin:
         page = folder.data(TASK_PAGE)
         draft = _draft_of_page((page or b"").decode("utf-8", "replace"))
         if page is not None and not draft.goal.strip():
-            folder.fault(TASK_PAGE, "it says no goal: a section `Goal`, or a first paragraph, is needed")
+            folder.fault(TASK_PAGE, "it has no goal: write a section `Goal` or a first paragraph")
     progress = folder.document(PROGRESS, _Progress, is_needed=True)
     tried = folder.document(DIRECTIONS, _Directions) or []
     claims = folder.findings()
@@ -229,7 +229,7 @@ def read_origin(path: str) -> Origin:
     if len(kept) > KEPT_DIRECTIONS:
         folder.notes.append(f"the oldest {len(kept) - KEPT_DIRECTIONS} directions were left out")
     folder.notes += [
-        f"criterion {item.id} comes from that folder, and a start approves what it runs: {item.rule}"
+        f"criterion {item.id} comes from that folder, and a start approves the command that it runs: {item.rule}"
         for item in draft.criteria
         if item.rule.argv
     ]
@@ -259,7 +259,7 @@ class _Folder:
         self.path = path
         if not os.path.isdir(path):
             raise WorkspaceFault(
-                f"there is no folder {path}; a task folder is missing or has another name",
+                f"there is no folder {path}; the task folder is missing or has another name",
                 next_step=f"ls {os.path.dirname(path)}",
             )
         self._prefix = "state/" if os.path.isdir(os.path.join(path, "state")) else ""

@@ -66,7 +66,7 @@ class AutoLog:
         """For plot and report: what this is not."""
         count = len(self.faults)
         left_out = f"; {count} {'line' if count == 1 else 'lines'} could not be trusted" if count else ""
-        return f"Read from {self.path}: nothing here was measured, checked or isolated by this runtime{left_out}."
+        return f"Read from {self.path}: this runtime measured, checked and isolated nothing here{left_out}."
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,7 +89,7 @@ def find_auto_log(project_path: str) -> str:
             return path
     raise UsageError(
         f"{project_path} has no {' and no '.join(LOG_NAMES)}",
-        next_step="name the log, or the project it is in",
+        next_step="name the log, or the project that has it",
     )
 
 
@@ -112,7 +112,7 @@ def read_auto_log(path: str) -> AutoLog:
             known = sessions[-1].runs
             if known and run.run <= known[-1][0].run:
                 notes.append(
-                    f"line {number}: run {run.run} comes after run {known[-1][0].run}; runs are counted anew"
+                    f"line {number}: run {run.run} comes after run {known[-1][0].run}; the count of runs starts again"
                 )
             known.append((run, value))
     states = [_state(path, number, session) for number, session in enumerate(sessions) if session.runs]

@@ -304,13 +304,13 @@ def require_config(config: SessionConfig) -> None:
         UsageError: says which values cannot, and why.
     """
     faults = [
-        f"{name} is one line of at most {NAME_LIMIT} characters, not an empty one"
+        f"{name} must be one non-empty line of at most {NAME_LIMIT} characters"
         for name in ("name", "metric_name", "metric_unit")
         if not re.fullmatch(r"[^\0\r\n]{0,200}", text := getattr(config, name))
         or (not text.strip() and name != "metric_unit")
     ]
     faults += [
-        f"{name} is {seconds:g}; more than 0 and at most a week is needed"
+        f"{name} is {seconds:g}; it must be more than 0 and at most a week"
         for name in ("timeout_seconds", "checks_timeout_seconds")
         if not 0 < (seconds := getattr(config, name)) <= TIMEOUT_LIMIT_SECONDS
     ]
@@ -327,10 +327,10 @@ def require_description(text: str) -> None:
         UsageError: empty, too long, or with a NUL.
     """
     if not text.strip():
-        raise UsageError("nothing says what was tried", next_step="give a description")
+        raise UsageError("the description is empty: say what was tried", next_step="give a description")
     if len(text) > DESCRIPTION_LIMIT or "\0" in text:
         raise UsageError(
-            f"the description has {len(text)} characters; at most {DESCRIPTION_LIMIT} without NUL are kept",
+            f"the description has {len(text)} characters; at most {DESCRIPTION_LIMIT}, without NUL, are allowed",
             next_step="shorten it",
         )
 
@@ -348,8 +348,8 @@ def require_metrics(metrics: dict[str, float]) -> None:
     ]
     if wrong or len(metrics) > METRICS_LIMIT:
         raise UsageError(
-            f"at most {METRICS_LIMIT} metrics with a name and a finite number are kept, received {len(metrics)}"
-            + (f", of which these are none: {', '.join(map(repr, wrong[:5]))}" if wrong else ""),
+            f"at most {METRICS_LIMIT} metrics with a name and a finite number are allowed, received {len(metrics)}"
+            + (f", of which these are invalid: {', '.join(map(repr, wrong[:5]))}" if wrong else ""),
             next_step="send fewer, each with a name and a finite number",
         )
 

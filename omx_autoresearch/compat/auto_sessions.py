@@ -261,7 +261,7 @@ def _require_quiet(runtime: Runtime, folder: SessionFolder) -> None:
 
 def _busy(under_way: RunUnderWay) -> StepIllegal:
     return StepIllegal(
-        f"run {under_way.run} ({under_way.description[:80]!r}) is under way since {under_way.started_at}",
+        f"run {under_way.run} ({under_way.description[:80]!r}) has been under way since {under_way.started_at}",
         next_step=f"call run_experiment with run={under_way.run} to wait for it",
     )
 
@@ -269,13 +269,13 @@ def _busy(under_way: RunUnderWay) -> StepIllegal:
 def _require_room(log: SessionLog) -> None:
     if log.config is None:
         raise UsageError(
-            "no session begins in this log: it has no valid header"
+            "this log has no valid header, so no session begins in it"
             + (f" ({log.faults[0]})" if log.faults else ""),
             next_step="call init_experiment",
         )
     if log.is_full:
         raise StepIllegal(
-            f"the session has its {log.config.max_iterations} runs",
+            f"the session has used its {log.config.max_iterations} runs",
             next_step="stop here, or call init_experiment to begin a new segment",
         )
 
@@ -333,7 +333,7 @@ def running_run(runtime: Runtime, folder: SessionFolder) -> RunUnderWay | None:
         return noted
     log = load_log(folder)
     if log.find(noted.run_id) is None and log.config is not None:
-        lost = _crashed(noted, "interrupted: the process that measured was ended")
+        lost = _crashed(noted, "interrupted: something ended the process that measured")
         _record(runtime, folder, log, replace(lost, run=max(noted.run, log.next_run)))
     _forget(folder)
     return None

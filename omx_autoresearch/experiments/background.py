@@ -161,7 +161,9 @@ def start_trial(
     note = _load_note(folder)
     if note is None or note.request_id != ask.request_id:
         _require_free(folder)
-        raise CommandFault("the trial ended without a note", next_step=f"your change is kept in {patch_path}")
+        raise CommandFault(
+            "the trial ended without a result", next_step=f"your change is kept in {patch_path}"
+        )
     return _view(store, experiment_id, note)
 
 
@@ -239,8 +241,8 @@ def _view(store: ExperimentStore, experiment_id: str, note: BackgroundTrial | No
             state,
             None,
             is_running=False,
-            fault=f"trial {running.iteration} was interrupted: its process was ended",
-            next_step="try the change again; the interrupted trial is recorded as failed and rolled back then",
+            fault=f"trial {running.iteration} was interrupted: its process ended early",
+            next_step="try the change again; that also records the interrupted trial as failed and rolls it back",
         )
     if note is not None and note.has_ended:
         row = _row_of(state, note.iteration)
@@ -252,7 +254,7 @@ def _view(store: ExperimentStore, experiment_id: str, note: BackgroundTrial | No
             state,
             None,
             is_running=False,
-            fault="the process of the trial was ended before it was admitted",
+            fault="the trial's process ended before the trial was admitted",
             next_step="try the change again",
         )
     return TrialView(state, newest, is_running=False)
@@ -276,7 +278,7 @@ def _require_free(folder: ExperimentFolder) -> None:
     note = _load_note(folder)
     if note is not None and not note.has_ended and is_alive(note.process):
         raise StepIllegal(
-            f"a trial is under way since {note.started_at}",
+            f"a trial has been under way since {note.started_at}",
             next_step="wait for it (experiment_wait), then try the next change",
         )
 
@@ -337,8 +339,8 @@ def take_candidate(runtime: Runtime, experiment_id: str, patch: bytes = b"") -> 
         standing = b"" if state.running_row is not None else _standing(workspaces)
     if patch.strip() and standing:
         raise StepIllegal(
-            f"a patch was sent, and {workspaces.candidate_path} holds changes of its own",
-            next_step="take the changes there back, or leave the patch out",
+            f"a patch was sent, but {workspaces.candidate_path} already holds changes",
+            next_step="undo those changes, or leave the patch out",
         )
     if not patch.strip() and not standing:
         was_lost = (
@@ -360,7 +362,7 @@ def _standing(workspaces: Workspaces) -> bytes:
     taken = workspaces.tree(path).snapshot()
     if isinstance(taken, TreeFault):
         raise WorkspaceFault(
-            f"what stands in the candidate's worktree cannot be tried: {taken.detail}",
+            f"the candidate's worktree cannot be tried: {taken.detail}",
             next_step=f"fix it in {path}, then try again",
         )
     return workspaces.patch(commit, taken.tree) if taken.changed else b""
@@ -378,7 +380,7 @@ def require_applicable(work_path: str, patch_path: str) -> None:
         commit = workspaces.tree(workspaces.candidate_path).commit
         raise UsageError(
             f"the patch does not fit the incumbent {commit[:12]}: {result.stderr[:_REASON_LENGTH]}",
-            next_step=f"make it against what stands in {workspaces.candidate_path}, or change the files there",
+            next_step=f"make it against the files in {workspaces.candidate_path}, or change the files there",
         )
 
 

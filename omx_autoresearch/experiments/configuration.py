@@ -181,7 +181,7 @@ def configure(
         faults.append(Fault("budget_cost", "0", "must be above 0; leave it out for no limit"))
     if 0 < page.budget_runs < (least := _least_runs(page)):
         needed = (
-            f"must be {least} or more, or 0 for no limit: calibration and one accepted trial take as many"
+            f"must be {least} or more, or 0 for no limit: calibration and one accepted trial take {least}"
         )
         faults.append(Fault("budget_runs", str(page.budget_runs), needed))
     if faults:
@@ -281,7 +281,7 @@ def share_of(value: float | str) -> float:
         return float(value)
     found = _SHARE.fullmatch(value.strip())
     if found is None:
-        raise ValueError(f"a number, or a share such as 2%, is needed, received {value[:80]!r}")
+        raise ValueError(f"a number, or a share such as 2%, is required, received {value[:80]!r}")
     return float(found[1]) / 100 if found[2] else float(found[1])
 
 
@@ -297,7 +297,9 @@ def metric_of(page: ExperimentPage) -> MetricSpec:
     for source in SOURCES:
         if page.source == source:
             return MetricSpec(page.metric, page.direction, source, page.unit or UNITS.get(source, ""))
-    raise ValueError(f"a source is one of {', '.join(SOURCES)} or json:PATH, received {page.source[:80]!r}")
+    raise ValueError(
+        f"a source must be one of {', '.join(SOURCES)} or json:PATH, received {page.source[:80]!r}"
+    )
 
 
 # --- the whole
@@ -355,11 +357,11 @@ def _read(page: ExperimentPage) -> tuple[ExperimentConfig, list[Fault]]:
     ]
     # What can be read and cannot be meant:
     if "%" in str(page.min_effect) and page.direction == "lower" and least >= 1.0:
-        faults.append(Fault("min_effect", str(page.min_effect), "nothing falls by more than 100 %"))
+        faults.append(Fault("min_effect", str(page.min_effect), "a value cannot fall by more than 100 %"))
     if page.unit and (unit := UNITS.get(page.source, page.unit)) != page.unit:
         faults.append(Fault("unit", page.unit, f"the source {page.source} is in {unit}; leave the unit out"))
     if any(guard.name == page.metric for guard in guards):
-        said = f"{page.metric} is the metric itself, which is judged anyway; a guard is about another one"
+        said = f"{page.metric} is the metric itself, which is always judged; a guard limits another one"
         faults.append(Fault("guard", "", said))
     return config, faults
 
@@ -429,9 +431,9 @@ def _range_faults(place: object, ranges: Mapping[str, tuple[float, float]]) -> I
 
 def _text_faults(config: ExperimentConfig) -> Iterator[Fault]:
     if not config.name.strip() or len(config.name) > NAME_LIMIT:
-        yield Fault("name", "", f"a text of 1 to {NAME_LIMIT} characters is needed")
+        yield Fault("name", "", f"must be text of 1 to {NAME_LIMIT} characters")
     empty = [name for name in ("measure", "check") if not getattr(config, name).strip()]
-    yield from (Fault(name, "", "a shell command is needed") for name in empty)
+    yield from (Fault(name, "", "must be a shell command") for name in empty)
     for name in ("name", "measure", "check", "setup", "reset_caches", "held_out"):
         text = getattr(config, name)
         if "\0" in text:
@@ -440,7 +442,9 @@ def _text_faults(config: ExperimentConfig) -> Iterator[Fault]:
             yield Fault(name, "", f"{len(text)} characters; at most {COMMAND_LIMIT} are allowed")
     for name, value in config.env.items():
         if not re.fullmatch(r"[A-Za-z_][A-Za-z0-9_]*", name) or "\0" in value:
-            yield Fault(f"env.{name[:80]}", "", "a variable is named A-Z, 0-9 and _, and holds no NUL")
+            yield Fault(
+                f"env.{name[:80]}", "", "a variable's name has only A-Z, 0-9 and _, and its value has no NUL"
+            )
     for name in ("keep", "link"):
         outside = [path for path in getattr(config, name) if not _is_inside(path)]
         yield from (Fault(name, "", f"{path[:80]!r} is not a path inside the repository") for path in outside)

@@ -285,7 +285,7 @@ class ExperimentLog:
     def state(self) -> ExperimentState:
         """The state as of the newest event."""
         if self._state is None:
-            raise StateUntrusted(f"the experiment {self.folder.experiment_id} has no event yet")
+            raise StateUntrusted(f"experiment {self.folder.experiment_id} has no event yet")
         return self._state
 
     def record(self, event: events.ExperimentEvent, *, is_durable: bool = True) -> None:

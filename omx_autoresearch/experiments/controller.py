@@ -208,7 +208,7 @@ class AutoresearchController:
             UsageError: there is no such sandbox.
         """
         if sandbox not in ("none", "auto", "bubblewrap"):
-            raise UsageError(f"there is no sandbox {sandbox!r}", next_step="none, auto or bubblewrap")
+            raise UsageError(f"there is no sandbox {sandbox!r}", next_step="choose none, auto or bubblewrap")
         if self.state.baseline is not None:
             raise StepIllegal(
                 f"the baseline was measured under {self.state.config.sandbox!r}",
@@ -334,7 +334,7 @@ class AutoresearchController:
         Refused, as a value, where HEAD, index or work tree are not what they were at the start.
 
         Raises:
-            StepIllegal: it was taken over already, or nothing was accepted.
+            StepIllegal: it was already accepted into the checkout, or nothing was accepted.
             WorkspaceFault: git cannot read the checkout.
         """
         with self._operation(is_limited=False):
@@ -365,7 +365,7 @@ class AutoresearchController:
             StepIllegal: called by a subscriber or a callback while the controller is at work.
         """
         if self._context.under_way is not None and self._is_own_thread():
-            raise StepIllegal("the controller is at work", next_step="close it after that")
+            raise StepIllegal("the controller is still busy", next_step="close it when that has ended")
         self._watch.end()
         with self._lock:
             if self._is_closed:
@@ -391,7 +391,7 @@ class AutoresearchController:
         with self._lock:
             if self._context.under_way is not None:
                 raise StepIllegal(
-                    "the controller is at work on something else", next_step="call it after that"
+                    "the controller is busy with something else", next_step="call it when that has ended"
                 )
             if self._is_closed:
                 raise StepIllegal(
@@ -469,7 +469,7 @@ class AutoresearchController:
         call.thread.join(STRAGGLER_SECONDS)
         if call.straggles():
             raise StepIllegal(
-                "the callback of the trial before still works in the workspace, in spite of its cancellation",
+                "the previous trial's callback still works in the workspace although it was cancelled",
                 next_step="end it, or close the controller and resume the experiment in another process",
             )
         self._context.restore()

@@ -199,12 +199,12 @@ def _fault(report: AgentReport, result: CommandResult, cwd: str) -> tuple[str, s
         return "agent_failed", f"the agent could not be started: {result.error}"
     if result.outcome == "timed_out":
         return "timed_out", f"the agent was not ready after {result.duration_seconds:.0f} s"
-    words = f", its last words: {one_line(last_words(report.text))}" if report.text.strip() else ""
+    words = f", its last output: {one_line(last_words(report.text))}" if report.text.strip() else ""
     if result.exit_status:
         why = explain_shell_status(result.argv[-1].split("\n")[-1], result.exit_status, cwd)
         return "agent_failed", why or f"the agent ended with exit status {result.exit_status}{words}"
     if report.is_error:
-        return "agent_failed", f"the agent's own report calls the session an error{words}"
+        return "agent_failed", f"the agent itself reported an error{words}"
     return "", ""
 
 
@@ -255,7 +255,7 @@ def drive(
         if end := _end_of(controller, done):
             return end
         if trials and done >= trials:
-            return DriveEnd(done, "trials", f"{_trials(done)}, as asked for")
+            return DriveEnd(done, "trials", f"{_trials(done)}, as requested")
         state = controller.state
         number = state.rows[-1].iteration + 1 if state.rows else 1
         hypothesis = given or ExperimentHypothesis(id=f"h-{number}")
@@ -297,7 +297,7 @@ def _end_of(controller: AutoresearchController, done: int) -> DriveEnd | None:
 
 def _gave_up(failures: int, row: TrialRow) -> str:
     why = f"{row.reason_code.replace('_', ' ')}: {row.reason}" if row.reason else row.reason_code
-    return f"{failures} sessions in a row brought no candidate; the last one: {why}"
+    return f"{failures} sessions in a row produced no candidate; the last one: {why}"
 
 
 # --- the agent's command line
@@ -364,7 +364,7 @@ def agent_script(line: str, *, prompt: str, prompt_path: str, workspace_path: st
         raise UsageError(
             f"the prompt makes the agent's command line {size_bytes} bytes long; the system takes"
             f" {LINE_LIMIT_BYTES}",
-            next_step="let the agent read stdin, or put {prompt_file} in the place of {prompt}",
+            next_step="let the agent read stdin, or use {prompt_file} instead of {prompt}",
         )
     return script
 
@@ -413,7 +413,7 @@ def require_startable(line: str, environ: Mapping[str, str], cwd: str) -> None:
     """
     if fault := start_fault(line, environ, cwd):
         raise UsageError(
-            f"the command cannot be started, so no trial was begun: {fault}",
+            f"the command cannot be started, so no trial began: {fault}",
             next_step=f'fix the command, then run it again, such as --agent "{EXAMPLE_AGENT}"',
         )
 
@@ -542,7 +542,7 @@ def _visible_effect(state: ExperimentState) -> str:
         if summary.is_ratio(state)
         else f"{effect:.3g} {state.config.metric.unit}".strip()
     )
-    return f"The measurement is noisy: a change of less than about {shown} cannot be told from none."
+    return f"The measurement is noisy: a change of less than about {shown} cannot be told from noise."
 
 
 def _quoted(hypothesis: ExperimentHypothesis | None) -> str:

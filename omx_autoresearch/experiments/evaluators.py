@@ -116,7 +116,7 @@ class FrozenEvaluators:
         return tuple(sorted({*moved, *check.changed, *check.added}))
 
     def check_held_out(self) -> None:
-        """Refuse a copy of the held-out check that is not what it was at the start.
+        """Refuse a copy of the held-out check that has changed since the start.
 
         Raises:
             StateUntrusted: it was changed, or is gone.
@@ -312,7 +312,7 @@ def _drop_link(worktree_path: str, folder: str) -> None:
 def _untrusted(message: str) -> StateUntrusted:
     return StateUntrusted(
         message,
-        next_step="omx-autoresearch experiment report (what was reached stays), then start a new experiment",
+        next_step="omx-autoresearch experiment report (it keeps the results), then start a new experiment",
     )
 
 
@@ -439,7 +439,7 @@ def take_held_out(source_path: str, target_path: str) -> str:
 
 
 def check_held_out(folder_path: str, digest: str) -> None:
-    """Refuse a copy that is not what it was at the start.
+    """Refuse a copy that has changed since the start.
 
     Raises:
         StateUntrusted: it was changed, or is gone.
@@ -450,8 +450,8 @@ def check_held_out(folder_path: str, digest: str) -> None:
         is_same = False
     if not is_same:
         raise StateUntrusted(
-            f"the private copy of the held-out check, {folder_path}, is not what it was at the start",
-            next_step="start a new experiment; what was reached stays in this one's report",
+            f"the private copy of the held-out check, {folder_path}, has changed since the start",
+            next_step="start a new experiment; this one's report keeps its results",
         )
 
 
@@ -497,9 +497,7 @@ def _refuse_unfit(folder_path: str) -> None:
         count += 1
         is_link = stat.S_ISLNK(status.st_mode)
         if is_link and os.path.isabs(os.readlink(path)):
-            raise WorkspaceFault(
-                f"{path} is an absolute link, which the copy would follow out", next_step=_NEXT
-            )
+            raise WorkspaceFault(f"{path} is an absolute link, which leads out of the copy", next_step=_NEXT)
         if is_link and not os.path.realpath(path).startswith(root + os.sep):
             raise WorkspaceFault(f"{path} leads out of the held-out check", next_step=_NEXT)
         if not is_link and not stat.S_ISREG(status.st_mode):

@@ -82,18 +82,18 @@ def apply_final_patch(context: ExperimentContext) -> PatchAcceptance:
     """Bring the final state into the checkout; what moved there is a refusal, and then nothing changed.
 
     Raises:
-        StepIllegal: it was taken over already, or nothing was accepted.
+        StepIllegal: it was already accepted into the checkout, or nothing was accepted.
         WorkspaceFault: git cannot read the checkout.
     """
     state = context.log.state
     if state.applied_commit:
         raise StepIllegal(
-            f"the final state {state.applied_commit[:12]} was taken over already",
+            f"the final state {state.applied_commit[:12]} was already accepted into the checkout",
             next_step=f"git -C {shlex.quote(state.project_path)} status",
         )
     if state.incumbent_commit == state.base_commit:
         raise StepIllegal(
-            "nothing was accepted, so there is nothing to take over",
+            "no step was accepted, so there is nothing to accept into the checkout",
             next_step="omx-autoresearch experiment report",
         )
     warning = patch_warning(state)
@@ -206,7 +206,7 @@ def _refuse_taken(state: ExperimentState, plans: tuple[BranchPlan, ...]) -> None
             )
     if taken:
         raise UsageError(
-            f"nothing was made: {'these branches exist' if len(taken) > 1 else 'this branch exists'} already: "
+            f"no branch was made: {'these branches exist' if len(taken) > 1 else 'this branch exists'} already: "
             f"{', '.join(taken)}",
             next_step=f"omx-autoresearch experiment finalize {state.experiment_id} --prefix ANOTHER",
         )
@@ -227,7 +227,7 @@ def _message(state: ExperimentState, row: TrialRow, number: int, count: int) -> 
     if is_last:
         paragraphs += [_wrapped(text) for text in (quoted.sentence, *quoted.warnings)]
     else:
-        paragraphs.append(_wrapped("What all steps are worth together is said with the last one."))
+        paragraphs.append(_wrapped("The last branch names the gain of all steps together."))
     trailers = {
         "Experiment": state.experiment_id,
         "Experiment-Trial": str(row.iteration),
@@ -250,7 +250,7 @@ def _measured(state: ExperimentState, row: TrialRow) -> str:
         words += f" beside {figure(median(row.incumbent_samples), unit)} of the step before"
     pairs = f", in {row.pairs} interleaved pairs" if row.pairs > 1 else ""
     check = ", after its check had passed" if state.config.check.strip() else ""
-    return f"{words}{pairs}{check}. These values decided the step; they are no result."
+    return f"{words}{pairs}{check}. These values decided the step; they are not a result."
 
 
 def _wrapped(text: str) -> str:

@@ -343,7 +343,7 @@ def _verdict_text(judgement: Judgement) -> str:
     words = {
         "not_better": f"not better (estimate {gain}, {verdict.pairs} pairs)",
         "too_small": f"no gain that could be seen (estimate {gain}, {verdict.pairs} pairs; {least} would be seen)",
-        "not_positive": "values that are not positive have no ratio; take the scale `difference`",
+        "not_positive": "values that are not positive have no ratio; use the scale `difference`",
     }
     undecided = f"cannot be told from noise in {verdict.pairs} pairs (estimate {gain}; a gain of {least} would be seen)"
     return words.get(verdict.reason_code, undecided)

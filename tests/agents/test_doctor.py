@@ -118,8 +118,8 @@ def test_the_proof_leaves_the_real_state_alone_and_nothing_behind(
     [
         ("pass", "hold", "let go"),
         ("import sys; sys.exit(2)", "hold", "ended with 2"),
-        ("print('hello'); print('{}')", "hold", "beside the answer"),
-        ('print(\'{"decision": "approve"}\')', "hold", "no refusal"),
+        ("print('hello'); print('{}')", "hold", "more than its answer"),
+        ('print(\'{"decision": "approve"}\')', "hold", "not a refusal"),
         ('print(\'{"decision": "block", "reason": "x"}\')', "others", "another session"),
     ],
 )
@@ -184,7 +184,7 @@ def test_a_missing_interpreter_or_entry_is_found_before_anything_is_tried(
     script.write_text("#!/bin/sh\nexit 2\n")
     assert "not the script" in claude.checks()["script"].what
     script.unlink()
-    assert "is not there" in claude.checks()["script"].what
+    assert "is missing" in claude.checks()["script"].what
 
 
 @pytest.mark.requirement("INST-08")
@@ -225,12 +225,12 @@ def test_a_hook_of_an_earlier_version_is_found(claude: Patient) -> None:
     value["hooks"]["Setup"] = value["hooks"]["SessionEnd"]
     claude.settings.write_text(json.dumps(value))
     assert wrong(claude.checks()) == ["settings"]
-    assert "earlier version for: Setup" in claude.checks()["settings"].what
+    assert "earlier version is registered for: Setup" in claude.checks()["settings"].what
     del value["hooks"]["Setup"]
     stop = value["hooks"]["Stop"][0]["hooks"][0]
     stop["command"] = stop["command"][stop["command"].index("[ -x") :]
     claude.settings.write_text(json.dumps(value))
-    assert "earlier version for: Stop" in claude.checks()["settings"].what
+    assert "earlier version is registered for: Stop" in claude.checks()["settings"].what
 
 
 def test_a_missing_stop_hook_holds_nobody(claude: Patient) -> None:
@@ -342,9 +342,9 @@ def test_tools_of_another_state_home_or_without_an_interpreter_are_named(tmp_pat
     )
     assert claude.checks()["tools"].ok, "the state home is not the last word"
     path.write_text(good.replace(sys.executable, "/gone/python"))
-    assert "/gone/python is gone" in claude.checks()["tools"].what
+    assert "/gone/python no longer exists" in claude.checks()["tools"].what
     path.write_text(good.replace("omx_autoresearch.surfaces.cli", "json.tool"))
-    assert claude.checks()["tools"].what.endswith("is your own; it is kept")
+    assert claude.checks()["tools"].what.endswith("is your own and was kept")
 
 
 # --- the skill, and what hides the prompt command

@@ -286,7 +286,7 @@ def test_nothing_is_written_where_the_hook_could_not_run(place: Place) -> None:
         replace(place.program, python_path="/no/such/python"),
         replace(place.program, entry_path=str(place.path / "gone.py")),
     ):
-        with pytest.raises(CommandFault, match="is not there"):
+        with pytest.raises(CommandFault, match="is missing"):
             install(place.installation("claude"), program, environ=NO_PATH)
     with pytest.raises(UsageError, match=r"'\$'"):
         install(
@@ -346,7 +346,7 @@ def test_a_status_line_of_the_users_own_stays_and_the_person_is_told(place: Plac
     path = place.write("claude", '{"statusLine": {"type": "command", "command": "mine.sh"}}')
     report = place.install("claude")
     assert json.loads(path.read_text())["statusLine"]["command"] == "mine.sh"
-    assert any("your own status line is kept" in note and "statusline" in note for note in report.notes)
+    assert any("your own status line was kept" in note and "statusline" in note for note in report.notes)
     place.uninstall("claude")
     assert json.loads(path.read_text()) == {"statusLine": {"type": "command", "command": "mine.sh"}}
 
@@ -414,7 +414,7 @@ def test_a_server_of_the_users_own_under_our_name_stays_and_the_person_is_told(p
     path.write_text('{"mcpServers": {"omx-autoresearch": {"command": "mine"}}}')
     report = place.install("claude")
     assert json.loads(path.read_text())["mcpServers"]["omx-autoresearch"] == {"command": "mine"}
-    assert any("of your own" in note for note in report.notes)
+    assert any("your own" in note for note in report.notes)
 
 
 @pytest.mark.requirement("INST-06")
@@ -477,7 +477,7 @@ def test_a_skill_that_somebody_else_put_there_stays_and_the_person_is_told(place
     path.parent.mkdir(parents=True)
     path.write_bytes(b"\xff mine")
     report = place.install(name)
-    assert any("a skill of your own" in note and str(path) in note for note in report.notes)
+    assert any("your own skill" in note and str(path) in note for note in report.notes)
     assert place.uninstall(name).notes == ()
     assert path.read_bytes() == b"\xff mine"
 
@@ -488,8 +488,10 @@ def test_a_skill_that_was_edited_since_stays_and_is_told_at_both_ends(place: Pla
     place.install("claude")
     edited = path.read_text() + "\nMine.\n"
     path.write_text(edited)
-    assert any("of your own" in note for note in place.install("claude").notes)
-    assert any("edited since; it is kept" in note for note in place.uninstall("claude").notes)
+    assert any("your own" in note for note in place.install("claude").notes)
+    assert any(
+        "edited after the installation and was kept" in note for note in place.uninstall("claude").notes
+    )
     assert path.read_text() == edited
 
 

@@ -20,7 +20,7 @@ from omx_autoresearch.agents import payloads
         (b"a" * 200_000, "not JSON"),
         (b"[" * 100_000, "nested too deeply"),
         (b'{"a":' * 100_000, "nested too deeply"),
-        (b'{"session_id":"a","session_id":"b"}', "'session_id' stands twice"),
+        (b'{"session_id":"a","session_id":"b"}', "'session_id' appears twice"),
         (b'{"n":' + b"9" * 5000 + b"}", "not JSON"),
         (b"\x00" * 40, "not JSON"),
     ],

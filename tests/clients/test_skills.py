@@ -87,7 +87,7 @@ def test_a_skill_where_gemini_reads_it_hides_the_typed_command_and_doctor_names_
     skill_path.write_bytes(skill_bytes())
     said = stage.owner(PRODUCT, "doctor", "gemini", may_fail=True)
     assert said.returncode == 9
-    assert f"{skill_path} takes /autoresearch away from the hook" in " ".join(said.stdout.split())
+    assert f"{skill_path} hides /autoresearch from the hook" in " ".join(said.stdout.split())
     with GeminiTerminal(stage, Turn("I am done.")) as terminal:
         terminal.enter(f"/autoresearch {mission.task_id}")
         terminal.wait_for("I am done.")

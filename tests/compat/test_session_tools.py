@@ -202,7 +202,7 @@ def test_a_run_that_takes_long_goes_on_and_another_one_waits_its_turn(session: S
         lambda: report_run(session.runtime, session.folder, "x", 1.0, {}),
         lambda: init_session(session.runtime, session.folder, CONFIG),
     ):
-        with pytest.raises(StepIllegal, match=r"'the long one'.* is under way"):
+        with pytest.raises(StepIllegal, match=r"'the long one'.* has been under way"):
             act()
     assert wait_for_run(session.runtime, session.folder, 1, wait_seconds=0).run is None
     (session.scratch.project / "gate").write_text("go\n")
@@ -277,7 +277,7 @@ def test_a_session_writes_the_scripts_that_are_missing_and_changes_none(session:
 def test_a_full_segment_takes_no_more_runs_until_a_new_one_begins(session: Session) -> None:
     session.begin(config=replace(CONFIG, max_iterations=1))
     session.run(5)
-    with pytest.raises(StepIllegal, match="has its 1 runs"):
+    with pytest.raises(StepIllegal, match="has used its 1 runs"):
         session.start()
     with pytest.raises(StepIllegal):
         report_run(session.runtime, session.folder, "x", 1.0, {})

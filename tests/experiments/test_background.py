@@ -106,7 +106,7 @@ def test_a_patch_writes_nothing_outside_of_the_worktree(quiet: Quiet, path: str)
 @pytest.mark.requirement("MCP-08")
 def test_a_change_and_a_patch_at_once_are_refused_and_both_stay(quiet: Quiet) -> None:
     quiet.change(90)
-    with pytest.raises(StepIllegal, match="holds changes of its own"):
+    with pytest.raises(StepIllegal, match="already holds changes"):
         attempt(quiet, quiet.patch(100, 80))
     assert (quiet.candidate / "value.txt").read_text() == "90\n"
 
@@ -163,7 +163,7 @@ def test_a_long_trial_goes_on_by_itself_and_is_waited_for(quiet: Quiet) -> None:
     with quiet.gate() as gate:
         first = attempt(quiet, wait_seconds=0)
         assert first.is_running
-        with pytest.raises(StepIllegal, match="a trial is under way"):
+        with pytest.raises(StepIllegal, match="a trial has been under way"):
             attempt(quiet)
         assert awaited(quiet, 0).is_running
         gate.open()

@@ -83,8 +83,8 @@ def test_a_message_says_what_was_tried_and_what_was_measured() -> None:
         "> use the smaller allocation path\n\n"
         "Accepted with a median total_ms of 90 ms beside 100 ms of the step\n"
         "before, in 8 interleaved pairs, after its check had passed. These values\n"
-        "decided the step; they are no result.\n\n"
-        "What all steps are worth together is said with the last one.\n\n"
+        "decided the step; they are not a result.\n\n"
+        "The last branch names the gain of all steps together.\n\n"
         "Experiment: 20260102-030405-speed\nExperiment-Trial: 2\nExperiment-Step: 1 of 2\n"
         f"Experiment-Checkpoint: {commit(2)}\n"
     )

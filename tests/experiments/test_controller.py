@@ -603,12 +603,12 @@ def test_a_patch_warns_until_a_fresh_check_shows_its_gain(root: Path) -> None:
         with pytest.raises(StepIllegal, match="nothing was accepted"):
             controller.accept_final_patch()
         controller.run_iteration(h(1), works_at(90))
-        assert "not yet checked" in controller.final_patch().warning
+        assert "not yet measured" in controller.final_patch().warning
         claim = controller.verify_claim()
         assert (claim.has_gain, claim.base, claim.final) == (True, 100.0, 90.0)
         assert controller.final_patch().warning == ""
         controller.run_iteration(h(2), works_at(80))
-        assert "not yet checked" in controller.final_patch().warning
+        assert "not yet measured" in controller.final_patch().warning
 
 
 @pytest.mark.requirement("ACC-12", "EXP-14")

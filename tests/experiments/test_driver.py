@@ -201,7 +201,7 @@ def test_what_a_shell_can_start_is_let_through(tmp_path: Path, script: str) -> N
 def test_sessions_in_a_row_without_a_candidate_end_the_loop(experiment: AutoresearchController) -> None:
     end = drive(experiment, agent("exit 9"), failures_in_a_row=3)
     assert (end.trials, end.reason) == (3, "agent")
-    assert "3 sessions in a row brought no candidate" in end.detail
+    assert "3 sessions in a row produced no candidate" in end.detail
     assert "exit status 9" in end.detail
     assert experiment.state.phase == "ready", "it can go on once a person has looked"
 

@@ -74,7 +74,7 @@ def test_the_prompt_tells_what_was_tried_what_won_and_what_to_avoid() -> None:
     assert "  - `measure.sh`\n  - `check.sh`\n" in prompt
     assert "peak_mb at most 512" in prompt
     assert "p99 may rise by 5 %" in prompt
-    assert "cannot be told from none" in prompt
+    assert "cannot be told from noise" in prompt
     assert "HYPOTHESIS: ..." in prompt
 
 

@@ -325,7 +325,7 @@ def test_a_broken_repository_is_a_fault_and_not_the_one_around_it(repository: Pa
 
 
 def test_a_missing_workspace_is_a_fault(tmp_path: Path) -> None:
-    with pytest.raises(WorkspaceFault, match="no folder"):
+    with pytest.raises(WorkspaceFault, match="not a folder"):
         tree_state(str(tmp_path / "gone"))
 
 

@@ -151,7 +151,7 @@ def test_a_goal_that_names_a_folder_resumes_its_mission_however_it_is_written(wo
     ):
         assert store.resume_from_goal_text(text) == task
     assert store.resume_from_goal_text("make the parser pass") is None
-    with pytest.raises(UsageError, match="no mission of this state home") as error:
+    with pytest.raises(UsageError, match="not a mission in this state home") as error:
         store.resume_from_goal_text("see /x/.reasonix/autoresearch/20200101-000000-gone/")
     assert error.value.next_step == "omx-autoresearch adopt /x/.reasonix/autoresearch/20200101-000000-gone"
 

@@ -308,7 +308,7 @@ def test_a_finding_sent_twice_is_one_and_another_under_its_id_is_refused(world: 
 @pytest.mark.requirement("EVID-10")
 def test_an_unknown_criterion_is_refused_with_those_that_there_are(world: Scratch) -> None:
     mission = with_criteria(world, "tests: it verifies :: command: ./verify.sh", "done: x :: validator")
-    with pytest.raises(UsageError, match="'test' is none of this contract; it has tests, done"):
+    with pytest.raises(UsageError, match="'test' is not in this contract; it has tests, done"):
         add(world, mission, "test")
     assert world.load(mission).finding_count == 0
 

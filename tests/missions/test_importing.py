@@ -83,7 +83,7 @@ def test_one_write_takes_a_whole_batch(world: Scratch, monkeypatch: pytest.Monke
         ('{"summary": "a\\u0000b"}', "line 2: summary holds a NUL"),
         ('{"summary": "\\ud800"}', "line 2"),
         ('{"summary": "x", "id": "../../x"}', "line 2: id is"),
-        ('{"summary": "x", "criterion_id": "nope"}', "line 2: criterion_id: 'nope' is no criterion"),
+        ('{"summary": "x", "criterion_id": "nope"}', "line 2: criterion_id: 'nope' is not a criterion"),
         ('{"summary": "x", "id": "f1"}', "line 2: id: 'f1' is given to another finding"),
         ("[]", "line 2: must be a mapping"),
         ("{", "line 2: it is not JSON"),

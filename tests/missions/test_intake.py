@@ -134,7 +134,7 @@ def test_a_link_in_place_of_our_folder_is_refused(runtime: Runtime, project: Pat
     (project / ".omx").symlink_to(tmp_path)
     with pytest.raises(WorkspaceFault, match="symbolic link"):
         write_intake(runtime, str(project), SCRIPT)
-    with pytest.raises(WorkspaceFault, match="is no folder"):
+    with pytest.raises(WorkspaceFault, match="is not a folder"):
         write_intake(runtime, str(project / "nowhere"), SCRIPT)
 
 

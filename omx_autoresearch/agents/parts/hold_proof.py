@@ -34,7 +34,7 @@ def prove_hold(examination: Examination, line: str, program: HookProgram) -> lis
         program: what the line's script starts.
     """
     if not line:
-        return [Check("hold", False, "no stop hook is registered: nothing is held", _AGAIN)]
+        return [Check("hold", False, "no stop hook is registered, so no session is held", _AGAIN)]
     scratch_path = os.path.realpath(tempfile.mkdtemp(prefix="omx-autoresearch-"))
     try:
         _write_script(HookProgram(scratch_path, program.python_path, program.entry_path))
@@ -56,13 +56,13 @@ def prove_hold(examination: Examination, line: str, program: HookProgram) -> lis
             held, other = both.map(lambda stop: run_line(client, line, stop, scratch_path), stops)
         return [_held(held), _let_go(other)]
     except AutoresearchError as error:
-        what = f"no mission could be made to try it with: {error.message}"
+        what = f"a test mission could not be made: {error.message}"
         return [Check("hold", False, what, error.next_step)]
     finally:
         shutil.rmtree(scratch_path, ignore_errors=True)
 
 
-_AGAIN = "run `omx-autoresearch install` again; if it stays so, report it with this line"
+_AGAIN = "run `omx-autoresearch install` again; if this stays, report it with this line"
 
 
 def _write_script(program: HookProgram) -> None:
@@ -117,22 +117,22 @@ def _held(answer: Answer) -> Check:
         what = f"the hook of a held session ended with {answer.status}: {answer.errors}"
         return Check("hold", False, what, _AGAIN)
     if not answer.output:
-        what = f"a session with an unfinished mission was let go: {answer.errors or 'no word'}"
+        what = f"a session with an unfinished mission was let go: {answer.errors or 'no message'}"
         return Check("hold", False, what, _AGAIN)
     try:
         value = json.loads(answer.output)
     except ValueError:
         shown = answer.output[:200].decode("utf-8", "replace")
-        what = f"something stands beside the answer: {shown!r}"
-        return Check("hold", False, what, "silence the shell's start-up files")
+        what = f"the hook printed more than its answer: {shown!r}"
+        return Check("hold", False, what, "make the shell's start-up files print nothing")
     if not isinstance(value, dict) or value.get("decision") != "block" or not value.get("reason"):
-        return Check("hold", False, "the answer to a held session is no refusal", _AGAIN)
+        return Check("hold", False, "the answer to a held session is not a refusal", _AGAIN)
     return Check("hold", True, "a stop of a session with an unfinished mission is refused")
 
 
 def _let_go(answer: Answer) -> Check:
     if answer.status == 0 and not answer.output:
-        return Check("others", True, "a stop of any other session is let go without a byte")
+        return Check("others", True, "a stop of any other session is let go, and the hook prints nothing")
     shown = answer.output[:200].decode("utf-8", "replace") or answer.errors
     what = f"the hook answered another session: status {answer.status}, {shown!r}"
-    return Check("others", False, what, "uninstall, and report it with this line")
+    return Check("others", False, what, "uninstall, and report this line")

@@ -239,7 +239,7 @@ def _registered(examination: Examination, found: list[Registered]) -> Check:
         if lines[event].line != hook_line(entry, installation.client.name, lines[event].state_home_path)
     ]
     if old := old + sorted(set(lines) - set(entries)):
-        what = f"the hook is of an earlier version for: {', '.join(old)}"
+        what = f"the hook of an earlier version is registered for: {', '.join(old)}"
         return Check("settings", False, what, examination.install)
     return Check("settings", True, f"{len(lines)} events are registered in {installation.settings_path}")
 
@@ -253,11 +253,11 @@ def _doubled(installation: Installation, found: list[Registered]) -> Check:
     for other in (*installation.other_settings_paths, *_plugin_files(installation.plugins_path)):
         if os.path.realpath(other) == os.path.realpath(path) or not _has_ours(other):
             continue
-        cure = f"take it out of {other}"
+        cure = f"remove it from {other}"
         if os.path.basename(other) == os.path.basename(path):  # `uninstall` can, since `install` wrote it
             scope = "project" if installation.scope == "user" else "user"
             cure = f"omx-autoresearch uninstall {client} --scope {scope}; or {cure}"
-        return Check("once", False, f"registered in {other} as well: each stop is asked twice", cure)
+        return Check("once", False, f"also registered in {other}: each stop is judged twice", cure)
     return Check("once", True, "each event is registered once")
 
 
@@ -286,9 +286,9 @@ def _timeouts(installation: Installation, found: list[Registered], install: str)
         least = wanted.get(one.event, 0)
         if one.timeout is None or one.timeout < least:
             shown = "no time-out" if one.timeout is None else f"a time-out of {one.timeout:g} {unit}"
-            what = f"{one.event} has {shown}, at least {least} {unit} are needed"
+            what = f"{one.event} has {shown}; it needs at least {least} {unit}"
             return Check("time-outs", False, what, install)
-    return Check("time-outs", True, f"every hook has its time-out in {unit}")
+    return Check("time-outs", True, "every hook has a long enough time-out")
 
 
 def _shared(examination: Examination, found: list[Registered]) -> Check:
@@ -296,7 +296,7 @@ def _shared(examination: Examination, found: list[Registered]) -> Check:
     for one in found:
         if os.path.realpath(one.state_home_path) != os.path.realpath(home_path):
             what = f"the hook of {one.event} looks in {one.state_home_path}, this command in {home_path}"
-            cure = f"set OMX_AUTORESEARCH_HOME alike for both, or {examination.install}"
+            cure = f"set OMX_AUTORESEARCH_HOME to the same folder for both, or {examination.install}"
             return Check("registry", False, what, cure)
     return Check("registry", True, f"the hooks and this command share {home_path}")
 
@@ -308,9 +308,9 @@ def _switched_on(examination: Examination) -> Check:
         faults += [f"{fault} in {path}" for fault in switch_faults(path, installation)] if path else []
     faults += [f"{name} is set" for name in installation.off_variables if examination.environ.get(name)]
     if faults:
-        what = f"hooks are switched off: {'; '.join(faults)}"
-        return Check("switched on", False, what, "take that setting out")
-    return Check("switched on", True, "no setting switches hooks off")
+        what = f"hooks are turned off: {'; '.join(faults)}"
+        return Check("switched on", False, what, "remove that setting")
+    return Check("switched on", True, "no setting turns hooks off")
 
 
 def switch_faults(path: str, installation: Installation) -> list[str]:
@@ -338,7 +338,7 @@ def _caps(examination: Examination, text: str) -> list[Check]:
         value = str(value or examination.environ.get(name, ""))
         is_raised = value.isdigit() and (int(value) == 0 or int(value) >= int(wanted))
         where = f"`env` of {installation.settings_path}"
-        cure = f"set {name} to {wanted} in {where}, else the client overrides refusals"
+        cure = f"set {name} to {wanted} in {where}; otherwise the client overrides refusals"
         checks.append(Check("cap", is_raised, f"{name} is {value or 'not set'}", "" if is_raised else cure))
     return checks
 
@@ -348,15 +348,15 @@ def _script(examination: Examination) -> tuple[HookProgram | None, Check]:
     path = f"{home_path}/hook"
     program = program_of_script(readable_text(path))
     if not os.access(path, os.X_OK):
-        fault = f"{path} is not there or not executable: no session is held"
+        fault = f"{path} is missing or not executable, so no session is held"
     elif program is None:
         fault = f"{path} is not the script that the installer writes"
     elif program.state_home_path != home_path:
         fault = f"{path} looks in {program.state_home_path}"
     elif not os.access(program.python_path, os.X_OK):
-        fault = f"the interpreter {program.python_path} is gone"
+        fault = f"the interpreter {program.python_path} no longer exists"
     elif not os.access(program.entry_path, os.R_OK):
-        fault = f"the hook program {program.entry_path} is gone"
+        fault = f"the hook program {program.entry_path} no longer exists"
     else:
         return program, Check("script", True, f"{path} starts {program.python_path}")
     return None, Check("script", False, fault, examination.install)

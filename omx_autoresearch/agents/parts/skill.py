@@ -46,7 +46,7 @@ class Skill:
             file.stood_there = file.before is not None and not file.known
         else:
             file.is_foreign = True
-            change.notes.append(f"{file.path} is a skill of your own; it is kept")
+            change.notes.append(f"{file.path} is your own skill and was kept")
 
     def remove(self, file: SettingsFile, change: Change) -> None:
         """Remove it, unless it was edited."""
@@ -55,7 +55,9 @@ class Skill:
         else:
             file.is_foreign = True
             if file.before is not None and file.known:
-                change.notes.append(f"the skill in {file.path} was edited since; it is kept")
+                change.notes.append(
+                    f"the skill in {file.path} was edited after the installation and was kept"
+                )
 
     def check(self, examination: Examination) -> list[Check]:
         """Look at the file, and for what would hide the prompt command from the hook."""
@@ -76,8 +78,8 @@ def _installed(examination: Examination) -> Check:
     if file.before == skill_bytes():
         return _checked(f"installed in {path}")
     if _is_ours(file):
-        return _checked(f"the skill in {path} is of an earlier version", examination.install)
-    return _checked(f"{path} is your own; it is kept")
+        return _checked(f"the skill in {path} is from an earlier version", examination.install)
+    return _checked(f"{path} is your own and was kept")
 
 
 def _checked(what: str, cure: str = "", name: str = Skill.name) -> Check:
@@ -87,6 +89,6 @@ def _checked(what: str, cure: str = "", name: str = Skill.name) -> Check:
 def _unhidden(installation: Installation) -> Check:
     for path in installation.hiding_paths:
         if os.path.lexists(path):
-            what = f"{path} takes /autoresearch away from the hook, so that it would bind no mission"
+            what = f"{path} hides /autoresearch from the hook, so it would bind no mission"
             return _checked(what, f"remove {path}, or type $autoresearch instead", "prompt")
     return _checked("no command or skill hides /autoresearch from the hook", name="prompt")

@@ -75,8 +75,8 @@ class StatusLine:
         outer = installation.other_settings_paths if installation.scope == "project" else ()
         if _is_foreign(file.text) or any(_is_foreign(readable_text(path)) for path in outer):
             change.notes.append(
-                f"your own status line is kept. To show the mission in it, let it run: {change.program.script_path} "
-                "statusline (with the JSON that it got on its input)"
+                f"your own status line was kept. To show the mission in it, make it run: {change.program.script_path} "
+                "statusline (with the JSON that it reads on its input)"
             )
             return
         command = status_line(change.program.state_home_path)
@@ -100,11 +100,11 @@ class StatusLine:
         except TextFault as fault:
             return [_checked(f"{path}: {fault}", "fix the file")]
         if command is None:
-            return [_checked(f"{path} sets none; `install` sets ours")]
+            return [_checked(f"{path} sets no status line; `install` sets ours")]
         if not _is_ours(command):
-            return [_checked("you have your own; it is kept")]
+            return [_checked("you have your own status line, which was kept")]
         if command != status_line(examination.hooks_home_path):
-            what = f"ours is of an earlier version or another state home: {command}"
+            what = f"our status line is from an earlier version or another state home: {command}"
             return [_checked(what, examination.install)]
         if noise := _noise(examination, str(command)):
             return [_checked(noise, examination.install)]
@@ -119,6 +119,8 @@ def _noise(examination: Examination, line: str) -> str:
     """What it says for a session that no mission holds; empty for nothing."""
     answer = run_line(examination, line, _UNHELD)
     if answer.status is None:
-        return f"it did not answer: {answer.errors}"
+        return f"the status line did not answer: {answer.errors}"
     shown = answer.output[:200].decode("utf-8", "replace") + answer.errors[:200]
-    return f"without a mission it said: status {answer.status}, {shown!r}" if answer.status or shown else ""
+    return (
+        f"without a mission it printed: status {answer.status}, {shown!r}" if answer.status or shown else ""
+    )

@@ -96,7 +96,7 @@ class Tools:
         assert change.program, "an installation has a program"
         entry, found = entry_of(server, change.program), registered(file.text, server)
         if found is not None and not is_ours(found):
-            change.notes.append(f"{server.path} has an MCP server {NAME} of your own; it is kept")
+            change.notes.append(f"{server.path} has an MCP server {NAME} of your own, which was kept")
         elif found != entry:
             if server.form == "json":
                 file.text = with_value(file.text, _JSON_KEYS, entry, comments=server.allows_comments)
@@ -128,7 +128,7 @@ class Tools:
         if entry is None:
             return [_checked(f"our MCP server is not registered in {server.path}; `install` registers it")]
         if not is_ours(entry):
-            return [_checked(f"the MCP server {NAME} in {server.path} is your own; it is kept")]
+            return [_checked(f"the MCP server {NAME} in {server.path} is your own and was kept")]
         if why := _entry_fault(entry, examination):
             return [_checked(why, examination.install)]
         return [_checked(f"the MCP server in {server.path} starts and answers")]
@@ -144,7 +144,7 @@ def _entry_fault(entry: dict[str, Any], examination: Examination) -> str:
     if home_path != examination.hooks_home_path:
         return f"the tools look in {home_path}, the hooks in {examination.hooks_home_path}"
     if not os.access(command[0], os.X_OK):
-        return f"the interpreter {command[0]} is gone"
+        return f"the interpreter {command[0]} no longer exists"
     why = start_fault(command, examination.environ)
     return f"the MCP server does not start: {why}" if why else ""
 

@@ -79,7 +79,7 @@ def check_rule(rule: AcceptanceRule) -> None:
     """
     if faults := rule_faults(rule):
         raise UsageError(
-            f"the acceptance rule cannot be followed: {'; '.join(faults)}",
+            f"the acceptance rule is not valid: {'; '.join(faults)}",
             next_step="fix it, then start again",
         )
 
@@ -93,21 +93,23 @@ def rule_faults(rule: AcceptanceRule) -> list[str]:
     }
     counts = {"max_pairs": (2, LARGEST_PAIRS), "runs": (1, 1000), "warmups": (0, 1000)}
     faults = [
-        f"{field} is one of {', '.join(allowed)}, received {getattr(rule, field)!r}"
+        f"{field} must be one of {', '.join(allowed)}, received {getattr(rule, field)!r}"
         for field, allowed in words.items()
         if getattr(rule, field) not in allowed
     ]
     faults += [
-        f"{field} is a whole number from {low} to {high}, received {getattr(rule, field)!r}"
+        f"{field} must be a whole number from {low} to {high}, received {getattr(rule, field)!r}"
         for field, (low, high) in counts.items()
         if type(getattr(rule, field)) is not int or not low <= getattr(rule, field) <= high
     ]
     if not _is_number(rule.alpha) or not 0.0 < rule.alpha <= LARGEST_ALPHA:
-        faults.append(f"alpha is above 0 and at most {LARGEST_ALPHA}, received {rule.alpha!r}")
+        faults.append(f"alpha must be above 0 and at most {LARGEST_ALPHA}, received {rule.alpha!r}")
     if not _is_number(rule.min_effect) or rule.min_effect < 0.0:
-        faults.append(f"min_effect is a finite number from 0 on, received {rule.min_effect!r}")
+        faults.append(f"min_effect must be a finite number of at least 0, received {rule.min_effect!r}")
     elif is_out_of_reach(rule, rule.scale):
-        faults.append(f"min_effect is a fraction below 1 on a ratio, received {rule.min_effect!r}")
+        faults.append(
+            f"min_effect must be a fraction below 1 on the ratio scale, received {rule.min_effect!r}"
+        )
     return faults
 
 
@@ -136,8 +138,8 @@ def verify_rule(rule: AcceptanceRule, trials: int) -> AcceptanceRule:
     """
     if type(trials) is not int or trials < 1:
         raise UsageError(
-            f"a mission has a whole number of trials from 1 on, received {trials!r}",
-            next_step="name the budget of trials",
+            f"the number of trials must be a whole number of at least 1, received {trials!r}",
+            next_step="give the budget of trials",
         )
     first = MEDIAN_FALSE_ACCEPTS if rule.name == "median" else rule.alpha
     alpha = min(LARGEST_VERIFY_ALPHA, VERIFIED_FALSE_ACCEPTS / (trials * first))
@@ -168,7 +170,7 @@ def checked_value(value: object, arm: str) -> float:
     if isinstance(value, bool) or not isinstance(value, (int, float)):
         raise UsageError(
             f"the metric of the {arm} must be a number, received {value!r}",
-            next_step="hand over what the measure command printed, as a float",
+            next_step="pass the value that the measure command printed, as a float",
         )
     try:
         number = float(value)
@@ -188,7 +190,7 @@ def checked_value(value: object, arm: str) -> float:
 
 
 def gain_of(incumbent: float, candidate: float, direction: RuleDirection, scale: str) -> float:
-    """How much better the candidate is, inside the judge; on a ratio both must be positive."""
+    """How much better the candidate is, inside the judge; on the ratio scale both must be positive."""
     gain = log(incumbent) - log(candidate) if scale == "ratio" else incumbent - candidate
     return gain if direction == "lower" else -gain
 
@@ -202,7 +204,7 @@ def effect_of(gain: float, direction: RuleDirection, scale: str) -> float:
 
 
 def gain_at(effect: float, direction: RuleDirection, scale: str) -> float:
-    """The inverse of `effect_of`; on a ratio where lower is better, ``effect`` must be below 1."""
+    """The inverse of `effect_of`; on the ratio scale where lower is better, ``effect`` must be below 1."""
     if scale != "ratio":
         return effect
     return -log1p(-effect) if direction == "lower" else log1p(effect)
@@ -257,7 +259,7 @@ class Calibration:
         regime: ``deterministic`` where all values are equal; ``underpowered`` where only an enormous gain could be
             seen; else ``noisy``.
         scale: ``ratio`` or ``difference``; empty without any pair, then a judge fixes it by its own first pair.
-        noise: robust standard deviation of one run, a fraction on a ratio; 0.0 where unknown or none.
+        noise: robust standard deviation of one run, a fraction on the ratio scale; 0.0 where unknown or none.
         drift: how far the level moved from the first pair to the last, in the same unit.
         order_effect: gain of whichever arm runs first over the other, in the same unit; 0.0 where it is not proven.
         minimum_detectable_effect: gain that is accepted about four times in five, in the unit of an estimate; None
@@ -304,7 +306,7 @@ def too_few_pairs(calibration: Calibration) -> str:
         return ""
     pairs = f"{calibration.pairs} pair{'' if calibration.pairs == 1 else 's'} of base against base"
     return (
-        f"{pairs} cannot tell the noise, nor which gain is seen; it takes {QUICK_PAIRS}, better {WANTED_PAIRS} "
+        f"{pairs} cannot show the noise or the visible gain; it takes {QUICK_PAIRS}, or better {WANTED_PAIRS} "
         f"(--calibration-pairs)"
     )
 
@@ -396,7 +398,7 @@ def columns_of(
         if len(pair) not in {2, 3}:
             raise UsageError(
                 f"pair {number} has {len(pair)} elements",
-                next_step="give both values, and where known whether the second arm ran first",
+                next_step="give both values and, if known, whether the second arm ran first",
             )
         firsts.append(checked_value(pair[0], f"first arm in pair {number}"))
         seconds.append(checked_value(pair[1], f"second arm in pair {number}"))
@@ -409,7 +411,7 @@ def _scale(rule: AcceptanceRule, values: tuple[float, ...]) -> str:
     if rule.scale == "ratio" and not are_positive:
         raise UsageError(
             f"the scale is `ratio`, and the metric was {min(values)!r} at calibration",
-            next_step="take the scale `difference`; ratios need positive values",
+            next_step="use the scale `difference`; ratios need positive values",
         )
     if rule.scale != "auto":
         return rule.scale

@@ -105,7 +105,7 @@ def decision_of(
         rule: alpha, the number of pairs, and whether futility stops.
         differences: gains over the threshold, cleared of the order effect, in the order of the pairs.
         quick_gain: what most A/A differences stay below; 0.0 turns early acceptance off.
-        levels: on a ratio, the incumbent's values: then the gain must hold in the metric's own unit as well. A
+        levels: on the ratio scale, the incumbent's values: then the gain must hold in the metric's own unit as well. A
             candidate of the same mean that is only more erratic looks better on logarithms than it is.
     """
     pairs = len(differences)
@@ -336,8 +336,8 @@ class Judge:
             return
         if is_out_of_reach(self._rule, scale):
             raise UsageError(
-                f"no positive metric can fall by min_effect, {self._rule.min_effect!r}, on a ratio",
-                next_step="give it as a fraction, 0.02 for 2 %, or take the scale `difference`",
+                f"no positive metric can fall by min_effect, {self._rule.min_effect!r}, on the ratio scale",
+                next_step="give it as a fraction, 0.02 for 2 %, or use the scale `difference`",
             )
         self._threshold = gain_at(self._rule.min_effect, self._rule.direction, scale)
         self._first_gains = first_gains_of(self._calibration)
@@ -491,7 +491,7 @@ def guard_faults(guard: Guard) -> list[str]:
         faults.append(f"the guard on {quoted(guard.name)} has a limit that is not a finite number")
     if any(limit is not None and limit < 0 for limit in limits[1:]):
         faults.append(
-            f"the guard on {quoted(guard.name)} has a negative regression; name how much worse it may get"
+            f"the guard on {quoted(guard.name)} has a negative regression; say how much worse it may get"
         )
     return faults
 

@@ -96,7 +96,7 @@ def parse_json_path(text: str) -> JsonPath:
         if not step or (step["name"] and at and path[at] != "."):
             raise JsonPathFault(
                 f"the JSON path {quoted(text)} cannot be read from {quoted(path[at:], 20)} on; a path looks like"
-                ' results[0].mean, a name with other signs like ["p 99.9"]'
+                ' results[0].mean, a name with other characters like ["p 99.9"]'
             )
         at = step.end()
         steps.append(step["name"] or (int(step["index"]) if step["index"] else json.loads(step["quoted"])))
@@ -455,7 +455,7 @@ def _from_json(spec: MetricSpec, text: str, document: str | None) -> _Primary:
                 return (
                     None,
                     "metric_missing",
-                    "the command wrote nothing to stdout; its last line has to be JSON",
+                    "the command wrote nothing to stdout; its last line must be JSON",
                 )
         raw = raw_number_at(document, path)
     except JsonPathFault as fault:

@@ -188,7 +188,7 @@ class Claim:
     """The verified gain of the final state over the base.
 
     Attributes:
-        estimate: positive is better; a fraction on a ratio (0.032 is 3.2 %), else in the metric's unit.
+        estimate: positive is better; a fraction on the ratio scale (0.032 is 3.2 %), else in the metric's unit.
         interval: 95 % around it; both ends equal the estimate where the metric is deterministic.
         pairs: how many were measured.
         has_gain: the whole interval is better than the base.
@@ -404,13 +404,13 @@ def checked_cost(cost: Any) -> float:
     is_number = isinstance(cost, (int, float)) and not isinstance(cost, bool)
     if not is_number or not 0 <= cost < _ENDLESS:  # false for NaN, too
         raise UsageError(
-            f"cost_usd: a finite number of dollars that is not negative is needed, received {repr(cost)[:80]}",
+            f"cost_usd: must be a finite, non-negative number of dollars, received {repr(cost)[:80]}",
             next_step=_COST_NEXT,
         )
     return float(cost)
 
 
-_COST_NEXT = "report what the turn cost in dollars, 0.0 where it is not known"
+_COST_NEXT = "report the turn's cost in dollars, or 0.0 if it is unknown"
 
 
 def charge(

@@ -165,11 +165,11 @@ def quoted_claim(state: ExperimentState) -> QuotedClaim:
     warnings = []
     if not claim.has_gain:
         warnings.append(
-            "The verified interval contains no gain for certain: nothing measured supports accepting the final state."
+            "The verified interval includes no gain: no measurement supports accepting the final state."
         )
     if not is_current:
         warnings.append(
-            f"The check is about checkpoint {state.claim_commit[:12]}; steps accepted after it are not part of it. "
+            f"The check measured checkpoint {state.claim_commit[:12]}; steps accepted after it are not part of it. "
             f"Verify again before quoting it for the final state."
         )
     return QuotedClaim(
@@ -281,9 +281,9 @@ def patch_warning(state: ExperimentState) -> str:
     if state.incumbent_commit == state.base_commit:
         return "nothing was accepted: the patch is empty"
     if state.claim is None or state.claim_commit != state.incumbent_commit:
-        return "the final state was not yet checked freshly against the base"
+        return "the final state was not yet measured against the base"
     if state.claim_held_out == "failed":
         return "the held-out check fails on the final state"
     if not state.claim.has_gain:
-        return "the fresh check of base against final does not show a gain: its interval contains none"
+        return "the fresh check of base against final shows no gain: its interval includes zero"
     return ""

@@ -140,7 +140,7 @@ def experiment_accept(named: str, yes: bool, no_verify: bool, as_json: bool) -> 
     state = found.load()
     if state.applied_commit:
         raise StepIllegal(
-            f"the final state of {found.experiment_id} was taken over already",
+            f"the final state of {found.experiment_id} was already accepted into the checkout",
             next_step=f"git -C {shlex.quote(state.project_path)} status",
         )
     if is_at_work(state):

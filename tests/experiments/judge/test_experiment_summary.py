@@ -52,7 +52,7 @@ def test_an_interval_without_a_certain_gain_is_a_warning() -> None:
     assert quoted.is_verified
     assert not quoted.has_gain
     assert quoted.sentence.startswith("Verified, but no gain is certain: total_ms is 0.2 % lower")
-    assert "nothing measured supports accepting" in quoted.warnings[0]
+    assert "no measurement supports accepting" in quoted.warnings[0]
 
 
 def test_a_claim_that_came_out_worse_says_worse() -> None:

@@ -149,7 +149,7 @@ def test_a_report_without_a_claim_quotes_no_number_and_warns_where_no_gain_is_ce
     for text in reports(replace(a_story(), claim=None)):
         assert "Not verified yet" in text
     for text in reports(replace(a_story(), claim=a_claim(0.001, -0.01, 0.02))):
-        assert "nothing measured supports accepting" in text
+        assert "no measurement supports accepting" in text
 
 
 @pytest.mark.requirement("SEE-01")

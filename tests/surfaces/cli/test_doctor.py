@@ -32,7 +32,7 @@ def checks(person: Person, client: str, *options: str, **environ: str) -> dict[s
     found = {check["name"]: check for check in document["checks"]}
     assert done.returncode == (0 if all(check["ok"] for check in found.values()) else 9)
     trust = found.pop("trust", None)
-    assert trust is None or (client == "codex" and "could not be asked" in trust["what"])
+    assert trust is None or (client == "codex" and "did not say" in trust["what"])
     return found
 
 

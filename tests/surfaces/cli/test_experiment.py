@@ -143,7 +143,7 @@ def test_a_start_tells_every_fault_of_its_options(person: Researcher) -> None:
     said = person.refused("experiment", "start", "--guard", "x", "--min-effect", "y", status=2)
     for word in (
         "metric: a metric needs a name",
-        "measure: a shell command is needed",
+        "measure: must be a shell command",
         "a guard is",
         "a number, or a share",
     ):
@@ -215,7 +215,7 @@ def test_accept_is_refused_where_the_checkout_moved_and_warns_without_a_gain(per
     person.begin("--rule", "median", "--min-effect", "0")
     person.drive(works_at(50), "--trials", "1", "--no-verify")
     done = person.run("experiment", "accept", "--yes", "--no-verify")
-    assert "warning: the final state was not yet checked freshly" in done.stderr
+    assert "warning: the final state was not yet measured" in done.stderr
     assert done.returncode == 0
     person.git("reset", "--quiet", "--hard")
     person.begin()
@@ -312,7 +312,7 @@ def test_sessions_that_bring_nothing_end_the_run_with_a_status_of_their_own(pers
     person.begin()
     done = person.run("experiment", "run", "--agent", "exit 9", "--max-failures", "2")
     assert done.returncode == 7
-    assert "2 sessions in a row brought no candidate" in done.stdout
+    assert "2 sessions in a row produced no candidate" in done.stdout
     assert "exit status 9" in done.stdout
     said = person.refused("experiment", "run", "--agent", "no-such-agent", status=2)
     assert "no-such-agent: no such program on PATH" in said
@@ -575,7 +575,7 @@ def test_an_auto_log_is_reported_without_an_experiment(person: Researcher, tmp_p
     ]
     (folder / "log.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
     report = person.ok("experiment", "report", "--auto-log", str(tmp_path / "other"))
-    assert "nothing here was measured" in report
+    assert "isolated nothing here" in report
     assert "better" in report
     assert person.ok("experiment", "export", "--auto-log", str(tmp_path / "other")).count("\n") == 3
 
@@ -599,7 +599,7 @@ def test_an_auto_log_has_a_status_that_says_what_it_is_not(person: Researcher) -
     assert "failed: crash" in shown.stdout
     assert "experiment report --auto-log ." in shown.stdout
     assert "experiment run" not in shown.stdout
-    assert "nothing here was measured" in shown.stderr
+    assert "isolated nothing here" in shown.stderr
     assert "1 earlier session of the log left out" in shown.stderr
     document = person.json("experiment", "status", "--auto-log", str(log))
     check("experiment", document)

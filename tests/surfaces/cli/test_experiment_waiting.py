@@ -43,7 +43,7 @@ def test_a_trial_goes_on_by_itself_and_is_waited_for(person: Researcher) -> None
     check("experiment-wait", begun)
     assert begun["is_running"]
     assert str(begun["next"]).startswith("omx-autoresearch experiment wait ")
-    assert "a trial is under way" in person.refused("experiment", "trial", "--seconds", "0", status=5)
+    assert "a trial has been under way" in person.refused("experiment", "trial", "--seconds", "0", status=5)
     assert person.json("experiment", "wait", "--seconds", "0", status=9)["is_running"]
     shown = person.run("experiment", "wait", "--seconds", "0")
     assert (shown.returncode, "goes on" in shown.stdout) == (9, True)

@@ -40,7 +40,7 @@ def test_a_few_pairs_tell_no_noise_and_say_so_in_plan_status_and_report(person: 
     person.write("work.sh", "#!/bin/sh\necho $((1000 + $(od -An -N2 -tu2 /dev/urandom) % 997))\n", mode=0o755)
     person.commit("Be noisy")
     said = person.ok(*START)
-    few = "2 pairs of base against base cannot tell the noise"
+    few = "2 pairs of base against base cannot show the noise"
     assert few in said
     assert "standard deviations of a run is seen about four times in five" in said, "no percentage is made up"
     status = person.ok("experiment", "status")

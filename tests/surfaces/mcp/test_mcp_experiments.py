@@ -174,7 +174,7 @@ def test_a_long_trial_answers_in_time_tells_its_progress_and_is_waited_for(quiet
     with quiet.gate() as gate:
         first = told(scratch, "experiment_trial", description="long", patch=quiet.patch(100, 90), seconds=0)
         assert (first["is_running"], first["next"]) == (True, "call experiment_wait")
-        assert "a trial is under way" in refused(
+        assert "a trial has been under way" in refused(
             scratch, "experiment_trial", description="another", patch=quiet.patch(100, 80)
         )
 

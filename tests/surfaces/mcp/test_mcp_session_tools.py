@@ -170,7 +170,7 @@ def test_a_long_run_answers_in_time_and_is_waited_for(scratch: Scratch) -> None:
     first = told(scratch, "run_experiment", description="long", seconds=0)
     assert (first["is_running"], first["status"], first["run"]) == (True, "", 1)
     assert first["next"] == "call run_experiment with run=1 to wait for it"
-    assert "step-illegal: run 1 ('long') is under way" in refused(
+    assert "step-illegal: run 1 ('long') has been under way" in refused(
         scratch, "run_experiment", description="next"
     )
     (scratch.project / "gate").write_text("go\n")
@@ -194,7 +194,7 @@ def test_beside_a_sandbox_the_scripts_get_no_wider_rights(scratch: Scratch) -> N
 def test_an_error_says_what_to_do(scratch: Scratch) -> None:
     assert "next: call init_experiment" in refused(scratch, "run_experiment", description="x")
     begin(scratch)
-    assert "usage: nothing says what was tried\nnext: give a description" in refused(
+    assert "usage: the description is empty: say what was tried\nnext: give a description" in refused(
         scratch, "run_experiment"
     )
     text = refused(scratch, "init_experiment", name="x", metric_name="a b")

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 RAISED_CAP = 250
 """Written by the installer: finite, and above every allowance of a mission's default limits together (200 + 6 + 8)."""
 _NOTES = {
-    "user": "Claude Code asks before the first call of a tool; to allow all of our tools, permit mcp__omx-autoresearch",
+    "user": "Claude Code asks before the first call of a tool; to allow them all, permit mcp__omx-autoresearch",
     "project": "Claude Code asks each user of the project whether to trust the server in .mcp.json",
 }
 

@@ -67,12 +67,12 @@ def rollout_fault(transcript_path: str, began_at: str) -> str:
     if not ON_LINUX:
         return ""
     if not stat.S_ISFIFO(os.fstat(STDIN).st_mode):
-        return "no pipe gave this hook its event, and Codex uses one"
+        return "this hook did not get its event from a pipe, and Codex always uses one"
     rollouts = {path for path in open_files(os.getppid()) if os.path.basename(path).startswith("rollout-")}
     if not rollouts:
         return ""  # a session that is not recorded
     if os.path.realpath(transcript_path) not in rollouts:
-        return "the event names no session that its agent CLI has open"
+        return "the event names a session that its agent CLI does not have open"
     try:
         at_work = _is_tool_at_work(transcript_path, began_at)
     except (OSError, ValueError, KeyError, RecursionError):

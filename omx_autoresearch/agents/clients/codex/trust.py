@@ -80,7 +80,7 @@ class Trust:
             hooks = change.files[change.installation.settings_path]
             if hooks.before != hooks.after:
                 notes.append(
-                    f"the hashes that make Codex trust these hooks are then written to {self.config_path}."
+                    f"install then writes the hashes that make Codex trust these hooks to {self.config_path}."
                 )
         elif not (states := self.states(change.installation, change.environ)):
             change.notes.insert(0, _BY_HAND)
@@ -112,7 +112,7 @@ class Trust:
             file.text = text
         if others_behind(hooks):
             change.notes.append(
-                f"hooks behind ours in {installation.settings_path} moved up: run /hooks in Codex and trust them again."
+                f"the hooks below ours in {installation.settings_path} moved up: run /hooks in Codex and trust them."
             )
 
     def check(self, examination: Examination) -> list[Check]:
@@ -121,13 +121,13 @@ class Trust:
         title = installation.client.title
         states = self.states(installation, examination.environ)
         if states is None:
-            what = f"{title} could not be asked which hooks it trusts"
-            return [Check(self.name, False, what, "run /hooks in it and look")]
+            what = f"{title} did not say which hooks it trusts"
+            return [Check(self.name, False, what, "run /hooks in it and check")]
         bad = [state.key for state in states if not state.is_trusted]
         if states and not bad:
             return [Check(self.name, True, f"{title} trusts all {len(states)} hooks")]
         what = f"{title} skips {len(bad)} of our hooks, untrusted or disabled"
-        cure = f"run `omx-autoresearch install {installation.client.name}`, or trust them by /hooks"
+        cure = f"run `omx-autoresearch install {installation.client.name}`, or trust them with /hooks"
         return [Check(self.name, False, what if states else f"{title} sees none of our hooks", cure)]
 
     def states(self, installation: Installation, environ: Mapping[str, str]) -> list[HookTrust] | None:
