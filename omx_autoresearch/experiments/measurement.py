@@ -211,15 +211,17 @@ class Measurement:
             TrialAborted: something was rewritten, or left running.
         """
         if judgement.is_cut_short:
-            left = "processes of its runs still worked when the first one had ended"
+            left = "processes of its runs were still working after the first one had ended"
             raise rejected(
-                "left_running", f"{left}, and the incumbent's did not: not all of the work was measured"
+                "left_running", f"{left}, and the incumbent's did not: some of the work was not measured"
             )
         workspaces = self._context.workspaces
         common = set(workspaces.drift(self.paths["incumbent"]))
         own = set(workspaces.tree(self.paths["candidate"]).drift()[0])
         if rewritten := tuple(sorted(own - common)):
-            raise rejected("tampered", f"what was to be measured was rewritten meanwhile: {named(rewritten)}")
+            raise rejected(
+                "tampered", f"the files to be measured were rewritten before the run: {named(rewritten)}"
+            )
 
     def _run(self, kind: RunKind, stage: str, arm: Arm, pair: tuple[int, bool] = (0, False)) -> Run:
         """One run: within the budgets, recorded whatever it gave; a fault ends the trial."""
@@ -257,7 +259,7 @@ class Measurement:
             operation.check()  # a cancellation or the end of the wall clock ended it
             raise _ending(run, stage, arm)
         if monitor and before is not None and (touched := monitor.touched(incumbent_path, before)):
-            raise rejected("tampered", f"while it ran, the other worktree was changed: {named(touched)}")
+            raise rejected("tampered", f"the other worktree changed during the run: {named(touched)}")
         return run
 
     def _run_id(self, stage: str, arm: Arm) -> str:
@@ -270,7 +272,9 @@ def _ending(run: Run, stage: str, arm: Arm) -> TrialAborted:
     if run.is_tampered:
         return rejected("tampered", run.detail)
     if arm == "incumbent":
-        return failed("incumbent_failed", f"not the candidate's fault: the incumbent's {stage}: {run.detail}")
+        return failed(
+            "incumbent_failed", f"the candidate is not at fault: the incumbent's {stage}: {run.detail}"
+        )
     if run.fault in CANDIDATE_FAULTS.values():
         return rejected(run.fault, run.detail)
     code = f"{stage}_{run.fault}" if stage in ("check", "held_out", "setup") else run.fault
@@ -323,7 +327,7 @@ def _require_guards(config: ExperimentConfig, pairs: list[PairRuns]) -> None:
     for guard in config.guards:
         if guard.name not in others:
             raise failed(
-                "guard_failed", f"the unchanged repository gives no metric {guard.name} for its guard"
+                "guard_failed", f"the unchanged repository prints no metric {guard.name}, which a guard needs"
             )
     reasons = guard_failures(bounds, others, others)
     if reasons:

@@ -125,15 +125,15 @@ def _guarded(job: Job) -> Run:
     evaluators, worktree_path = job.evaluators, job.worktree_path
     if not is_safe_task_id(job.run_id):
         raise UsageError(
-            f"{job.run_id[:80]!r} cannot name the output of a run", next_step="use letters, digits and -"
+            f"{job.run_id[:80]!r} cannot be the name of a run's output", next_step="use letters, digits and -"
         )
     backend, note = backend_for(evaluators.config.sandbox)
     if restored := evaluators.restore(worktree_path):
-        return _tampered(Run(job.run_id, job.kind), restored, "before the run, which did not take place")
+        return _tampered(Run(job.run_id, job.kind), restored, "before the run, which did not start")
     stamps = evaluators.stamps(worktree_path)
     run = _reset(job, backend) or _execute(job, backend)
     if touched := evaluators.touched_since(worktree_path, stamps):
-        own = f"while it ran (if the command itself writes them: --protect '!{touched[0]}')"
+        own = f"during the run (if the command itself writes them: --protect '!{touched[0]}')"
         run = _tampered(run, touched, own)
     return replace(run, notes=(*run.notes, note)) if note else run
 
@@ -215,7 +215,7 @@ def _detail(job: Job, result: CommandResult, fault: str, detail: str) -> str:
     if not why and job.kind != "held_out":
         why = explain_shell_status(job.command, result.exit_status, job.worktree_path)
     if not why and job.kind == "measure" and _REOPENED.search(_end_of(result)):
-        why = "the stdout of a measured run is a socket, which cannot be opened by a path; print to stdout itself"
+        why = "the stdout of a measured run is a socket, so it cannot be opened by path; print to stdout directly"
     cut = "its output was cut at the limit" if result.is_truncated else ""
     first, _, rest = detail.partition("\n")
     sentence = first.replace("the command", _COMMANDS[job.kind])
@@ -224,7 +224,9 @@ def _detail(job: Job, result: CommandResult, fault: str, detail: str) -> str:
             return redacted(harmless("\n".join(part for part in (sentence, rest, why, cut) if part)))
         sentence = without_tail(f"{sentence}\n{rest}")
     shown = (
-        "the output of the held-out check is in its file" if job.kind == "held_out" else _shown_output(result)
+        "the output of the held-out check is in its own file"
+        if job.kind == "held_out"
+        else _shown_output(result)
     )
     return "\n".join(part for part in (redacted(harmless(sentence)), why, cut, shown) if part)
 
@@ -327,18 +329,16 @@ def backend_for(wish: str) -> tuple[str, str]:
         CommandFault: bubblewrap is demanded and does not work.
     """
     if wish == "none" or (wish == "auto" and not sandbox.can_isolate()):
-        note = (
-            "" if wish == "none" else "no sandbox: bubblewrap is missing or the system does not let it work"
-        )
+        note = "" if wish == "none" else "no sandbox: bubblewrap is missing, or this system does not allow it"
         return "none", note
     if sandbox.bubblewrap_path() is None:
         raise CommandFault(
-            "the experiment demands bubblewrap, which is not installed",
+            "the experiment requires bubblewrap, which is not installed",
             next_step="install the package bubblewrap, or start the experiment with --sandbox auto",
         )
     if not sandbox.can_isolate():
         raise CommandFault(
-            "the experiment demands bubblewrap, which this system does not let work (user namespaces)",
+            "the experiment requires bubblewrap, which this system does not allow (user namespaces)",
             next_step="allow unprivileged user namespaces, or start the experiment with --sandbox auto",
         )
     return "bubblewrap", ""

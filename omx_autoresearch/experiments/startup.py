@@ -52,7 +52,7 @@ def hold_repository(runtime: Runtime, project_path: str, experiment_id: str) -> 
     shared = common_dir(project_path)
     if shared is None:
         raise WorkspaceFault(
-            f"{project_path} is in no git repository; an experiment needs one to restore what it rejects",
+            f"{project_path} is not in a git repository; an experiment needs one to restore what it rejects",
             next_step=f"git -C {shlex.quote(project_path)} init",
         )
     myself = this_process()

@@ -202,7 +202,7 @@ class ExperimentStore:
                 )
             state = follow(state, event, entry.ts)
         if state is None:
-            raise UsageError(f"the experiment {experiment_id} never began: its log is empty", next_step=_NEXT)
+            raise UsageError(f"experiment {experiment_id} never began: its log is empty", next_step=_NEXT)
         return state
 
     def _journal(self, experiment_id: str) -> Journal:

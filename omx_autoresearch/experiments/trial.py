@@ -205,7 +205,7 @@ class Trial:
         if context.config.limits.disk_bytes:
             context.log.measure_disk()
         if outcome.fault:
-            raise failed(outcome.fault, outcome.fault_reason or "the host brought no candidate")
+            raise failed(outcome.fault, outcome.fault_reason or "the host produced no candidate")
         operation.check()
 
     def _note_process(self, pid: int) -> None:
@@ -253,7 +253,7 @@ class Trial:
         attributes = tuple(name for name in changed if os.path.basename(name) == ".gitattributes")
         frozen = [pin.path for pin in self._context.evaluators.manifest.pins if pin.kind != "absent-guard"]
         if attributes and frozen and not self._context.workspaces.has_same_attributes(frozen):
-            raise rejected("tampered", f"git would write frozen files otherwise: {named(attributes)}")
+            raise rejected("tampered", f"git would write frozen files differently: {named(attributes)}")
 
     def _message(self) -> str:
         row = self.row
@@ -297,7 +297,7 @@ class Trial:
         if reasons := guard_failures(config.guards, incumbent, candidate):
             raise rejected("guard_failed", "; ".join(reasons))
         if touched := self._touched_incumbent():
-            raise rejected("tampered", f"the incumbent's worktree was changed: {named(touched)}")
+            raise rejected("tampered", f"the incumbent's worktree changed: {named(touched)}")
         self._measurement.require_as_committed(judgement)
         self._measurement.check_held_out("candidate")
         if is_reverified(config):
@@ -342,7 +342,7 @@ def _verdict_text(judgement: Judgement) -> str:
     least = effect_text(verdict.minimum_detectable_effect, verdict.scale)
     words = {
         "not_better": f"not better (estimate {gain}, {verdict.pairs} pairs)",
-        "too_small": f"no gain that could be seen (estimate {gain}, {verdict.pairs} pairs; {least} would be seen)",
+        "too_small": f"no visible gain (estimate {gain}, {verdict.pairs} pairs; {least} would be seen)",
         "not_positive": "values that are not positive have no ratio; use the scale `difference`",
     }
     undecided = f"cannot be told from noise in {verdict.pairs} pairs (estimate {gain}; a gain of {least} would be seen)"
@@ -410,7 +410,7 @@ class CallbackRun:
             "cancelled": "the experiment was cancelled while the candidate was made",
             "timed_out": "the candidate was not ready in time",
         }.get(handle.reason, "the wall-clock budget was spent while the candidate was made")
-        return f"{told}; its callback goes on in spite of the signal" if self.straggles() else told
+        return f"{told}; its callback keeps running despite the signal" if self.straggles() else told
 
     def _call(self, callback: Callback) -> None:
         try:

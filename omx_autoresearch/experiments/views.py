@@ -67,7 +67,7 @@ def find_experiment(
         names = ", ".join(state.experiment_id for state in under_way[:8])
         raise UsageError(
             f"which experiment? {len(under_way)} are under way: {names}",
-            next_step=f"the same with one of them, such as {option}{under_way[0].experiment_id}",
+            next_step=f"run the same command with one of them, such as {option}{under_way[0].experiment_id}",
         )
     if found:
         return (under_way or found)[0]

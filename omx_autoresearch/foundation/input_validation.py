@@ -90,7 +90,7 @@ def checked(
     except pydantic.ValidationError as found:
         return None, [_fault(item, lines) for item in found.errors(include_url=False, include_context=True)]
     except (TypeError, ValueError, RecursionError) as found:
-        return None, [Fault("", "", f"it holds what no JSON value can: {found}")]
+        return None, [Fault("", "", f"it holds something that JSON cannot represent: {found}")]
 
 
 def refusal(where: str, faults: list[Fault]) -> str:
@@ -159,7 +159,7 @@ _NEEDED: dict[str, Callable[[Any], str]] = {
     "string_pattern_mismatch": lambda item: f"must match {item['ctx']['pattern']}",
     "greater_than_equal": lambda item: f"must be at least {item['ctx']['ge']}",
     "value_error": lambda item: str(item["ctx"]["error"]),
-    "json_invalid": lambda _: "it holds a character that UTF-8 cannot (half of a surrogate pair)",
+    "json_invalid": lambda _: "it holds a character that UTF-8 cannot encode (half of a surrogate pair)",
 }
 
 

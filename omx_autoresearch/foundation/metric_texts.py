@@ -53,16 +53,18 @@ def decimal_of(raw: str) -> Decimal:
     """The number that a text spells; blanks around it are no part of it."""
     text = raw.strip(" \t")
     if len(text) > LENGTH_LIMIT:
-        return Decimal(None, why=f"has {len(text)} characters, at most {LENGTH_LIMIT} are read as a number")
+        return Decimal(None, why=f"has {len(text)} characters; at most {LENGTH_LIMIT} are read as a number")
     if _NO_NUMBER.fullmatch(text):
         return Decimal(None, is_finite=False, why="is not a finite number")
     if not _DECIMAL.fullmatch(text):
         return Decimal(None, why=_why_no_decimal(text))
     value = float(text)
     if abs(value) > LARGEST:
-        return Decimal(None, is_finite=False, why=f"is larger than any number that is compared ({LARGEST:g})")
+        return Decimal(
+            None, is_finite=False, why=f"is larger than any number that the judge compares ({LARGEST:g})"
+        )
     if abs(value) < SMALLEST and re.search("[1-9]", re.split("[eE]", text)[0]):
-        return Decimal(None, why="is so small that it cannot be told from 0")
+        return Decimal(None, why="is too small to tell from 0")
     return Decimal(value + 0.0)  # -0.0 is 0.0
 
 
@@ -70,18 +72,18 @@ def _why_no_decimal(text: str) -> str:
     if not text:
         return "is empty"
     if text.casefold() in _TRUTH:
-        return "is a truth value, not a number"
+        return "is a boolean, not a number"
     if not text.isascii() and any(c.isdigit() and not c.isascii() for c in text):
         return "has digits other than 0-9"
     if "," in text:
-        return "has a comma: write a decimal point and no separators of thousands (LC_NUMERIC=C)"
+        return "has a comma: write a decimal point and no thousands separators (LC_NUMERIC=C)"
     if "_" in text:
         return "has an underscore: write the digits without separators"
     if _HEX.fullmatch(text):
         return "is hexadecimal: write a decimal number"
     if number := _DECIMAL.match(text):
         rest = text[number.end() :].strip()
-        return f"has something behind the number ({quoted(rest)}): write the bare number, the unit elsewhere"
+        return f"has something after the number ({quoted(rest)}): write only the number and put the unit elsewhere"
     return "is not a decimal number"
 
 

@@ -60,7 +60,7 @@ def unpinned_imports(workspace_path: str, pinned: Iterable[str]) -> list[str]:
         if found:
             more = f" and {len(found) - _SHOWN} more" if len(found) > _SHOWN else ""
             notes.append(
-                f"{path} imports {', '.join(found[:_SHOWN])}{more}, taken for the work itself: not pinned"
+                f"{path} imports {', '.join(found[:_SHOWN])}{more}, treated as the work itself and not pinned"
                 f" (--protect {found[0]} pins it)"
             )
     return notes
@@ -353,7 +353,7 @@ class _Search:
                 for each in files:
                     self._add_existing(each)
             else:
-                self.notes.append(f"{path} is too large to be pinned unasked (--protect {path} pins it)")
+                self.notes.append(f"{path} is too large to be pinned by default (--protect {path} pins it)")
 
     def _follow_named(self, text: str, script_path: str, depth: int) -> None:
         self._follow_folders(text, script_path)
@@ -365,7 +365,7 @@ class _Search:
                 self._add_beside(word, script_path, depth + 1)
             else:
                 self.notes.append(
-                    f"{place.path} is named in {script_path} but taken for the work itself: not pinned"
+                    f"{place.path} is named in {script_path} but treated as the work itself and not pinned"
                     f" (--protect {place.path} pins it)"
                 )
 
@@ -521,7 +521,7 @@ def _pin(workspace_path: str, path: str, why: str) -> Pin:
     except OSError as error:
         raise WorkspaceFault(
             f"{path} belongs to the evaluator but cannot be read: {error.strerror}",
-            next_step=f"ls -l {full_path}; or take it out: --protect '!{path}'",
+            next_step=f"ls -l {full_path}; or exclude it: --protect '!{path}'",
         ) from error
     return Pin(path, "file", digest.hexdigest(), status.st_size, stat.S_IMODE(status.st_mode))
 
@@ -536,6 +536,4 @@ def _check_bounds(pins: list[Pin]) -> None:
 def _too_many(what: str, paths: list[str]) -> WorkspaceFault:
     folders = [path.rpartition("/")[0] or path for path in paths]
     largest = max(set(folders), key=folders.count)
-    return WorkspaceFault(
-        f"{what}; most of it is {largest}", next_step=f"take it out: --protect '!{largest}'"
-    )
+    return WorkspaceFault(f"{what}; most of it is {largest}", next_step=f"exclude it: --protect '!{largest}'")

@@ -292,7 +292,7 @@ class _Look:
             count += 1
             if count > FOLDER_LIMIT:
                 raise WorkspaceFault(
-                    f"the workspace {self.workspace_path} has more than {FOLDER_LIMIT} folders to look through",
+                    f"the workspace {self.workspace_path} has more than {FOLDER_LIMIT} folders to search",
                     next_step="start the mission in a smaller project",
                 )
             entry = self._listing(folder)
@@ -522,7 +522,7 @@ def load_manifest(frozen_path: str, digest: str = "") -> PinManifest:
         StateUntrusted: it is missing, or is not what its digest says.
     """
     path = os.path.join(frozen_path, f"manifest-{digest}.json" if digest else CURRENT)
-    cure = f"omx-autoresearch amend {_task_of(frozen_path)} --reason 'pin anew' (or cancel)"
+    cure = f"omx-autoresearch amend {_task_of(frozen_path)} --reason 're-pin' (or cancel)"
     try:
         manifest: PinManifest = from_plain(PinManifest, load_json(path))
     except FileNotFoundError:
@@ -531,7 +531,7 @@ def load_manifest(frozen_path: str, digest: str = "") -> PinManifest:
         raise StateUntrusted(f"{path} cannot be trusted: {error}", next_step=cure) from None
     own = manifest_digest(manifest.pins, manifest.runners, manifest.import_folders, manifest.known_modules)
     if own != manifest.digest:
-        raise StateUntrusted(f"{path} does not have the digest that it names", next_step=cure)
+        raise StateUntrusted(f"{path} does not match its own digest", next_step=cure)
     if digest not in ("", manifest.digest):
         raise StateUntrusted(f"{path} is the manifest of another contract", next_step=cure)
     return manifest
@@ -572,8 +572,8 @@ def restore_pins(manifest: PinManifest, workspace_path: str, *, frozen_path: str
         raise storage_failed("restore the pinned files of", workspace_path, error) from error
     if not check_pins(manifest, workspace_path).is_intact:
         raise WorkspaceFault(
-            f"the pinned files of {workspace_path} changed again while they were put back",
-            next_step=f"stop what writes there, then: omx-autoresearch restore {_task_of(frozen_path)}",
+            f"the pinned files of {workspace_path} changed again during the restore",
+            next_step=f"stop the process that writes there, then: omx-autoresearch restore {_task_of(frozen_path)}",
         )
     return tuple(sorted((*check.changed, *check.added)))
 
@@ -593,7 +593,7 @@ def _frozen(frozen_path: str, pin: Pin) -> bytes:
         raise StateUntrusted(
             f"the frozen copy {path} of {pin.path} is missing or was changed",
             next_step="put the file back by hand, then: "
-            f"omx-autoresearch amend {_task_of(frozen_path)} --reason 'pin anew'",
+            f"omx-autoresearch amend {_task_of(frozen_path)} --reason 're-pin'",
         )
     return data
 

@@ -283,7 +283,7 @@ class Journal(JournalReader):
         with self.locked() as tail:
             if expected and (tail.head.seq, tail.head.digest) != (expected.seq, expected.digest):
                 raise StateUntrusted(
-                    f"{self.path} has record {tail.head.seq} now; the decision was made on record {expected.seq}.",
+                    f"{self.path} now ends at record {tail.head.seq}; the decision was made on record {expected.seq}.",
                     next_step="run the same command again",
                 )
             return tail.append(drafts, ts=ts)

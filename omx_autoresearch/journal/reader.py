@@ -503,8 +503,8 @@ def _cure(path: str) -> str:
     """What the owner does in whose folder a journal stands: no rule could tell what was in a line."""
     task_id = os.path.basename(os.path.dirname(path))
     if os.path.basename(path) == EVENTS_NAME:
-        return f"put the file back from a copy, then: omx-autoresearch experiment status {task_id}"
-    return f"put the file back from a copy, then: omx-autoresearch repair {task_id}"
+        return f"restore the file from a copy, then: omx-autoresearch experiment status {task_id}"
+    return f"restore the file from a copy, then: omx-autoresearch repair {task_id}"
 
 
 def genesis(descriptor: int) -> Head:
@@ -544,12 +544,10 @@ def head_at(descriptor: int, path: str, offset: int, expect: Head | None) -> Hea
         return Head(expect.seq, expect.digest, offset, status.st_ino)
     if end != offset:
         line = expect.seq if expect else count_lines(descriptor, status.st_size) + 1
-        raise broken(
-            path, line, f"no line ends at byte {offset}, where one did: the journal was cut or rewritten"
-        )
+        raise broken(path, line, f"no line ends at byte {offset} any more: the journal was cut or rewritten")
     entry = parse_at(descriptor, path, line_bytes, start)
     if expect is not None and (entry.seq, entry.digest) != (expect.seq, expect.digest):
-        raise broken(path, expect.seq, "it is not the record that stood there: the journal was rewritten")
+        raise broken(path, expect.seq, "another record is in that place now: the journal was rewritten")
     return Head(entry.seq, entry.digest, offset, status.st_ino)
 
 

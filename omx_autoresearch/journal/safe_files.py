@@ -323,9 +323,9 @@ def storage_failed(act: str, path: str, error: OSError) -> StorageFailed:
     elif number == errno.EROFS:
         cure = f"make {folder_path} writable, or set OMX_AUTORESEARCH_HOME to a folder that is"
     elif number in (errno.EACCES, errno.EPERM):
-        cure = f"give yourself the permission (ls -ld {folder_path}), then run the same command again"
+        cure = f"give yourself permission (ls -ld {folder_path}), then run the same command again"
     elif number == errno.EIO:
-        cure = "look at the disk (dmesg), then run the same command again"
+        cure = "check the disk (dmesg), then run the same command again"
     else:
         cure = "omx-autoresearch doctor"
     reason = os.strerror(number) if number else str(error)
@@ -361,14 +361,14 @@ def path_faults(path: str) -> list[str]:
     if len(path.encode("utf-8", "surrogatepass")) > PATH_LIMIT:
         return [f"{shown} has {len(path)} characters; at most {PATH_LIMIT} bytes are allowed"]
     if any(ord(c) < 32 or 127 <= ord(c) < 160 or 0xD800 <= ord(c) < 0xE000 for c in path):
-        return [f"{shown} holds a control character; a path is one printable line"]
+        return [f"{shown} holds a control character; a path must be one printable line"]
     if path.startswith(("/", "~")):
-        return [f"{shown} is absolute; a path relative to the workspace is needed"]
+        return [f"{shown} is absolute; it must be relative to the workspace"]
     parts = path.split("/")
     if ".." in parts:
-        return [f"{shown} leaves the workspace with `..`; a path inside it is needed"]
+        return [f"{shown} leaves the workspace with `..`; it must stay inside"]
     if parts[-1] in ("", "."):
-        return [f"{shown} names a folder; a file is needed"]
+        return [f"{shown} names a folder; it must name a file"]
     return ["a path under .git is not allowed"] if ".git" in parts else []
 
 
@@ -473,7 +473,7 @@ _WORDS = {
 
 def _not_regular(root_path: str, path: str, what: str) -> WorkspaceFault:
     return WorkspaceFault(
-        f"{path} is {what}; a regular file inside the workspace is needed",
+        f"{path} is {what}, not a regular file inside the workspace",
         next_step=f"ls -ld {os.path.join(root_path, path)}",
     )
 
@@ -517,7 +517,7 @@ def is_open_for_writing(descriptor: int) -> bool:
 
 def _too_large(limit_bytes: int) -> WorkspaceFault:
     return WorkspaceFault(
-        f"a file is larger than {limit_bytes} bytes", next_step="name or protect a smaller one"
+        f"a file is larger than {limit_bytes} bytes", next_step="name or protect a smaller file"
     )
 
 

@@ -178,8 +178,8 @@ class Store:
         for name, text in beat.items():
             if not isinstance(text, str) or len(text) > _BEAT_CHARACTERS:
                 raise UsageError(
-                    f"{name}: a text of at most {_BEAT_CHARACTERS} characters is needed, received {repr(text)[:80]}",
-                    next_step="leave what there is to say in a finding",
+                    f"{name}: a text of at most {_BEAT_CHARACTERS} characters is required, received {repr(text)[:80]}",
+                    next_step="put the rest into a finding",
                 )
         path = self._runtime.home.mission(task_id).heartbeat_path
         registry.beat(path, at=self._runtime.now(), status=status, session_id=session_id)
@@ -256,8 +256,8 @@ def _texts(**values: object) -> None:
 def _wrong(name: str, needed: str, value: object) -> UsageError:
     received = f"{type(value).__name__} {repr(value)[:60]}"
     return UsageError(
-        f"{name}: {needed} is needed, received {received}",
-        next_step="see specs/python-api.md for what it takes",
+        f"{name}: {needed} is required, received {received}",
+        next_step="see specs/python-api.md for its arguments",
     )
 
 

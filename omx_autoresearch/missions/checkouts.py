@@ -33,12 +33,12 @@ def new_workspace(runtime: Runtime, cwd: str) -> str:
     inside = next((path for path in (root, shared) if os.path.join(path, "").startswith(home_path)), "")
     if around := experiment_around(runtime, inside):
         raise UsageError(
-            f"{root} belongs to experiment {around}; nothing else can begin in its worktrees",
+            f"{root} belongs to experiment {around}; nothing else can start in its worktrees",
             next_step=f"omx-autoresearch experiment status {around}, or cd into a checkout of your own",
         )
     if inside:
         raise UsageError(
-            f"{root} is within the state home {runtime.home.root_path}; nothing can begin there",
+            f"{root} is inside the state home {runtime.home.root_path}; nothing can start there",
             next_step="cd into a checkout of your own",
         )
     return root

@@ -207,7 +207,7 @@ def _opened_inbox(inbox_path: str, *, make: bool = False) -> OmxFolder:
     return OmxFolder(project_path, os.path.join(".omx", rest), make=make)
 
 
-RELAY_MARK = "omx-autoresearch: not recorded here; the hook takes it in:"
+RELAY_MARK = "omx-autoresearch: not recorded here; the hook records it:"
 """Begins the one line by which a command inside a sandbox asks the hook to carry its verb out; the verb follows."""
 
 
@@ -243,7 +243,7 @@ def note(runtime: Runtime, task_id: str, text: str, *, origin: str) -> Noted:
     """
     text = bounded_claim(text).strip()
     if not text:
-        raise UsageError("a note needs a text", next_step=f'omx-autoresearch note {task_id} "..."')
+        raise UsageError("a note needs text", next_step=f'omx-autoresearch note {task_id} "..."')
     store = MissionStore(runtime.home)
     mission = store.load(task_id)
     try:
@@ -261,8 +261,8 @@ def _dropped(runtime: Runtime, mission: Mission, text: str, cause: StorageFailed
         return drop_claim(inbox_path, text, verb="note", at=runtime.now())
     except StorageFailed as error:
         raise StorageFailed(
-            f"the note is recorded nowhere: {cause.message} {error.message}",
-            next_step="run the same command again as a command of its own in the held session, where the hook "
+            f"the note was not recorded: {cause.message} {error.message}",
+            next_step="run the same command again alone in the held session, where the hook "
             "takes it in; or outside the sandbox",
         ) from error
 
@@ -341,7 +341,7 @@ def write_changed(runtime: Runtime) -> tuple[str, ...]:
         except (AutoresearchError, OSError, ValueError) as error:
             said = error.message if isinstance(error, AutoresearchError) else str(error)
             warnings.append(
-                f"the files of mission {folder.task_id} under .omx are behind its journal: {said}"
+                f"the files of mission {folder.task_id} under .omx are older than its journal: {said}"
             )
         missions.changed.pop(root_path, None)
     return tuple(warnings)
@@ -529,7 +529,7 @@ def _state_fault(mission: Mission) -> str:
             for name in (projection_texts.TASK_SPEC, projection_texts.PROGRESS):
                 leaf = os.path.basename(name)
                 if folder.read(leaf, _STATE_BYTES) != expected[name]:
-                    return f"{os.path.join(task_path, name)} does not say what the journal says"
+                    return f"{os.path.join(task_path, name)} differs from the journal"
     except FileNotFoundError as error:
         return f"{os.path.join(task_path, 'state', error.filename or '')} is missing"
     except (WorkspaceFault, OSError) as error:
@@ -575,6 +575,6 @@ def refuse_unresolved(runtime: Runtime, mission: Mission) -> None:
     unresolved = unresolved_ids(runtime, mission)
     if unresolved:
         raise StateUntrusted(
-            f"mission {mission.task_id} rests on evidence that its journal does not hold: {', '.join(unresolved[:5])}",
+            f"mission {mission.task_id} rests on evidence that its journal does not have: {', '.join(unresolved[:5])}",
             next_step=f"omx-autoresearch repair {mission.task_id}",
         )

@@ -152,12 +152,12 @@ def _refuse_unfrozen(workspace_path: str, draft: MissionDraft, manifest: PinMani
         raise MissionInvalid(
             f"{absent}, which the validator `{draft.validator_command}` names, is not in {workspace_path}, so nothing"
             f" could be frozen{told}",
-            next_step=f"write {absent}, or name the check as it is called from {workspace_path}",
+            next_step=f"create {absent}, or give the check's path as seen from {workspace_path}",
         )
     raise MissionInvalid(
-        f"nothing of the validator `{draft.validator_command}` is a file of the workspace that could be frozen,"
+        f"no file of the validator `{draft.validator_command}` is a file of the workspace that could be frozen,"
         f" so an agent could change what judges it{told}",
-        next_step="name the check's files with --protect GLOB, or accept that: --unfrozen --reason 'WHY'",
+        next_step="name the check's files with --protect GLOB, or accept the risk: --unfrozen --reason 'WHY'",
     )
 
 
@@ -174,7 +174,7 @@ def _absent_file(workspace_path: str, command: str) -> str:
 def _unfrozen_criteria(workspace_path: str, draft: MissionDraft) -> list[str]:
     """What the owner should know: commands of criteria that nothing frozen judges."""
     return [
-        f"criterion {criterion.id}: nothing of `{criterion.rule}` could be frozen, so an agent could change what"
+        f"criterion {criterion.id}: no file of `{criterion.rule}` could be frozen, so an agent could change what"
         " judges it (--protect GLOB)"
         for criterion in draft.criteria
         if criterion.rule.argv
@@ -338,8 +338,10 @@ def _reviewer_warnings(draft: MissionDraft) -> list[str]:
     if not is_review or draft.reviewer_command.strip():
         return []
     others = " or ".join(f"a {who}" for who in draft.reviewed_by if who != "command")
-    said = f"no command reviews, so only {others} can decide, and a stop is let go as blocked until then"
-    return [f"{said}; --reviewer 'COMMAND' reviews by itself"]
+    said = (
+        f"there is no reviewer command, so only {others} can decide; until then a stop is let go as blocked"
+    )
+    return [f"{said}; --reviewer 'COMMAND' adds a reviewer command"]
 
 
 def command_warnings(runtime: Runtime, workspace_path: str, command: str) -> list[str]:
@@ -358,7 +360,7 @@ def command_warnings(runtime: Runtime, workspace_path: str, command: str) -> lis
         return [f"{program} is a folder"]
     if not os.access(path, os.X_OK):
         mode = os.stat(path).st_mode & 0o777
-        return [f"{program} may not be executed (mode {mode:04o}): chmod +x {program}"]
+        return [f"{program} is not executable (mode {mode:04o}): chmod +x {program}"]
     return _shebang_warnings(path, program)
 
 
@@ -373,7 +375,7 @@ def _lookup_warnings(runtime: Runtime, program: str) -> list[str]:
 def _script_warnings(workspace_path: str, program: str, script: str) -> list[str]:
     if not script or os.path.exists(os.path.join(workspace_path, script)):
         return []
-    return [f"{script}, which {program} shall run, does not exist in {workspace_path} yet"]
+    return [f"{script}, which {program} should run, does not exist in {workspace_path} yet"]
 
 
 def _shebang_warnings(path: str, program: str) -> list[str]:
@@ -386,7 +388,7 @@ def _shebang_warnings(path: str, program: str) -> list[str]:
         words = first[2:].split()
         interpreter = os.fsdecode(words[0]) if words else ""
         if first.rstrip(b"\n").endswith(b"\r"):
-            return [f"{program} has Windows line ends: its first line names no interpreter"]
+            return [f"{program} has Windows line ends, so its first line names no interpreter"]
         if not os.path.exists(interpreter):
             return [f"{program} names the interpreter {interpreter!r}, which does not exist"]
         return []

@@ -110,7 +110,7 @@ def judge(mission: Mission, direction: Direction) -> Declared:
     """
     if mission.phase != "running":
         raise StepIllegal(
-            f"mission {mission.task_id} is {mission.phase}; a direction is declared while it runs",
+            f"mission {mission.task_id} is {mission.phase}; a direction can be declared only while it runs",
             next_step=next_command(mission),
         )
     direction, is_invited = _taken_up(mission, direction)
@@ -146,12 +146,12 @@ def _taken_up(mission: Mission, direction: Direction) -> tuple[Direction, bool]:
 def _worn_faults(mission: Mission, direction: Direction, worn: Tried | None) -> list[str]:
     if worn is not None and mission.is_after_stall and direction.by == "agent":
         told = f"{worn.summary[:80]!r} was, in iteration {worn.first_seen_iteration}, {worn.count} times"
-        return [f"after a stall a direction that was tried is refused: {told}"]
+        return [f"after a stall, a direction that was already tried is refused: {told}"]
     if (
         repeated(direction.summary, mission.directions) is None
         and len(mission.directions) >= DIRECTIONS_LIMIT
     ):
-        return [f"a mission remembers at most {DIRECTIONS_LIMIT} directions, and that many were tried"]
+        return [f"a mission remembers at most {DIRECTIONS_LIMIT} directions, and it has tried that many"]
     return []
 
 
@@ -159,7 +159,7 @@ def _untried_faults(direction: Direction, known: Tried | None) -> list[str]:
     if known is None:
         return []
     how = "repeats" if known.fingerprint == direction.fingerprint else "nearly repeats"
-    return [f"a pivot was never tried before, and this {how} {known.summary[:80]!r}"]
+    return [f"a pivot must be new, but this {how} {known.summary[:80]!r}"]
 
 
 def _recent(mission: Mission, direction: Direction) -> tuple[Direction, ...]:
@@ -188,7 +188,7 @@ def inject(runtime: Runtime, task_id: str, direction: Direction) -> Declared:
             )
         others = [item for item in mission.open_directions if item.fingerprint != direction.fingerprint]
         if len(others) >= OPEN_LIMIT:
-            faults.append(f"{OPEN_LIMIT} directions wait to be taken up already")
+            faults.append(f"{OPEN_LIMIT} directions are waiting to be taken up already")
         tried = mission.directions
         declared = Declared(
             direction,

@@ -148,7 +148,7 @@ class _Prompt:
     def answer(self) -> Reply:
         """Carry out a command, or note that a person spoke."""
         command = command_in(self._event.prompt)
-        why = "" if self._event.is_person else "its environment is that of an agent's tool shell"
+        why = "" if self._event.is_person else "its environment belongs to an agent's tool shell"
         why = why or sessions.not_from_client(self._event) or sessions.started_within(self._runtime)
         if why:
             return SILENCE if command is None else self._refuse(command, why)
@@ -165,7 +165,7 @@ class _Prompt:
 
     def _refuse(self, command: PromptCommand, why: str) -> Reply:
         """A prompt event that no person typed: shown to the owner of the mission that it meant."""
-        said = briefing.marked(f"`$autoresearch` is a person's word, and no person typed this: {why}")
+        said = briefing.marked(f"`$autoresearch` must be typed by a person, and this was not: {why}")
         if command.verb == "status":
             return Reply(context=said)
         entry = Registry(self._runtime.home).find(self._event.session_id)
@@ -174,7 +174,10 @@ class _Prompt:
         for task_id in meant:
             if task_id and store.exists(task_id):
                 refuse_verb(
-                    self._runtime, f"$autoresearch {command.verb}", task_id, (f"no person typed it: {why}",)
+                    self._runtime,
+                    f"$autoresearch {command.verb}",
+                    task_id,
+                    (f"it was not typed by a person: {why}",),
                 )
                 break
         return Reply(context=said)
@@ -268,7 +271,7 @@ class _Typed:
 
     def cancel(self) -> str:
         lifecycle_commands.cancel(self.runtime, self.task_id, reason="prompt command")
-        return briefing.marked(f"mission {self.task_id} is cancelled; nothing re-opens it.")
+        return briefing.marked(f"mission {self.task_id} is cancelled and cannot be reopened.")
 
     def status(self) -> str:
         return briefing.summary(MissionStore(self.runtime.home).load(self.task_id))

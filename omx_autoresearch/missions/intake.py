@@ -143,7 +143,7 @@ def _divided(data: bytes, where: str) -> tuple[str, str]:
     closing = _FENCE.search(text, opening.end()) if opening else None
     if opening is None or closing is None:
         raise _invalid(
-            where, "it has no frontmatter: YAML lines between two lines of `---`, the first one at the top"
+            where, "it has no frontmatter: put YAML between two lines of `---`, the first one at the top"
         )
     return text[opening.end() : closing.start()], text[closing.end() :]
 

@@ -197,7 +197,7 @@ def _launch(runtime: Runtime, mission: Mission, options: StartOptions) -> Starte
     mission = _record(runtime, mission.task_id, record, is_unsandboxed=is_unsandboxed)
     notes = manifest.notes
     if baseline is not None and baseline.cause == "timed-out":
-        notes += (f"no baseline: the validator {baseline.summary}; tests are not counted against one",)
+        notes += (f"no baseline: the validator {baseline.summary}; the number of tests is not compared",)
     return Started(mission, nonce=nonce, baseline=baseline, notes=notes)
 
 
@@ -263,7 +263,7 @@ def _refuse_written(paths: tuple[str, ...]) -> None:
     if paths:
         raise WorkspaceFault(
             f"{paths[0]} would be frozen, but was written or moved while the check ran",
-            next_step=f"if the check itself writes it, take it out: --protect '!{paths[0].rstrip('/')}'",
+            next_step=f"if the check itself writes it, exclude it: --protect '!{paths[0].rstrip('/')}'",
         )
 
 
@@ -284,7 +284,7 @@ def _baseline(mission: Mission, contract: Contract, options: StartOptions) -> Ru
     report = try_validator(limited, path, isolation=isolation).report
     if report.verdict == "passed" and not has_measured(contract.criteria):
         raise StepIllegal(
-            f"the validator passes already: {report.summary}",
+            f"the validator already passes: {report.summary}",
             next_step="make it check what is missing, or start with --no-baseline",
         )
     return report
@@ -328,8 +328,8 @@ def amend_draft(runtime: Runtime, task_id: str, change: Callable[[MissionDraft],
     mission = MissionStore(runtime.home).load(task_id)
     if mission.phase != "draft":
         raise StepIllegal(
-            f"mission {task_id} was launched already; its contract stands",
-            next_step=f"the owner changes it: omx-autoresearch amend {task_id}",
+            f"mission {task_id} has already been launched, and its contract stays as it is",
+            next_step=f"the owner can change it: omx-autoresearch amend {task_id}",
         )
     write_sandbox(
         os.path.join(mission.project_path, mission.specs_path), _changed(runtime, mission, change)[1]

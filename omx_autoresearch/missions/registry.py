@@ -163,7 +163,7 @@ class Registry:
             entry: ActiveSession = from_plain(ActiveSession, load_json(path))
         except FileNotFoundError:
             if os.path.lexists(path):
-                raise _damaged(path, "it is a link that leads nowhere") from None
+                raise _damaged(path, "it is a broken link") from None
             return None  # also one that another process has just removed
         except ShapeError as error:
             raise _damaged(path, str(error)) from None
@@ -177,7 +177,7 @@ class Registry:
             entry.left_at,
         )
         if entry.state not in STATES or not all(isinstance(text, str) for text in texts):
-            raise _damaged(path, "a field has a value that it never has")
+            raise _damaged(path, "a field has an impossible value")
         return entry
 
     def _unlink(self, path: str) -> bool:
@@ -226,7 +226,7 @@ def mission_of(home: StateHome, entry: ActiveSession) -> Mission | None:
         raise JournalBroken(
             f"{home.mission(entry.task_id).journal_path} is gone, and session {entry.session_id[:80]!r} is bound to "
             "its mission",
-            next_step=f"put the folder back from a copy, or forget the session: remove "
+            next_step=f"restore the folder from a copy, or forget the session: remove "
             f"{home.session_path(entry.session_id)}",
         )
     mission = store.load(entry.task_id)
@@ -319,7 +319,7 @@ def leave_heartbeat(runtime: Runtime, mission: Mission, status: str, session_id:
         beat(path, at=at or runtime.now(), status=status, session_id=session_id)
     except OSError as error:
         _note_failed_heartbeat(runtime, mission, status, error)
-        return f"{MARK} the heartbeat of {mission.task_id} could not be written ({error.strerror}); going on."
+        return f"{MARK} the heartbeat of {mission.task_id} could not be written ({error.strerror}); work goes on."
     return ""
 
 

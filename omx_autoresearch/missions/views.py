@@ -170,7 +170,7 @@ def resolve_task(
     names = ", ".join(mission.task_id for mission in found[:8])
     raise UsageError(
         f"which mission? {len(found)} are under way: {names}",
-        next_step=f"the same with one of them after the verb, such as {found[0].task_id}",
+        next_step=f"run the same command with one of them after the verb, such as {found[0].task_id}",
     )
 
 

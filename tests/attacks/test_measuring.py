@@ -64,7 +64,7 @@ def test_a_final_state_that_slows_the_base_down_gives_no_claim(tmp_path: Path) -
         assert controller.run_iteration(h(2), writes("work.sh", plants)).status == "accepted", (
             "it leaves this incumbent alone"
         )
-        with pytest.raises(CommandFault, match="the other worktree was changed: extra"):
+        with pytest.raises(CommandFault, match="the other worktree changed: extra"):
             controller.verify_claim()
         assert controller.state.claim is None
 
@@ -79,7 +79,7 @@ def test_a_program_that_rewrites_itself_while_it_is_measured_is_tampered(
     with begun(toy(tmp_path / "project"), reverification=reverification) as controller:
         row = controller.run_iteration(h(1), writes("work.sh", rewrites))
         assert (row.status, row.reason_code) == ("rejected", "tampered"), row.reason
-        assert "what was to be measured was rewritten meanwhile: work.sh" in row.reason
+        assert "the files to be measured were rewritten before the run: work.sh" in row.reason
 
 
 @pytest.mark.requirement("EXP-05")

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 pytestmark = pytest.mark.client
 UNMARKED = " ".join(f"-u {name}" for name in SHELL_MARKS)
 """What the agent takes off so that nothing in its environment says that it is one."""
-OWNERS_ONLY = "is the owner's, and this runs inside an agent"
+OWNERS_ONLY = ", and this runs inside an agent"
 """Stands in the error that a verb of the owner gives to an agent."""
 OWNER_VERBS: dict[str, str] = {
     "cancel": "cancel TASK --reason tired",

@@ -123,7 +123,7 @@ def test_an_agent_has_its_own_change_judged_from_its_shell(stage: Stage) -> None
     said = stage.run(
         "And take it over.",
         stage.cli.does("I accept it.", f"{PRODUCT} experiment accept --yes; true"),
-        Turn("I may not.", needs="is the owner's"),
+        Turn("I may not.", needs="only the owner may run"),
     )
     assert said.exit_code == 0, said
     assert (stage.place.workspace / "cost.txt").read_text() == "100\n"

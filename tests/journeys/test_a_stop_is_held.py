@@ -161,7 +161,7 @@ def test_what_passes_already_is_not_started(world: Scratch) -> None:
     world.write("answer.txt", "42\n")
     draft = world.draft()
     answer = world.hook(world.payload("UserPromptSubmit", prompt=f"$autoresearch {draft.task_id}"))
-    assert "the validator passes already" in answer.json["systemMessage"]
+    assert "the validator already passes" in answer.json["systemMessage"]
     assert world.load(draft).phase == "draft"
     started = launch.start(world.runtime(), draft.task_id, launch.StartOptions(has_baseline=False))
     assert started.mission.phase == "running"

@@ -57,7 +57,7 @@ def test_a_note_that_quotes_another_claims_id_does_not_hide_it(place: Place) -> 
 
 
 def test_an_empty_note_is_a_usage_error(place: Place) -> None:
-    with pytest.raises(UsageError, match="needs a text"):
+    with pytest.raises(UsageError, match="needs text"):
         note(place.runtime, TASK, " \n", origin="cli")
 
 
@@ -82,7 +82,7 @@ def test_a_note_that_can_be_written_nowhere_says_what_to_do(
     refuse_writing(place, monkeypatch)
     shutil.rmtree(place.project / ".omx")
     (place.project / ".omx").write_text("in the way")
-    with pytest.raises(StorageFailed, match="recorded nowhere") as caught:
+    with pytest.raises(StorageFailed, match="was not recorded") as caught:
         note(place.runtime, TASK, "from inside", origin="cli")
     assert "the hook takes it in" in caught.value.next_step
 
@@ -128,7 +128,7 @@ def test_the_next_summary_says_what_was_edited(place: Place) -> None:
     (place.task_path / projection_texts.PROGRESS).write_text("{}")
     take_in(place.runtime, TASK)
     said = briefing.summary(place.store.load(TASK))
-    assert "Edited and written anew: state/progress.json" in said
+    assert "Edited and rewritten: state/progress.json" in said
 
 
 def told_at_the_end(place: Place) -> str:
@@ -146,7 +146,7 @@ def test_what_waits_is_taken_in_although_the_projections_cannot_be_restored(
     with pytest.raises(WorkspaceFault, match="symbolic link"):
         take_in(place.runtime, TASK)
     assert place.texts() == ["still heard"]
-    assert "behind its journal" in told_at_the_end(place)
+    assert "older than its journal" in told_at_the_end(place)
 
 
 def test_a_fault_while_taking_in_holds_and_releases_nobody(place: Place) -> None:

@@ -122,7 +122,7 @@ def test_a_direction_without_words_is_a_value_with_a_reason_and_nothing_is_recor
     mission = world.mission()
     before = world.kinds(mission)
     declared = say(world, mission, text)
-    assert "says in words" in declared.faults[0]
+    assert "say in words" in declared.faults[0]
     assert not declared.is_recorded
     assert world.kinds(mission) == before
 
@@ -154,7 +154,7 @@ def test_a_near_duplicate_is_recorded_and_flagged_with_the_one_that_it_repeats(w
 def test_a_pivot_that_is_none_is_refused_with_the_reason_and_a_real_one_counts(world: Scratch) -> None:
     mission = world.mission()
     say(world, mission, "one", axes={"search_space": "parser"})
-    for axes, why in (({}, "names the axis"), ({"search_space": "Parser 2"}, "changes no structural axis")):
+    for axes, why in (({}, "name the axis"), ({"search_space": "Parser 2"}, "changes no structural axis")):
         refused = say(world, mission, "two", is_pivot=True, axes=axes)
         assert why in refused.faults[0]
     accepted = say(world, mission, "two", is_pivot=True, axes={"search_space": "the cache"})
@@ -340,7 +340,8 @@ def test_an_injection_has_limits_that_are_said(world: Scratch) -> None:
     for number in range(OPEN_LIMIT):
         assert not inject(world.runtime(), mission.task_id, direction_of(f"way {number}", {})).faults
     assert (
-        "wait to be taken up" in inject(world.runtime(), mission.task_id, direction_of("more", {})).faults[0]
+        "waiting to be taken up"
+        in inject(world.runtime(), mission.task_id, direction_of("more", {})).faults[0]
     )
     assert not inject(world.runtime(), mission.task_id, direction_of("way 3", {})).faults
     lifecycle_commands.cancel(world.runtime(), mission.task_id)

@@ -94,7 +94,7 @@ def test_a_review_without_a_command_is_said_to_wait_for_a_person(runtime: Runtim
 @pytest.mark.parametrize(
     ("text", "mode", "said"),
     [
-        ("#!/bin/sh\n", 0o644, "./check.sh may not be executed (mode 0644): chmod +x ./check.sh"),
+        ("#!/bin/sh\n", 0o644, "./check.sh is not executable (mode 0644): chmod +x ./check.sh"),
         ("exit 0\n", 0o755, "./check.sh has no `#!` line"),
         ("#!/nowhere/sh\n", 0o755, "names the interpreter '/nowhere/sh', which does not exist"),
         ("#!/bin/sh\r\nexit 0\r\n", 0o755, "Windows line ends"),

@@ -276,7 +276,7 @@ def test_the_same_evidence_twice_is_accepted_and_is_not_new(world: Scratch) -> N
     assert first.finding.evidence is not None
     assert second.finding.evidence is not None
     assert (first.finding.evidence.is_new, second.finding.evidence.is_new) == (True, False)
-    assert "no progress" in second.reason
+    assert "not progress" in second.reason
     assert world.load(mission).turn_evidence == 1
 
 
@@ -299,7 +299,7 @@ def test_a_finding_sent_twice_is_one_and_another_under_its_id_is_refused(world: 
     assert world.load(mission).finding_count == 1
     for change in ({"summary": "else"}, {"kind": "file"}, {"paths": ()}, {"command": "x"}):
         with pytest.raises(
-            UsageError, match=f"'f1' is another finding of this mission; {next(iter(change))}"
+            UsageError, match=f"'f1' belongs to another finding of this mission; {next(iter(change))}"
         ):
             add(world, mission, **{**fields, **change})
     assert world.load(mission).finding_count == 1

@@ -84,7 +84,7 @@ def test_one_write_takes_a_whole_batch(world: Scratch, monkeypatch: pytest.Monke
         ('{"summary": "\\ud800"}', "line 2"),
         ('{"summary": "x", "id": "../../x"}', "line 2: id is"),
         ('{"summary": "x", "criterion_id": "nope"}', "line 2: criterion_id: 'nope' is not a criterion"),
-        ('{"summary": "x", "id": "f1"}', "line 2: id: 'f1' is given to another finding"),
+        ('{"summary": "x", "id": "f1"}', "line 2: id: 'f1' appears twice"),
         ("[]", "line 2: must be a mapping"),
         ("{", "line 2: it is not JSON"),
         (f'{{"summary": "{"x" * 300_000}"}}', "line 2: summary has 300000 bytes"),
@@ -115,7 +115,7 @@ def test_an_id_that_another_finding_has_refuses_the_file_before_anything_is_reco
     mission = world.mission()
     add_finding(world.runtime(), mission.task_id, Submission("mine", id="f1"), source="cli")
     path = world.write("f.jsonl", lines({"summary": "first"}, OLD))
-    with pytest.raises(UsageError, match="'f1' is another finding of this mission"):
+    with pytest.raises(UsageError, match="'f1' belongs to another finding of this mission"):
         import_findings(world.runtime(), mission.task_id, str(path))
     assert world.load(mission).finding_count == 1
 
@@ -153,7 +153,7 @@ def test_what_was_exported_by_the_projection_can_be_imported(world: Scratch) -> 
     assert import_findings(world.runtime(), other.task_id, str(shown)) == Imported(1, 0)
 
 
-@pytest.mark.parametrize(("content", "said"), [(None, "is missing"), ("\n \n", "holds no line")])
+@pytest.mark.parametrize(("content", "said"), [(None, "is missing"), ("\n \n", "is empty")])
 def test_an_empty_or_missing_file_is_told(world: Scratch, content: str | None, said: str) -> None:
     mission = world.mission()
     path = world.project / "f.jsonl"

@@ -63,7 +63,7 @@ def test_a_criterion_may_be_a_mapping(world: Scratch) -> None:
 @pytest.mark.parametrize(
     ("item", "said"),
     [
-        ("'tests'", "criteria.0: a criterion is written"),
+        ("'tests'", "criteria.0: a criterion must be written"),
         ("'t: x :: trust'", "criteria.0: a rule is one of"),
         ("{id: t, description: x}", "criteria"),
         ("{id: t, description: x, rule: person, accepted: true}", "criteria"),

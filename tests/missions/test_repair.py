@@ -50,7 +50,7 @@ def test_a_mission_with_a_broken_line_says_what_mends_it(world: Scratch) -> None
     assert (shown.status, shown.phase) == ("invalid", "")
     assert f"{journal} line 2" in shown.blocker
     assert shown.next_command == (
-        f"put the file back from a copy, then: omx-autoresearch repair {mission.task_id}"
+        f"restore the file from a copy, then: omx-autoresearch repair {mission.task_id}"
     )
     journal.write_bytes(whole)
     lifecycle_commands.repair(world.runtime(), mission.task_id)

@@ -100,7 +100,7 @@ def test_a_session_start_puts_the_mission_before_the_agents_eyes(world: Scratch,
     assert summary.startswith(f"[omx-autoresearch] Mission {mission.task_id}\nGoal: {mission.goal}")
     assert f"Phase {step}, iteration 1" in summary
     assert "Newest run r-" in summary
-    assert ("It holds no stop now." in summary) == (step != "running")
+    assert ("It refuses no stop now." in summary) == (step != "running")
     assert ("no device" in summary) == (step == "blocked")
     assert len(summary) < 1200
 

@@ -708,7 +708,7 @@ def test_a_folder_that_cannot_be_written_holds_nobody_and_is_logged(held: Scratc
     os.symlink(tmp_path, logs)
     answer = held.hook(held.payload())
     assert answer.json["decision"] == "block"
-    assert "behind its journal: logs is a symbolic link" in Path(held.home_path, "hook.log").read_text()
+    assert "older than its journal: logs is a symbolic link" in Path(held.home_path, "hook.log").read_text()
     logs.unlink()
     held.hook(held.payload(last_assistant_message="again"))
     assert progress_of(held)["iteration"] == 2

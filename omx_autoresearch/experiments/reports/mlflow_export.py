@@ -102,8 +102,8 @@ def _checked(folder_path: str, files: Mapping[str, bytes]) -> str:
     path = os.path.abspath(folder_path)
     if odd := sorted({character for character in path if character in "?#%" or not character.isprintable()}):
         raise UsageError(
-            f"{path} cannot be the place of an MLflow store: its address would end at {odd[0]!r}",
-            next_step="name a folder without ? # % and control characters",
+            f"{path} cannot hold an MLflow store: its address would end at {odd[0]!r}",
+            next_step="choose a folder without ? # % and control characters",
         )
     for name in files:
         if not name or name in {".", ".."} or "/" in name or "\0" in name:
@@ -365,7 +365,7 @@ def loaded_mlflow(tracking_uri: str) -> Iterator[Mlflow]:
         except (refusal, database_fault) as error:
             raise UsageError(
                 f"MLflow cannot write to {tracking_uri}: {str(error).partition(chr(10))[0]}",
-                next_step="name another folder, or update the store: mlflow db upgrade URI",
+                next_step="choose another folder, or update the store: mlflow db upgrade URI",
             ) from error
 
 

@@ -30,16 +30,16 @@ from omx_autoresearch.journal.safe_files import read_bounded
 
 PATHS_SHOWN = 200
 _ISOLATION = {
-    "none": "none: commands ran with the user's own rights; the work trees keep changes apart and confine no process",
-    "bubblewrap": "bubblewrap: no network, and only the work tree writable",
+    "none": "none: commands ran with the user's own rights; the worktrees keep changes apart but confine no process",
+    "bubblewrap": "bubblewrap: no network, and only the worktree is writable",
 }
 _REGIMES = {
     "deterministic": "deterministic: the same code gave the same value every time",
     "noisy": "noisy: judged on interleaved pairs",
-    "underpowered": "underpowered: only an enormous gain could be seen",
+    "underpowered": "underpowered: only a very large gain could be seen",
 }
 _UNAVAILABLE = {
-    "noise": "too few pairs to tell the noise",
+    "noise": "too few pairs to estimate the noise",
     "early_acceptance": "too few pairs for an early acceptance",
     "order_effect": "too few pairs to tell whether the order within a pair matters",
 }
@@ -265,7 +265,7 @@ def duration_text(seconds: float) -> str:
 
 def _isolations(state: ExperimentState, material: ReportMaterial) -> tuple[str, ...]:
     if material.origin:
-        return ("unknown: nothing was run by this runtime",)
+        return ("unknown: this runtime ran nothing",)
     names = material.isolations or (state.isolation,)
     return tuple(_ISOLATION.get(name, name) for name in dict.fromkeys(names))
 

@@ -44,7 +44,7 @@ SHAPES: dict[summary.TrialKind, str] = {
 _INK, _QUIET, _GRID = "#1f2328", "#5a6068", "#e6e8eb"
 _FONT = "'Liberation Sans', Arial, Helvetica, 'DejaVu Sans', sans-serif"
 _LANE = "no value"
-_X_TITLE = "trial (line: incumbent; bars: 95 % interval that a trial was judged by, no result)"
+_X_TITLE = "trial (line: incumbent; bars: the 95 % interval that judged a trial, not a result)"
 _TICKS = 7
 _TEXT_CHARACTERS = 160
 _TITLE_CHARACTERS = 90
@@ -233,7 +233,7 @@ def _main_view(
             .encode(x=x, y=y, tooltip=_tooltip(alt), **marks)
         )
     if not layers:
-        layers.append(_nothing(alt, frame, x, y, "Nothing was measured yet."))
+        layers.append(_nothing(alt, frame, x, y, "Nothing has been measured yet."))
     elif not points:
         layers.append(_nothing(alt, frame, x, y, "No trial has a value yet."))
     return alt.layer(*layers).properties(width=WIDTH, height=HEIGHT)

@@ -64,7 +64,7 @@ def apply_checkpoint(
         return _refused("user_moved", *reasons)
     in_the_way = _in_the_way(repository.root_path, changes)
     if in_the_way:
-        said = f"files that git does not track would be written over: {checkout.named(in_the_way)}"
+        said = f"files that git does not track would be overwritten: {checkout.named(in_the_way)}"
         return _refused("in_the_way", said)
     if not changes:
         return PatchAcceptance(is_applied=True)
@@ -225,7 +225,7 @@ def _take_back(
     )
     if foreign:
         raise WorkspaceFault(
-            f"an acceptance was interrupted, and files were changed since: {checkout.named(foreign)}",
+            f"an acceptance was interrupted, and files have changed since: {checkout.named(foreign)}",
             next_step=f"git -C {repository.root_path} status",
         )
     for path in now.dirty:

@@ -175,7 +175,7 @@ def require_ignored(repository: UserRepository, paths: Iterable[str]) -> None:
         normal = os.path.normpath(path)
         if os.path.isabs(path) or normal.startswith("..") or normal in {".", ".git"} or "\0" in path:
             raise WorkspaceFault(
-                f"{path!r} is not a path inside the checkout", next_step="name it relative to the root"
+                f"{path!r} is not a path inside the checkout", next_step="give it relative to the root"
             )
         git = repository.git.at(repository.root_path, GIT_LITERAL_PATHSPECS="1")
         if git.output("ls-files", "-z", "--", normal):
@@ -187,7 +187,7 @@ def require_ignored(repository: UserRepository, paths: Iterable[str]) -> None:
         if not ignored and repository.git.run("check-ignore", "--quiet", "--", f"{normal}/").exit_status != 0:
             exclude = os.path.join(repository.common_dir, "info", "exclude")
             raise WorkspaceFault(
-                f"{path} is not ignored by git, so it would count as a change of every candidate",
+                f"{path} is not ignored by git, so every candidate would seem to change it",
                 next_step=f"echo {shlex.quote('/' + normal)} >> {shlex.quote(exclude)}",
             )
 
@@ -359,7 +359,7 @@ class Arm:
         """
         base = self.commit
         if not base:
-            raise StepIllegal(f"{self.root_path} was not restored to its end", next_step="restore it first")
+            raise StepIllegal(f"{self.root_path} was not restored completely", next_step="restore it first")
         if self.is_lost():
             return TreeFault("workspace_lost", (self.root_path,), f"the work tree {self.root_path} is gone")
         return self._changed_submodules() or take_snapshot(self._tree, base)
@@ -372,7 +372,7 @@ class Arm:
             WorkspaceFault: the tree is gone; git or the file system fails.
         """
         if not self._tree.recall():
-            raise StepIllegal(f"nothing is known about {self.root_path}", next_step="restore it first")
+            raise StepIllegal(f"there is no record of {self.root_path}", next_step="restore it first")
         look = self._tree.look()
         return tuple(map(os.fsdecode, look.modified)), tuple(os.fsdecode(extra.path) for extra in look.extras)
 
@@ -502,7 +502,7 @@ class Arm:
             source = os.path.join(self._state.repository_path, path)
             if seal_of(source) != expected:
                 raise WorkspaceFault(
-                    f"{source} was changed since the experiment began: its copies would differ",
+                    f"{source} has changed since the experiment began: its copies would differ",
                     next_step="start a new experiment",
                 )
             remove(place)

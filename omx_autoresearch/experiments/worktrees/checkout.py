@@ -78,7 +78,7 @@ def open_repository(repository_path: str) -> UserRepository:
     root = find_root(path)
     if root is not None and os.path.realpath(root) != path:
         raise WorkspaceFault(
-            f"{path} is a folder inside the repository {root}; an experiment needs its root",
+            f"{path} is a folder inside the repository {root}; an experiment needs the root",
             next_step=f"cd {root}",
         )
     git = user_git(path)
@@ -92,7 +92,7 @@ def open_repository(repository_path: str) -> UserRepository:
     own, shared = git_dir(path), common_dir(path)
     if inside != "true" or own is None or shared is None or git.output("rev-parse", "--show-prefix").strip():
         raise WorkspaceFault(
-            f"{path} is not the root of its own work tree (core.worktree names another)",
+            f"{path} is not the root of its own work tree (core.worktree names another one)",
             next_step=f"git -C {shlex.quote(path)} config core.worktree",
         )
     return UserRepository(path, own, shared, said[1], git)

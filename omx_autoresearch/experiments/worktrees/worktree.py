@@ -284,7 +284,7 @@ class WorkTree:
             raise _unreadable(self.root_path, fault) from fault
         if os.path.realpath(self.root_path) != self.root_path:
             raise WorkspaceFault(
-                f"{self.root_path} leads elsewhere: {os.path.realpath(self.root_path)}",
+                f"{self.root_path} leads to another folder: {os.path.realpath(self.root_path)}",
                 next_step=f"ls -ld {os.path.dirname(self.root_path)}",
             )
 
@@ -304,7 +304,7 @@ class WorkTree:
         if rest:
             self.forget()
             raise WorkspaceFault(
-                f"{self.root_path} does not hold still: {os.fsdecode(rest[0].path)} came back while it was restored",
+                f"{self.root_path} keeps changing: {os.fsdecode(rest[0].path)} reappeared during the restore",
                 next_step=f"fuser -v {self.root_path}",
             )
 
@@ -408,7 +408,7 @@ def _tree(work_tree: WorkTree, base: str) -> Snapshot | TreeFault:
         fault = (
             _nested(added)
             if added
-            else _fault("submodule_changed", gitlinks, "a submodule names another commit or is gone")
+            else _fault("submodule_changed", gitlinks, "a submodule points to another commit or is gone")
         )
     elif links:
         fault = _fault("link_outside", links, "a link leads out of the tree")
@@ -555,7 +555,7 @@ def _leaves(work_tree: WorkTree, change: TreeChange) -> bool:
 
 
 def _nested(paths: tuple[str, ...]) -> TreeFault:
-    return _fault("nested_repository", paths, "a nested repository: no patch can carry its files")
+    return _fault("nested_repository", paths, "a nested repository: a patch cannot carry its files")
 
 
 def _fault(reason_code: str, paths: tuple[str, ...], what: str) -> TreeFault:

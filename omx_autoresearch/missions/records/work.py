@@ -486,7 +486,7 @@ class ProjectionEdited:
 
     def apply(self, mission: Mission, ts: str) -> Mission:
         """Told by the next summary, and by a notice."""
-        text = f"{self.path} was edited and is written anew; the edited file is {self.moved_to}"
+        text = f"{self.path} was edited and has been rewritten; the edited file is {self.moved_to}"
         mission = noticed(mission, ts, self.kind, text)
         kept = (*(path for path in mission.edited_projections if path != self.path), self.path)
         return replace(mission, edited_projections=kept[-_KEPT_EDITS:])

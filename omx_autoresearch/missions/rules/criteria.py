@@ -182,7 +182,7 @@ def rule_from_plain(plain: Any) -> Rule:
         ShapeError: it is none, or of a kind or with a field that only a newer version knows.
     """
     if not isinstance(plain, dict) or "kind" not in plain:
-        raise ShapeError("Rule: an object with a kind is needed")
+        raise ShapeError("Rule: an object with a kind is required")
     if plain["kind"] not in KINDS:
         raise NewerShape(f"rule kind {plain['kind']!r} is unknown")
     made = rule_class(plain["kind"])
@@ -262,11 +262,11 @@ def criterion_of(text: str) -> Criterion:
     name = words[-1] if words and len(words) <= 2 else name.strip()
     if not found or not colon or not description.strip():
         raise CriterionFault(
-            f"a criterion is written `id: description :: rule`, received {text[:200]!r}; "
+            f"a criterion must be written `id: description :: rule`, received {text[:200]!r}; "
             f"a rule is one of {rule_forms()}"
         )
     if not re.match(_ID, name) or (len(words) == 2 and is_required):
-        raise CriterionFault(f"the id of a criterion is a-z, 0-9, - and _, received {name[:80]!r}")
+        raise CriterionFault(f"the id of a criterion may have only a-z, 0-9, - and _, received {name[:80]!r}")
     return Criterion(name, description.strip(), rule_of(rule.strip()), is_required)
 
 
@@ -321,7 +321,7 @@ def criteria_faults(criteria: tuple[Criterion, ...], validation_mode: str) -> li
         faults.append(f"a mission has at most {CRITERIA_LIMIT} criteria, received {len(criteria)}")
     for criterion in criteria:
         if criterion.id in seen:
-            faults.append(f"two criteria are called {criterion.id!r}")
+            faults.append(f"two criteria have the id {criterion.id!r}")
         seen.add(criterion.id)
         faults += _own_faults(criterion)
         if criterion.rule.needed_mode not in ("", validation_mode):
@@ -336,7 +336,9 @@ def _own_faults(criterion: Criterion) -> list[str]:
     faults = []
     text = criterion_text(criterion)
     if len(text) > TEXT_LIMIT:
-        faults.append(f"criterion {criterion.id} has {len(text)} characters, {TEXT_LIMIT} at most")
+        faults.append(
+            f"criterion {criterion.id} has {len(text)} characters; at most {TEXT_LIMIT} are allowed"
+        )
     if any(char == "\0" or "\ud800" <= char <= "\udfff" for char in text):
         faults.append(f"criterion {criterion.id} holds NUL or half of a surrogate pair")
         return faults
@@ -515,10 +517,10 @@ def finding_faults(finding: Finding) -> list[str]:
     faults = _name_faults(finding)
     faults += _text_faults("summary", finding.summary, SUMMARY_LIMIT_BYTES)
     if not finding.summary.strip():
-        faults.append("summary is empty; say in a sentence what was observed")
+        faults.append("summary is empty; say in a sentence what you observed")
     faults += _text_faults("command", finding.command, COMMAND_LIMIT_BYTES)
     if len(finding.paths) > PATHS_LIMIT:
-        faults.append(f"paths has {len(finding.paths)} entries, {PATHS_LIMIT} at most")
+        faults.append(f"paths has {len(finding.paths)} entries; at most {PATHS_LIMIT} are allowed")
     for path in finding.paths[:PATHS_LIMIT]:
         faults += _text_faults("paths", path, PATH_LIMIT_BYTES)
         if not path.strip():
@@ -531,7 +533,7 @@ def _name_faults(finding: Finding) -> list[str]:
 
     faults = []
     if finding.kind not in FINDING_KINDS:
-        faults.append(f"kind is one of {', '.join(FINDING_KINDS)}, received {quoted(finding.kind)}")
+        faults.append(f"kind must be one of {', '.join(FINDING_KINDS)}, received {quoted(finding.kind)}")
     if not re.match(_FINDING_ID, finding.id):
         faults.append(
             f"id is at most 80 of A-Z, a-z, 0-9, `.`, `_`, `-` and begins with a letter or digit, "
@@ -545,7 +547,7 @@ def _text_faults(name: str, text: str, limit_bytes: int) -> list[str]:
     size = len(text.encode("utf-8", "surrogatepass"))
     if size > limit_bytes:
         faults.append(
-            f"{name} has {size} bytes, {limit_bytes} at most; put the whole into a file and name it in paths"
+            f"{name} has {size} bytes; at most {limit_bytes} are allowed; put the whole text into a file named in paths"
         )
     if "\0" in text:
         faults.append(f"{name} holds a NUL character; leave it out")

@@ -27,14 +27,14 @@ AXES: tuple[str, ...] = (
 )
 """Structural axes: changing one is a pivot, tuning a parameter is not."""
 FRESH: dict[str, str] = {
-    "source_class": "learn from another class of sources than so far",
-    "decomposition": "cut the problem into other parts, or begin at another end of it",
-    "evidence_standard": "ask for another kind of evidence before a step counts",
-    "evaluation_method": "measure in another way what is better",
-    "search_space": "look where nothing was looked for yet",
+    "source_class": "learn from a different class of sources",
+    "decomposition": "divide the problem differently, or begin at another end of it",
+    "evidence_standard": "require another kind of evidence before a step counts",
+    "evaluation_method": "measure improvement in another way",
+    "search_space": "search where you have not searched yet",
     "representation": "represent the problem or its data in another form",
-    "environment": "correct or change what the work runs in: tools, versions, constraints",
-    "objective": "take another sub-goal that the contract asks for as well",
+    "environment": "fix or change the environment: tools, versions, constraints",
+    "objective": "work on another sub-goal of the contract",
 }
 """What a fresh direction does, by the axis that it changes."""
 SUMMARY_LIMIT = 16_384
@@ -220,7 +220,7 @@ def direction_faults(summary: str, axes: Mapping[str, str]) -> list[str]:
     """Why a direction cannot be declared, a sentence a fault."""
     faults = []
     if not words_of(summary):
-        faults.append(f"a direction says in words what is tried, received {summary[:80]!r}")
+        faults.append(f"a direction must say in words what is tried, received {summary[:80]!r}")
     if len(summary) > SUMMARY_LIMIT:
         faults.append(f"a direction has at most {SUMMARY_LIMIT} characters, received {len(summary)}")
     unknown = [name for name in axes if name not in AXES]
@@ -249,9 +249,9 @@ def _axis_key(value: str) -> tuple[str, ...]:
 def pivot_faults(direction: Direction, recent: Iterable[Direction]) -> list[str]:
     """Why a declared pivot is none: it must change at least one axis against each recent direction."""
     if not any(direction.axes.get(axis) for axis in AXES):
-        return [f"a pivot names the axis that it changes; the axes are {', '.join(AXES)}"]
+        return [f"a pivot must name the axis that it changes; the axes are {', '.join(AXES)}"]
     return [
-        f"it changes no structural axis against {item.summary[:80]!r} (another number is a parameter, no structure)"
+        f"it changes no structural axis from {item.summary[:80]!r} (another number is a parameter, not a structure)"
         for item in recent
         if not changed_axes(direction.axes, item.axes)
     ]

@@ -265,7 +265,7 @@ def next_phase(phase: Phase, step: Step, *, task_id: str = "TASK") -> Phase:
     verbs = ("start" if name == "launch" else name for name in legal_steps(phase) if name != "complete")
     legal = ", ".join(verbs)
     raise StepIllegal(
-        f"a mission that is {phase} cannot {step}; {f'it can {legal}' if legal else 'nothing re-opens it'}",
+        f"a mission that is {phase} cannot {step}; {f'it can {legal}' if legal else 'it cannot be reopened'}",
         next_step=COMMAND_FOR[phase].format(task=task_id),
     )
 

@@ -389,7 +389,7 @@ def _warnings_of(found: DryRun) -> tuple[str, ...]:
         f"the validator itself changes {path}, so it could never pass" for path in found.changed_by_run
     ]
     passing = (
-        ["the validator passes already, so start will refuse it: make it check what is missing"]
+        ["the validator already passes, so start will refuse it: make it check what is missing"]
         if found.tryout is not None and found.tryout.report.verdict == "passed"
         else []
     )

@@ -82,7 +82,7 @@ def trial(factor: float, seed: int = 5, **rule: Any) -> Verdict:
 )
 def test_a_rule_outside_its_limits_is_refused_by_field_with_what_was_received(field: str, value: Any) -> None:
     given: dict[str, Any] = {field: value}
-    with pytest.raises(UsageError, match=f"{field} is .*received") as refused:
+    with pytest.raises(UsageError, match=f"{field} must be .*received") as refused:
         AcceptanceRule(**given)
     assert repr(value) in str(refused.value)
 

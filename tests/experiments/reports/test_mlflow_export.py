@@ -257,7 +257,7 @@ def test_a_missing_package_names_the_extra(
 
 @pytest.mark.parametrize("name", ["a?b", "a#b", "a%20b", "a\nb"])
 def test_a_path_that_cannot_be_an_address_is_refused(tmp_path: Path, name: str) -> None:
-    with pytest.raises(UsageError, match="cannot be the place of an MLflow store"):
+    with pytest.raises(UsageError, match="cannot hold an MLflow store"):
         export_to_mlflow(a_story(), str(tmp_path / name))
 
 

@@ -281,8 +281,8 @@ def test_an_experiment_at_its_very_start_has_a_report() -> None:
     ("pairs", "words"),
     [
         ([(5.0, 5.0)] * 15, "deterministic: the same code gave the same value every time"),
-        ([(1.0, 9.0), (8.0, 1.0)] * 8, "underpowered: only an enormous gain could be seen"),
-        ([(1.0, 1.1)], "too few pairs to tell the noise"),
+        ([(1.0, 9.0), (8.0, 1.0)] * 8, "underpowered: only a very large gain could be seen"),
+        ([(1.0, 1.1)], "too few pairs to estimate the noise"),
     ],
 )
 def test_the_regime_is_told_in_words(pairs: list[tuple[float, float]], words: str) -> None:

@@ -188,7 +188,7 @@ def test_a_release_says_blocked_not_complete_and_what_to_type() -> None:
 @pytest.mark.requirement("GATE-03")
 def test_a_fault_says_where_and_that_nothing_was_completed() -> None:
     text = briefing.fault_for_person("journal.jsonl, line 7: no JSON\n  next: omx-autoresearch repair")
-    assert "no mission was completed" in text
+    assert "completed no mission" in text
     assert "journal.jsonl, line 7" in text
     assert "omx-autoresearch repair" in text
 
@@ -236,7 +236,7 @@ def test_a_summary_says_what_done_means_where_it_stands_and_what_is_next() -> No
 @pytest.mark.requirement("STATE-09")
 def test_a_summary_tells_of_edited_projections() -> None:
     text = briefing.summary(a_mission(edited_projections=("state/findings.jsonl", "state/progress.json")))
-    assert "Edited and written anew: state/findings.jsonl, state/progress.json." in text
+    assert "Edited and rewritten: state/findings.jsonl, state/progress.json." in text
     assert "Edited by hand" not in briefing.summary(a_mission())
 
 

@@ -85,7 +85,7 @@ def test_what_is_no_criterion_is_refused_with_what_would_be_one(text: str, said:
 @pytest.mark.parametrize(
     ("criteria", "mode", "said"),
     [
-        ((Criterion("a", "x", Validator()),) * 2, SCRIPT, "two criteria are called 'a'"),
+        ((Criterion("a", "x", Validator()),) * 2, SCRIPT, "two criteria have the id 'a'"),
         ((Criterion("a", "x", Review()),), SCRIPT, "which only a prompt-architect-artifact mission has"),
         (
             (Criterion("a", "x", Validator()),),

@@ -49,7 +49,7 @@ def test_a_pivot_is_demanded_with_the_axes_that_were_used_the_one_offered_and_th
     axis = perturbation(mission.directions, mission.recent_directions)
     text = refused(mission, 2)
     assert "2 iterations without progress: a structural pivot is required" in text
-    assert 'Axes used lately: source_class="as profile it", decomposition="as cache it".' in text
+    assert 'Recently used axes: source_class="as profile it", decomposition="as cache it".' in text
     assert f"Offered axis: {axis} ({FRESH[axis]})." in text
     assert f'next: omx-autoresearch direction add {TASK} "..." --axis {axis}="..." --pivot' in text
     assert refused(mission, 2) == text, "the same history offers the same"
@@ -82,7 +82,7 @@ def test_the_owners_direction_stands_in_refusal_and_summary_with_the_command_tha
     mission = replace(tried("profile it"), open_directions=(deeper, OWNERS))
     command = f"omx-autoresearch direction add {TASK} {OWNERS.fingerprint}"
     text = refused(mission, 1)
-    assert 'The owner directs: "Ask the database team" (1 more wait)' in text
+    assert 'The owner directs: "Ask the database team" (1 more are waiting)' in text
     assert f"next: {command}" in text
     summary = briefing.summary(mission)
     assert 'The owner directs: "Ask the database team".' in summary

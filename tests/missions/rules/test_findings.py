@@ -41,7 +41,7 @@ def test_any_language_and_200_kib_can_be_recorded(summary: str) -> None:
 @pytest.mark.parametrize(
     ("finding", "said"),
     [
-        (Finding("f1", "manual", "x" * (256 * 1024 + 1)), "put the whole into a file"),
+        (Finding("f1", "manual", "x" * (256 * 1024 + 1)), "put the whole text into a file"),
         (Finding("f1", "manual", "字" * 100_000), "300000 bytes"),
         (Finding("f1", "manual", " \n"), "summary is empty"),
         (Finding("f1", "manual", "a\0b"), "summary holds a NUL"),
@@ -53,7 +53,7 @@ def test_any_language_and_200_kib_can_be_recorded(summary: str) -> None:
         (Finding("../x", "manual", "a"), "id is"),
         (Finding("", "manual", "a"), "id is"),
         (Finding("f 1", "manual", "a"), "id is"),
-        (Finding("f1", "proof", "a"), "kind is one of"),  # type: ignore[arg-type]
+        (Finding("f1", "proof", "a"), "kind must be one of"),  # type: ignore[arg-type]
     ],
 )
 def test_what_cannot_be_recorded_is_told_by_its_field(finding: Finding, said: str) -> None:

@@ -209,9 +209,7 @@ def test_a_stale_mission_ends_only_with_evidence_of_its_last_iteration() -> None
     assert codes(replace(stale, usage=replace(stale.usage, stale=0)), look) == []
     attested = replace(stale, attestation=PASS)
     assert codes(attested, look) == [], "a passing attested verdict is the last iteration's evidence"
-    assert codes(replace(attested, attestation=None), LOOK) == ["validation"], (
-        "the verdict alone is asked for"
-    )
+    assert codes(replace(attested, attestation=None), LOOK) == ["validation"], "the verdict alone is required"
 
 
 @pytest.mark.requirement("READY-06")

@@ -43,9 +43,9 @@ def test_what_may_not_be_declared_ends_with_nine_a_reason_and_a_next_command(per
     person.bind(person.start())
     add(person, "one way", "--axis", "search_space=parser")
     for arguments, why in (
-        (("...",), "says in words"),
+        (("...",), "say in words"),
         (("x", "--axis", "speed=more"), "no axis 'speed'"),
-        (("x", "--pivot"), "names the axis"),
+        (("x", "--pivot"), "name the axis"),
         (("x", "--pivot", "--axis", "search_space=parser"), "changes no structural axis"),
     ):
         said = add(person, *arguments, status=9)

@@ -64,7 +64,7 @@ def test_a_run_that_passed_promises_no_end_while_a_criterion_is_open(person: Per
         (("--criterion", "tests"), "id: description :: rule"),
         (("--criterion", "t: x :: trust me"), "a rule is one of"),
         (("--criterion", "t: x :: review"), "which only a prompt-architect-artifact mission has"),
-        (("--criterion", "t: x :: person", "--criterion", "t: y :: person"), "two criteria are called 't'"),
+        (("--criterion", "t: x :: person", "--criterion", "t: y :: person"), "two criteria have the id 't'"),
         (("--criterion", "t: TODO :: person"), "placeholder"),
         (("--drop-criterion", "t"), "there is no 't'"),
     ],
@@ -174,7 +174,7 @@ def test_a_long_text_comes_by_standard_input(person: Person) -> None:
     assert person.run(*words, "--id", "long", stdin=f"{text}\n".encode()).returncode == 0
     assert person.json("finding", "show", task_id, "long")["finding"]["summary"] == text
     for wrong, said in (
-        (b"x" * 400_000, "put the whole into a file"),
+        (b"x" * 400_000, "put the whole text into a file"),
         (b"\xff", "not UTF-8"),
         (b"a\0", "NUL"),
     ):

@@ -243,7 +243,7 @@ def test_accept_is_refused_where_the_checkout_moved_and_warns_without_a_gain(per
 def test_a_verb_of_the_owner_is_refused_inside_an_agent(person: Researcher, verb: str) -> None:
     experiment_id = person.begin()
     said = person.refused("experiment", *verb.split(), status=5, **AGENT)
-    assert "is the owner's" in said
+    assert "only the owner may run" in said
     state = person.experiment(experiment_id)
     assert (state["phase"], state["limits"]["trials"]) == ("ready", 20)
 
@@ -251,7 +251,7 @@ def test_a_verb_of_the_owner_is_refused_inside_an_agent(person: Researcher, verb
 @pytest.mark.requirement("DRIVE-09")
 def test_an_agent_may_start_but_not_choose_the_sandbox_or_a_held_out_check(person: Researcher) -> None:
     for option in (("--sandbox", "none"), ("--held-out", "/bin/true")):
-        assert "is the owner's" in person.refused(*START, *option, status=5, **AGENT)
+        assert "only the owner may run" in person.refused(*START, *option, status=5, **AGENT)
     assert person.json(*START, env=AGENT)["experiment"]["phase"] == "ready"
 
 

@@ -84,12 +84,12 @@ def test_nothing_begins_within_a_worktree_of_an_experiment_or_elsewhere_in_the_s
         for begin in (START, (*START, "--dry-run"), mission, (*mission, "--dry-run")):
             done = person.run(*begin, cwd=cwd)
             assert done.returncode == 2, done.stdout
-            assert "-older; nothing else can begin in its worktrees" in done.stderr
+            assert "-older; nothing else can start in its worktrees" in done.stderr
             assert "next: omx-autoresearch experiment status " in done.stderr
     clone = person.home / "clone"
     person.git("clone", "--quiet", ".", str(clone))
     done = person.run(*START, cwd=clone)
     assert done.returncode == 2
-    assert "is within the state home" in done.stderr
+    assert "is inside the state home" in done.stderr
     assert [item["name"] for item in person.json("experiment", "list")] == ["newer", "older"]
     assert person.json("list") == []

@@ -279,7 +279,7 @@ def test_a_former_launch_form_starts_nothing_and_shows_the_new_way(
     (person.project / "missions" / "parser").mkdir(parents=True)
     done = person.run(*arguments)
     assert (done.returncode, done.stdout) == (2, "")
-    assert "no longer exists" in done.stderr
+    assert "is gone" in done.stderr
     for word in ("omx-autoresearch init", "omx-autoresearch start", "$autoresearch"):
         assert word in done.stderr
     assert not person.home.exists()
