@@ -155,8 +155,8 @@ def _refuse_unfrozen(workspace_path: str, draft: MissionDraft, manifest: PinMani
             next_step=f"create {absent}, or give the check's path as seen from {workspace_path}",
         )
     raise MissionInvalid(
-        f"no file of the validator `{draft.validator_command}` is a file of the workspace that could be frozen,"
-        f" so an agent could change what judges it{told}",
+        f"no file of the validator `{draft.validator_command}` is in the workspace, so nothing could be frozen"
+        f" and an agent could change what judges it{told}",
         next_step="name the check's files with --protect GLOB, or accept the risk: --unfrozen --reason 'WHY'",
     )
 

@@ -96,7 +96,7 @@ def test_a_check_that_is_not_there_is_said_to_be_missing_and_not_to_need_a_reaso
 ) -> None:
     with pytest.raises(MissionInvalid, match=f"{name}.* is not in .*could be frozen") as caught:
         compiled(runtime, tmp_path, validator_command=command)
-    assert caught.value.next_step.startswith(f"write {name}")
+    assert caught.value.next_step.startswith(f"create {name}")
     compiled(runtime, tmp_path, validator_command=command, unfrozen_reason="it is generated")
 
 

@@ -113,7 +113,7 @@ def test_a_script_that_will_not_start_is_warned_of(
     [
         ("./gone.sh", "./gone.sh does not exist"),
         ("A=1 ./gone.sh", "./gone.sh does not exist"),
-        ("sh gone.sh", "gone.sh, which sh shall run, does not exist"),
+        ("sh gone.sh", "gone.sh, which sh should run, does not exist"),
         ("no-such-program-here --x", "no-such-program-here is not found on your PATH"),
         ("./folder", "./folder is a folder"),
     ],

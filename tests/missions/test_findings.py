@@ -403,5 +403,5 @@ def test_the_newest_come_first_and_evidence_before_claims(world: Scratch) -> Non
     lines = list_findings(world.runtime(), mission.task_id, wanted="accepted", limit=1)
     assert ids(wanted="accepted", before=lines[0]["seq"]) == ["e1", "e0"]
     for limit in (0, 1001):
-        with pytest.raises(UsageError, match="limit is 1 to 1000"):
+        with pytest.raises(UsageError, match="limit must be 1 to 1000"):
             ids(limit=limit)

@@ -76,7 +76,7 @@ def test_another_encoding_is_named_with_the_file(encoding: str) -> None:
         ("---\nl:\n  x: 1\n  'x': 2\n---\n", "line 4: the key 'x' is given twice"),
         ("---\na: &x 1\nb: *x\n---\n", "alias"),
         ("---\na: !!python/object:os.system x\n---\n", "line 2: the tag"),
-        ("---\na: !x y\n---\n", "line 2: the tag !x is not taken"),
+        ("---\na: !x y\n---\n", "line 2: the tag !x is not allowed"),
         ("---\n? [a]\n: b\n---\n", "a key must be plain text"),
         ("---\na: [1\n---\n", "line 3: expected"),
         ("---\na: 'x\n---\n", "while scanning|found unexpected end"),

@@ -112,7 +112,7 @@ def test_the_files_of_a_criterions_command_are_frozen_and_those_of_a_file_rule_a
     draft = replace(draft, protect=())
     _, manifest = compile_contract(world.runtime(), workspace_path=str(world.project), draft=draft)
     assert [note.split(",")[0] for note in manifest.notes if note.startswith("criterion ")] == [
-        "criterion u: nothing of `command: no-such-program` could be frozen"
+        "criterion u: no file of `command: no-such-program` could be frozen"
     ]
 
 
@@ -121,5 +121,5 @@ def test_a_criterions_script_freezes_nothing_of_the_validator(world: Scratch) ->
     world.write("verify.sh", "#!/bin/sh\nexit 0\n", executable=True)
     criteria = (criterion_of("t: x :: command: ./verify.sh"),)
     draft = replace(DRAFT, validator_command="true", criteria=criteria)
-    with pytest.raises(MissionInvalid, match="nothing of the validator"):
+    with pytest.raises(MissionInvalid, match="no file of the validator"):
         compile_contract(world.runtime(), workspace_path=str(world.project), draft=draft)

@@ -47,7 +47,7 @@ def test_a_command_to_a_client_within_a_bound_client_is_no_persons_whatever_sess
     world: Scratch, session: str
 ) -> None:
     mission = held_by(world, PERSONS_CLIENT)
-    assert b"a person's word" in prompt(world, "$autoresearch cancel", session)
+    assert b"must be typed by a person" in prompt(world, "$autoresearch cancel", session)
     assert world.load(mission).phase == "running"
     (attempt,) = world.records(mission, "owner_verb_refused")
     assert attempt["data"]["verb"] == "$autoresearch cancel"
@@ -64,7 +64,7 @@ def test_a_prompt_to_a_client_within_begins_no_turn_of_a_person(world: Scratch) 
 @pytest.mark.requirement("SESS-15")
 def test_a_prompt_to_the_bound_client_itself_is_a_persons(world: Scratch) -> None:
     mission = held_by(world, identify(os.getpid()))
-    assert b"a person's word" not in prompt(world, "go on", SESSION)
+    assert b"must be typed by a person" not in prompt(world, "go on", SESSION)
     assert len(world.records(mission, "person_prompted")) == 1
     assert b"is paused" in prompt(world, "$autoresearch pause", SESSION)
 

@@ -92,7 +92,7 @@ def test_what_is_no_criterion_is_refused_with_what_would_be_one(text: str, said:
             REVIEW,
             "which only a mission-validator-script mission has",
         ),
-        ((Criterion("a", "x" * TEXT_LIMIT, Person()),), SCRIPT, f"{TEXT_LIMIT} at most"),
+        ((Criterion("a", "x" * TEXT_LIMIT, Person()),), SCRIPT, f"at most {TEXT_LIMIT}"),
         ((Criterion("a", "x\0", Person()),), SCRIPT, "NUL"),
         ((Criterion("a", "x \ud800", Person()),), SCRIPT, "surrogate"),
         ((Criterion("a", "x :: y", Person()),), SCRIPT, "a rule is one of"),

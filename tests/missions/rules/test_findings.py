@@ -49,7 +49,7 @@ def test_any_language_and_200_kib_can_be_recorded(summary: str) -> None:
         (Finding("f1", "manual", "a", command="\0"), "command holds a NUL"),
         (Finding("f1", "manual", "a", paths=("a\0",)), "paths holds a NUL"),
         (Finding("f1", "manual", "a", paths=("",)), "empty path"),
-        (Finding("f1", "manual", "a", paths=("p",) * 1001), "1000 at most"),
+        (Finding("f1", "manual", "a", paths=("p",) * 1001), "at most 1000"),
         (Finding("../x", "manual", "a"), "id is"),
         (Finding("", "manual", "a"), "id is"),
         (Finding("f 1", "manual", "a"), "id is"),
