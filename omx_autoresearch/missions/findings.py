@@ -120,9 +120,9 @@ def add_finding(
     is_unseen = bool(rule.source) and rule.source not in runtime.sources
     if rule.argv or rule.is_owners or is_unseen:
         received = (
-            "the owner has not said so"
+            "the owner has not confirmed it"
             if rule.is_owners
-            else f"a claim through {source}, where no {'command is run' if rule.argv else f'{rule.kind} is looked at'}"
+            else f"a claim through {source}, where no {'command is run' if rule.argv else f'{rule.kind} is checked'}"
         )
         reason = checks.claim_reason(mission, criterion, received)
         return _record(runtime, task_id, replace(finding, claim_reason=reason))
@@ -165,7 +165,7 @@ def _bare_claim(mission: Mission, finding: Finding) -> Finding:
     criteria = mission.contract.criteria if mission.contract is not None else ()
     names = ", ".join(criterion.id for criterion in criteria)
     reason = (
-        f"criterion: received none, so no rule could accept it; one of {names} would count: --criterion ID"
+        f"criterion: none was given, so no rule could accept it; one of {names} would count: --criterion ID"
         if names
         else "criterion: the contract has none, so a finding is kept as a claim; the validator alone decides"
     )
@@ -178,8 +178,8 @@ def _again(task_id: str, finding: Finding, known: Finding) -> Recorded:
     differing = [name for name in same if getattr(finding, name) != getattr(known, name)]
     if differing:
         raise UsageError(
-            f"id: {finding.id!r} is another finding of this mission; {', '.join(differing)} differ",
-            next_step=f"leave the id out, or take another one; omx-autoresearch finding show {task_id} {finding.id}",
+            f"id: {finding.id!r} belongs to another finding of this mission; {', '.join(differing)} differ",
+            next_step=f"leave the id out, or choose another one; omx-autoresearch finding show {task_id} {finding.id}",
         )
     return _of(known, is_known=True)
 
@@ -191,7 +191,7 @@ def _of(finding: Finding, *, is_known: bool = False) -> Recorded:
     elif evidence is None:
         reason = finding.claim_reason
     else:
-        reason = "" if evidence.is_new else "the mission had this very evidence before; it is no progress"
+        reason = "" if evidence.is_new else "the mission already had this evidence, so it is not progress"
     return Recorded(finding, evidence is not None, reason, is_known=is_known)
 
 
@@ -222,9 +222,7 @@ def _checked(
 ) -> Recorded:
     ended = checks.check(runtime, task_id, (criterion.id,), wait_seconds=wait_seconds, submission=finding)
     if not ended:
-        reason = (
-            f"`{criterion.rule}` still runs; it is recorded when that ends: omx-autoresearch wait {task_id}"
-        )
+        reason = f"`{criterion.rule}` is still running; its end is recorded: omx-autoresearch wait {task_id}"
         return Recorded(finding, was_accepted=False, reason=reason, is_pending=True)
     return _of(_needed(runtime, task_id, finding.id))
 
@@ -304,7 +302,7 @@ def list_iterations(runtime: Runtime, task_id: str, *, limit: int = 50) -> tuple
 
 def _check_limit(limit: int) -> None:
     if not 1 <= limit <= LIST_LIMIT:
-        raise UsageError(f"limit is 1 to {LIST_LIMIT}, received {limit}", next_step="--limit 50")
+        raise UsageError(f"limit must be 1 to {LIST_LIMIT}, received {limit}", next_step="--limit 50")
 
 
 # --- through the inbox
@@ -327,7 +325,7 @@ def drop_finding(runtime: Runtime, task_id: str, submission: Submission) -> Reco
 
 
 _INBOX = (
-    "it came through the inbox, where nothing is run; what the runtime itself sees would count: at a stop, or "
+    "it came through the inbox, where nothing is run; only what the runtime itself sees counts: at a stop, or "
     "omx-autoresearch criterion check {}"
 )
 
@@ -355,7 +353,7 @@ __all__ = [
 FILE_LIMIT_BYTES = 1024 * 1024 * 1024
 BATCH_FINDINGS = 10_000
 _SHOWN_FAULTS = 20
-_WHY = "an imported finding is a claim, whatever its file says; to make evidence: omx-autoresearch criterion check {}"
+_WHY = "an imported finding is always a claim; to make it evidence: omx-autoresearch criterion check {}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -433,7 +431,7 @@ def _read(path: str) -> bytes:
     try:
         return read_bounded(path, FILE_LIMIT_BYTES)
     except FileNotFoundError:
-        raise UsageError(f"{path} is missing", next_step="name a file of JSON lines") from None
+        raise UsageError(f"{path} is missing", next_step="give a file of JSON lines") from None
 
 
 def _refuse(runtime: Runtime, mission: Mission, path: str, data: bytes) -> None:
@@ -450,11 +448,9 @@ def _refuse(runtime: Runtime, mission: Mission, path: str, data: bytes) -> None:
             continue
         mark = sha256(repr(_identity(finding)).encode("utf-8", "surrogatepass")).digest()
         if seen.setdefault(finding.id, mark) != mark:
-            faults.append(
-                f"{path}, line {number}: id: {finding.id!r} is given to another finding of the file"
-            )
+            faults.append(f"{path}, line {number}: id: {finding.id!r} appears twice in the file")
     if not count:
-        faults.append(f"{path} holds no line")
+        faults.append(f"{path} is empty")
     faults += _taken(runtime, mission, path, data) if not faults else []
     if faults:
         more = f"\n  and {len(faults) - _SHOWN_FAULTS} more" if len(faults) > _SHOWN_FAULTS else ""
@@ -476,7 +472,9 @@ def _taken(runtime: Runtime, mission: Mission, path: str, data: bytes) -> list[s
             if batch and (finding is None or len(batch) == BATCH_FINDINGS):
                 for name, entry in journal.by_ids(list(batch)).items():
                     if _differs(batch[name], entry.data["finding"]):
-                        faults.append(f"{path}: id: {batch[name].id!r} is another finding of this mission")
+                        faults.append(
+                            f"{path}: id: {batch[name].id!r} belongs to another finding of this mission"
+                        )
                 batch = {}
     return faults
 
@@ -549,7 +547,7 @@ def _record_import(runtime: Runtime, task_id: str, batch: list[Finding]) -> int:
                     new.setdefault(finding.id, finding)
                 elif _differs(finding, known.data["finding"]):
                     raise UsageError(
-                        f"id: {finding.id!r} is another finding of this mission",
+                        f"id: {finding.id!r} belongs to another finding of this mission",
                         next_step=f"omx-autoresearch finding show {task_id} {finding.id}",
                     )
         if new:

@@ -76,7 +76,7 @@ def block(runtime: Runtime, task_id: str, *, reason: str, needs: str, by: str = 
     """Say that a person must act first; a loud release, never a completion. An agent may always use it."""
     if not reason.strip() or not needs.strip():
         raise UsageError(
-            "block says what is in the way and the smallest input that helps",
+            "block needs both what is in the way and the smallest input that helps",
             next_step=f'omx-autoresearch block {task_id} --reason "..." --needs "..."',
         )
     code = "agent-blocked" if by == "agent" else "owner-blocked"
@@ -98,7 +98,9 @@ def _step(runtime: Runtime, task_id: str, kind: type[PhaseStep], *facts: object)
 
 def _checked(hours: float, refusals: int) -> tuple[float, int]:
     if not 0 <= hours < 24 * 366 or not 0 <= refusals < 1_000_000:
-        raise UsageError("--add-hours and --add-refusals take numbers from 0 on", next_step="--add-hours 8")
+        raise UsageError(
+            "--add-hours and --add-refusals take numbers of at least 0", next_step="--add-hours 8"
+        )
     return hours, refusals
 
 
@@ -231,7 +233,7 @@ def require_runnable(runtime: Runtime, task_id: str, *, is_review: bool) -> Miss
         )
     if is_review and not contract.reviewer_command:
         raise CommandFault(
-            f"mission {task_id} names no reviewer command; admitted: {', '.join(contract.reviewed_by)}",
+            f"mission {task_id} has no reviewer command; it admits: {', '.join(contract.reviewed_by)}",
             next_step=f"a person types at a terminal: omx-autoresearch review {task_id} --approve (or --reject)",
         )
     return mission
@@ -249,7 +251,7 @@ def require_owner(runtime: Runtime, verb: str, task_id: str = "") -> None:
     for held in (task_id,) if task_id else missions_around(runtime):
         refuse_verb(runtime, verb, held, marks)
     raise OwnerOnly(
-        f"`{verb}` is the owner's, and this runs inside an agent: {'; '.join(marks)}", next_step=CURE
+        f"only the owner may run `{verb}`, and this runs inside an agent: {'; '.join(marks)}", next_step=CURE
     )
 
 

@@ -98,7 +98,7 @@ def test_a_prompt_forged_in_a_tool_shell_is_no_persons(
     weaker = world.draft(goal="less", slug="weaker", validator_command="./check.sh weaker")
     typed = f"$autoresearch {verb.replace('TASK', weaker.task_id)}"
     said = forge(world, "UserPromptSubmit", SESSION, way, prompt=typed)
-    assert b"no person typed this" in said
+    assert b"must be typed by a person" in said
     assert world.load(mission).phase == "running"
     assert world.hook(world.payload()).reason
     assert world.load(weaker).phase == "draft"

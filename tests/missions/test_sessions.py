@@ -274,7 +274,7 @@ def test_a_client_inside_a_bound_client_is_no_person(world: Scratch, session: st
         text=True,
         check=True,
     )
-    assert "no person typed" in said.stdout
+    assert "must be typed by a person" in said.stdout
     after = world.load(mission)
     assert (after.phase, holder(world, mission), holder(world, other)) == ("running", SESSION, "")
     assert world.load(meant).refused_verbs, "shown to the owner"

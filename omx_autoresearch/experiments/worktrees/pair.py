@@ -101,7 +101,7 @@ class Workspaces:
         store_path = os.path.join(folder, _STORE)
         if arm.has_state(store_path):
             raise StepIllegal(
-                f"{store_path} already holds an experiment", next_step="resume it, or close it first"
+                f"{store_path} already holds an experiment", next_step="resume or close that one first"
             )
         _remove_leftovers(store_path, folder)
         arm.require_ignored(repository, (*keep, *link))
@@ -145,7 +145,7 @@ class Workspaces:
         state = arm.load_state(store_path)
         if not os.path.isdir(state.repository_path):
             raise WorkspaceFault(
-                f"the repository {state.repository_path} is gone; checkpoints of the experiment borrow from it",
+                f"the repository {state.repository_path} is gone, and the experiment's checkpoints borrow objects from it",
                 next_step="move it back",
             )
         # The folder may have been moved as a whole, with all that stands in it.
@@ -160,7 +160,7 @@ class Workspaces:
         """
         if path not in self._arms:
             raise WorkspaceFault(
-                f"{path} is not a worktree of this experiment", next_step="name one of its two"
+                f"{path} is not a worktree of this experiment", next_step="give one of its two worktrees"
             )
         return self._arms[path]
 
@@ -200,7 +200,7 @@ class Workspaces:
         Ignored files that the agent left are removed, its ``.git`` is made anew at the new commit.
 
         Raises:
-            StepIllegal: the tree was not restored to its end.
+            StepIllegal: the tree was not restored completely.
             WorkspaceFault: git or the file system fails.
         """
         tree = self.tree(path)
@@ -308,7 +308,7 @@ def _private_folder(folder_path: str, root_path: str) -> str:
     folder = os.path.realpath(folder_path)
     if os.path.join(folder, "").startswith(os.path.join(root_path, "")):
         raise WorkspaceFault(
-            f"{folder_path} lies in the checkout {root_path}; work trees need a place outside",
+            f"{folder_path} lies in the checkout {root_path}; worktrees must be outside it",
             next_step="name another folder",
         )
     try:
@@ -328,7 +328,10 @@ def _remove_leftovers(store_path: str, folder: str) -> None:
     else:
         paths = [path for path in (*paths, store_path) if os.path.lexists(path)]
         if paths:
-            raise WorkspaceFault(f"{paths[0]} is in the way and not ours", next_step="name another folder")
+            raise WorkspaceFault(
+                f"{paths[0]} is in the way and does not belong to this experiment",
+                next_step="name another folder",
+            )
     for path in paths:
         remove(path)
 

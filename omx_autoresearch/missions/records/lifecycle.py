@@ -236,7 +236,7 @@ class MissionUnblocked(_GoingOn):
 
     kind: ClassVar[str] = "mission_unblocked"
     step: ClassVar[Step] = "unblock"
-    said: ClassVar[str] = "let go on after a block"
+    said: ClassVar[str] = "unblocked"
     phase: Phase
     reason: str = ""
     add_hours: float = 0.0

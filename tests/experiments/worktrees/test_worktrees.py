@@ -497,7 +497,7 @@ def test_what_a_killed_start_left_is_no_hindrance(repository: Path, tmp_path: Pa
 def test_a_folder_of_somebody_else_is_not_taken(repository: Path, tmp_path: Path) -> None:
     (tmp_path / "work" / "candidate").mkdir(parents=True)
     (tmp_path / "work" / "candidate" / "mine").write_text("x")
-    with pytest.raises(WorkspaceFault, match="not ours"):
+    with pytest.raises(WorkspaceFault, match="does not belong"):
         Workspaces.create(str(repository), str(tmp_path / "work"), "e1")
     assert (tmp_path / "work" / "candidate" / "mine").exists()
 

@@ -74,7 +74,7 @@ def test_direct_is_the_owners_and_the_agent_is_told(person: Person) -> None:
     person.bind(task_id)
     refused = person.run("direct", task_id, "do as I say", env=AGENT)
     assert refused.returncode == 5
-    assert "the owner's" in refused.stderr
+    assert "only the owner may run" in refused.stderr
     assert any("direct" in notice for notice in person.json("status", task_id)["notices"])
     document = person.json("direct", task_id, "Ask the database team", "--axis", "source_class=people")
     check("direction", document)
