@@ -107,7 +107,7 @@ def add_finding(
     store = MissionStore(runtime.home)
     mission = store.load(task_id)
     finding = _offered(runtime, mission, submission, source)
-    refuse_ended(mission, "nothing is added to it")
+    refuse_ended(mission, "nothing can be added to it")
     known = find_finding(runtime, task_id, finding.id) if submission.id else None
     if known is not None:
         return _again(task_id, finding, known)
@@ -198,7 +198,7 @@ def _of(finding: Finding, *, is_known: bool = False) -> Recorded:
 def _record(runtime: Runtime, task_id: str, finding: Finding) -> Recorded:
     store = MissionStore(runtime.home)
     with store.transaction(task_id, runtime.now()) as transaction:
-        refuse_ended(transaction.mission, "nothing is added to it")
+        refuse_ended(transaction.mission, "nothing can be added to it")
         known = find_finding(runtime, task_id, finding.id)
         if known is not None:
             return _again(task_id, finding, known)
@@ -211,7 +211,7 @@ def _looked_at(runtime: Runtime, mission: Mission, criterion: Criterion, finding
     look = snapshot_workspace(runtime.home.mission(mission.task_id), mission)
     outcomes = look_at(runtime, mission, (criterion,), isolation="none", look=look)
     with MissionStore(runtime.home).transaction(mission.task_id, runtime.now()) as transaction:
-        refuse_ended(transaction.mission, "nothing is added to it")
+        refuse_ended(transaction.mission, "nothing can be added to it")
         checks.refuse_amended(transaction.mission, mission)
         checks.Settlement(runtime, outcomes, mission.contract_digest, submission=finding).record(transaction)
     return _of(_needed(runtime, mission.task_id, finding.id))
@@ -317,7 +317,7 @@ def drop_finding(runtime: Runtime, task_id: str, submission: Submission) -> Reco
     """
     mission = MissionStore(runtime.home).load(task_id)
     finding = replace(_offered(runtime, mission, submission, "inbox"), claim_reason=_INBOX.format(task_id))
-    refuse_ended(mission, "nothing is added to it")
+    refuse_ended(mission, "nothing can be added to it")
     inbox_path = ProjectFolder(mission.project_path).inbox_path(task_id)
     text = json_codec.encode({"finding": to_plain(finding)}).decode()
     claims.drop_claim(inbox_path, text, verb=claims.FINDING_VERB, at=runtime.now())
@@ -413,7 +413,7 @@ def import_findings(runtime: Runtime, task_id: str, path: str) -> Imported:
         StorageFailed: the disk refused; whole batches stand, and the same import goes on where it stopped.
     """
     mission = MissionStore(runtime.home).load(task_id)
-    refuse_ended(mission, "nothing is added to it")
+    refuse_ended(mission, "nothing can be added to it")
     data = _read(path)
     _refuse(runtime, mission, path, data)
     added = known = 0

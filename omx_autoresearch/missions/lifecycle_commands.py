@@ -112,7 +112,7 @@ def restore(runtime: Runtime, task_id: str, *, reason: str = "") -> tuple[str, .
     """
     store = MissionStore(runtime.home)
     mission = store.load(task_id)
-    refuse_ended(mission, "it pins nothing any more")
+    refuse_ended(mission, "it no longer pins anything")
     folder = runtime.home.mission(task_id)
     if mission.contract is None:
         raise StepIllegal(f"mission {task_id} is a draft", next_step=f"omx-autoresearch start {task_id}")

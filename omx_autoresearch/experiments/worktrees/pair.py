@@ -145,7 +145,7 @@ class Workspaces:
         state = arm.load_state(store_path)
         if not os.path.isdir(state.repository_path):
             raise WorkspaceFault(
-                f"the repository {state.repository_path} is gone, and the experiment's checkpoints borrow objects from it",
+                f"the repository {state.repository_path} is gone, and checkpoints borrow objects from it",
                 next_step="move it back",
             )
         # The folder may have been moved as a whole, with all that stands in it.
