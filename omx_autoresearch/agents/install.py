@@ -25,6 +25,7 @@ from omx_autoresearch.agents.settings_files import (
     load_record,
     missing_folders,
     read_bytes,
+    refuse_dangling_links,
     remove,
     remove_empty,
     sha256_of,
@@ -157,7 +158,8 @@ def install(
     Raises:
         UsageError: the state home's path cannot stand in a hook line.
         CommandFault: the interpreter or the entry is not there.
-        WorkspaceFault: a settings file cannot be read as its client reads it; it is left untouched.
+        WorkspaceFault: a settings file cannot be read as its client reads it, or its path leads through a symbolic
+            link to nothing; it is left untouched.
         StorageFailed: a file could not be written.
     """
     _check(program)
@@ -167,6 +169,7 @@ def install(
     script = SettingsFile(program.script_path, read_bytes(program.script_path))
     script.after = hook_script(program).encode()
     files = (script, *work.files.values())
+    refuse_dangling_links(file.path for file in files)
     for part, file in work.parts:
         if not part.needs_the_others:
             work.do(part.remove if part.name in without else part.add, file)

@@ -9,8 +9,10 @@ from __future__ import annotations
 import difflib
 import json
 import os
+import shlex
 import stat
 from dataclasses import asdict, dataclass, field
+from pathlib import PurePath
 from typing import TYPE_CHECKING, Any
 
 from omx_autoresearch.foundation.errors import WorkspaceFault
@@ -136,6 +138,21 @@ def read_bytes(path: str) -> bytes | None:
         return None
     except OSError as error:
         raise storage_failed("read", path, error) from error
+
+
+def refuse_dangling_links(paths: Iterable[str]) -> None:
+    """Refuse a path through a symbolic link that leads nowhere: to follow it would make its target.
+
+    Raises:
+        WorkspaceFault: names the first such link.
+    """
+    ways = ([path, *map(str, PurePath(path).parents)] for path in paths)
+    for path in (step for way in ways for step in way):
+        if os.path.islink(path) and not os.path.exists(path):
+            raise WorkspaceFault(
+                f"{path} is a symbolic link to {os.readlink(path)}, which does not exist; nothing was written",
+                next_step=f"make what it should lead to, or remove the link: rm {shlex.quote(path)}",
+            )
 
 
 def readable_text(path: str) -> str:

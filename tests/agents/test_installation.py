@@ -281,6 +281,22 @@ def test_the_files_mode_is_kept_and_a_symbolic_link_followed(place: Place) -> No
     assert real.read_text() == "{}"
 
 
+@pytest.mark.parametrize("is_dry", [False, True])
+def test_a_symbolic_link_to_nothing_is_refused_and_its_target_is_not_made(
+    place: Place, *, is_dry: bool
+) -> None:
+    folder, target = place.settings("claude").parent, place.path / "nonexist"
+    folder.parent.mkdir(parents=True, exist_ok=True)
+    folder.symlink_to(target)
+    with pytest.raises(WorkspaceFault, match=r"is a symbolic link to .*nonexist, which does not exist"):
+        place.install("claude", dry_run=is_dry)
+    assert not target.exists()
+    assert not place.state.exists()
+    target.mkdir()
+    place.install("claude")
+    assert (target / "settings.json").exists()
+
+
 def test_nothing_is_written_where_the_hook_could_not_run(place: Place) -> None:
     for program in (
         replace(place.program, python_path="/no/such/python"),
