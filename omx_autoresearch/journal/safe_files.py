@@ -55,6 +55,20 @@ def replace_file(path: str, data: bytes, *, mode: int = 0o600, is_durable: bool 
         raise storage_failed("write", path, error) from error
 
 
+def require_writable(folder_path: str) -> None:
+    """Make a file in a folder and take it away; asked this way, since a sandbox need not show in a mode.
+
+    Raises:
+        StorageFailed: nothing can be written there.
+    """
+    path = os.path.join(folder_path, _temporary_name())
+    try:
+        os.close(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600))
+        os.unlink(path)
+    except OSError as error:
+        raise storage_failed("write in", folder_path, error) from error
+
+
 def _temporary_name() -> str:
     # Hidden, so that no listing of records takes it for one; unique in this process, on this host and after
     # a restart.

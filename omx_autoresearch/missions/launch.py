@@ -11,12 +11,13 @@ import os
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from omx_autoresearch.foundation.errors import StepIllegal, WorkspaceFault
+from omx_autoresearch.foundation.errors import StepIllegal, StorageFailed, WorkspaceFault
 from omx_autoresearch.foundation.records import dataclass, to_plain
 from omx_autoresearch.freezing.pins import freeze, load_manifest, pin_stamps, touched
 from omx_autoresearch.freezing.tree import tree_state
 from omx_autoresearch.journal.layout import Runtime
 from omx_autoresearch.journal.layout import task_id as make_task_id
+from omx_autoresearch.journal.safe_files import ensure_folder, require_writable
 from omx_autoresearch.missions import sessions
 from omx_autoresearch.missions.contracts import (
     KEPT_NAMES,
@@ -310,11 +311,26 @@ def amend_mission(
     Raises:
         MissionInvalid: the result cannot stand; nothing was changed.
         StepIllegal: the mission has ended.
+        StorageFailed: sandbox.md cannot be written; the message says whether the contract was changed.
     """
     mission = MissionStore(runtime.home).load(task_id)
     draft, text = _changed(runtime, mission, change)
+    specs_path = os.path.join(mission.project_path, mission.specs_path)
+    try:
+        ensure_folder(specs_path, mode=0o755)
+        require_writable(specs_path)  # before the record: the next amend begins with what the file says
+    except StorageFailed as error:
+        raise StorageFailed(
+            f"nothing was amended: {error.message}", next_step="make it writable, then the same amend again"
+        ) from error
     started = amend(runtime, task_id, draft, reason=reason, workspace_path=workspace_path)
-    write_sandbox(os.path.join(mission.project_path, mission.specs_path), text)
+    try:
+        write_sandbox(specs_path, text)
+    except StorageFailed as error:
+        raise StorageFailed(
+            f"the contract of {task_id} is amended, but sandbox.md still has the old one: {error.message}",
+            next_step="make it writable, then the same amend again, so that the file agrees",
+        ) from error
     return started
 
 

@@ -13,10 +13,11 @@ from typing import TYPE_CHECKING, NamedTuple
 import click
 
 from omx_autoresearch.foundation import clients
-from omx_autoresearch.foundation.errors import AutoresearchError, UsageError
+from omx_autoresearch.foundation.errors import AutoresearchError, StorageFailed, UsageError
 from omx_autoresearch.foundation.records import dataclass, replace, to_plain
 from omx_autoresearch.foundation.text import harmless
 from omx_autoresearch.journal.layout import Runtime, StateHome, state_home
+from omx_autoresearch.journal.safe_files import require_writable
 from omx_autoresearch.surfaces.sources import SOURCES
 
 if TYPE_CHECKING:
@@ -165,12 +166,10 @@ class Caller:
         return bool(marks_of_agent(self.runtime))
 
     def can_write(self, task_id: str) -> bool:
-        """Whether the mission can be written; asked by making a file, since a sandbox need not show in a mode."""
-        path = os.path.join(self.runtime.home.mission(task_id).root_path, f".probe-{os.getpid()}")
+        """Whether the mission can be written."""
         try:
-            os.close(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600))
-            os.unlink(path)
-        except OSError:
+            require_writable(self.runtime.home.mission(task_id).root_path)
+        except StorageFailed:
             return False
         return True
 

@@ -57,6 +57,22 @@ def test_a_refused_amendment_changes_nothing(person: Person) -> None:
     assert person.records(task_id, "mission_amended") == []
 
 
+@pytest.mark.requirement("LIFE-05")
+def test_an_amendment_whose_sandbox_md_cannot_be_written_is_not_recorded(person: Person) -> None:
+    task_id = person.start()
+    folder = _sandbox(person).parent
+    shutil.rmtree(folder)
+    folder.symlink_to(person.root / "unmounted")
+    done = person.run("amend", task_id, "--limit", "refusals_total=7")
+    assert done.returncode == 4
+    assert "nothing was amended" in done.stderr
+    assert "the same amend again" in done.stderr
+    assert person.records(task_id, "mission_amended") == []
+    folder.unlink()
+    person.ok("amend", task_id, "--limit", "refusals_total=7")
+    assert "refusals_total: 7" in _sandbox(person).read_text()
+
+
 def test_an_amendment_may_choose_the_other_way_of_judging(person: Person) -> None:
     task_id = person.start()
     amended = person.json("amend", task_id, "--prompt", "Is it true?", "--output", "report.md")
