@@ -211,7 +211,7 @@ def carry_out(runtime: Runtime, client: Client, event: HookEvent, command: Promp
             command.task,
             session_id=event.session_id,
             cwd=event.cwd,
-            is_here=command.verb in ("pause", "cancel"),
+            command="$autoresearch" if command.verb == "bind" else f"$autoresearch {command.verb}",
         )
         text: str = getattr(_Typed(runtime, client, event, task_id), command.verb)()
     except AutoresearchError as error:

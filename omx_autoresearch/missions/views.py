@@ -132,15 +132,21 @@ class StatusView:
 
 
 def resolve_task(
-    runtime: Runtime, named: str, *, session_id: str = "", cwd: str = "", is_here: bool = False
+    runtime: Runtime,
+    named: str,
+    *,
+    session_id: str = "",
+    cwd: str = "",
+    command: str = "omx-autoresearch status",
 ) -> str:
     """The task id that a command means.
 
     A name is a task id, a slug that only one mission has, the beginning of one task id alone (4 characters or more),
     or the path of a task's folder. Without a name: the mission bound to the session, else the only one under way of
-    this project, else (not with ``is_here``) the only one under way at all.
+    this project. A mission of another project must be named.
 
-    A folder of an experiment's worktrees counts as the project that the experiment is of.
+    A linked work tree counts as the project that it is of, and so does an experiment's worktree. ``command`` is what
+    the error repeats with an id.
 
     Raises:
         UsageError: nothing fits, or several do; the error lists them.
@@ -155,22 +161,21 @@ def resolve_task(
     open_missions = _open_missions(store)
     root = project_of(runtime, cwd) if cwd else ""
     here = [mission for mission in open_missions if mission.project_path == root]
-    found = here if is_here else here or open_missions
-    if len(found) == 1:
-        return found[0].task_id
-    if not found and open_missions:
+    if len(here) == 1:
+        return here[0].task_id
+    if here:
+        names = ", ".join(mission.task_id for mission in here[:8])
         raise UsageError(
-            "no mission of this project is under way, and none is bound to this session",
-            next_step=f"name the mission, such as {open_missions[0].task_id}",
+            f"which mission? {len(here)} are under way: {names}", next_step=f"{command} {here[0].task_id}"
         )
-    if not found:
+    if not open_missions:
         raise UsageError(
             "no mission is under way", next_step="omx-autoresearch init --goal ... --validator ..."
         )
-    names = ", ".join(mission.task_id for mission in found[:8])
+    others = ", ".join(f"{mission.task_id} ({mission.project_path})" for mission in open_missions[:8])
     raise UsageError(
-        f"which mission? {len(found)} are under way: {names}",
-        next_step=f"run the same command with one of them after the verb, such as {found[0].task_id}",
+        f"no mission of this project is under way, and none is bound to this session; other projects have {others}",
+        next_step=f"{command} {open_missions[0].task_id}, or cd into its project",
     )
 
 
@@ -253,20 +258,29 @@ def current_tasks(runtime: Runtime, cwd: str) -> tuple[str, ...]:
     return tuple(mission.task_id for mission in (held if len(held) == 1 else here))
 
 
-def draft_tasks(runtime: Runtime, cwd: str, *, is_here: bool = False) -> tuple[str, ...]:
-    """The drafts of this project; where it has none, and not with ``is_here``, every draft."""
+def draft_tasks(runtime: Runtime, cwd: str) -> tuple[str, ...]:
+    """The drafts of this project."""
     root = project_of(runtime, cwd) if cwd else ""
-    drafts = [mission for mission in _open_missions(MissionStore(runtime.home)) if mission.phase == "draft"]
-    here = [mission for mission in drafts if mission.project_path == root]
-    return tuple(mission.task_id for mission in (here if is_here else here or drafts))
+    return tuple(
+        mission.task_id
+        for mission in _open_missions(MissionStore(runtime.home))
+        if mission.phase == "draft" and mission.project_path == root
+    )
 
 
-def shown_view(
-    runtime: Runtime, named: str, *, session_id: str = "", cwd: str = "", looks: bool = False
+def shown_view(  # noqa: PLR0913 - who asks, from where, and how
+    runtime: Runtime,
+    named: str,
+    *,
+    session_id: str = "",
+    cwd: str = "",
+    command: str = "omx-autoresearch status",
+    looks: bool = False,
 ) -> StatusView:
-    """The mission to look at: as :func:`resolve_task`, but where none is under way also another one.
+    """The mission to look at: as :func:`resolve_task`, but where no mission of the project is under way, also another.
 
-    That is the only one that cannot be read, else the last one that ended in this project.
+    That is the last one that ended in this project, else the only one that cannot be read, where none is under way at
+    all: which project that is of cannot be told.
 
     Raises:
         UsageError: none or several can be meant.
@@ -274,17 +288,20 @@ def shown_view(
     if named in known_ids(runtime):
         return view(runtime, named, looks=looks)  # the trace of a lost one, too
     try:
-        return view(runtime, resolve_task(runtime, named, session_id=session_id, cwd=cwd), looks=looks)
+        meant = resolve_task(runtime, named, session_id=session_id, cwd=cwd, command=command)
+        return view(runtime, meant, looks=looks)
     except UsageError:
         if named:
             raise
         views = list_views(runtime)
-        if any(item.phase not in ("", *FINAL_PHASES) for item in views):
-            raise
+        under_way = [item for item in views if item.phase not in ("", *FINAL_PHASES)]
         below = os.path.join(project_of(runtime, cwd), ".omx", "") if cwd else ""
+        here = [item for item in views if item.phase and below and item.task_path.startswith(below)]
         broken = [item for item in views if not item.phase]
-        ended = [item for item in views if item.phase and below and item.task_path.startswith(below)]
-        found = broken if len(broken) == 1 else ended[:1]
+        if here and not any(item in under_way for item in here):
+            found = here[:1] if under_way or len(broken) != 1 else broken
+        else:
+            found = broken if len(broken) == 1 and not under_way else []
         if not found:
             raise
         return found[0]

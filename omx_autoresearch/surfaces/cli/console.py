@@ -91,13 +91,22 @@ class Caller:
         """The mission that is meant; see :func:`~omx_autoresearch.missions.views.resolve_task`."""
         from omx_autoresearch.missions.views import resolve_task
 
-        return resolve_task(self.runtime, named, session_id=self.session_id, cwd=self.cwd)
+        return resolve_task(
+            self.runtime, named, session_id=self.session_id, cwd=self.cwd, command=_command_path()
+        )
 
     def shown_view(self, named: str, *, looks: bool = False) -> StatusView:
         """How the mission stands that is looked at; see :func:`~omx_autoresearch.missions.views.shown_view`."""
         from omx_autoresearch.missions.views import shown_view
 
-        return shown_view(self.runtime, named, session_id=self.session_id, cwd=self.cwd, looks=looks)
+        return shown_view(
+            self.runtime,
+            named,
+            session_id=self.session_id,
+            cwd=self.cwd,
+            command=_command_path(),
+            looks=looks,
+        )
 
     def mission(self, task_id: str) -> Mission:
         """A mission as its journal has it."""
@@ -174,6 +183,11 @@ class Caller:
         return True
 
 
+def _command_path() -> str:
+    """The verb that was typed, with the program before it."""
+    return click.get_current_context().command_path
+
+
 def this_caller() -> Caller:
     """The caller of this process."""
     runtime = replace(Runtime.of_process(shell_marks=clients.SHELL_MARKS), sources=SOURCES)
@@ -199,7 +213,7 @@ def _task_ids(_ctx: click.Context, _parameter: click.Parameter, incomplete: str)
 
 
 def task_argument(function: Callable[..., Any]) -> Callable[..., Any]:
-    """``[TASK]``, optional: inside a session the bound mission, outside the only one under way."""
+    """``[TASK]``, optional: inside a session the bound mission, outside the only one under way of this project."""
     return click.argument("task", default="", required=False, shell_complete=_task_ids)(function)
 
 

@@ -103,7 +103,7 @@ def _worktree(caller: Caller, task_id: str) -> str:
 
 
 def _startable(caller: Caller, named: str) -> str:
-    """The mission to start: the named one, the only draft of this project, else the only one under way."""
+    """The mission to start: the named one, else the only draft of this project, else its only one under way."""
     if named:
         return caller.task(named)
     found = draft_tasks(caller.runtime, caller.cwd)

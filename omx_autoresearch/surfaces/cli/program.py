@@ -306,7 +306,8 @@ def documents() -> dict[str, object]:
 @click.group(
     cls=Verbs,
     invoke_without_command=True,
-    epilog=f"TASK is optional where one mission can be meant. Every verb explains itself: {PROGRAM} VERB --help",
+    epilog="TASK is optional where this project has one mission under way. "
+    f"Every verb explains itself: {PROGRAM} VERB --help",
     context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
 )
 @click.version_option(__version__, prog_name=PROGRAM, message="%(prog)s %(version)s")

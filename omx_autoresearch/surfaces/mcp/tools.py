@@ -234,7 +234,7 @@ def _only_draft(call: Call) -> str:
     Raises:
         UsageError: there is none, or there are several.
     """
-    drafts = views.draft_tasks(call.runtime, os.getcwd(), is_here=True)
+    drafts = views.draft_tasks(call.runtime, os.getcwd())
     if len(drafts) != 1:
         found = (
             f"{len(drafts)} are written down: {', '.join(drafts[:8])}" if drafts else "none is written down"

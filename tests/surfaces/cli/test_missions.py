@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -320,8 +321,8 @@ def test_status_shows_the_newest_mission_that_ended_here_where_none_is_under_way
 def test_the_question_which_mission_names_an_answer_that_can_be_typed(person: Person) -> None:
     person.start("one")
     person.start("two")
-    named = person.run("pause").stderr.rpartition("such as ")[2].strip()
-    assert person.json("pause", named)["phase"] == "paused"
+    answer = person.run("pause").stderr.rpartition("next: omx-autoresearch ")[2]
+    assert person.json(*answer.split())["phase"] == "paused"
 
 
 def test_the_status_says_in_words_what_judges_and_what_is_missing(person: Person) -> None:
@@ -460,3 +461,38 @@ def test_start_says_what_is_named_by_the_check_and_not_pinned(person: Person) ->
     person.write("parser.py", "import sys\nsys.exit(1)\n")
     person.ok("init", "--goal", "Write the answer", "--validator", "./judge.sh")
     assert "parser.py is named in judge.sh" in person.ok("start")
+
+
+def other_project(person: Person) -> Path:
+    """A repository beside the person's own that has no mission."""
+    path = person.root / "other"
+    shutil.copytree(person.project, path, ignore=shutil.ignore_patterns(".omx"))
+    return path
+
+
+def test_no_verb_without_a_task_touches_a_mission_of_another_project(person: Person) -> None:
+    draft = person.init()
+    other = other_project(person)
+    for verb in ("start", "status", "cancel", "amend", "approve"):
+        done = person.run(verb, cwd=other)
+        assert done.returncode == 2, verb
+        assert "no mission of this project is under way" in done.stderr
+        assert f"{draft} ({person.project})" in done.stderr
+        assert f"next: omx-autoresearch {verb} {draft}" in done.stderr
+    person.ok("start", draft)
+    for verb in ("pause", "resume", "unbind", "validate", "status", "log", "findings", "direction list"):
+        assert person.run(*verb.split(), cwd=other).returncode == 2, verb
+    assert person.run("note", "a word", cwd=other).returncode == 2
+    assert person.json("status", draft)["phase"] == "running"
+    assert person.run("pause", draft, cwd=other).returncode == 0
+    assert person.json("status")["phase"] == "paused"
+
+
+def test_a_mission_that_ended_here_is_shown_although_another_project_has_one_under_way(
+    person: Person,
+) -> None:
+    ended = person.init()
+    person.ok("cancel", ended)
+    other = other_project(person)
+    assert person.run("init", "--goal", "Else", "--validator", "./check.sh", cwd=other).returncode == 0
+    assert person.json("status")["task_id"] == ended
