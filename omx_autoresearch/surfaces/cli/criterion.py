@@ -56,15 +56,17 @@ def criterion_list(task: str, as_json: bool) -> None:
 def criterion_check(words: tuple[str, ...], seconds: float, as_json: bool) -> int:
     """Look at criteria now: run exactly their commands, read exactly their files; all of them without an ID.
 
-    Ends with 0 when every one of them is met, else with 9. The next stop looks by itself.
+    Ends with 0 when every one that is named is met, or without an ID every required one, else with 9. The next stop
+    looks by itself.
     """
     caller = this_caller()
     named, names = caller.split(words, least=1)
     task_id = caller.task(named)
     ended = checks.check(caller.runtime, task_id, names, wait_seconds=seconds)
     lines = _print_criteria(caller, task_id, as_json=as_json, is_running=not ended)
-    wanted = {item.id for item in checks.named(caller.mission(task_id), names)}
-    is_met = all(line.status == "satisfied" for line in lines if line.id in wanted)
+    is_met = all(
+        line.status == "satisfied" for line in lines if (line.id in names if names else line.required)
+    )
     return 0 if ended and is_met else CHECK_SAID_NO
 
 

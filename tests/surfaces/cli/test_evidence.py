@@ -270,3 +270,10 @@ def test_a_criterion_stands_the_same_wherever_it_is_shown(person: Person) -> Non
     assert person.json("status", task_id, "--look")["criteria"][2]["status"] == "open", (
         "what it saw is not there any more"
     )
+
+
+def test_a_check_of_all_criteria_fails_while_one_waits_for_a_person(person: Person) -> None:
+    task_id = person.start("answer", "--criterion", "seen: a person saw it :: person")
+    assert person.run("criterion", "check", task_id).returncode == 9
+    person.ok("criterion", "accept", task_id, "seen", "--reason", "I saw it")
+    assert person.run("criterion", "check", task_id).returncode == 0
