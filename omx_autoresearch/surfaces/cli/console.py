@@ -88,12 +88,15 @@ class Caller:
     session_id: str
 
     def task(self, named: str) -> str:
-        """The mission that is meant; see :func:`~omx_autoresearch.missions.views.resolve_task`."""
+        """The mission that is meant, see :func:`~omx_autoresearch.missions.views.resolve_task`; brought into step."""
+        from omx_autoresearch.missions.claims import take_in_quietly
         from omx_autoresearch.missions.views import resolve_task
 
-        return resolve_task(
+        task_id = resolve_task(
             self.runtime, named, session_id=self.session_id, cwd=self.cwd, command=_command_path()
         )
+        take_in_quietly(self.runtime, task_id)
+        return task_id
 
     def shown_view(self, named: str, *, looks: bool = False) -> StatusView:
         """How the mission stands that is looked at; see :func:`~omx_autoresearch.missions.views.shown_view`."""
@@ -122,12 +125,11 @@ class Caller:
         return (words[0], tuple(words[1:])) if is_named else ("", tuple(words))
 
     def owned_task(self, verb: str, named: str) -> str:
-        """The mission that is meant, for a verb that only its owner may use; what waits in its inbox is taken in.
+        """The mission that is meant, for a verb that only its owner may use.
 
         Raises:
             OwnerOnly: this runs inside an agent; recorded in the mission.
         """
-        from omx_autoresearch.missions.claims import take_in_quietly
         from omx_autoresearch.missions.lifecycle_commands import require_owner
 
         try:
@@ -136,7 +138,6 @@ class Caller:
             require_owner(self.runtime, verb)
             raise
         require_owner(self.runtime, verb, task_id)
-        take_in_quietly(self.runtime, task_id)
         return task_id
 
     def project_path(self) -> str:

@@ -240,20 +240,21 @@ class Call:
         return task_id
 
     def seen_task(self, named: str) -> str:
-        """The mission that the caller wants to look at: its own, the named one, or the only one of the project.
+        """The mission that the caller looks at: its own, the named one, or the only one of the project; in step.
 
         Raises:
             UsageError: nothing fits, or several do.
         """
-        if not named and self.caller.task_id:
-            return self.caller.task_id
+        task_id = "" if named else self.caller.task_id
         promised = self.runtime.environ.get(TASK_VARIABLE, "").partition(":")[0]
         try:
-            return resolve_task(self.runtime, named or promised, cwd=os.getcwd())
+            task_id = task_id or resolve_task(self.runtime, named or promised, cwd=os.getcwd())
         except UsageError as error:
             if named:
                 raise
             raise UsageError(f"{self.caller.why_not}; {error.message}", next_step=_TYPE_IT) from None
+        take_in_quietly(self.runtime, task_id)
+        return task_id
 
     def is_sandboxed(self) -> bool:
         """Whether the caller's client runs tools in a sandbox, so that a run gets no wider rights; true in doubt."""

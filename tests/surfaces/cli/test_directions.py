@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 from typing import TYPE_CHECKING
 
@@ -113,3 +114,13 @@ def test_text_of_others_moves_no_cursor(person: Person) -> None:
     task_id = person.start()
     person.ok("direction", "add", task_id, "red \x1b[31m alert")
     assert "\x1b" not in person.ok("direction", "list", task_id) + person.ok("status", task_id)
+
+
+def test_a_list_of_directions_takes_in_first_what_somebody_wrote_into_the_file(person: Person) -> None:
+    task_id = person.start()
+    person.ok("direction", "add", task_id, "one thing")
+    path = person.project / ".omx/autoresearch" / task_id / "state/directions_tried.json"
+    entries = json.loads(path.read_text("utf-8"))
+    path.write_text(json.dumps([*entries, {**entries[0], "summary": "written by hand"}]), encoding="utf-8")
+    tried = person.json("direction", "list", task_id)["tried"]
+    assert [item["summary"] for item in tried] == ["one thing", "written by hand"]
