@@ -335,6 +335,16 @@ def may_ask(*, as_json: bool) -> bool:
     return not as_json and sys.stdin.isatty() and sys.stderr.isatty()
 
 
+def require_terminal(question: str, option: str) -> None:
+    """Let a person at a terminal pass, who can be asked.
+
+    Raises:
+        UsageError: there is no terminal to ask at.
+    """
+    if not may_ask(as_json=False):
+        raise UsageError(f"there is no terminal to ask at: {question}", next_step=f"the same with {option}")
+
+
 def confirm(question: str, option: str, refusal: str) -> None:
     """Ask a person at a terminal; says ``refusal`` where the answer is no.
 
@@ -342,8 +352,7 @@ def confirm(question: str, option: str, refusal: str) -> None:
         UsageError: there is no terminal to ask at.
         click.Abort: the answer was no.
     """
-    if not may_ask(as_json=False):
-        raise UsageError(f"there is no terminal to ask at: {question}", next_step=f"the same with {option}")
+    require_terminal(question, option)
     if not click.confirm(question, err=True):
         tell(refusal)
         raise click.Abort

@@ -21,6 +21,7 @@ from omx_autoresearch.surfaces.cli.console import (
     count_of,
     json_option,
     print_json,
+    require_terminal,
     say,
     tell,
     verb,
@@ -122,6 +123,9 @@ def _print_stat(document: ExperimentPatchDocument) -> None:
         say("Nothing was accepted, so the patch is empty.")
 
 
+_TAKE = "Take this into your checkout?"
+
+
 @verb("experiment accept", "experiment-patch")
 @experiment_argument
 @click.option("--yes", is_flag=True, help="Do not ask.")
@@ -148,6 +152,13 @@ def experiment_accept(named: str, yes: bool, no_verify: bool, as_json: bool) -> 
             f"process {state.controller_pid} works on {found.experiment_id}",
             next_step=f"omx-autoresearch experiment stop {found.experiment_id}",
         )
+    if state.incumbent_commit == state.base_commit:
+        raise StepIllegal(
+            f"nothing was accepted in {found.experiment_id}, so there is nothing to take",
+            next_step=f"omx-autoresearch experiment status {found.experiment_id}",
+        )
+    if not yes:
+        require_terminal(_TAKE, "--yes")  # before base and final are measured for nothing
     if not no_verify and (refused := _refused(found, state)) is not None:
         return _told_patch(_patch_document(state, _written(found, state), refused), as_json=as_json)
     with working(found, as_json=as_json) as (controller, progress):
@@ -160,7 +171,7 @@ def experiment_accept(named: str, yes: bool, no_verify: bool, as_json: bool) -> 
         _show(document)
     if not yes:
         refusal = "Not taken; nothing was changed."
-        confirm("Take this into your checkout?", "--yes", refusal)
+        confirm(_TAKE, "--yes", refusal)
     with working(found, as_json=as_json) as (controller, _):
         done = controller.accept_final_patch()
         state = controller.state
