@@ -22,6 +22,7 @@ it measures through `measurement.Measurement`, which starts every command with `
 from __future__ import annotations
 
 import contextlib
+import shlex
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
@@ -41,6 +42,7 @@ from omx_autoresearch.experiments.context import (
 )
 from omx_autoresearch.experiments.final_patch import FinalPatch, apply_final_patch, final_patch_of
 from omx_autoresearch.experiments.judge import events
+from omx_autoresearch.experiments.judge.metrics import json_source
 from omx_autoresearch.experiments.judge.state import (
     Claim,
     CompletedReason,
@@ -241,9 +243,20 @@ class AutoresearchController:
                     return self.state
                 raise CommandFault(
                     f"the unchanged repository cannot be measured: {end.reason}",
-                    next_step=f"fix the commands, then start a new experiment{self._unseen()}",
+                    next_step=self._start_again(end.reason),
                 ) from None
         return self.state
+
+    def _start_again(self, reason: str) -> str:
+        """The command that starts anew after the base could not be measured."""
+        config = self.state.config
+        words = ["--metric", config.metric.name, "--measure", config.measure]
+        words += ["--check", config.check] if config.check else []
+        words += ["--direction", "higher"] if config.metric.direction == "higher" else []
+        words += ["--unit", config.metric.unit] if config.metric.unit else []
+        start = f"omx-autoresearch experiment start {shlex.join(words)}"
+        source = json_source(config.metric.name)
+        return f"{start} {source}" if source in reason else f"fix the commands, then: {start}{self._unseen()}"
 
     def _unseen(self) -> str:
         """What of the checkout the commands may have missed: an ignored path is in no worktree unless asked for."""

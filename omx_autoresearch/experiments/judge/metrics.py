@@ -29,7 +29,7 @@ from omx_autoresearch.foundation.metric_texts import (
     near_name,
     normal_name,
 )
-from omx_autoresearch.foundation.records import dataclass, field
+from omx_autoresearch.foundation.records import dataclass, field, replace
 from omx_autoresearch.foundation.text import quoted, without_escapes
 from omx_autoresearch.foundation.types import MetricDirection, MetricSource, Outcome
 
@@ -295,7 +295,8 @@ def read_metrics(output: str, spec: MetricSpec, measured: Measured, document: st
     others, notes = _others(lines, spec, measured)
     primary, fault, detail = _primary(spec, measured, lines, text, document)
     if primary is None:
-        near_misses = _near_misses(text) if fault == "metric_missing" and spec.source == "line" else []
+        is_line_missing = fault == "metric_missing" and spec.source == "line"
+        near_misses = [*_as_json(spec, text), *_near_misses(text)] if is_line_missing else []
         told = _joined(detail, *notes[:_SHOWN_NOTES], *near_misses, _tail(text))
         return Reading(None, {}, fault, told)
     return Reading(primary, others, notes=notes)
@@ -486,6 +487,17 @@ def _diagnostic(lines: Sequence[_Line]) -> str:
         return ""
     said = ", ".join(f"{quoted(line.name, 40)}={quoted(line.raw, 40)}" for line in lines[:5])
     return f"it had printed {said}, which does not count"
+
+
+def json_source(name: str) -> str:
+    """The option that reads the metric from a last line that is JSON."""
+    return f"--source json:{name}"
+
+
+def _as_json(spec: MetricSpec, text: str) -> list[str]:
+    """That the last line is JSON with the metric in it, where it is."""
+    value, _, _ = _from_json(replace(spec, source="json", json_path=spec.name), text, None)
+    return [f"the last line is JSON: {json_source(spec.name)} reads it"] if value is not None else []
 
 
 def _near_misses(text: str) -> list[str]:

@@ -45,7 +45,9 @@ if TYPE_CHECKING:
 
 _OPTIONS = (
     click.option(
-        "--metric", metavar="NAME", help="What is measured: the line `METRIC NAME=VALUE` of --measure."
+        "--metric",
+        metavar="NAME",
+        help="What is measured: --measure prints one line such as `METRIC total_ms=11.8`, or see --source.",
     ),
     click.option(
         "--measure", metavar="COMMAND", help="Shell command that measures; it is frozen with its files."
@@ -57,7 +59,10 @@ _OPTIONS = (
         "--direction", type=click.Choice(("lower", "higher")), help="Which way is better.  [default: lower]"
     ),
     click.option(
-        "--source", metavar="SOURCE", help="line, wall, cpu, memory, exit, or json:PATH.  [default: line]"
+        "--source",
+        metavar="SOURCE",
+        help="line, wall, cpu, memory, exit, or json:PATH: `json:total_ms` reads the last line "
+        "of --measure where that is JSON.  [default: line]",
     ),
     click.option("--unit", metavar="UNIT", help="Of the metric, for people."),
     click.option("--name", metavar="TEXT", help="Of the experiment.  [default: the metric's]"),

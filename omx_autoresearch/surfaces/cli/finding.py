@@ -14,6 +14,7 @@ from omx_autoresearch.missions.findings import import_findings, show_finding
 from omx_autoresearch.missions.rules.criteria import FINDING_KINDS, SUMMARY_LIMIT_BYTES
 from omx_autoresearch.surfaces.cli.console import (
     Caller,
+    count_of,
     is_relayed,
     json_option,
     print_json,
@@ -179,7 +180,8 @@ def finding_import(words: tuple[str, ...], as_json: bool) -> None:
     if as_json:
         print_json(ImportDocument(task_id, imported.added, imported.known))
     else:
-        say(f"Imported {imported.added} findings into {task_id}, as claims; {imported.known} it had already.")
+        added = count_of(imported.added, "finding")
+        say(f"Imported {added} into {task_id}, as claims; {imported.known} it had already.")
 
 
 # --- printing

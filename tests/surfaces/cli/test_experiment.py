@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shlex
 import signal
 import subprocess
 from typing import TYPE_CHECKING, Any
@@ -208,6 +209,31 @@ def test_accept_shows_asks_and_takes_the_patch_without_committing(person: Resear
     assert shown.status == 0
     assert (person.project / "work.sh").read_text() == "#!/bin/sh\necho 50\n"
     assert person.experiment()["completed_reason"] == "final_patch"
+
+
+@pytest.mark.requirement("DRIVE-14")
+def test_accept_measures_nothing_where_nothing_can_be_taken_or_no_terminal_is_there(
+    person: Researcher,
+) -> None:
+    person.begin()
+    for more in ((), ("--yes",)):
+        assert "nothing was accepted" in person.refused("experiment", "accept", *more, status=5)
+    person.drive(works_at(50), "--trials", "1", "--no-verify")
+    said = person.refused("experiment", "accept", status=2)
+    assert "there is no terminal to ask at" in said
+    assert "measuring" not in said
+    assert "Not verified yet" in person.experiment()["result"]
+
+
+def test_a_start_whose_measurement_is_json_names_the_command_that_reads_it(person: Researcher) -> None:
+    person.write("measure.sh", "#!/bin/sh\necho '{\"ms\": 11.8}'\n", mode=0o755)
+    person.commit("Print JSON")
+    said = person.refused(*START, status=7)
+    next_command = said.partition("next: ")[2].strip()
+    assert next_command == (
+        "omx-autoresearch experiment start --metric ms --measure ./measure.sh --check ./check.sh --source json:ms"
+    )
+    person.ok(*shlex.split(next_command)[1:], "--calibration-pairs", "2")
 
 
 @pytest.mark.requirement("DRIVE-14")
