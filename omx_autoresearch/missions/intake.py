@@ -31,7 +31,13 @@ from omx_autoresearch.journal.safe_files import (
     replace_file,
     storage_failed,
 )
-from omx_autoresearch.missions.rules.criteria import Criterion, CriterionFault, criterion_of, criterion_text
+from omx_autoresearch.missions.rules.criteria import (
+    Criterion,
+    CriterionFault,
+    criterion_of,
+    criterion_text,
+    rule_forms,
+)
 from omx_autoresearch.missions.rules.intake import IntakeRecord, MissionDraft, draft_faults, settled
 
 # --- Markdown files with YAML frontmatter: written and read by the YAML library, with fewer surprises than YAML 1.1.
@@ -364,7 +370,9 @@ def _pages(draft: MissionDraft) -> dict[str, str]:
     sandbox = _sandbox_page(draft)
     return {
         MISSION_NAME: templates.render("mission.md.j2", frontmatter=dump(_said(mission)), draft=draft),
-        SANDBOX_NAME: templates.render("sandbox.md.j2", frontmatter=dump(_said(sandbox)), draft=draft),
+        SANDBOX_NAME: templates.render(
+            "sandbox.md.j2", frontmatter=dump(_said(sandbox)), draft=draft, rule_forms=rule_forms()
+        ),
     }
 
 

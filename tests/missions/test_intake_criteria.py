@@ -10,7 +10,7 @@ import pytest
 from omx_autoresearch.foundation.errors import MissionInvalid
 from omx_autoresearch.missions.contracts import compile_contract, contract_digest
 from omx_autoresearch.missions.intake import read_intake, write_intake
-from omx_autoresearch.missions.rules.criteria import criterion_of
+from omx_autoresearch.missions.rules.criteria import criterion_of, rule_forms
 from omx_autoresearch.missions.rules.intake import MissionDraft
 
 if TYPE_CHECKING:
@@ -123,3 +123,9 @@ def test_a_criterions_script_freezes_nothing_of_the_validator(world: Scratch) ->
     draft = replace(DRAFT, validator_command="true", criteria=criteria)
     with pytest.raises(MissionInvalid, match="no file of the validator"):
         compile_contract(world.runtime(), workspace_path=str(world.project), draft=draft)
+
+
+def test_sandbox_md_names_every_kind_of_rule(world: Scratch) -> None:
+    text = (specs(world) / "sandbox.md").read_text("utf-8")
+    assert rule_forms() in text
+    assert "trial METRIC GAIN" in text

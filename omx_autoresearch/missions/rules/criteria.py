@@ -248,7 +248,7 @@ class Examination:
 
 
 def criterion_of(text: str) -> Criterion:
-    """Read ``[optional] id: description :: rule``.
+    """Read ``id: description :: rule``, or the same with the word ``optional`` before the id.
 
     Raises:
         CriterionFault: a part is missing or wrong.
@@ -265,7 +265,12 @@ def criterion_of(text: str) -> Criterion:
             f"a criterion must be written `id: description :: rule`, received {text[:200]!r}; "
             f"a rule is one of {rule_forms()}"
         )
-    if not re.match(_ID, name) or (len(words) == 2 and is_required):
+    if len(words) == 2 and is_required:
+        raise CriterionFault(
+            f"before the id of a criterion only the word `optional` may stand, as in `optional {name[:80]}: ...`; "
+            f"received {words[0][:80]!r}"
+        )
+    if not re.match(_ID, name):
         raise CriterionFault(f"the id of a criterion may have only a-z, 0-9, - and _, received {name[:80]!r}")
     return Criterion(name, description.strip(), rule_of(rule.strip()), is_required)
 

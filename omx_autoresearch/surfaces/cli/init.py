@@ -84,8 +84,9 @@ _OPTIONS = (
         "--criterion",
         "criteria",
         multiple=True,
-        metavar="'[optional] ID: TEXT :: RULE'",
-        help=f"A further condition; RULE is one of {rule_forms()}. May be repeated; one of the same id is replaced.",
+        metavar="'ID: TEXT :: RULE'",
+        help=f"A further condition; RULE is one of {rule_forms()}. With the word `optional` before ID it may stay "
+        "open. May be repeated; one of the same id is replaced.",
     ),
     click.option("--drop-criterion", multiple=True, metavar="ID", help="Take a criterion out again."),
     click.option(
