@@ -179,7 +179,7 @@ def test_a_start_that_the_phase_does_not_allow_is_refused_with_the_way_back(worl
     assert world.kinds(mission) == [*before, "session_bound"], "a running one is only bound"
     assert again.mission.binding is not None
     lifecycle_commands.pause(world.runtime(), mission.task_id)
-    with pytest.raises(StepIllegal, match="paused cannot launch") as error:
+    with pytest.raises(StepIllegal, match="a paused mission cannot be started") as error:
         launch.start(world.runtime(), mission.task_id, NO_BASELINE)
     assert error.value.next_step == f"omx-autoresearch resume {mission.task_id}"
     lifecycle_commands.cancel(world.runtime(), mission.task_id)
@@ -286,7 +286,7 @@ def test_an_amend_changes_no_phase_and_nothing_that_ended(world: Scratch) -> Non
     assert world.load(mission).phase == "blocked"
     assert contract_of(world, mission).timeout_seconds == 5.0
     lifecycle_commands.cancel(world.runtime(), mission.task_id)
-    with pytest.raises(StepIllegal, match="cannot amend"):
+    with pytest.raises(StepIllegal, match="cannot be amended"):
         amended(world, mission)
     with pytest.raises(StepIllegal, match="no longer pins anything"):
         lifecycle_commands.restore(world.runtime(), mission.task_id)

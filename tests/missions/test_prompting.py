@@ -21,7 +21,7 @@ def test_each_verb_is_carried_out_and_told_to_the_agent_and_to_the_person(world:
         "running", "paused", "paused", "running", "cancelled", "cancelled",
     ]  # fmt: skip
     assert "holds no session" in told["pause"][0][1]
-    assert "a mission that is paused cannot pause" in told["pause"][1][1]
+    assert "a paused mission cannot be paused" in told["pause"][1][1]
     assert "it cannot be reopened" in told["cancel"][1][1]
 
 

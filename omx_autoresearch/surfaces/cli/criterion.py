@@ -113,7 +113,7 @@ def readiness_verb(task: str, as_json: bool) -> int:
     if as_json:
         print_json(report)
     else:
-        _print_report(report)
+        _print_report(report, is_complete=caller.mission(report.task_id).phase == "complete")
     return 0 if report.is_ready else CHECK_SAID_NO
 
 
@@ -190,8 +190,9 @@ def _print_criteria(
     return lines
 
 
-def _print_report(report: ReadinessReport) -> None:
+def _print_report(report: ReadinessReport, *, is_complete: bool) -> None:
     word = "ready: the next stop completes it" if report.is_ready else "not ready"
+    word = "complete" if is_complete else word
     say(f"Mission {report.task_id} is {word}.", "green" if report.is_ready else "yellow")
     for line in report.lines:
         mark = "+" if line.is_met else "-" if line.is_required else "~"

@@ -205,7 +205,8 @@ def _lacking(view: StatusView) -> str:
     """What is still missing, a line each."""
     if view.phase not in ("running", "blocked", "paused"):
         return ""
-    lines = list(map(_missing, view.open_criteria)) or ["nothing; the agent's next stop completes it"]
+    first = {"paused": "resume it first, then ", "blocked": "unblock it first, then "}.get(view.phase, "")
+    lines = list(map(_missing, view.open_criteria)) or [f"nothing; {first}the agent's next stop completes it"]
     age = view.checked_age_seconds
     if age is None:
         lines.append("(nothing was run or checked yet; --look looks at the workspace now)")

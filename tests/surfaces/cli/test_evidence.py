@@ -120,6 +120,9 @@ def test_readiness_names_what_is_missing_and_each_command_may_be_typed_until_it_
     report = person.json("readiness", task_id)
     assert (report["is_ready"], report["missing"]) == (True, [])
     assert "is ready: the next stop completes it" in person.ok("readiness", task_id)
+    person.bind(task_id)
+    person.stop(last_assistant_message="done")
+    assert f"Mission {task_id} is complete." in person.ok("readiness", task_id)
 
 
 def test_a_finding_is_added_shown_and_listed(person: Person) -> None:

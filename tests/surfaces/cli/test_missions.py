@@ -272,7 +272,7 @@ def test_an_illegal_step_names_the_legal_ones_and_the_next_command(person: Perso
     task_id = person.init()
     done = person.run("pause", task_id)
     assert done.returncode == 5
-    assert "it can start, cancel, amend" in done.stderr
+    assert "a draft cannot be paused; it can be started, cancelled or amended" in done.stderr
     assert f"omx-autoresearch start {task_id}" in done.stderr
 
 
@@ -337,6 +337,9 @@ def test_the_status_says_in_words_what_judges_and_what_is_missing(person: Person
     person.write("answer.txt", "42\n")
     assert "complete at the agent's next stop" in person.ok("validate")
     assert "missing     nothing; the agent's next stop completes it" in person.ok("status")
+    person.ok("pause")
+    assert "nothing; resume it first, then the agent's next stop completes it" in person.ok("status")
+    person.ok("resume")
     person.write("check.sh", "#!/bin/sh\nexit 0\n", mode=0o755)
     assert "next     omx-autoresearch restore" in person.run("validate").stdout
 
