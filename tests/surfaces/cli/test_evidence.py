@@ -209,6 +209,8 @@ def test_a_file_of_findings_is_imported_or_refused_with_its_lines(person: Person
     done = person.run("finding", "import", task_id, "g.jsonl")
     assert done.returncode == 2
     assert "g.jsonl, line 2: NaN is not a JSON number" in done.stderr
+    person.write("h.jsonl", '{"summary": "d"}\n')
+    assert person.ok("finding", "import", task_id, "h.jsonl").startswith("Imported 1 finding into ")
 
 
 @pytest.mark.requirement("EVID-16")
