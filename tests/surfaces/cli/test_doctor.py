@@ -104,7 +104,7 @@ def test_an_interpreter_or_program_that_is_gone_is_found(person: Person, client:
     script.write_text(text.replace(getattr(program, gone), "/gone/for/good"))
     found = checks(person, client)
     assert wrong(found) == ["script"]
-    assert "/gone/for/good is gone" in found["script"]["what"]
+    assert "/gone/for/good no longer exists" in found["script"]["what"]
 
 
 @pytest.mark.requirement("INST-08")
