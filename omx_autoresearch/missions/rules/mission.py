@@ -218,17 +218,6 @@ COMMAND_FOR: dict[Phase, str] = {
     "cancelled": "omx-autoresearch init --goal ...",
 }
 """What an owner types next in each phase."""
-_DONE: dict[Step, str] = {
-    "launch": "started",
-    "complete": "completed",
-    "block": "blocked",
-    "unblock": "unblocked",
-    "pause": "paused",
-    "resume": "resumed",
-    "cancel": "cancelled",
-    "amend": "amended",
-}
-"""What a mission is once a step was taken, in words."""
 
 
 def machine_options(table: Table[Any, Any], initial: str) -> dict[str, Any]:
@@ -274,12 +263,17 @@ def next_phase(phase: Phase, step: Step, *, task_id: str = "TASK") -> Phase:
     if step != "amend" and (after := reached(TRANSITIONS, phase, step)):
         return after
     mission = "draft" if phase == "draft" else f"{phase} mission"
-    legal = [_DONE[name] for name in legal_steps(phase) if name != "complete"]
+    legal = [_done(name) for name in legal_steps(phase) if name != "complete"]
     ways = f"it can be {', '.join(legal[:-1])} or {legal[-1]}" if legal else "it cannot be reopened"
     raise StepIllegal(
-        f"a {mission} cannot be {_DONE[step]}; {ways}",
+        f"a {mission} cannot be {_done(step)}; {ways}",
         next_step=COMMAND_FOR[phase].format(task=task_id),
     )
+
+
+def _done(step: Step) -> str:
+    """What a mission is once a step was taken, in words."""
+    return {"launch": "started", "cancel": "cancelled"}.get(step, f"{step.removesuffix('e')}ed")
 
 
 class _Holder:
