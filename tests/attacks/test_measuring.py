@@ -64,7 +64,7 @@ def test_a_final_state_that_slows_the_base_down_gives_no_claim(tmp_path: Path) -
         assert controller.run_iteration(h(2), writes("work.sh", plants)).status == "accepted", (
             "it leaves this incumbent alone"
         )
-        with pytest.raises(CommandFault, match="the other worktree changed: extra"):
+        with pytest.raises(CommandFault, match="the other worktree changed during the run: extra"):
             controller.verify_claim()
         assert controller.state.claim is None
 

@@ -73,7 +73,7 @@ def test_a_check_that_was_swapped_while_it_ran_and_put_back_proves_nothing(world
     assert run is not None
     assert (run.verdict, run.is_fresh) == ("tampered", False)
     assert "tests/" in run.summary
-    assert "during the run" in refusal
+    assert "while it ran" in refusal
     assert world.load(mission).phase == "running"
 
 

@@ -600,7 +600,7 @@ def test_a_checkout_that_moved_is_not_touched(root: Path) -> None:
 def test_a_patch_warns_until_a_fresh_check_shows_its_gain(root: Path) -> None:
     with begun(root) as controller:
         assert "nothing was accepted" in controller.final_patch().warning
-        with pytest.raises(StepIllegal, match="nothing was accepted"):
+        with pytest.raises(StepIllegal, match="no step was accepted"):
             controller.accept_final_patch()
         controller.run_iteration(h(1), works_at(90))
         assert "not yet measured" in controller.final_patch().warning

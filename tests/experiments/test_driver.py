@@ -176,7 +176,7 @@ def test_a_session_inherits_no_session_of_anybody() -> None:
 @pytest.mark.requirement("DRIVE-07")
 def test_a_command_that_cannot_be_started_costs_no_trial(experiment: AutoresearchController) -> None:
     for script in ("no-such-agent --go", "./nothing.sh", "/no/such/agent -p {prompt}", "./"):
-        with pytest.raises(UsageError, match="no trial was begun"):
+        with pytest.raises(UsageError, match="no trial began"):
             drive(experiment, agent(script))
     assert experiment.state.usage.trials == 0
     assert experiment.state.phase == "ready"

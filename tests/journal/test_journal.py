@@ -252,7 +252,7 @@ def test_a_decision_on_an_older_head_is_refused(journal: Journal) -> None:
     _add(journal, "a")
     head = journal.head()
     journal.append([("noted", {})], ts=TS, expected=head)
-    with pytest.raises(StateUntrusted, match="record 2 now; the decision was made on record 1"):
+    with pytest.raises(StateUntrusted, match="now ends at record 2; the decision was made on record 1"):
         journal.append([("noted", {})], ts=TS, expected=head)
     assert journal.head().seq == 2
 

@@ -681,7 +681,7 @@ def test_the_answer_is_out_before_the_files_follow_and_both_before_the_hook_ends
     assert answer_here(held, monkeypatch, held.payload()) == 0
     assert json.loads(said[-1])["decision"] == "block"
     assert capfd.readouterr().out == ""
-    assert progress_of(held)["iteration"] == 1
+    assert progress_of(held)["iteration"] == 1, (held.home_path / "hook.log").read_text()
 
 
 @pytest.mark.requirement("STATE-19")

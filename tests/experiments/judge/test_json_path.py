@@ -50,7 +50,7 @@ def test_a_path_that_is_none_says_how_one_looks(path: str) -> None:
         (DOCUMENT, "no", "is null"),
         (DOCUMENT, "a", "is an object"),
         (DOCUMENT, "results", "is an array"),
-        ('{"a": true}', "a", "is a boolean"),
+        ('{"a": true}', "a", "is a truth value"),
         (DOCUMENT, "results[2].mean", "has 2 items"),
         (DOCUMENT, "results[-3].mean", "has 2 items"),
         (DOCUMENT, "results.mean", "is not an object"),

@@ -342,7 +342,7 @@ def test_sessions_that_bring_nothing_end_the_run_with_a_status_of_their_own(pers
     assert "exit status 9" in done.stdout
     said = person.refused("experiment", "run", "--agent", "no-such-agent", status=2)
     assert "no-such-agent: no such program on PATH" in said
-    assert "no trial was begun" in said
+    assert "no trial began" in said
     assert person.experiment()["usage"]["trials"] == 2
     assert "cannot be read" in person.refused("experiment", "run", "--agent", "claude 'oops", status=2)
 
