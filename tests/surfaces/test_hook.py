@@ -656,6 +656,7 @@ def test_the_story_of_a_held_stop_needs_no_launch_in_the_hook(world: Scratch) ->
 
 def answer_here(world: Scratch, monkeypatch: pytest.MonkeyPatch, payload: dict[str, Any]) -> int:
     monkeypatch.setattr(hook, "read_event", lambda _: json.dumps(payload).encode())
+    monkeypatch.setattr(hook, "_began_at", str)  # the test's process is older than any hook may become
     return hook.main(["hook", str(world.home_path), "claude"])
 
 
@@ -681,7 +682,7 @@ def test_the_answer_is_out_before_the_files_follow_and_both_before_the_hook_ends
     assert answer_here(held, monkeypatch, held.payload()) == 0
     assert json.loads(said[-1])["decision"] == "block"
     assert capfd.readouterr().out == ""
-    assert progress_of(held)["iteration"] == 1, (held.home_path / "hook.log").read_text()
+    assert progress_of(held)["iteration"] == 1
 
 
 @pytest.mark.requirement("STATE-19")
