@@ -35,7 +35,7 @@ from omx_autoresearch.missions.rules.mission import FINAL_PHASES, Notice, next_c
 from omx_autoresearch.missions.rules.prompts import paths_named
 from omx_autoresearch.missions.rules.readiness import readiness_report
 from omx_autoresearch.missions.store import MissionStore
-from omx_autoresearch.missions.validation.runs import output_tail
+from omx_autoresearch.missions.validation.runs import is_under_way, output_tail
 from omx_autoresearch.missions.workspace import snapshot_workspace
 
 if TYPE_CHECKING:
@@ -83,6 +83,8 @@ class StatusView:
         next_command: what the owner types next; ``$autoresearch TASK`` is typed in the agent.
         last_verdict: of the newest run; empty when there was none.
         last_run_id: of that run.
+        running_since: when the run under way began, ISO 8601 UTC; empty when none is.
+        lost_run_id: the newest run, if it ended without a verdict (its process was killed); empty otherwise.
         last_heartbeat_at: when the client was last heard of; empty for never.
         task_path: the projections' folder.
         validation_mode: of the contract; empty while draft.
@@ -117,6 +119,8 @@ class StatusView:
     next_command: str = ""
     last_verdict: str = ""
     last_run_id: str = ""
+    running_since: str = ""
+    lost_run_id: str = ""
     last_heartbeat_at: str = ""
     task_path: str = ""
     validation_mode: str = ""
@@ -430,7 +434,8 @@ def _missing(runtime: Runtime, task_id: str) -> StatusView:
 def _view_of(runtime: Runtime, mission: Mission, *, looks: bool) -> StatusView:
     contract, usage, limits = mission.contract, mission.usage, mission.limits
     last = last_beat(runtime.home.mission(mission.task_id).heartbeat_path)
-    blocker = mission.blocker
+    blocker, run = mission.blocker, mission.running_validation
+    is_running = run is not None and is_under_way(run)
     look, lacking, seen_at = _open(runtime, mission, looks=looks)
     status: Status = mission.status  # type: ignore[assignment]
     return StatusView(
@@ -457,6 +462,8 @@ def _view_of(runtime: Runtime, mission: Mission, *, looks: bool) -> StatusView:
         next_command=next_command(mission),
         last_verdict=mission.attestation.verdict if mission.attestation else "",
         last_run_id=mission.attestation.run_id if mission.attestation else "",
+        running_since=run.started_at if run and is_running else "",
+        lost_run_id=run.run_id if run and not is_running else mission.lost_run_id,
         last_heartbeat_at=last.at if last else "",
         task_path=ProjectFolder(mission.project_path).task_path(mission.task_id),
         validation_mode=contract.validation_mode if contract else "",

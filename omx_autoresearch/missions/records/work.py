@@ -289,7 +289,7 @@ class ValidationStarted:
 
     def apply(self, mission: Mission, ts: str) -> Mission:
         """One run is under way."""
-        return replace(mission, running_validation=self.run)
+        return replace(mission, running_validation=self.run, lost_run_id="")
 
 
 @dataclass(frozen=True, slots=True)
@@ -314,6 +314,7 @@ class ValidationFinished:
             mission,
             attestation=self.attestation,
             running_validation=None if is_current else running,
+            lost_run_id="",
             is_recheck_due=mission.is_recheck_due and is_older,
         )
 
@@ -326,10 +327,11 @@ class ValidationLost:
     run_id: str
 
     def apply(self, mission: Mission, ts: str) -> Mission:
-        """This run is no longer under way; another one may be."""
+        """This run is no longer under way; if another one is, nothing changes."""
         running = mission.running_validation
-        is_lost = running is not None and running.run_id == self.run_id
-        return replace(mission, running_validation=None if is_lost else running)
+        if running is None or running.run_id != self.run_id:
+            return mission
+        return replace(mission, running_validation=None, lost_run_id=self.run_id)
 
 
 @dataclass(frozen=True, slots=True)

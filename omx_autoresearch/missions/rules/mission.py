@@ -520,6 +520,7 @@ class Mission:
         output_marks: normalized output digests seen, newest last, bounded.
         attestation: the newest finished validation or review.
         running_validation: the one under way.
+        lost_run_id: the newest run, where it ended without a verdict; empty otherwise.
         is_recheck_due: a person spoke since the newest attestation; its failure is not reused.
         prompted_at: when a person last spoke in the bound session or let the mission go on, ISO 8601 UTC; empty before.
         is_person_turn: the turn under way was begun by a person, not by a refusal.
@@ -587,6 +588,7 @@ class Mission:
     output_marks: tuple[str, ...] = ()
     attestation: Attestation | None = nested(Attestation, default=None)
     running_validation: RunningValidation | None = nested(RunningValidation, default=None)
+    lost_run_id: str = ""
     is_recheck_due: bool = False
     prompted_at: str = ""
     is_person_turn: bool = False

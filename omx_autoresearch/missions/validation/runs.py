@@ -350,16 +350,18 @@ def validate_now(
 def running_validation(runtime: Runtime, mission: Mission) -> ProcessIdentity | None:
     """The supervisor of the run under way; a run whose supervisor is gone is recorded as lost."""
     run = mission.running_validation
-    if run is None:
-        return None
-    identity = ProcessIdentity(run.pid, run.pid_started)
-    if is_alive(identity):
-        return identity
+    if run is None or is_under_way(run):
+        return ProcessIdentity(run.pid, run.pid_started) if run else None
     with MissionStore(runtime.home).transaction(mission.task_id, runtime.now()) as transaction:
         newest = transaction.mission.running_validation
         if newest is not None and newest.run_id == run.run_id:
             transaction.record(ValidationLost(run.run_id))
     return None
+
+
+def is_under_way(run: RunningValidation) -> bool:
+    """True while the supervisor of a run lives; without it the run ended and left no verdict."""
+    return is_alive(ProcessIdentity(run.pid, run.pid_started))
 
 
 def _conduct_apart(runtime: Runtime, task_id: str, ask: Ask) -> None:
@@ -381,7 +383,7 @@ def conduct(runtime: Runtime, task_id: str, ask: Ask) -> None:
         if _is_answered(mission, ask):
             return
         other = mission.running_validation
-        if other is not None and is_alive(ProcessIdentity(other.pid, other.pid_started)):
+        if other is not None and is_under_way(other):
             return
         tree_digest = ask.look.tree_digest if ask.look else ""
         started = me.started if me else ""

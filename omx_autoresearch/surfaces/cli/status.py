@@ -182,8 +182,6 @@ def _typed(command: str) -> str:
 
 def _progress(view: StatusView) -> list[Row]:
     pressure = "; a change of structure is due" if view.pivot_required else ""
-    none = "none yet" if view.phase == "draft" else "none since the start"
-    run = f"{view.last_run_id}: {view.last_verdict}" if view.last_run_id else none
     session = f"{view.session_id} ({view.client or 'client unknown'})" if view.session_id else "unbound"
     return [
         ("iteration", f"{view.iteration}, {view.stale_count} without progress{pressure}", ""),
@@ -191,7 +189,7 @@ def _progress(view: StatusView) -> list[Row]:
         ("refusals", f"{view.refusals} of {view.max_refusals}", ""),
         ("hours", f"{view.hours_used:.2f} of {view.max_hours:g}", ""),
         ("judged by", view.judged_by, ""),
-        ("newest run", run, ""),
+        ("newest run", _newest_run(view), ""),
         ("missing", _lacking(view), ""),
         ("findings", f"{view.finding_count}, in state/findings.jsonl" if view.finding_count else "", ""),
         ("session", session, ""),
@@ -199,6 +197,21 @@ def _progress(view: StatusView) -> list[Row]:
         ("heard of", view.last_heartbeat_at or "never", ""),
         ("files", view.task_path, "dim"),
     ]
+
+
+def _newest_run(view: StatusView) -> str:
+    """The run under way, or how the newest one ended."""
+    if view.running_since:
+        return f"running since {view.running_since}; omx-autoresearch wait {view.task_id} shows its verdict"
+    if view.lost_run_id:
+        verb = "review" if view.validation_mode == "prompt-architect-artifact" else "validate"
+        again = (
+            f"; to run it again: omx-autoresearch {verb} {view.task_id}" if view.phase == "running" else ""
+        )
+        return f"{view.lost_run_id}: it ended without a verdict{again}"
+    if view.last_run_id:
+        return f"{view.last_run_id}: {view.last_verdict}"
+    return "none yet" if view.phase == "draft" else "none since the start"
 
 
 def _lacking(view: StatusView) -> str:
@@ -241,8 +254,9 @@ def _print_run(document: RunView, runtime: Runtime, mission: Mission) -> None:
     if document.is_running:
         say(f"Still running; call again: {document.next}", "yellow")
         return
-    if document.verdict is None:
-        say(f"No run yet.\n  next: {document.next}")
+    if mission.lost_run_id or document.verdict is None:
+        lost = f"Run {mission.lost_run_id} ended without a verdict." if mission.lost_run_id else "No run yet."
+        say(f"{lost}\n  next: {document.next}", "yellow" if mission.lost_run_id else "")
         return
     if document.output_tail:
         say("\n".join(f"| {line}" for line in document.output_tail.splitlines()))

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import json
 import os
+import signal
 from typing import TYPE_CHECKING
 
 import pytest
 
 from omx_autoresearch.missions.claims import relay_line
+from omx_autoresearch.system.processes import ProcessIdentity, wait_for
 from tests.support.needs import needs_bubblewrap
 from tests.surfaces.support.command_line import AGENT, REVIEWER, SESSION, Person, at_terminal
 
@@ -48,6 +50,34 @@ def test_a_validation_that_outlasts_the_wait_is_said_to_run_still_and_waited_for
     person.write("done", "")
     ended = person.json("wait", task_id)
     assert (ended["is_running"], ended["verdict"]) == (False, "failed")
+
+
+@pytest.mark.requirement("DONE-19")
+def test_status_tells_a_run_that_goes_on_from_one_that_was_killed_and_from_its_verdict(
+    person: Person,
+) -> None:
+    person.write("check.sh", "#!/bin/sh\nwhile [ ! -e done ]; do sleep 0.05; done\nexit 1\n", mode=0o755)
+    task_id = person.init()
+    person.ok("start", task_id, "--no-baseline")
+    person.run("validate", task_id, "--seconds", "0")
+    shown = person.json("status", task_id)
+    assert (shown["running_since"] > "2", shown["lost_run_id"], shown["last_verdict"]) == (True, "", "")
+    assert f"running since {shown['running_since']}; omx-autoresearch wait" in person.ok("status", task_id)
+
+    run = person.records(task_id, "validation_started")[0]["run"]
+    os.kill(run["pid"], signal.SIGKILL)
+    assert wait_for(ProcessIdentity(run["pid"], run["pid_started"]), 60)
+    lost = (
+        f"{run['run_id']}: it ended without a verdict; to run it again: omx-autoresearch validate {task_id}"
+    )
+    assert lost in person.ok("status", task_id), "before anything recorded the loss"
+    assert f"Run {run['run_id']} ended without a verdict." in person.ok("wait", task_id)
+    assert lost in person.ok("status", task_id), "and after"
+
+    person.write("done", "")
+    person.run("validate", task_id)
+    shown = person.json("status", task_id)
+    assert (shown["running_since"], shown["lost_run_id"], shown["last_verdict"]) == ("", "", "failed")
 
 
 def test_wait_with_nothing_to_wait_for_says_so_at_once(person: Person) -> None:
