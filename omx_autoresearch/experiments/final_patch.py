@@ -53,11 +53,6 @@ class FinalPatch:
         """Where the changed files are now."""
         return tuple(change.path for change in self.changed)
 
-    def content(self) -> bytes:
-        """The patch itself."""
-        with open(self.path, "rb") as stream:
-            return stream.read()
-
 
 def final_patch_of(state: ExperimentState, workspaces: Workspaces, folder_path: str) -> FinalPatch:
     """Write the patch of a state into a folder; needs no hold of the repository.

@@ -52,8 +52,8 @@ class Run:
     Attributes:
         run_id: names its output.
         kind: what it was for.
-        fault: empty where it did what it should; ``tampered``, a fault of `judge.metrics.FAULTS`, or
-            ``reset_failed``.
+        fault: empty where it did what it should; ``tampered``, ``reset_failed``, or the
+            `judge.metrics.Reading.fault` of its output.
         detail: the fault for people, with the last lines of the output; harmless to show.
         metric: the primary metric; None where there is a fault, and where nothing was to be measured.
         others: secondary metrics, ``wall_seconds cpu_seconds peak_bytes`` among them.

@@ -416,11 +416,6 @@ class JournalReader:
         with self.opened() as descriptor:
             yield from read_records(descriptor, self.path, from_offset, expect)
 
-    def scan(self) -> Iterator[Entry | Fault]:
-        """Yield every complete line as the record or the fault that it is: what can be read is never hidden."""
-        with self.opened() as descriptor:
-            yield from scan(descriptor, genesis(descriptor))
-
     def verify(self) -> Verification:
         """Check every line and the whole chain. A broken or missing journal is a value here."""
         try:

@@ -57,7 +57,7 @@ def test_any_json_is_read_or_refused_by_file_and_place(
     if isinstance(found, Origin):
         assert found.draft.goal.strip()
         assert len({finding.id for finding in found.findings}) == len(findings)
-        assert not any(finding.is_accepted for finding in found.findings)
+        assert not any(finding.evidence for finding in found.findings)
         assert all(direction.by == "claim" for direction in found.directions)
     else:
         assert found

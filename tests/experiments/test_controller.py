@@ -572,7 +572,7 @@ def test_the_users_checkout_is_the_same_to_the_byte_until_the_patch_is_accepted(
         assert git(root, "for-each-ref", "--format=%(refname)", "refs/omx-autoresearch") == reference
         assert checkout(root) == before
         assert patch.changed_paths == ("work.sh",)
-        assert b"+echo 90" in patch.content()
+        assert b"+echo 90" in Path(patch.path).read_bytes()
         done = controller.accept_final_patch()
         assert (done.is_applied, done.changed_paths, done.warning) == (True, ("work.sh",), "")
         assert (controller.state.phase, controller.state.completed_reason) == ("completed", "final_patch")

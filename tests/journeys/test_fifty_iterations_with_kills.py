@@ -137,5 +137,5 @@ def test_fifty_iterations_with_a_kill_in_each_end_as_undisturbed_ones(tmp_path: 
     for number in range(ITERATIONS):
         finding = find_finding(harried.runtime(), found.task_id, f"found-{number}")
         assert finding is not None
-        assert finding.is_accepted
+        assert finding.evidence
     assert Journal(harried.home.mission(found.task_id)).verify().ok

@@ -47,8 +47,8 @@ def test_every_line_of_a_file_becomes_a_claim_and_again_adds_nothing(world: Scra
     assert import_findings(world.runtime(), mission.task_id, str(path)) == Imported(0, 3)
     found = find_finding(world.runtime(), mission.task_id, "f1")
     assert found is not None
-    assert (found.is_accepted, found.source, found.summary, found.paths) == (
-        False,
+    assert (found.evidence, found.source, found.summary, found.paths) == (
+        None,
         "import",
         "結果 🧪",
         ("a.tsx",),

@@ -4,14 +4,14 @@ import json
 import subprocess
 import sys
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 import pytest
 
 from omx_autoresearch.agents.hook_lines import HookProgram, hook_script
 from omx_autoresearch.agents.parts.status_line import status_line
+from omx_autoresearch.foundation.types import Phase
 from omx_autoresearch.missions import lifecycle_commands, registry, views
-from omx_autoresearch.missions.rules.mission import PHASES
 from omx_autoresearch.surfaces import statusline
 from tests.support.scratch import HOOK, OTHER, SESSION, Scratch
 
@@ -92,7 +92,9 @@ def test_a_mode_state_that_somebody_wrote_makes_no_other_session_done(scratch: S
 
 
 @pytest.mark.requirement("LINE-03")
-@pytest.mark.parametrize("label", [*(f"Research {n}" for n in (0, 9, 10_000, 123_456)), *PHASES, "Invalid"])
+@pytest.mark.parametrize(
+    "label", [*(f"Research {n}" for n in (0, 9, 10_000, 123_456)), *get_args(Phase), "Invalid"]
+)
 @pytest.mark.parametrize("heard", ["", "1s", "59m"])
 def test_the_line_is_as_wide_whatever_stands_in_it(label: str, heard: str) -> None:
     widths = {len(statusline.composed(label, stale, 7, heard, heard)) for stale in (0, 12, 345)}

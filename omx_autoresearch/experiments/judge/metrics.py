@@ -178,13 +178,6 @@ WALL_SECONDS, CPU_SECONDS, PEAK_BYTES = "wall_seconds", "cpu_seconds", "peak_byt
 OWN_NAMES = (WALL_SECONDS, CPU_SECONDS, PEAK_BYTES)
 """Secondary metrics that the runtime measures itself, of every run; a line cannot set them."""
 
-FAULTS = (
-    "metric_missing", "metric_malformed", "metric_not_finite", "metric_repeated",
-    "command_failed", "timed_out", "cancelled", "not_started",
-)  # fmt: skip
-"""Why a run gave no metric; the codes of `Reading.fault`."""
-
-_OWN_SOURCES = {"wall": WALL_SECONDS, "cpu": CPU_SECONDS, "memory": PEAK_BYTES}
 _TAIL_LINES = 10
 _TAIL_LENGTH = 1500
 _LINE_LENGTH = 300
@@ -260,7 +253,7 @@ class Reading:
     Attributes:
         primary: the metric; None exactly where there is a fault.
         others: secondary metrics, those of `OWN_NAMES` among them; empty where there is a fault.
-        fault: empty, or one of `FAULTS`.
+        fault: why there is no metric, such as ``metric_missing`` or ``timed_out``; empty otherwise.
         detail: the fault in a sentence or several lines, with what was seen instead.
         notes: what was left out and why, without being a fault.
     """

@@ -506,11 +506,6 @@ class Finding:
     iteration: int = 0
     direction: str = ""
 
-    @property
-    def is_accepted(self) -> bool:
-        """True for evidence, False for a claim."""
-        return self.evidence is not None
-
 
 def evidence_digest(*parts: str) -> str:
     """The identity of a piece of evidence."""

@@ -166,7 +166,6 @@ if TYPE_CHECKING:
     AnyStep = TypeVar("AnyStep", bound=str)
     Table = tuple[tuple[AnyStep, tuple[AnyPhase, ...], AnyPhase], ...]
 
-PHASES: tuple[Phase, ...] = ("draft", "running", "blocked", "paused", "complete", "cancelled")
 FINAL_PHASES: tuple[Phase, ...] = ("complete", "cancelled")
 
 TRANSITIONS: tuple[tuple[Step, tuple[Phase, ...], Phase], ...] = (

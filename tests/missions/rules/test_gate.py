@@ -14,7 +14,7 @@ import omx_autoresearch
 from omx_autoresearch.agents.events import StopCap
 from omx_autoresearch.foundation.types import HostEnd, Phase, StopScope
 from omx_autoresearch.missions.rules.gate import Decision, Observation, Situation, decide
-from omx_autoresearch.missions.rules.mission import PHASES, Blocker, Limits, Usage, after_person_prompt
+from omx_autoresearch.missions.rules.mission import Blocker, Limits, Usage, after_person_prompt
 from tests.missions.rules.samples import NEEDED, TASK
 
 PACKAGE = Path(omx_autoresearch.__file__).parent
@@ -29,6 +29,7 @@ HOUR = Blocker(
     "wall-clock-spent", "24 h are spent", "more hours", f"omx-autoresearch unblock {TASK} --add-hours 8"
 )
 HOST_ENDS: tuple[HostEnd, ...] = tuple(end for end in get_args(HostEnd) if end)
+PHASES: tuple[Phase, ...] = get_args(Phase)
 SCOPES: tuple[StopScope, ...] = get_args(StopScope)
 STRONG = Observation(has_better_score=True)
 WEAK = Observation(has_tree_change=True)

@@ -28,7 +28,6 @@ from omx_autoresearch.missions.records.work import SessionBound, ValidationFinis
 from omx_autoresearch.missions.rules.mission import (
     COMMAND_FOR,
     FINAL_PHASES,
-    PHASES,
     TRANSITIONS,
     WIRE_STATUS,
     RunningValidation,
@@ -43,6 +42,7 @@ if TYPE_CHECKING:
     from omx_autoresearch.missions.records import Record
     from omx_autoresearch.missions.rules.mission import Mission
 
+PHASES: tuple[Phase, ...] = get_args(Phase)
 STEPS: tuple[Step, ...] = get_args(Step)
 RECORDS: tuple[tuple[Step, Record], ...] = (
     ("launch", MissionLaunched("running", SCRIPT, "contract")),
