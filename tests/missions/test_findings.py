@@ -156,7 +156,7 @@ def test_a_command_that_takes_longer_is_recorded_when_it_ends(world: Scratch) ->
     assert checks.check(world.runtime(), mission.task_id, ("slow",), wait_seconds=60)
     found = find_finding(world.runtime(), mission.task_id, "s1")
     assert found is not None
-    assert found.is_accepted
+    assert found.evidence
 
 
 # --- files
@@ -365,7 +365,7 @@ def test_a_finding_in_the_inbox_is_taken_in_once_as_a_claim_whatever_it_says_of_
     for name in (dropped.finding.id, "f-forged"):
         found = find_finding(world.runtime(), mission.task_id, name)
         assert found is not None
-        assert (found.is_accepted, found.source, found.summary) == (False, "inbox", "結果")
+        assert (found.evidence, found.source, found.summary) == (None, "inbox", "結果")
     assert world.load(mission).accepted_count == 0
 
 

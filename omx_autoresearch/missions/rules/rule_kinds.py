@@ -1,7 +1,7 @@
 """The kinds of rule that a criterion can have, one class each.
 
-``missions/rules/criteria.py`` has what they share and the registry. A kind says how it is written and read back, what
-it asks of the world that is handed to it, what its evidence depends on, and what to do while it is not met. Pure.
+``missions/rules/criteria.py`` has the registry (``KINDS``) and what the kinds share. A kind says how it is written and
+read back, how the runtime examines it, when an older check still counts, and which command helps next. Pure.
 """
 
 from __future__ import annotations
