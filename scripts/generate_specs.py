@@ -1,4 +1,4 @@
-"""Write what specs/ takes from the code: the JSON Schemas and the lifecycle diagram.
+"""Write what specs/ takes from the code: JSON Schemas, the lifecycle diagram, and which verb prints which document.
 
     python scripts/generate_specs.py           write
     python scripts/generate_specs.py --check   say what differs, and end with 1
@@ -26,7 +26,7 @@ if __name__ == "__main__":
 from omx_autoresearch.missions import task_files  # noqa: E402 - after the path
 from omx_autoresearch.missions.records import KINDS, record_class  # noqa: E402 - after the path
 from omx_autoresearch.missions.rules import mission  # noqa: E402 - after the path
-from omx_autoresearch.surfaces.cli.program import documents  # noqa: E402 - after the path
+from omx_autoresearch.surfaces.cli.program import all_verbs, documents  # noqa: E402 - after the path
 
 SPECS = ROOT / "specs"
 DIALECT = "https://json-schema.org/draft/2020-12/schema"
@@ -50,6 +50,20 @@ def lifecycle_block() -> str:
     ]
     finals = [f"  {phase} --> [*]" for phase in mission.FINAL_PHASES]
     return "\n".join(["```mermaid", *kept, *finals, "```"])
+
+
+def verbs_block(group: str = "") -> str:
+    """The verbs of a group, or those outside of ``experiment``, with their documents: a row for equal documents."""
+    rows: dict[tuple[str, ...], list[str]] = {}
+    for verb in all_verbs():
+        if verb.documents and verb.path.startswith("experiment ") == bool(group):
+            names = tuple(document.name for document in verb.documents)
+            rows.setdefault(names, []).append(f"`{verb.path.removeprefix(group)}`")
+    lines = [
+        f"| {' '.join(verbs)} | {' or '.join(f'[{name}](schemas/{name}.json)' for name in names)} |"
+        for names, verbs in rows.items()
+    ]
+    return "\n".join(["| verb | schema |", "|---|---|", *lines])
 
 
 def _schema_of(kind: Any, title: str, *, is_output: bool = False) -> dict[str, Any]:
@@ -114,13 +128,15 @@ def generated() -> dict[Path, str]:
         SPECS / "schemas" / f"{name}.json": json.dumps(schema, indent=2, ensure_ascii=False) + "\n"
         for name, schema in files.items()
     }
-    page = SPECS / "lifecycle.md"
-    texts[page] = re.sub(
-        r"(<!-- generated: lifecycle -->\n).*?(<!-- end generated -->)",
-        lambda found: f"{found[1]}{lifecycle_block()}\n{found[2]}",
-        page.read_text(encoding="utf-8"),
-        flags=re.DOTALL,
-    )
+    for page_name, block_name, block in (
+        ("lifecycle.md", "lifecycle", lifecycle_block()),
+        ("command-line.md", "verbs", verbs_block()),
+        ("experiment-command-line.md", "verbs", verbs_block("experiment ")),
+    ):
+        page = SPECS / page_name
+        beginning, end = f"<!-- generated: {block_name} -->\n", "\n<!-- end generated -->"
+        before, _, rest = page.read_text(encoding="utf-8").partition(beginning)
+        texts[page] = f"{before}{beginning}{block}{end}{rest.partition(end)[2]}"
     return texts
 
 

@@ -276,20 +276,3 @@ def _is_last(where: str) -> bool:
     except FileNotFoundError:
         return True
     return all(name.startswith(".") or name == os.path.basename(where) for name in names)
-
-
-@dataclass(frozen=True, slots=True)
-class ClientDocument:
-    """One agent CLI of ``doctor``.
-
-    Attributes:
-        client: its name.
-        scope: whose settings were looked at.
-        is_held: every check that concerns the hold is well; a stop would be held.
-        checks: in the order of reading.
-    """
-
-    client: str
-    scope: str
-    is_held: bool
-    checks: tuple[Check, ...]

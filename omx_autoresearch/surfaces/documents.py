@@ -6,17 +6,16 @@ step further. The hook is the exception: it speaks its client's own JSON.
 
 from __future__ import annotations
 
-from omx_autoresearch.foundation.records import dataclass, field, to_plain
+from omx_autoresearch.foundation.records import dataclass, to_plain
 from omx_autoresearch.foundation.types import Operation
 from omx_autoresearch.missions.projection_texts import finding_line
 from omx_autoresearch.missions.rules.criteria import Evidence, criterion_text
 from omx_autoresearch.missions.rules.directions import DIRECTIONS_LIMIT, by_diversity
 from omx_autoresearch.missions.rules.evidence import CriterionView, RunReport
-from omx_autoresearch.missions.rules.mission import Limits, Notice
-from omx_autoresearch.missions.rules.readiness import ReadinessReport
+from omx_autoresearch.missions.rules.mission import Limits
 from omx_autoresearch.missions.store import MissionStore
-from omx_autoresearch.missions.task_files import IterationLine, TriedDirection
-from omx_autoresearch.missions.views import RunView, StatusView, view
+from omx_autoresearch.missions.task_files import TriedDirection
+from omx_autoresearch.missions.views import view
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -146,21 +145,6 @@ def finding_list_document(
 
 
 @dataclass(frozen=True, slots=True)
-class ImportDocument:
-    """``finding import``.
-
-    Attributes:
-        task_id: of the mission.
-        added: findings recorded now, all of them claims.
-        known: findings of the file that the mission had already.
-    """
-
-    task_id: str
-    added: int
-    known: int
-
-
-@dataclass(frozen=True, slots=True)
 class CriterionListDocument:
     """``criterion list``, ``check`` and ``accept``.
 
@@ -173,21 +157,6 @@ class CriterionListDocument:
     task_id: str
     is_running: bool
     criteria: tuple[CriterionView, ...]
-
-
-@dataclass(frozen=True, slots=True)
-class LogDocument:
-    """``log``.
-
-    Attributes:
-        task_id: of the mission.
-        iterations: the newest first.
-        lifecycle: the newest events of the mission's life, newest first; the journal has all.
-    """
-
-    task_id: str
-    iterations: tuple[IterationLine, ...]
-    lifecycle: tuple[Notice, ...]
 
 
 # --- What ``direction`` and ``direct`` print with ``--json``; ``documents.py`` has the others.
@@ -311,66 +280,6 @@ def direction_list_document(mission: Mission, *, limit: int = DIRECTIONS_LIMIT) 
 
 
 @dataclass(frozen=True, slots=True)
-class AdoptDocument:
-    """``adopt``.
-
-    Attributes:
-        task_id: of the new mission.
-        phase: ``draft``.
-        origin_path: the folder that it was taken from, which stays as it was.
-        layout: ``host``, ``own`` (our own projections) or ``protocol``.
-        origin_status: what the folder said of its task.
-        findings: taken over, all of them as claims.
-        directions: taken over, as tried.
-        criteria: ids of the criteria taken over.
-        notes: what was left out, a line each.
-        sandbox_path: sandbox.md, which says how the mission is judged.
-        next: the command that follows.
-    """
-
-    task_id: str
-    phase: str
-    origin_path: str
-    layout: str
-    origin_status: str
-    findings: int
-    directions: int
-    criteria: tuple[str, ...]
-    notes: tuple[str, ...]
-    sandbox_path: str
-    next: str
-
-
-@dataclass(frozen=True, slots=True)
-class DraftDocument:
-    """``init``.
-
-    Attributes:
-        task_id: of the new mission; empty after a dry run.
-        slug: its short name.
-        mission_path: mission.md; empty after a dry run.
-        sandbox_path: sandbox.md; empty after a dry run.
-        dry_run: nothing was written.
-        baseline: what the validator said in a dry run.
-        output_tail: the end of what it printed.
-        pinned: the files that a start would freeze, as far as a dry run looked.
-        warnings: what the owner should fix before the start.
-        next: the command that follows.
-    """
-
-    task_id: str
-    slug: str
-    mission_path: str
-    sandbox_path: str
-    dry_run: bool
-    baseline: RunReport | None
-    output_tail: str
-    pinned: tuple[str, ...]
-    warnings: tuple[str, ...]
-    next: str
-
-
-@dataclass(frozen=True, slots=True)
 class StartDocument:
     """``start`` and ``amend``.
 
@@ -436,62 +345,6 @@ def start_document(runtime: Runtime, started: Started) -> StartDocument:
 
 
 @dataclass(frozen=True, slots=True)
-class CurrentDocument:
-    """``current``.
-
-    Attributes:
-        mission: of the session, or of the project; null for none.
-        candidates: where several are under way and none is named.
-    """
-
-    mission: StatusView | None
-    candidates: tuple[str, ...]
-
-
-@dataclass(frozen=True, slots=True)
-class FolderDocument:
-    """``open``.
-
-    Attributes:
-        task_id: of the mission.
-        task_path: its folder in the project, for people.
-        is_revealed: the system's file browser was asked to show it.
-    """
-
-    task_id: str
-    task_path: str
-    is_revealed: bool
-
-
-@dataclass(frozen=True, slots=True)
-class RestoreDocument:
-    """``restore``.
-
-    Attributes:
-        task_id: of the mission.
-        restored: paths that were put back, relative to the workspace.
-    """
-
-    task_id: str
-    restored: tuple[str, ...]
-
-
-@dataclass(frozen=True, slots=True)
-class ApprovalDocument:
-    """``approve``.
-
-    Attributes:
-        task_id: of the mission.
-        key: what was approved: project, task, contract and pins.
-        is_unsandboxed: for a sandboxed client, too.
-    """
-
-    task_id: str
-    key: str
-    is_unsandboxed: bool
-
-
-@dataclass(frozen=True, slots=True)
 class NoteDocument:
     """``note``.
 
@@ -504,108 +357,3 @@ class NoteDocument:
     task_id: str
     text: str
     is_recorded: bool
-
-
-@dataclass(frozen=True, slots=True)
-class RelayDocument:
-    """``block``, ``validate``, ``note`` and ``direction add`` where a sandbox lets the caller write nothing.
-
-    Attributes:
-        task_id: of the mission.
-        verb: what was asked.
-        relayed: always true: the client's hook, which stands outside, takes it from this very command.
-    """
-
-    task_id: str
-    verb: str
-    relayed: bool = True
-
-
-@dataclass(frozen=True, slots=True)
-class InstallDocument:
-    """``install`` and ``uninstall``.
-
-    Attributes:
-        client: the agent CLI.
-        settings_path: its settings file.
-        changed_paths: files that were, or would be, changed; empty when everything was in place.
-        diff: of all of them.
-        notes: what a person has to know or do.
-        dry_run: nothing was written.
-    """
-
-    client: str
-    settings_path: str
-    changed_paths: tuple[str, ...]
-    diff: str
-    notes: tuple[str, ...]
-    dry_run: bool
-
-
-@dataclass(frozen=True, slots=True)
-class DemoDocument:
-    """``demo``.
-
-    Attributes:
-        task_id: of the scratch mission.
-        refusal: what the agent read when it first stopped.
-        is_released: it was let go after the validator passed.
-        run_id: the attested run that completed the mission.
-        completion: the completion artifact.
-    """
-
-    task_id: str
-    refusal: str
-    is_released: bool
-    run_id: str
-    completion: dict[str, object] = field(default_factory=dict)
-
-
-@dataclass(frozen=True, slots=True)
-class ErrorText:
-    """What went wrong.
-
-    Attributes:
-        slug: the heading in specs/errors.md.
-        message: what happened, where.
-        next: the command or act that mends it.
-    """
-
-    slug: str
-    message: str
-    next: str
-
-
-@dataclass(frozen=True, slots=True)
-class ErrorDocument:
-    """Any verb that ended with an error."""
-
-    error: ErrorText
-
-
-SCHEMAS: dict[str, object] = {
-    "status": StatusView,
-    "status-list": tuple[StatusView, ...],
-    "init": DraftDocument,
-    "start": StartDocument,
-    "run": RunView,
-    "current": CurrentDocument,
-    "open": FolderDocument,
-    "restore": RestoreDocument,
-    "approval": ApprovalDocument,
-    "note": NoteDocument,
-    "finding": FindingDocument,
-    "finding-list": FindingListDocument,
-    "finding-import": ImportDocument,
-    "criterion-list": CriterionListDocument,
-    "readiness": ReadinessReport,
-    "log": LogDocument,
-    "direction": DirectionDocument,
-    "direction-list": DirectionListDocument,
-    "adopt": AdoptDocument,
-    "relay": RelayDocument,
-    "install": InstallDocument,
-    "demo": DemoDocument,
-    "error": ErrorDocument,
-}
-"""File name in specs/schemas/ to the type of the document; ``cli/program.py`` adds those that few verbs load."""

@@ -36,7 +36,7 @@ INTERRUPTED = 130
 
 
 class Document(NamedTuple):
-    """What a verb prints with ``--json``, where ``surfaces/documents.py`` does not have it.
+    """A JSON document that a verb prints with ``--json``.
 
     Attributes:
         name: of its schema in specs/schemas/.
@@ -52,16 +52,15 @@ class Verb(click.Command):
 
     Attributes:
         path: as typed behind the program's name: ``status``, ``experiment start``.
-        documents: what it prints with ``--json``, the usual one first: the name of a schema of
-            ``surfaces/documents.py``, or a document of its own; empty where it speaks a client's own form.
+        documents: printed with ``--json``, the usual one first; empty for a verb that speaks a client's own form.
     """
 
     path: str
-    documents: tuple[str | Document, ...]
+    documents: tuple[Document, ...]
 
 
-def verb(path: str, *documents: str | Document, **settings: Any) -> Callable[[Callable[..., Any]], Verb]:
-    """Declare a verb where it is defined; ``program.SECTIONS`` has the one line that offers it."""
+def verb(path: str, *documents: Document, **settings: Any) -> Callable[[Callable[..., Any]], Verb]:
+    """Declare a verb and what it prints; its one line in ``program.SECTIONS`` offers it."""
 
     def declare(function: Callable[..., Any]) -> Verb:
         command = click.command(path.rpartition(" ")[2], cls=Verb, **settings)(function)
@@ -265,6 +264,31 @@ def tell(text: str, style: str = "", *, label: str = "") -> None:
     sys.stderr.write(words + "\n")
 
 
+@dataclass(frozen=True, slots=True)
+class ErrorText:
+    """What went wrong.
+
+    Attributes:
+        slug: the heading in specs/errors.md.
+        message: what happened, where.
+        next: the command or act that mends it.
+    """
+
+    slug: str
+    message: str
+    next: str
+
+
+@dataclass(frozen=True, slots=True)
+class ErrorDocument:
+    """Any verb that ended with an error."""
+
+    error: ErrorText
+
+
+ERROR = Document("error", ErrorDocument)
+
+
 def print_error(error: AutoresearchError) -> None:
     """What happened, and the next command, on stderr."""
     tell(error.message, "red", label="error:")
@@ -358,6 +382,24 @@ def confirm(question: str, option: str, refusal: str) -> None:
         raise click.Abort
 
 
+@dataclass(frozen=True, slots=True)
+class RelayDocument:
+    """``block``, ``validate``, ``note`` and ``direction add`` where a sandbox lets the caller write nothing.
+
+    Attributes:
+        task_id: of the mission.
+        verb: what was asked.
+        relayed: always true: the client's hook, which stands outside, takes it from this very command.
+    """
+
+    task_id: str
+    verb: str
+    relayed: bool = True
+
+
+RELAY = Document("relay", RelayDocument)
+
+
 def is_relayed(caller: Caller, task_id: str, verb: str, *, as_json: bool) -> bool:
     """Say what the hook will do for a caller inside an agent whose sandbox lets it write no state."""
     if caller.can_write(task_id) or not caller.is_agent():
@@ -365,8 +407,6 @@ def is_relayed(caller: Caller, task_id: str, verb: str, *, as_json: bool) -> boo
     from omx_autoresearch.missions.claims import relay_line
 
     if as_json:
-        from omx_autoresearch.surfaces.documents import RelayDocument
-
         tell(relay_line(verb))
         print_json(RelayDocument(task_id, verb))
     else:

@@ -7,12 +7,17 @@ from typing import TYPE_CHECKING
 import click
 
 from omx_autoresearch.foundation.errors import UsageError
+from omx_autoresearch.foundation.records import dataclass
 from omx_autoresearch.missions.findings import list_iterations
+from omx_autoresearch.missions.rules.mission import Notice
+from omx_autoresearch.missions.rules.readiness import ReadinessReport
+from omx_autoresearch.missions.task_files import IterationLine
 from omx_autoresearch.missions.validation import checks
 from omx_autoresearch.missions.views import criteria, readiness
 from omx_autoresearch.surfaces.cli.console import (
     CHECK_SAID_NO,
     Caller,
+    Document,
     json_option,
     print_json,
     print_table,
@@ -22,19 +27,22 @@ from omx_autoresearch.surfaces.cli.console import (
     this_caller,
     verb,
 )
-from omx_autoresearch.surfaces.cli.status import print_step
+from omx_autoresearch.surfaces.cli.status import STATUS, print_step
+from omx_autoresearch.surfaces.documents import CriterionListDocument
 
 if TYPE_CHECKING:
     from typing import Any
 
     from omx_autoresearch.missions.rules.evidence import CriterionView
-    from omx_autoresearch.missions.rules.readiness import ReadinessReport
 
 
 _STYLES = {"satisfied": "green", "blocked": "red", "open": "yellow"}
 
 
-@verb("criterion list", "criterion-list")
+CRITERIA = Document("criterion-list", CriterionListDocument)
+
+
+@verb("criterion list", CRITERIA)
 @task_argument
 @json_option
 def criterion_list(task: str, as_json: bool) -> None:
@@ -43,7 +51,7 @@ def criterion_list(task: str, as_json: bool) -> None:
     _print_criteria(caller, caller.task(task), as_json=as_json)
 
 
-@verb("criterion check", "criterion-list")
+@verb("criterion check", CRITERIA)
 @click.argument("words", nargs=-1, metavar="[TASK] [ID]...")
 @click.option(
     "--seconds",
@@ -70,7 +78,7 @@ def criterion_check(words: tuple[str, ...], seconds: float, as_json: bool) -> in
     return 0 if ended and is_met else CHECK_SAID_NO
 
 
-@verb("criterion accept", "criterion-list")
+@verb("criterion accept", CRITERIA)
 @click.argument("words", nargs=-1, required=True, metavar="[TASK] ID")
 @reason_option
 @json_option
@@ -88,7 +96,7 @@ def criterion_accept(words: tuple[str, ...], reason: str, as_json: bool) -> None
     _print_criteria(caller, task_id, as_json=True)
 
 
-@verb("excuse", "status")
+@verb("excuse", STATUS)
 @task_argument
 @reason_option
 @json_option
@@ -100,7 +108,7 @@ def excuse_verb(task: str, reason: str, as_json: bool) -> None:
     print_step(caller, task_id, "excused from verifying the code that changed", as_json=as_json)
 
 
-@verb("readiness", "readiness")
+@verb("readiness", Document("readiness", ReadinessReport))
 @task_argument
 @json_option
 def readiness_verb(task: str, as_json: bool) -> int:
@@ -117,7 +125,22 @@ def readiness_verb(task: str, as_json: bool) -> int:
     return 0 if report.is_ready else CHECK_SAID_NO
 
 
-@verb("log", "log")
+@dataclass(frozen=True, slots=True)
+class LogDocument:
+    """``log``.
+
+    Attributes:
+        task_id: of the mission.
+        iterations: the newest first.
+        lifecycle: the newest events of the mission's life, newest first; the journal has all.
+    """
+
+    task_id: str
+    iterations: tuple[IterationLine, ...]
+    lifecycle: tuple[Notice, ...]
+
+
+@verb("log", Document("log", LogDocument))
 @task_argument
 @click.option(
     "--limit", type=click.IntRange(1, 1000), default=20, show_default=True, help="At most this many."
@@ -164,8 +187,6 @@ def _print_iterations(found: tuple[dict[str, Any], ...]) -> None:
 def _print_criteria(
     caller: Caller, task_id: str, *, as_json: bool, is_running: bool = False
 ) -> tuple[CriterionView, ...]:
-    from omx_autoresearch.surfaces.documents import CriterionListDocument
-
     lines = criteria(caller.runtime, task_id)
     if as_json:
         print_json(CriterionListDocument(task_id, is_running, lines))

@@ -12,23 +12,22 @@ import socket
 import subprocess
 import sys
 import tempfile
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from omx_autoresearch import surfaces
 from omx_autoresearch.agents.hook_lines import HookProgram
 from omx_autoresearch.foundation.errors import CommandFault
+from omx_autoresearch.foundation.records import dataclass, field
 from omx_autoresearch.journal.layout import Runtime, StateHome
 from omx_autoresearch.missions.rules.briefing import completion_path
 from omx_autoresearch.missions.rules.intake import MissionDraft
 from omx_autoresearch.missions.store import MissionStore
-from omx_autoresearch.surfaces.cli.console import json_option, print_json, say, verb
+from omx_autoresearch.surfaces.cli.console import Document, json_option, print_json, say, verb
 
 if TYPE_CHECKING:
     from typing import Any
 
     from omx_autoresearch.missions.rules.mission import Mission
-    from omx_autoresearch.surfaces.documents import DemoDocument
 
 
 CHECK = """\
@@ -111,12 +110,31 @@ def hook_program(state_home_path: str) -> HookProgram:
     return HookProgram(state_home_path, sys.executable, entry_path)
 
 
+@dataclass(frozen=True, slots=True)
+class DemoDocument:
+    """``demo``.
+
+    Attributes:
+        task_id: of the scratch mission.
+        refusal: what the agent read when it first stopped.
+        is_released: it was let go after the validator passed.
+        run_id: the attested run that completed the mission.
+        completion: the completion artifact.
+    """
+
+    task_id: str
+    refusal: str
+    is_released: bool
+    run_id: str
+    completion: dict[str, object] = field(default_factory=dict)
+
+
 GOAL = "Find the answer and write it to answer.txt"
 _SESSION = "00000000-0000-4000-8000-0000000de300"
 _SECONDS = 60.0
 
 
-@verb("demo", "demo")
+@verb("demo", Document("demo", DemoDocument))
 @json_option
 def demo_verb(as_json: bool) -> None:
     """Play one mission in a scratch repository: an agent stops, is refused, does what was missing, and is let go."""
@@ -162,8 +180,6 @@ class _Play:
 
     def play(self) -> DemoDocument:
         """The story."""
-        from omx_autoresearch.surfaces.documents import DemoDocument
-
         task_id = self._mission.task_id
         self._tell("owner", f'init --goal "{GOAL}" --validator ./check.sh; start')
         self._tell("owner", f"types in the agent: $autoresearch {task_id}")

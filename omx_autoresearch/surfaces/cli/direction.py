@@ -12,6 +12,9 @@ from omx_autoresearch.missions.claims import relay_line
 from omx_autoresearch.missions.directions import direction_of
 from omx_autoresearch.surfaces.cli.console import (
     CHECK_SAID_NO,
+    RELAY,
+    Document,
+    RelayDocument,
     json_option,
     print_json,
     print_table,
@@ -21,6 +24,12 @@ from omx_autoresearch.surfaces.cli.console import (
     this_caller,
     verb,
 )
+from omx_autoresearch.surfaces.documents import (
+    DirectionDocument,
+    DirectionListDocument,
+    direction_document,
+    direction_list_document,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -28,7 +37,6 @@ if TYPE_CHECKING:
 
     from omx_autoresearch.foundation.types import DirectionBy
     from omx_autoresearch.missions.directions import Declared
-    from omx_autoresearch.surfaces.documents import DirectionListDocument
 
 
 def _axis_option(function: Callable[..., Any]) -> Callable[..., Any]:
@@ -45,7 +53,10 @@ def _text_argument(function: Callable[..., Any]) -> Callable[..., Any]:
     return click.argument("words", nargs=-1, required=True, metavar="[TASK] TEXT")(function)
 
 
-@verb("direction add", "direction", "relay")
+DIRECTION = Document("direction", DirectionDocument)
+
+
+@verb("direction add", DIRECTION, RELAY)
 @_text_argument
 @_axis_option
 @click.option("--pivot", "is_pivot", is_flag=True, help="It changes the structure: an axis, not a parameter.")
@@ -67,8 +78,6 @@ def direction_add(words: tuple[str, ...], axes: tuple[str, ...], is_pivot: bool,
             raise
         _ask_hook(as_json=as_json)
         if as_json:
-            from omx_autoresearch.surfaces.documents import RelayDocument
-
             print_json(RelayDocument(task_id, "direction"))
         return 0
     if declared.inbox_file_path and caller.is_agent():
@@ -76,20 +85,18 @@ def direction_add(words: tuple[str, ...], axes: tuple[str, ...], is_pivot: bool,
     return _print_declared(task_id, declared, as_json=as_json)
 
 
-@verb("direction list", "direction-list")
+@verb("direction list", Document("direction-list", DirectionListDocument))
 @task_argument
 @json_option
 def direction_list(task: str, as_json: bool) -> None:
     """Show every direction that was tried, the open ones, and the axis to change next."""
-    from omx_autoresearch.surfaces.documents import direction_list_document
-
     caller = this_caller()
     mission = caller.mission(caller.task(task))
     document = direction_list_document(mission)
     (print_json if as_json else _print_list)(document)
 
 
-@verb("direct", "direction")
+@verb("direct", DIRECTION)
 @_text_argument
 @_axis_option
 @json_option
@@ -134,8 +141,6 @@ def _ask_hook(*, as_json: bool) -> None:
 
 
 def _print_declared(task_id: str, declared: Declared, *, as_json: bool) -> int:
-    from omx_autoresearch.surfaces.documents import direction_document
-
     direction = declared.direction
     if as_json:
         print_json(direction_document(task_id, declared))

@@ -29,6 +29,7 @@ from omx_autoresearch.experiments.store import ExperimentStore
 from omx_autoresearch.experiments.views import (
     NEXT_START,
     ExperimentLine,
+    ExperimentView,
     candidate_path,
     find_experiment,
     list_views,
@@ -40,6 +41,7 @@ from omx_autoresearch.foundation.errors import UsageError, WorkspaceFault
 from omx_autoresearch.foundation.text import harmless, one_line
 from omx_autoresearch.surfaces.cli.console import (
     Caller,
+    Document,
     count_of,
     json_option,
     print_json,
@@ -62,7 +64,6 @@ if TYPE_CHECKING:
     from omx_autoresearch.experiments.judge.state import ExperimentState, TrialRow
     from omx_autoresearch.experiments.reports.pages import ReportMaterial
     from omx_autoresearch.experiments.store import ExperimentFolder
-    from omx_autoresearch.experiments.views import ExperimentView
 
 
 STYLES = {"accepted": "green", "rejected": "dim", "failed": "yellow", "tampered": "red", "running": "cyan"}
@@ -492,7 +493,11 @@ def progress_for(
     return LineProgress(state_of, is_quiet=as_json, is_row_answer=is_row_answer)
 
 
-@verb("experiment status", "experiment")
+EXPERIMENT = Document("experiment", ExperimentView)
+"""A verb that takes an experiment a step further prints this, too."""
+
+
+@verb("experiment status", EXPERIMENT)
 @experiment_argument
 @auto_log_option
 @json_option
@@ -524,7 +529,7 @@ def _show_auto_log(named: str, auto_log: str, *, as_json: bool) -> None:
         tell(f"note: {note}")
 
 
-@verb("experiment list", "experiment-list")
+@verb("experiment list", Document("experiment-list", tuple[ExperimentLine, ...]))
 @json_option
 def experiment_list(as_json: bool) -> None:
     """Show every experiment of every project, newest first."""
@@ -566,7 +571,7 @@ def _print_list(lines: tuple[ExperimentLine, ...]) -> None:
     print_table(("EXPERIMENT", "PHASE", "TRIALS", "ACCEPTED", "PROJECT", "RESULT"), rows, styles)
 
 
-@verb("experiment workspace", "experiment")
+@verb("experiment workspace", EXPERIMENT)
 @experiment_argument
 @json_option
 def experiment_workspace(named: str, as_json: bool) -> None:

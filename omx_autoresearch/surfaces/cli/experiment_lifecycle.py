@@ -10,8 +10,9 @@ import click
 from omx_autoresearch.experiments.judge.summary import ending_words, quoted_claim
 from omx_autoresearch.experiments.views import NEXT_START, is_at_work, reopening_command
 from omx_autoresearch.foundation.errors import StepIllegal, UsageError
-from omx_autoresearch.surfaces.cli.console import confirm, json_option, print_json, say, verb
-from omx_autoresearch.surfaces.cli.experiment import Meant, experiment_argument, meant
+from omx_autoresearch.foundation.records import dataclass, replace
+from omx_autoresearch.surfaces.cli.console import Document, confirm, json_option, print_json, say, verb
+from omx_autoresearch.surfaces.cli.experiment import EXPERIMENT, Meant, experiment_argument, meant
 from omx_autoresearch.surfaces.cli.experiment_trial import working
 
 if TYPE_CHECKING:
@@ -40,7 +41,7 @@ def _print(found: Meant, what: str, *, as_json: bool) -> None:
         say(f"  next: {document.next}", "dim")
 
 
-@verb("experiment stop", "experiment")
+@verb("experiment stop", EXPERIMENT)
 @experiment_argument
 @json_option
 def experiment_stop(named: str, as_json: bool) -> None:
@@ -48,7 +49,7 @@ def experiment_stop(named: str, as_json: bool) -> None:
     _end(named, "stop", as_json=as_json)
 
 
-@verb("experiment cancel", "experiment")
+@verb("experiment cancel", EXPERIMENT)
 @experiment_argument
 @json_option
 def experiment_cancel(named: str, as_json: bool) -> None:
@@ -81,7 +82,7 @@ def _end(named: str, request: str, *, as_json: bool) -> None:
     _print(found, said, as_json=as_json)
 
 
-@verb("experiment resume", "experiment")
+@verb("experiment resume", EXPERIMENT)
 @experiment_argument
 @click.option("--add-hours", type=click.FloatRange(0), default=0.0, metavar="H", help="Add to the hours.")
 @click.option("--add-trials", type=click.IntRange(0), default=0, metavar="N", help="Add to the trials.")
@@ -114,8 +115,6 @@ def _extended(state: ExperimentState, added: dict[str, Any]) -> ExperimentLimits
     Raises:
         UsageError: something is added to a limit that does not exist.
     """
-    from dataclasses import replace
-
     from omx_autoresearch.experiments.configuration import size_of
 
     try:
@@ -160,7 +159,7 @@ def _reopens(state: ExperimentState, limits: ExperimentLimits | None, target: fl
     return state.completed_reason.startswith("budget_") and limits is not None
 
 
-@verb("experiment verify", "experiment")
+@verb("experiment verify", EXPERIMENT)
 @experiment_argument
 @json_option
 def experiment_verify(named: str, as_json: bool) -> None:
@@ -175,13 +174,28 @@ def experiment_verify(named: str, as_json: bool) -> None:
     _print(found, quoted_claim(found.load()).sentence, as_json=as_json)
 
 
-@verb("experiment close", "experiment-removal")
+@dataclass(frozen=True, slots=True)
+class ExperimentRemovalDocument:
+    """``experiment close`` and ``experiment remove``.
+
+    Attributes:
+        experiment_id: whose.
+        removed: what is gone: ``worktrees``, or ``everything``.
+    """
+
+    experiment_id: str
+    removed: str
+
+
+REMOVAL = Document("experiment-removal", ExperimentRemovalDocument)
+
+
+@verb("experiment close", REMOVAL)
 @experiment_argument
 @json_option
 def experiment_close(named: str, as_json: bool) -> None:
     """Remove the worktrees of an experiment that has ended; its log, outputs and patch stay."""
     from omx_autoresearch.experiments.controller import AutoresearchController
-    from omx_autoresearch.surfaces.experiment_documents import ExperimentRemovalDocument
 
     found = meant(named)
     found.require_owner("close")
@@ -197,7 +211,7 @@ def experiment_close(named: str, as_json: bool) -> None:
         say(f"The worktrees of {found.experiment_id} are gone; {found.folder.root_path} stays.")
 
 
-@verb("experiment remove", "experiment-removal")
+@verb("experiment remove", REMOVAL)
 @experiment_argument
 @click.option("--yes", is_flag=True, help="Do not ask.")
 @json_option
@@ -205,7 +219,6 @@ def experiment_remove(named: str, yes: bool, as_json: bool) -> None:
     """Remove everything of an experiment: worktrees, log, outputs. Nothing brings it back."""
     from omx_autoresearch.experiments.controller import AutoresearchController
     from omx_autoresearch.experiments.worktrees.pair import Workspaces
-    from omx_autoresearch.surfaces.experiment_documents import ExperimentRemovalDocument
 
     found = meant(named)
     found.require_owner("remove")

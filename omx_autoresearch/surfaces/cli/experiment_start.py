@@ -11,13 +11,14 @@ from omx_autoresearch.experiments.judge.calibration import Calibration, too_few_
 from omx_autoresearch.experiments.judge.plans import Option, Plan, plan_of
 from omx_autoresearch.experiments.judge.summary import effect_text
 from omx_autoresearch.experiments.store import ExperimentStore
-from omx_autoresearch.experiments.views import experiments_of, frozen_paths
+from omx_autoresearch.experiments.views import ExperimentView, experiments_of, frozen_paths
 from omx_autoresearch.foundation.errors import UsageError
-from omx_autoresearch.foundation.records import to_plain
+from omx_autoresearch.foundation.records import dataclass, to_plain
 from omx_autoresearch.missions.lifecycle_commands import require_owner
 from omx_autoresearch.surfaces.cli.console import (
     INTERRUPTED,
     Caller,
+    Document,
     count_of,
     duration_text,
     json_option,
@@ -30,7 +31,6 @@ from omx_autoresearch.surfaces.cli.console import (
 )
 from omx_autoresearch.surfaces.cli.experiment import Meant, phase_words
 from omx_autoresearch.surfaces.cli.experiment_trial import attended
-from omx_autoresearch.surfaces.experiment_documents import ExperimentStartDocument, PlanDocument
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -201,6 +201,21 @@ _NAMES = {
 _SECONDS_PER_HOUR = 3600.0
 
 
+@dataclass(frozen=True, slots=True)
+class PlanDocument:
+    """What a plan says.
+
+    Attributes:
+        lines: for people: runs and hours a trial, what fits the budget, which effect can be seen.
+        cheaper: cheaper alternatives, one a line.
+        values: the plan's own figures.
+    """
+
+    lines: tuple[str, ...]
+    cheaper: tuple[str, ...]
+    values: dict[str, object]
+
+
 class PlanTeller:
     """Watches the runs of a calibration, and says the plan as soon as it is known how long a run takes.
 
@@ -321,10 +336,31 @@ def print_plan(document: PlanDocument) -> None:
         say(f"  {line}", "dim")
 
 
+@dataclass(frozen=True, slots=True)
+class ExperimentStartDocument:
+    """``experiment start``.
+
+    Attributes:
+        experiment: as it stands; null after a dry run.
+        plan: what a trial will cost and what can be seen.
+        frozen: files that no candidate may touch.
+        notes: what the owner should know.
+        dry_run: nothing was begun.
+        next: the command that follows.
+    """
+
+    experiment: ExperimentView | None
+    plan: PlanDocument | None
+    frozen: tuple[str, ...]
+    notes: tuple[str, ...]
+    dry_run: bool
+    next: str
+
+
 FROZEN_SHOWN = 8
 
 
-@verb("experiment start", "experiment-start")
+@verb("experiment start", Document("experiment-start", ExperimentStartDocument))
 @start_options
 @click.option(
     "--config",
@@ -380,8 +416,6 @@ def _page_of(caller: Caller, task_id: str) -> str:
 
 def _show(root_path: str, config: ExperimentConfig, *, as_json: bool) -> None:
     """What a start would do."""
-    from omx_autoresearch.surfaces.experiment_documents import ExperimentStartDocument
-
     plan = plan_document(config, None, 0.0)
     document = ExperimentStartDocument(
         None, plan, config.protect, (f"in {root_path}",), True, "the same without --dry-run"
@@ -440,7 +474,6 @@ def _document(
     found: Meant, state: ExperimentState, frozen: tuple[str, ...], run_seconds: float
 ) -> ExperimentStartDocument:
     from omx_autoresearch.freezing.pins import load_manifest
-    from omx_autoresearch.surfaces.experiment_documents import ExperimentStartDocument
 
     document = found.view()
     notes = list(load_manifest(found.folder.frozen_path, state.pin_digest).notes)

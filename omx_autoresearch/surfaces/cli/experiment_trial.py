@@ -16,13 +16,15 @@ import click
 from omx_autoresearch.agents.headless_sessions import fresh_environment, read_report
 from omx_autoresearch.experiments.judge.state import ExperimentHypothesis, checked_hypothesis
 from omx_autoresearch.experiments.judge.summary import quoted_claim
-from omx_autoresearch.experiments.views import frozen_paths
+from omx_autoresearch.experiments.views import ExperimentView, frozen_paths
 from omx_autoresearch.foundation.errors import UsageError
 from omx_autoresearch.foundation.input_validation import validated
+from omx_autoresearch.foundation.records import dataclass, replace
 from omx_autoresearch.journal.safe_files import replace_file
 from omx_autoresearch.surfaces.cli.console import (
     CHECK_SAID_NO,
     INTERRUPTED,
+    Document,
     json_option,
     print_json,
     say,
@@ -37,6 +39,7 @@ from omx_autoresearch.surfaces.cli.experiment import (
     why_lines,
 )
 from omx_autoresearch.surfaces.cli.status import WAIT_SECONDS
+from omx_autoresearch.surfaces.experiment_documents import ExperimentWaitDocument
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -58,7 +61,24 @@ FAILED_AGENT = 7
 """The exit status where sessions in a row brought nothing: the agent's command could not do its work."""
 
 
-@verb("experiment run", "experiment-run")
+@dataclass(frozen=True, slots=True)
+class ExperimentRunDocument:
+    """``experiment run``.
+
+    Attributes:
+        trials: that it ran.
+        reason: why it ended: ``trials``, ``hypotheses``, ``completed``, ``cancelled`` or ``agent``.
+        detail: one sentence.
+        experiment: as it stands after it.
+    """
+
+    trials: int
+    reason: str
+    detail: str
+    experiment: ExperimentView
+
+
+@verb("experiment run", Document("experiment-run", ExperimentRunDocument))
 @experiment_argument
 @click.option(
     "--agent",
@@ -115,8 +135,6 @@ def experiment_run(
 
 
 def _told_run(found: Meant, state: ExperimentState, end: DriveEnd, *, as_json: bool) -> int:
-    from omx_autoresearch.surfaces.experiment_documents import ExperimentRunDocument
-
     document = found.view()
     if as_json:
         print_json(ExperimentRunDocument(end.trials, end.reason, end.detail, document))
@@ -239,7 +257,10 @@ def interruptible(
 # --- ``experiment wait``, and trials that go on by themselves: below the limit that a client puts on a command.
 
 
-@verb("experiment wait", "experiment-wait")
+WAIT = Document("experiment-wait", ExperimentWaitDocument)
+
+
+@verb("experiment wait", WAIT)
 @experiment_argument
 @click.option(
     "--seconds",
@@ -263,8 +284,6 @@ def experiment_wait(named: str, seconds: float, as_json: bool) -> int:
 
 def tell_view(found: Meant, view: TrialView, *, as_json: bool) -> int:
     """Print how a trial stands; returns the exit status."""
-    from omx_autoresearch.surfaces.experiment_documents import ExperimentWaitDocument
-
     next_step = view.next_step if view.fault else ""
     program = f"omx-autoresearch experiment {'wait' if view.is_running else 'status'} {found.experiment_id}"
     next_step = next_step or program
@@ -292,7 +311,7 @@ PATCH_NAME = "candidate.patch"
 
 @verb(
     "experiment trial",
-    "experiment-wait",
+    WAIT,
     context_settings={"ignore_unknown_options": False},
 )
 @click.option("--experiment", "named", default="", metavar="ID", help="Which experiment.")
@@ -415,7 +434,6 @@ def _by_command(
 ) -> Callback:
     """A command makes the change, as an agent would: in the worktree, its output kept, nothing of it left behind."""
     import shlex
-    from dataclasses import replace
 
     from omx_autoresearch.experiments.driver import agent_turn
 

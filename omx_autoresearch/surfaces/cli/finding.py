@@ -8,12 +8,14 @@ from typing import TYPE_CHECKING
 import click
 
 from omx_autoresearch.foundation.errors import StorageFailed, UsageError
-from omx_autoresearch.foundation.records import to_plain
+from omx_autoresearch.foundation.records import dataclass, to_plain
 from omx_autoresearch.missions import findings
 from omx_autoresearch.missions.findings import import_findings, show_finding
 from omx_autoresearch.missions.rules.criteria import FINDING_KINDS, SUMMARY_LIMIT_BYTES
 from omx_autoresearch.surfaces.cli.console import (
+    RELAY,
     Caller,
+    Document,
     count_of,
     is_relayed,
     json_option,
@@ -26,6 +28,13 @@ from omx_autoresearch.surfaces.cli.console import (
     this_caller,
     verb,
 )
+from omx_autoresearch.surfaces.documents import (
+    FindingDocument,
+    FindingLine,
+    FindingListDocument,
+    finding_document,
+    finding_list_document,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -37,7 +46,11 @@ if TYPE_CHECKING:
 _SHOWN_CHARACTERS = 200
 
 
-@verb("finding add", "finding", "relay")
+FINDING = Document("finding", FindingDocument)
+FINDINGS = Document("finding-list", FindingListDocument)
+
+
+@verb("finding add", FINDING, RELAY)
 @task_argument
 @click.option("--summary", required=True, help="What was observed; `-` reads it from standard input.")
 @click.option("--kind", type=click.Choice(FINDING_KINDS), default="manual", show_default=True)
@@ -115,7 +128,7 @@ def _limits(function: Callable[..., Any]) -> Callable[..., Any]:
     return function
 
 
-@verb("finding list", "finding-list")
+@verb("finding list", FINDINGS)
 @task_argument
 @_limits
 @json_option
@@ -126,7 +139,7 @@ def finding_list(task: str, limit: int, wanted: str | None, before: int, as_json
     )
 
 
-@verb("findings", "finding-list")
+@verb("findings", FINDINGS)
 @task_argument
 @_limits
 @json_option
@@ -137,13 +150,11 @@ def findings_verb(task: str, limit: int, wanted: str | None, before: int, as_jso
     )
 
 
-@verb("finding show", "finding")
+@verb("finding show", FINDING)
 @click.argument("words", nargs=-1, required=True, metavar="[TASK] ID")
 @json_option
 def finding_show(words: tuple[str, ...], as_json: bool) -> None:
     """Show one finding by its id."""
-    from omx_autoresearch.surfaces.documents import FindingDocument, FindingLine
-
     caller = this_caller()
     if len(words) > 2:
         raise UsageError("one finding is shown at a time", next_step="omx-autoresearch finding show TASK ID")
@@ -163,13 +174,26 @@ def finding_show(words: tuple[str, ...], as_json: bool) -> None:
     print_rows([(name, _text(value), "") for name, value in to_plain(shown).items()])
 
 
-@verb("finding import", "finding-import")
+@dataclass(frozen=True, slots=True)
+class ImportDocument:
+    """``finding import``.
+
+    Attributes:
+        task_id: of the mission.
+        added: findings recorded now, all of them claims.
+        known: findings of the file that the mission had already.
+    """
+
+    task_id: str
+    added: int
+    known: int
+
+
+@verb("finding import", Document("finding-import", ImportDocument))
 @click.argument("words", nargs=-1, required=True, metavar="[TASK] FILE")
 @json_option
 def finding_import(words: tuple[str, ...], as_json: bool) -> None:
     """Record every line of a file of JSON lines as a claim, or nothing of it where one line is at fault."""
-    from omx_autoresearch.surfaces.documents import ImportDocument
-
     caller = this_caller()
     if len(words) > 2:
         raise UsageError(
@@ -190,8 +214,6 @@ def finding_import(words: tuple[str, ...], as_json: bool) -> None:
 def _print_recorded(caller: Caller, task_id: str, recorded: Recorded, *, as_json: bool) -> None:
     finding = recorded.finding
     if as_json:
-        from omx_autoresearch.surfaces.documents import finding_document
-
         print_json(finding_document(caller.runtime, task_id, recorded))
         return
     word = "evidence" if recorded.was_accepted else "not recorded yet" if recorded.is_pending else "a claim"
@@ -218,8 +240,6 @@ def _text(value: Any) -> str:
 
 
 def _print_list(caller: Caller, task: str, options: dict[str, Any], *, as_json: bool) -> None:
-    from omx_autoresearch.surfaces.documents import finding_list_document
-
     document = finding_list_document(caller.runtime, caller.shown_view(task).task_id, **options)
     if as_json:
         print_json(document)

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import os
-from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import click
 
 from omx_autoresearch.foundation.errors import AutoresearchError, MissionInvalid, UsageError
+from omx_autoresearch.foundation.records import dataclass, replace
 from omx_autoresearch.missions.rules.criteria import (
     Criterion,
     CriterionFault,
@@ -16,9 +16,11 @@ from omx_autoresearch.missions.rules.criteria import (
     example_for,
     rule_forms,
 )
+from omx_autoresearch.missions.rules.evidence import RunReport
 from omx_autoresearch.missions.rules.intake import placeholder_reason
 from omx_autoresearch.surfaces.cli.console import (
     Caller,
+    Document,
     count_of,
     json_option,
     may_ask,
@@ -37,7 +39,6 @@ if TYPE_CHECKING:
     from omx_autoresearch.compat.adoption import Adopted
     from omx_autoresearch.missions.contracts import DryRun
     from omx_autoresearch.missions.rules.intake import MissionDraft
-    from omx_autoresearch.surfaces.documents import AdoptDocument
 
 
 OPERATIONS = ("network", "write", "publish")
@@ -249,10 +250,39 @@ def _ask(question: str) -> str:
         click.echo(f"  that does not do: {reason}", err=True)
 
 
+@dataclass(frozen=True, slots=True)
+class DraftDocument:
+    """``init``.
+
+    Attributes:
+        task_id: of the new mission; empty after a dry run.
+        slug: its short name.
+        mission_path: mission.md; empty after a dry run.
+        sandbox_path: sandbox.md; empty after a dry run.
+        dry_run: nothing was written.
+        baseline: what the validator said in a dry run.
+        output_tail: the end of what it printed.
+        pinned: the files that a start would freeze, as far as a dry run looked.
+        warnings: what the owner should fix before the start.
+        next: the command that follows.
+    """
+
+    task_id: str
+    slug: str
+    mission_path: str
+    sandbox_path: str
+    dry_run: bool
+    baseline: RunReport | None
+    output_tail: str
+    pinned: tuple[str, ...]
+    warnings: tuple[str, ...]
+    next: str
+
+
 # --- init
 
 
-@verb("init", "init")
+@verb("init", Document("init", DraftDocument))
 @click.option("--goal", help="What shall be true in the end.")
 @click.option("--slug", help="Short name of the mission.  [default: from the goal]")
 @click.option(
@@ -309,7 +339,6 @@ def _check_draft(draft: MissionDraft) -> None:
 
 def _write_down(caller: Caller, project_path: str, draft: MissionDraft, *, as_json: bool) -> int:
     from omx_autoresearch.missions.launch import create_mission
-    from omx_autoresearch.surfaces.documents import DraftDocument
 
     mission = create_mission(caller.runtime, project_path, draft)
     document = DraftDocument(
@@ -351,7 +380,6 @@ def _warnings(caller: Caller, draft: MissionDraft) -> tuple[str, ...]:
 
 def _try_out(caller: Caller, draft: MissionDraft, *, as_json: bool) -> int:
     from omx_autoresearch.missions.contracts import dry_run
-    from omx_autoresearch.surfaces.documents import DraftDocument
 
     found = dry_run(caller.runtime, caller.new_workspace_path(), draft)
     document = DraftDocument(
@@ -397,7 +425,38 @@ def _warnings_of(found: DryRun) -> tuple[str, ...]:
     return (*found.warnings, *found.notes, *changed, *passing)
 
 
-@verb("adopt", "adopt")
+@dataclass(frozen=True, slots=True)
+class AdoptDocument:
+    """``adopt``.
+
+    Attributes:
+        task_id: of the new mission.
+        phase: ``draft``.
+        origin_path: the folder that it was taken from, which stays as it was.
+        layout: ``host``, ``own`` (our own projections) or ``protocol``.
+        origin_status: what the folder said of its task.
+        findings: taken over, all of them as claims.
+        directions: taken over, as tried.
+        criteria: ids of the criteria taken over.
+        notes: what was left out, a line each.
+        sandbox_path: sandbox.md, which says how the mission is judged.
+        next: the command that follows.
+    """
+
+    task_id: str
+    phase: str
+    origin_path: str
+    layout: str
+    origin_status: str
+    findings: int
+    directions: int
+    criteria: tuple[str, ...]
+    notes: tuple[str, ...]
+    sandbox_path: str
+    next: str
+
+
+@verb("adopt", Document("adopt", AdoptDocument))
 @click.argument("path", type=click.Path())
 @click.option("--slug", help="Short name of the mission.  [default: from the goal]")
 @contract_options
@@ -443,8 +502,6 @@ def _check_adopted(draft: MissionDraft, path: str) -> None:
 
 
 def _adopted_document(adopted: Adopted, draft: MissionDraft) -> AdoptDocument:
-    from omx_autoresearch.surfaces.documents import AdoptDocument
-
     mission, origin = adopted.mission, adopted.origin
     return AdoptDocument(
         task_id=mission.task_id,

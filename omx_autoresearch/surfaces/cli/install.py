@@ -1,22 +1,25 @@
-"""What joins an agent CLI to the runtime: install, uninstall, doctor, and what it then runs: hook, statusline, mcp."""
+"""The runtime in an agent CLI's settings: install, uninstall, and doctor, which proves that a stop would be held."""
 
 from __future__ import annotations
 
 import os
 import shutil
-from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import click
 
+from omx_autoresearch.agents.install import InstallReport, examine, install, uninstall
+from omx_autoresearch.agents.parts import Check
 from omx_autoresearch.agents.registry import installation_of
 from omx_autoresearch.foundation.clients import CLIENT_NAMES
 from omx_autoresearch.foundation.errors import UsageError
-from omx_autoresearch.journal.layout import state_home
+from omx_autoresearch.foundation.records import dataclass, replace
 from omx_autoresearch.missions.lifecycle_commands import require_owner
+from omx_autoresearch.surfaces.cli.client import has_mcp
 from omx_autoresearch.surfaces.cli.console import (
     CHECK_SAID_NO,
     Caller,
+    Document,
     json_option,
     print_json,
     say,
@@ -29,8 +32,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from typing import Any
 
-    from omx_autoresearch.agents.install import ClientDocument, InstallReport
-    from omx_autoresearch.agents.parts import Check, Installation, Scope
+    from omx_autoresearch.agents.parts import Installation, Scope
 
 
 def _client_options(function: Callable[..., Any]) -> Callable[..., Any]:
@@ -49,7 +51,31 @@ def _scope_option(function: Callable[..., Any]) -> Callable[..., Any]:
     )(function)
 
 
-@verb("install", "install")
+@dataclass(frozen=True, slots=True)
+class InstallDocument:
+    """``install`` and ``uninstall``.
+
+    Attributes:
+        client: the agent CLI.
+        settings_path: its settings file.
+        changed_paths: files that were, or would be, changed; empty when everything was in place.
+        diff: of all of them.
+        notes: what a person has to know or do.
+        dry_run: nothing was written.
+    """
+
+    client: str
+    settings_path: str
+    changed_paths: tuple[str, ...]
+    diff: str
+    notes: tuple[str, ...]
+    dry_run: bool
+
+
+INSTALL = Document("install", InstallDocument)
+
+
+@verb("install", INSTALL)
 @_client_options
 @click.option("--no-mcp", is_flag=True, help="Leave the tools for agents (the MCP server) out.")
 @click.option(
@@ -66,8 +92,6 @@ def install_verb(client: str, scope: Scope, dry_run: bool, as_json: bool, **chos
 
     A status line or a skill of your own is never replaced.
     """
-    from omx_autoresearch.agents.install import install
-
     caller = this_caller()
     require_owner(caller.runtime, "install")
     program = hook_program(caller.runtime.home.root_path)
@@ -92,13 +116,11 @@ def install_verb(client: str, scope: Scope, dry_run: bool, as_json: bool, **chos
         say(f"  next: omx-autoresearch doctor {client}{'' if scope == 'user' else f' --scope {scope}'}")
 
 
-@verb("uninstall", "install")
+@verb("uninstall", INSTALL)
 @_client_options
 @json_option
 def uninstall_verb(client: str, scope: Scope, dry_run: bool, as_json: bool) -> None:
     """Take hooks, status line, tools and skill out of an agent CLI's settings again, and nothing else."""
-    from omx_autoresearch.agents.install import uninstall
-
     caller = this_caller()
     require_owner(caller.runtime, "uninstall")
     report = uninstall(_installation(caller, client, scope), caller.runtime.home.root_path, dry_run=dry_run)
@@ -116,21 +138,12 @@ _NO_MCP = (
 )
 
 
-def has_mcp() -> bool:
-    """Say whether the MCP server can start here."""
-    from importlib.util import find_spec
-
-    return find_spec("mcp") is not None
-
-
 def _installation(caller: Caller, client: str, scope: Scope) -> Installation:
     project_path = caller.project_path() if scope == "project" or caller.cwd else ""
     return installation_of(client, scope, caller.runtime.environ, project_path)
 
 
 def _print_report(report: InstallReport, done: str, *, as_json: bool) -> None:
-    from omx_autoresearch.surfaces.documents import InstallDocument
-
     if as_json:
         paths = tuple(change.path for change in report.changes)
         print_json(
@@ -152,7 +165,24 @@ def _print_report(report: InstallReport, done: str, *, as_json: bool) -> None:
         say(f"  note: {note}", "yellow")
 
 
-@verb("doctor", "doctor")
+@dataclass(frozen=True, slots=True)
+class ClientDocument:
+    """One agent CLI of ``doctor``.
+
+    Attributes:
+        client: its name.
+        scope: whose settings were looked at.
+        is_held: every check that concerns the hold is well; a stop would be held.
+        checks: in the order of reading.
+    """
+
+    client: str
+    scope: str
+    is_held: bool
+    checks: tuple[Check, ...]
+
+
+@verb("doctor", Document("doctor", tuple[ClientDocument, ...]))
 @click.argument("client", type=click.Choice(CLIENT_NAMES), required=False)
 @_scope_option
 @json_option
@@ -192,8 +222,6 @@ def _clients_here(caller: Caller, scope: Scope) -> tuple[str, ...]:
 
 
 def _examined(caller: Caller, name: str, scope: Scope) -> ClientDocument:
-    from omx_autoresearch.agents.install import ClientDocument, examine
-
     checks = examine(
         _installation(caller, name, scope),
         caller.runtime.home.root_path,
@@ -221,50 +249,3 @@ def _print_check(check: Check) -> None:
     )
     if check.cure and not check.ok:
         say(f"       {'':<12} next: {check.cure}")
-
-
-@verb("hook")
-@click.argument("client", type=click.Choice(CLIENT_NAMES))
-def hook_verb(client: str) -> int:
-    """Answer one hook event, as the installed hook does: the client's JSON or nothing, exit 0.
-
-    Ends with 1 on a fault that could not even be reported, and never with 2.
-    """
-    from omx_autoresearch.surfaces import hook
-
-    return hook.main(["hook", state_home(os.environ), client])
-
-
-@verb("statusline")
-def statusline_verb() -> int:
-    """Print one line about the mission that holds the session on stdin; nothing where none does. Never an error.
-
-    Reads the JSON that Claude Code gives a status line: ``session_id`` is enough.
-    """
-    from omx_autoresearch.surfaces import statusline
-
-    return statusline.main(["statusline", state_home(os.environ), statusline.WORD])
-
-
-@verb("mcp")
-@click.option("--home", default="", metavar="PATH", help="The state home.  [default: the environment's]")
-@click.option(
-    "--session-tools",
-    is_flag=True,
-    help="Also serve init_experiment, run_experiment and log_experiment, which measure in the workspace itself.",
-)
-def mcp_verb(home: str, session_tools: bool) -> None:
-    """Serve the tools for agents on stdin and stdout (MCP), until the client closes them.
-
-    `install` registers it with an agent CLI. Needs the extra: pip install omx-autoresearch[mcp].
-    """
-    from importlib.util import find_spec
-
-    if find_spec("mcp") is None:
-        raise UsageError(
-            "the package mcp is missing, without which no tools can be served",
-            next_step="pip install 'omx-autoresearch[mcp]'",
-        )
-    from omx_autoresearch.surfaces.mcp.server import serve
-
-    serve(home, has_session_tools=session_tools)

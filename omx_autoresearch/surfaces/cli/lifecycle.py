@@ -4,18 +4,19 @@ from __future__ import annotations
 
 import os
 import sys
-from dataclasses import fields, replace
 from typing import TYPE_CHECKING
 
 import click
 
 from omx_autoresearch.foundation.errors import StorageFailed, UsageError
+from omx_autoresearch.foundation.records import dataclass, fields, replace
 from omx_autoresearch.missions import lifecycle_commands
 from omx_autoresearch.missions.checkouts import worktree_of
 from omx_autoresearch.missions.lifecycle_commands import require_owner
 from omx_autoresearch.missions.views import draft_tasks
 from omx_autoresearch.surfaces.cli.console import (
     Caller,
+    Document,
     count_of,
     json_option,
     print_json,
@@ -32,7 +33,8 @@ from omx_autoresearch.surfaces.cli.init import (
     contract_options,
     freezing_options,
 )
-from omx_autoresearch.surfaces.cli.status import print_step, say_unblock
+from omx_autoresearch.surfaces.cli.status import STATUS, print_step, say_unblock
+from omx_autoresearch.surfaces.documents import StartDocument, start_document
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -41,13 +43,15 @@ if TYPE_CHECKING:
     from omx_autoresearch.missions.launch import Started
     from omx_autoresearch.missions.rules.intake import MissionDraft
     from omx_autoresearch.missions.rules.mission import Limits
-    from omx_autoresearch.surfaces.documents import StartDocument
 
 
 # --- start
 
 
-@verb("start", "start")
+START = Document("start", StartDocument)
+
+
+@verb("start", START)
 @task_argument
 @click.option("--session", default="", metavar="ID", help="Bind this session of an agent CLI at once.")
 @click.option(
@@ -117,8 +121,6 @@ def _startable(caller: Caller, named: str) -> str:
 
 def print_started(caller: Caller, started: Started, *, is_agent: bool, as_json: bool) -> None:
     """Say what ``start`` or ``amend`` did."""
-    from omx_autoresearch.surfaces.documents import start_document
-
     document = start_document(caller.runtime, started)
     if as_json:
         print_json(document)
@@ -199,7 +201,22 @@ def _extension_options(function: Callable[..., Any]) -> Callable[..., Any]:
     )(function)
 
 
-@verb("approve", "approval")
+@dataclass(frozen=True, slots=True)
+class ApprovalDocument:
+    """``approve``.
+
+    Attributes:
+        task_id: of the mission.
+        key: what was approved: project, task, contract and pins.
+        is_unsandboxed: for a sandboxed client, too.
+    """
+
+    task_id: str
+    key: str
+    is_unsandboxed: bool
+
+
+@verb("approve", Document("approval", ApprovalDocument))
 @task_argument
 @click.option("--unsandboxed", is_flag=True, help="Also for an agent CLI that runs in a sandbox.")
 @json_option
@@ -209,8 +226,6 @@ def approve_verb(task: str, unsandboxed: bool, as_json: bool) -> None:
     task_id = caller.owned_task("approve", task)
     key = lifecycle_commands.approve(caller.runtime, task_id, is_unsandboxed=unsandboxed)
     if as_json:
-        from omx_autoresearch.surfaces.documents import ApprovalDocument
-
         print_json(ApprovalDocument(task_id, key, unsandboxed))
     else:
         where = "outside any sandbox" if unsandboxed else "with your rights, in a client without a sandbox"
@@ -218,7 +233,7 @@ def approve_verb(task: str, unsandboxed: bool, as_json: bool) -> None:
         say_unblock(caller, task_id)
 
 
-@verb("pause", "status")
+@verb("pause", STATUS)
 @task_argument
 @reason_option
 @json_option
@@ -230,7 +245,7 @@ def pause_verb(task: str, reason: str, as_json: bool) -> None:
     print_step(caller, task_id, "paused; it holds no session", as_json=as_json)
 
 
-@verb("resume", "status")
+@verb("resume", STATUS)
 @task_argument
 @reason_option
 @_extension_options
@@ -245,7 +260,7 @@ def resume_verb(task: str, reason: str, add_hours: float, add_refusals: int, as_
     print_step(caller, task_id, "running again", as_json=as_json)
 
 
-@verb("unblock", "status")
+@verb("unblock", STATUS)
 @task_argument
 @reason_option
 @_extension_options
@@ -260,7 +275,7 @@ def unblock_verb(task: str, reason: str, add_hours: float, add_refusals: int, as
     print_step(caller, task_id, "running again", as_json=as_json)
 
 
-@verb("cancel", "status")
+@verb("cancel", STATUS)
 @task_argument
 @reason_option
 @json_option
@@ -272,7 +287,7 @@ def cancel_verb(task: str, reason: str, as_json: bool) -> None:
     print_step(caller, task_id, "cancelled; it holds no session", as_json=as_json)
 
 
-@verb("unbind", "status")
+@verb("unbind", STATUS)
 @task_argument
 @reason_option
 @json_option
@@ -284,7 +299,7 @@ def unbind_verb(task: str, reason: str, as_json: bool) -> None:
     print_step(caller, task_id, "bound to no session any more", as_json=as_json)
 
 
-@verb("repair", "status")
+@verb("repair", STATUS)
 @task_argument
 @click.option(
     "--accept",
@@ -303,7 +318,7 @@ def repair_verb(task: str, accept: bool, as_json: bool) -> None:
 # --- ``amend``: the owner changes what a live mission is held to.
 
 
-@verb("amend", "start")
+@verb("amend", START)
 @task_argument
 @contract_options
 @click.option("--workspace", default="", metavar="PATH", help="Where the workspace is now.")

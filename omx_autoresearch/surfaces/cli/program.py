@@ -118,7 +118,7 @@ EXPERIMENT: Sections = (
             Entry("plot", "experiment_results", "Draw trials, accepted steps and the verified claim"),
             Entry("report", "experiment_results", "Write it up, as Markdown or HTML"),
             Entry("export", "experiment_results", "Export trials as CSV, JSONL or to MLflow"),
-            Entry("patch", "experiment_results", "Show what all accepted trials changed together"),
+            Entry("patch", "experiment_patch", "Show what all accepted trials changed together"),
         ),
     ),
     (
@@ -129,8 +129,8 @@ EXPERIMENT: Sections = (
                 "experiment_lifecycle",
                 "Measure base against final freshly: the one number to quote",
             ),
-            Entry("accept", "experiment_results", "Take the final state into the checkout; commits nothing"),
-            Entry("finalize", "experiment_results", "Make one reviewable branch a checkpoint"),
+            Entry("accept", "experiment_patch", "Take the final state into the checkout; commits nothing"),
+            Entry("finalize", "experiment_patch", "Make one reviewable branch a checkpoint"),
             Entry("close", "experiment_lifecycle", "Remove the worktrees, keep the log"),
             Entry("remove", "experiment_lifecycle", "Remove everything of an experiment"),
         ),
@@ -221,9 +221,9 @@ SECTIONS: Sections = (
     (
         "For the agent CLI",
         (
-            Entry("hook", "install", "Answer one hook event on stdin"),
-            Entry("statusline", "install", "Print the status line of the session on stdin"),
-            Entry("mcp", "install", "Serve the tools for agents (MCP) on stdin and stdout"),
+            Entry("hook", "client", "Answer one hook event on stdin"),
+            Entry("statusline", "client", "Print the status line of the session on stdin"),
+            Entry("mcp", "client", "Serve the tools for agents (MCP) on stdin and stdout"),
         ),
     ),
 )
@@ -294,13 +294,10 @@ def all_verbs(sections: Sections = SECTIONS, path: str = "") -> Iterator[Verb]:
 
 
 def documents() -> dict[str, object]:
-    """What is printed with ``--json``, by the name of its schema."""
-    from omx_autoresearch.agents.install import ClientDocument
-    from omx_autoresearch.surfaces.documents import SCHEMAS
-    from omx_autoresearch.surfaces.experiment_documents import EXPERIMENT_SCHEMAS
+    """The class of every document that a verb prints with ``--json``, by the name of its schema."""
+    from omx_autoresearch.surfaces.cli.console import ERROR
 
-    own = (item for verb in all_verbs() for item in verb.documents if not isinstance(item, str))
-    return {**SCHEMAS, **EXPERIMENT_SCHEMAS, "doctor": tuple[ClientDocument, ...], **dict(own)}
+    return dict([ERROR, *(document for verb in all_verbs() for document in verb.documents)])
 
 
 @click.group(
@@ -508,11 +505,11 @@ def _nearest(word: str, known: Iterable[str]) -> str:
 
 
 def _tell(error: AutoresearchError, *, is_json: bool) -> int:
-    from omx_autoresearch.surfaces.cli.console import print_error, print_json
+    from omx_autoresearch.surfaces.cli.console import ErrorDocument, ErrorText, print_error, print_json
 
     if is_json:
         try:
-            print_json({"error": {"slug": error.slug, "message": error.message, "next": error.next_step}})
+            print_json(ErrorDocument(ErrorText(error.slug, error.message, error.next_step)))
             sys.stdout.flush()
             return error.exit_code
         except BrokenPipeError:

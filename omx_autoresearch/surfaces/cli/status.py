@@ -9,12 +9,14 @@ from typing import TYPE_CHECKING
 import click
 
 from omx_autoresearch.foundation.errors import CommandFault, WorkspaceFault
+from omx_autoresearch.foundation.records import dataclass
 from omx_autoresearch.journal.layout import ProjectFolder
 from omx_autoresearch.missions import views
 from omx_autoresearch.missions import views as status
 from omx_autoresearch.missions.validation import runs
-from omx_autoresearch.missions.views import open_items, run_view
+from omx_autoresearch.missions.views import RunView, StatusView, open_items, run_view
 from omx_autoresearch.surfaces.cli.console import (
+    Document,
     duration_text,
     json_option,
     print_json,
@@ -30,7 +32,6 @@ from omx_autoresearch.system.processes import wait_for
 if TYPE_CHECKING:
     from omx_autoresearch.journal.layout import Runtime
     from omx_autoresearch.missions.rules.mission import Mission
-    from omx_autoresearch.missions.views import RunView, StatusView
     from omx_autoresearch.surfaces.cli.console import Caller, Row
 
 
@@ -40,7 +41,12 @@ WAIT_SECONDS = 90.0
 """Below the limit that every known agent CLI puts on a command of its agent (Claude Code: 120 s)."""
 
 
-@verb("status", "status")
+STATUS = Document("status", StatusView)
+"""A verb that takes a mission a step further prints this, too."""
+RUN = Document("run", RunView)
+
+
+@verb("status", STATUS)
 @task_argument
 @click.option("--look", is_flag=True, help="Look at the workspace now.")
 @json_option
@@ -56,7 +62,7 @@ def status_verb(task: str, look: bool, as_json: bool) -> None:
         print_status(view)
 
 
-@verb("list", "status-list")
+@verb("list", Document("status-list", tuple[StatusView, ...]))
 @json_option
 def list_verb(as_json: bool) -> None:
     """Show every mission, newest first."""
@@ -85,7 +91,7 @@ def _print_list(views: tuple[StatusView, ...]) -> None:
     print_table(("MISSION", "PHASE", "ITERATION", "REFUSALS", "HOLD", "GOAL"), rows, styles)
 
 
-@verb("wait", "run")
+@verb("wait", RUN)
 @task_argument
 @click.option(
     "--seconds",
@@ -301,7 +307,20 @@ OPENERS = {"darwin": "open"}
 """The command that shows a folder in the system's file browser, by platform; elsewhere ``xdg-open``."""
 
 
-@verb("current", "current")
+@dataclass(frozen=True, slots=True)
+class CurrentDocument:
+    """``current``.
+
+    Attributes:
+        mission: of the session, or of the project; null for none.
+        candidates: where several are under way and none is named.
+    """
+
+    mission: StatusView | None
+    candidates: tuple[str, ...]
+
+
+@verb("current", Document("current", CurrentDocument))
 @click.option("--session", default="", metavar="ID", help="Of this session of an agent CLI.")
 @json_option
 def current_verb(session: str, as_json: bool) -> None:
@@ -309,8 +328,6 @@ def current_verb(session: str, as_json: bool) -> None:
 
     Without --session: the mission of the session that calls, else the one under way in this project.
     """
-    from omx_autoresearch.surfaces.documents import CurrentDocument
-
     caller = this_caller()
     found = _current(caller, session)
     view = views.view(caller.runtime, found[0]) if len(found) == 1 else None
@@ -330,14 +347,27 @@ def _current(caller: Caller, session: str) -> tuple[str, ...]:
     return views.current_tasks(caller.runtime, caller.cwd)
 
 
-@verb("open", "open")
+@dataclass(frozen=True, slots=True)
+class FolderDocument:
+    """``open``.
+
+    Attributes:
+        task_id: of the mission.
+        task_path: its folder in the project, for people.
+        is_revealed: the system's file browser was asked to show it.
+    """
+
+    task_id: str
+    task_path: str
+    is_revealed: bool
+
+
+@verb("open", Document("open", FolderDocument))
 @task_argument
 @click.option("--reveal", is_flag=True, help="Show it in the system's file browser.")
 @json_option
 def open_verb(task: str, reveal: bool, as_json: bool) -> None:
     """Print the folder of a mission, as people read it; with --reveal, show it."""
-    from omx_autoresearch.surfaces.documents import FolderDocument
-
     caller = this_caller()
     task_id = caller.owned_task("open --reveal", task) if reveal else caller.task(task)
     mission = caller.mission(task_id)

@@ -17,13 +17,16 @@ from omx_autoresearch.foundation.errors import (
     StorageFailed,
     UsageError,
 )
+from omx_autoresearch.foundation.records import dataclass
 from omx_autoresearch.missions import claims, lifecycle_commands
 from omx_autoresearch.missions.lifecycle_commands import require_owner
 from omx_autoresearch.missions.validation import runs
 from omx_autoresearch.missions.validation.runs import record_review
 from omx_autoresearch.surfaces.cli.console import (
     CHECK_SAID_NO,
+    RELAY,
     Caller,
+    Document,
     count_of,
     is_relayed,
     json_option,
@@ -34,7 +37,8 @@ from omx_autoresearch.surfaces.cli.console import (
     this_caller,
     verb,
 )
-from omx_autoresearch.surfaces.cli.status import WAIT_SECONDS, print_run, print_step, say_unblock
+from omx_autoresearch.surfaces.cli.status import RUN, STATUS, WAIT_SECONDS, print_run, print_step, say_unblock
+from omx_autoresearch.surfaces.documents import NoteDocument
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -56,7 +60,7 @@ def _seconds_option(function: Callable[..., Any]) -> Callable[..., Any]:
 # --- validate and review
 
 
-@verb("validate", "run", "relay")
+@verb("validate", RUN, RELAY)
 @task_argument
 @_seconds_option
 @json_option
@@ -73,7 +77,7 @@ def validate_verb(task: str, seconds: float | None, as_json: bool) -> int:
     return _run(caller, mission, seconds, as_json=as_json)
 
 
-@verb("review", "run")
+@verb("review", RUN)
 @task_argument
 @click.option(
     "--approve", "verdict", flag_value="approved", help="The verdict of a person or of another session."
@@ -146,17 +150,28 @@ def _require_person(caller: Caller, task_id: str) -> None:
         )
 
 
+@dataclass(frozen=True, slots=True)
+class RestoreDocument:
+    """``restore``.
+
+    Attributes:
+        task_id: of the mission.
+        restored: paths that were put back, relative to the workspace.
+    """
+
+    task_id: str
+    restored: tuple[str, ...]
+
+
 # --- restore, block, note
 
 
-@verb("restore", "restore")
+@verb("restore", Document("restore", RestoreDocument))
 @task_argument
 @reason_option
 @json_option
 def restore_verb(task: str, reason: str, as_json: bool) -> None:
     """Put the pinned files back as they were frozen."""
-    from omx_autoresearch.surfaces.documents import RestoreDocument
-
     caller = this_caller()
     task_id = caller.task(task)
     paths = lifecycle_commands.restore(caller.runtime, task_id, reason=reason)
@@ -172,7 +187,7 @@ def restore_verb(task: str, reason: str, as_json: bool) -> None:
         say_unblock(caller, task_id)
 
 
-@verb("block", "status", "relay")
+@verb("block", STATUS, RELAY)
 @task_argument
 @reason_option
 @click.option("--needs", default="", help="The smallest input of a person that would help.")
@@ -191,13 +206,11 @@ def block_verb(task: str, reason: str, needs: str, as_json: bool) -> None:
     print_step(caller, task_id, "blocked until a person acts", as_json=as_json)
 
 
-@verb("note", "note", "relay")
+@verb("note", Document("note", NoteDocument), RELAY)
 @click.argument("words", nargs=-1, required=True, metavar="[TASK] TEXT")
 @json_option
 def note_verb(words: tuple[str, ...], as_json: bool) -> None:
     """Leave a note in the mission: a claim, kept and shown, never proof."""
-    from omx_autoresearch.surfaces.documents import NoteDocument
-
     caller = this_caller()
     named, said = caller.split(words)
     task_id, text = caller.task(named), " ".join(said).strip()

@@ -34,10 +34,7 @@ def check(name: str, document: Any) -> None:
     Draft202012Validator(schema).validate(document)
 
 
-DOCUMENTS = {
-    verb.path: [item if isinstance(item, str) else item.name for item in verb.documents]
-    for verb in all_verbs()
-}
+DOCUMENTS = {verb.path: [document.name for document in verb.documents] for verb in all_verbs()}
 """The schemas of each verb, the usual one first."""
 
 
@@ -45,6 +42,11 @@ def test_every_verb_but_those_that_a_client_starts_has_a_schema() -> None:
     assert {path for path, names in DOCUMENTS.items() if not names} == {"hook", "mcp", "statusline"}
     named = {name for names in DOCUMENTS.values() for name in names}
     assert [name for name in named if not (SCHEMAS / f"{name}.json").is_file()] == []
+
+
+def test_a_name_of_a_schema_means_one_document() -> None:
+    declared = {document for verb in all_verbs() for document in verb.documents}
+    assert len({document.name for document in declared}) == len(declared)
 
 
 @pytest.mark.requirement("CLI-02")

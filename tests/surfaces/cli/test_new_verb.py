@@ -1,19 +1,16 @@
-"""A further verb: its own file and one line of the table; the help, the answer and its schema follow."""
+"""A further verb: its own file and one line of the table; help, answer, schema and the page of verbs follow."""
 
 from __future__ import annotations
 
 import json
 import subprocess
 import sys
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 from jsonschema import Draft202012Validator
 
 from tests.surfaces.support.command_line import PROGRAM, Person
 from tests.surfaces.support.copies import copied_package, insert, touched
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 VERB = '''
 from __future__ import annotations
@@ -43,6 +40,12 @@ from omx_autoresearch.foundation.input_validation import schema_of
 from omx_autoresearch.surfaces.cli.program import documents
 print(json.dumps(schema_of(documents()["greeting"], mode="serialization")))
 """
+PAGE = f"""
+import sys
+sys.path.append({str(Path(__file__).resolve().parents[3])!r})
+from scripts.generate_specs import verbs_block
+print(verbs_block())
+"""
 
 
 def test_a_new_verb_is_its_own_file_and_one_line(tmp_path: Path) -> None:
@@ -66,5 +69,6 @@ def test_a_new_verb_is_its_own_file_and_one_line(tmp_path: Path) -> None:
     assert "Usage: omx-autoresearch greet" in said(*PROGRAM, "greet", "--help")
     assert said(*PROGRAM, "greet") == "hello\n"
     schema = json.loads(said(sys.executable, "-c", SCHEMA))
+    assert "| `greet` | [greeting](schemas/greeting.json) |" in said(sys.executable, "-c", PAGE)
     assert schema["properties"].keys() == {"words"}
     Draft202012Validator(schema).validate(json.loads(said(*PROGRAM, "greet", "--json")))
