@@ -188,15 +188,15 @@ def install_hook(home: Path) -> None:
 
 def bind_mission(home: Path, repository: Path) -> None:
     """A running, approved mission with the validator ``false`` and limits that outlast the benchmark."""
+    from omx_autoresearch.freezing import pins
     from omx_autoresearch.freezing.manifest import PinManifest
-    from omx_autoresearch.freezing.pins import freeze, manifest_digest
     from omx_autoresearch.missions.contracts import contract_digest
 
     runtime = Runtime(home=StateHome(str(home)), environ=dict(os.environ))
     limits = Limits(
         idle_refusals=5000, stale_pivot=4000, stale_fresh=4000, stale_stalled=5000, refusals_total=5000
     )
-    manifest = PinManifest((), (), manifest_digest((), ()))
+    manifest = PinManifest((), (), pins.manifest_digest((), ()))
     contract = Contract(
         "mission-validator-script",
         validator_command="false",
@@ -214,7 +214,7 @@ def bind_mission(home: Path, repository: Path) -> None:
     MissionStore(runtime.home).create(
         task_id, runtime.now(), created, MissionLaunched("running", contract, digest)
     )
-    freeze(runtime.home.mission(task_id).frozen_path, manifest, path)
+    pins.pin(runtime.home.mission(task_id).frozen_path, manifest, path)
     key = approval_key(path, task_id, digest, manifest.digest)
     approve(runtime.home, key, is_unsandboxed=True, ts=runtime.now())
     sessions.bind(runtime, task_id, sessions.Act(SESSION, "claude", "prompt"))

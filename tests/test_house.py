@@ -149,6 +149,31 @@ def test_no_module_is_longer_than_a_concept() -> None:
     assert {str(path): lines for path, lines in long.items() if lines > 700} == {}
 
 
+WALKERS = frozenset({"walk", "fwalk", "scandir", "rglob"})
+
+
+def walkers(text: str) -> set[str]:
+    """Calls in a module that list or walk folders themselves."""
+    found = set()
+    for node in ast.walk(ast.parse(text)):
+        if isinstance(node, ast.Attribute) and ast.unparse(node.value) != "ast":
+            found.add(node.attr)
+        elif isinstance(node, ast.ImportFrom) and not str(node.module).startswith("omx_autoresearch"):
+            found.update(alias.name for alias in node.names)
+    return found & WALKERS
+
+
+def test_only_one_module_walks_folders() -> None:
+    found = {str(path.relative_to(PACKAGE)) for path in _python_files() if walkers(path.read_text("utf-8"))}
+    assert found == {"system/files.py"}
+
+
+def test_another_walker_would_be_found() -> None:
+    assert walkers("import os\nfor folder in os.walk('x'): pass") == {"walk"}
+    assert walkers("from os import scandir") == {"scandir"}
+    assert walkers("from omx_autoresearch.system.files import walk\nwalk('x')") == set()
+
+
 def test_every_room_says_what_it_holds_and_where_to_begin() -> None:
     rooms = [path.parent for path in PACKAGE.glob("*/__init__.py")]
     silent = [

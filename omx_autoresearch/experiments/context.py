@@ -36,7 +36,7 @@ from omx_autoresearch.experiments.worktrees.pair import Workspaces
 from omx_autoresearch.foundation.errors import StateUntrusted, StepIllegal, StorageFailed
 from omx_autoresearch.journal.layout import Runtime
 from omx_autoresearch.journal.safe_files import read_bounded, replace_file
-from omx_autoresearch.system.files import entries_below
+from omx_autoresearch.system.files import walk
 
 REQUESTS = ("stop", "cancel")
 POLL_SECONDS = 0.2
@@ -365,7 +365,7 @@ def folder_size(path: str, *, skip: str = "") -> int:
         skip: the name of one entry at the top that is left out.
     """
     total = 0
-    for _, entry in entries_below(os.fsencode(path), is_left_out=lambda name: name == os.fsencode(skip)):
+    for _, entry in walk(path, is_left_out=lambda name, _: name == skip):
         try:
             if not entry.is_dir(follow_symlinks=False):
                 total += entry.stat(follow_symlinks=False).st_size

@@ -19,23 +19,22 @@ import re
 import stat
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from glob import escape, iglob
-from hashlib import sha256
+from hashlib import file_digest, sha256
 
 from omx_autoresearch.experiments.judge.metrics import parse_json_path
 from omx_autoresearch.experiments.judge.state import ExperimentConfig
 from omx_autoresearch.experiments.store import ExperimentFolder
 from omx_autoresearch.foundation import json_codec
 from omx_autoresearch.foundation.errors import StateUntrusted, WorkspaceFault
-from omx_autoresearch.freezing import pins
-from omx_autoresearch.freezing.discovery import take_pins
-from omx_autoresearch.freezing.manifest import Pin, PinManifest
+from omx_autoresearch.freezing import discovery, pins
+from omx_autoresearch.freezing.manifest import PinManifest
 from omx_autoresearch.journal.safe_files import load_json, open_folder, replace_file, storage_failed
+from omx_autoresearch.system.files import kind_of, walk
 
 _KEPT_NAME = "bench.json"
 _PATH_LISTS = ("PATH", "PYTHONPATH", "LD_LIBRARY_PATH", "DYLD_LIBRARY_PATH", "VIRTUAL_ENV")
-_PYTHON_START = ("sitecustomize.py", "usercustomize.py")
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,12 +81,10 @@ class FrozenEvaluators:
         """
         restored: tuple[str, ...] = ()
         if self.manifest.pins:
-            check = pins.check_pins(self.manifest, worktree_path, cache_path=self._cache_path(worktree_path))
+            check = pins.compare(self.manifest, worktree_path, cache_path=self._cache_path(worktree_path))
             if not check.is_intact:
                 try:
-                    restored = pins.restore_pins(
-                        self.manifest, worktree_path, frozen_path=self.folder.frozen_path
-                    )
+                    restored = pins.restore(self.manifest, worktree_path, frozen_path=self.folder.frozen_path)
                 except StateUntrusted as error:
                     raise _untrusted(error.message) from error
         _drop_bytecode(self.manifest, worktree_path)
@@ -110,7 +107,7 @@ class FrozenEvaluators:
         """Pinned paths that were changed, added, or changed and put back since then; sorted, for people."""
         try:
             moved = pins.touched(stamps, pins.pin_stamps(self.manifest, worktree_path))
-            check = pins.check_pins(self.manifest, worktree_path, cache_path=self._cache_path(worktree_path))
+            check = pins.compare(self.manifest, worktree_path, cache_path=self._cache_path(worktree_path))
         except WorkspaceFault as error:
             return (error.message,)
         return tuple(sorted({*moved, *check.changed, *check.added}))
@@ -152,7 +149,7 @@ def freeze_evaluators(
     folders = editable_folders(environment, project_path)
     moved = moved_environment(environment, project_path, base_path)
     manifest = _pins_of(config, base_path, _with_editable(moved, folders, base_path))
-    pins.freeze(folder.frozen_path, manifest, base_path)
+    pins.pin(folder.frozen_path, manifest, base_path)
     held_out_digest = ""
     if config.held_out:
         source_path = os.path.join(project_path, os.path.expanduser(config.held_out))
@@ -247,26 +244,15 @@ def _with_editable(environment: dict[str, str], folders: Sequence[str], worktree
 
 
 def _pins_of(config: ExperimentConfig, worktree_path: str, environment: Mapping[str, str]) -> PinManifest:
-    folders = _python_folders(environment, worktree_path)
-    starts = [f"{folder}/{name}".lstrip("/") for folder in folders for name in _PYTHON_START]
-    present = [path for path in starts if os.path.lexists(os.path.join(worktree_path, path))]
     document = parse_json_path(config.metric.json_path).file_path if config.metric.source == "json" else ""
-    manifest = take_pins(
+    return discovery.find(
         worktree_path,
         commands=[command for command in (config.measure, config.check, config.reset_caches) if command],
-        protect=(*(f"/{path}" if "/" not in path else path for path in present), *config.protect),
+        protect=config.protect,
         exempt=(document,),
         search_path=environment.get("PATH", ""),
+        python_folders=_python_folders(environment, worktree_path),
     )
-    if not folders:
-        return manifest
-    known = {pin.path for pin in manifest.pins}
-    guards = [Pin(path, "absent-guard") for path in starts if path not in known and path not in present]
-    extended = replace(
-        pins.manifest_of([*manifest.pins, *guards], manifest.runners, manifest.notes),
-        programs=manifest.programs,
-    )
-    return pins.with_modules(extended, tuple(sorted({*manifest.import_folders, *folders})), worktree_path)
 
 
 def _python_folders(environment: Mapping[str, str], worktree_path: str) -> list[str]:
@@ -472,7 +458,7 @@ def digest_of_held_out(folder_path: str) -> str:
             kind, content = "link", os.fsencode(os.readlink(path))
         elif stat.S_ISREG(status.st_mode):
             with open(path, "rb") as stream:
-                content = sha256(stream.read()).digest()
+                content = file_digest(stream, "sha256").digest()
             kind = "program" if status.st_mode & stat.S_IXUSR else "file"
         else:
             kind, content = "special", b""
@@ -481,11 +467,7 @@ def digest_of_held_out(folder_path: str) -> str:
 
 
 def _paths(folder_path: str) -> Iterator[str]:
-    for folder, names, files in os.walk(folder_path):
-        links = [name for name in names if os.path.islink(os.path.join(folder, name))]
-        names.sort()
-        for name in sorted((*links, *files)):
-            yield os.path.join(folder, name)
+    return (entry.path for _, entry in walk(folder_path) if kind_of(entry) != "folder")
 
 
 def _refuse_unfit(folder_path: str) -> None:

@@ -33,7 +33,7 @@ from omx_autoresearch.experiments.judge.statistics import orders
 from omx_autoresearch.experiments.runs import Run, RunKind, run_once
 from omx_autoresearch.experiments.worktrees.checkout import named
 from omx_autoresearch.experiments.worktrees.pair import Workspaces
-from omx_autoresearch.system.files import entries_below, remove
+from omx_autoresearch.system.files import remove, walk
 
 Marks = dict[str, tuple[int, ...]]
 
@@ -454,8 +454,8 @@ def _paths_below(root_path: str, name: str) -> Iterator[str]:
     yield name
     top = os.path.join(root_path, name)
     if not os.path.islink(top):
-        for below, _ in entries_below(os.fsencode(top)):
-            yield os.path.join(name, os.fsdecode(below))
+        for below, _ in walk(top):
+            yield os.path.join(name, below)
 
 
 def _mark(path: str) -> tuple[int, ...]:

@@ -340,9 +340,9 @@ def frozen_paths(runtime: Runtime, state: ExperimentState) -> tuple[str, ...]:
     """Files that no candidate may touch, then the owner's globs; empty if unknown."""
     folder = ExperimentStore(runtime.home).folder(state.experiment_id)
     try:
-        from omx_autoresearch.freezing.pins import load_manifest
+        from omx_autoresearch.freezing import pins
 
-        manifest = load_manifest(folder.frozen_path, state.pin_digest)
+        manifest = pins.load_manifest(folder.frozen_path, state.pin_digest)
     except (AutoresearchError, OSError):
         return state.config.protect
     files = tuple(pin.path for pin in manifest.pins if pin.kind != "absent-guard")

@@ -1,5 +1,6 @@
-"""What judges is found, pinned, compared and put back.
+"""Freezing the evaluator: find its files, pin them, compare them later, and restore them.
 
-It reads a workspace and writes frozen copies into a state folder. Begin with ``discovery`` (what belongs to an
-evaluator), then ``pins`` (their frozen copies, how the files stand now, and putting them back).
+The room reads a workspace and writes frozen copies into a state folder; only ``restore`` writes into a workspace.
+Begin with ``discovery.find``, which answers with a manifest; ``pins.pin`` keeps its files, ``pins.compare`` checks them
+and ``pins.restore`` puts them back. ``tree`` digests a whole work tree, to tell whether a verdict is still fresh.
 """

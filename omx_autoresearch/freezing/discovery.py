@@ -1,8 +1,7 @@
-"""Finding what belongs to an evaluator in a workspace, and pinning it.
+"""Find the files of an evaluator in a workspace: :func:`find` answers with a manifest of them.
 
-Runs at launch and at ``amend``, never at a stop. The rules (what a command names, what a runner takes by itself) are
-in :mod:`omx_autoresearch.freezing.evaluator_commands` and :mod:`omx_autoresearch.freezing.manifest`; here they meet
-the file system.
+It runs at launch and at ``amend``, never at a stop. ``evaluator_commands`` says which paths a command names, and
+``manifest`` which files a runner loads by itself; this module looks for those files on disk.
 """
 
 from __future__ import annotations
@@ -16,6 +15,7 @@ from omx_autoresearch.foundation.errors import WorkspaceFault
 from omx_autoresearch.freezing import evaluator_commands
 from omx_autoresearch.freezing.manifest import (
     DEFAULTS,
+    PYTHON_START,
     Pin,
     PinManifest,
     glob_pattern,
@@ -32,6 +32,7 @@ from omx_autoresearch.journal.safe_files import (
     resolve,
     script_text,
 )
+from omx_autoresearch.system.files import walk
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -138,20 +139,14 @@ def real_folder(workspace_path: str, word: str, folders: tuple[str, ...]) -> str
 
 
 def paths_below(workspace_path: str, start: str, is_skipped: Callable[[str], bool]) -> Iterator[str]:
-    """Every path that is no real folder below ``start``, links among them, sorted within each folder."""
-    waiting = [start]
-    while waiting:
-        folder = waiting.pop()
-        try:
-            entries = sorted(os.scandir(os.path.join(workspace_path, folder)), key=lambda entry: entry.name)
-        except OSError:
-            continue
-        for entry in entries:
-            path = f"{folder}/{entry.name}" if folder else entry.name
-            if not entry.is_dir(follow_symlinks=False):
-                yield path
-            elif not is_skipped(entry.name):
-                waiting.append(path)
+    """Every file and link below ``start``; ``is_skipped`` is given the name of a folder."""
+
+    def is_left_out(_: str, entry: os.DirEntry[str]) -> bool:
+        return entry.is_dir(follow_symlinks=False) and is_skipped(entry.name)
+
+    for path, entry in walk(os.path.join(workspace_path, start), is_left_out=is_left_out):
+        if not entry.is_dir(follow_symlinks=False):
+            yield f"{start}/{path}" if start else path
 
 
 def are_few(workspace_path: str, paths: list[str]) -> bool:
@@ -198,7 +193,7 @@ _FOLLOW_DEPTH = 8
 _NEVER = frozenset({".git", ".omx"})
 
 
-def take_pins(  # noqa: PLR0913  # what a contract says of its evaluator
+def find(  # noqa: PLR0913  # what a contract says of its evaluator
     workspace_path: str,
     *,
     commands: Sequence[str],
@@ -206,16 +201,18 @@ def take_pins(  # noqa: PLR0913  # what a contract says of its evaluator
     runner: str = "",
     exempt: Sequence[str] = (),
     search_path: str = "",
+    python_folders: Sequence[str] = (),
 ) -> PinManifest:
-    """Pin what the commands name, what their runners take by themselves, and what the owner protects.
+    """Find the files that the commands name, those that their runners load, and those that the owner protects.
 
     Args:
         workspace_path: where the files stand.
         commands: shell commands of validator or reviewer.
-        protect: globs of the owner (see :func:`core.pins.glob_pattern`); ``!glob`` takes paths out again.
+        protect: globs of the owner (see `manifest.glob_pattern`); ``!glob`` takes paths out again.
         runner: the known runner of the commands; others that their scripts call are found here.
         exempt: paths that are never pinned: the artifact under review.
         search_path: the PATH that the commands will have.
+        python_folders: folders of the workspace on the commands' PYTHONPATH, relative; the root is empty.
 
     Raises:
         WorkspaceFault: more files or bytes than can be pinned, or a file that cannot be read.
@@ -226,12 +223,14 @@ def take_pins(  # noqa: PLR0913  # what a contract says of its evaluator
     search.add_defaults()
     search.add_protected()
     programs = search.add_programs(search_path)
+    search.add_start_files(python_folders)
     pins = [_pin(workspace_path, path, search.paths[path]) for path in sorted(search.paths)]
     _check_bounds(pins)
     pins += search.guards()
     notes = [*search.notes, *unpinned_imports(workspace_path, search.paths)]
     manifest = manifest_of(pins, search.runners, dict.fromkeys(notes))
-    return with_modules(replace(manifest, programs=programs), search.import_folders(), workspace_path)
+    folders = search.import_folders() | set(python_folders)
+    return with_modules(replace(manifest, programs=programs), tuple(sorted(folders)), workspace_path)
 
 
 def named_files(workspace_path: str, command: str) -> list[str]:
@@ -455,11 +454,19 @@ class _Search:
                 self._add(place.path, "program")
         return tuple(sorted(set(self.paths) - before))
 
-    def import_folders(self) -> tuple[str, ...]:
+    def add_start_files(self, folders: Sequence[str]) -> None:
+        """Pin the start files of Python in these folders, and guard the places of absent ones."""
+        for path in (os.path.join(folder, name) for folder in folders for name in PYTHON_START):
+            if os.path.lexists(os.path.join(self.workspace_path, path)):
+                self._add_existing(path)
+            else:
+                self.absent.append(path)
+
+    def import_folders(self) -> set[str]:
         """Folders from which the evaluator's own scripts import first."""
         scripts = {path for path in self.scripts & self.paths.keys() if path.endswith(".py")}
         root = {""} if any(map(evaluator_commands.imports_from_root, self.texts)) else set()
-        return tuple(sorted(root | {path.rpartition("/")[0] for path in scripts}))
+        return root | {path.rpartition("/")[0] for path in scripts}
 
     def guards(self) -> list[Pin]:
         """Absent configuration of the runners, and programs: adding one changes how they run."""

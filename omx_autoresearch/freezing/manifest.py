@@ -124,8 +124,8 @@ def _each(stems: tuple[str, ...], suffixes: tuple[str, ...]) -> tuple[str, ...]:
 
 _SCRIPTS = ("js", "cjs", "mjs", "jsx", "ts", "cts", "mts", "tsx")
 _MODULES = ("js", "cjs", "mjs", "ts", "cts", "mts")
-# An interpreter imports these by itself where the workspace is on its path.
-_PYTHON_START = ("sitecustomize.py", "usercustomize.py")
+PYTHON_START = ("sitecustomize.py", "usercustomize.py")
+"""An interpreter imports these by itself from every folder on its path."""
 _PYTEST_FILES = ("pytest.toml", ".pytest.toml", "pytest.ini", ".pytest.ini")
 
 DEFAULTS: dict[str, RunnerDefaults] = {
@@ -134,7 +134,7 @@ DEFAULTS: dict[str, RunnerDefaults] = {
         test_folders=("tests", "test"),
         suffixes=(".py",),
         # `python -m pytest` puts the workspace first on the path: a module named like the runner replaces it.
-        configuration=(*_PYTEST_FILES, "pyproject.toml", "tox.ini", "setup.cfg", *_PYTHON_START,
+        configuration=(*_PYTEST_FILES, "pyproject.toml", "tox.ini", "setup.cfg", *PYTHON_START,
                        "pytest", "pytest.py", "_pytest", "_pytest.py", "pluggy", "pluggy.py"),
         loaded=("conftest.py", *_PYTEST_FILES),
     ),
@@ -142,7 +142,7 @@ DEFAULTS: dict[str, RunnerDefaults] = {
         tests=("test*.py",),
         test_folders=("tests", "test"),
         suffixes=(".py",),
-        configuration=(*_PYTHON_START, "unittest", "unittest.py"),
+        configuration=(*PYTHON_START, "unittest", "unittest.py"),
     ),
     "npm": RunnerDefaults(
         tests=(*_each(("*.test", "*.spec"), _SCRIPTS), *_each(("test-*", "*-test", "*_test", "test"), _MODULES)),

@@ -1,16 +1,22 @@
-"""Pinned files: how they stand now, their frozen copies, and putting them back.
+"""Pinned files: keep copies of them, compare the workspace with them, and restore it.
 
-What stands in the place of a restored file is moved aside, never deleted. Every path is walked folder by folder on open
-descriptors, so that no link can lead a write elsewhere.
+How a comparison works. A manifest lists paths with their digests, and paths at which nothing may stand. :func:`compare`
+runs at every stop, so it reads as little as it can:
 
-:func:`check_pins` runs at every stop. It rehashes a file only where its inode, size or times moved, and looks into a
-folder for additions only where the folder moved; a time as new as the look itself proves nothing and is never kept.
+- A pinned file is hashed again only where its inode, size or times differ from those in the cache.
+- A folder is listed again, to look for additions that a runner would load, only where the folder's own times moved.
+- Two changes within one tick of the kernel's clock leave the same time. So a file or folder that changed less than
+  :data:`RACY_NS` ago is compared but not cached.
+- The cache is disposable, lies outside the workspace, and counts only for the same manifest and the same workspace.
 
-Times are good enough to refuse a stop, not to let a mission complete: a page that a process has mapped and written to
-once changes without a new time, and some file systems tell no honest times at all. So every run begins with a reading
-of the pinned files, and a pass is believed only where a second reading, without any cache, finds them the same
-(``missions/validation/runs.py``). In between, times are enough again where no process had a pinned file open for
-writing: the first write by a process that opens it later moves them.
+Times are good enough to refuse a stop, but not to complete a mission: a page that a process has mapped and written to
+once changes without a new time, and some file systems keep no honest times at all. So every run begins by reading the
+pinned files, and a pass is believed only where a second reading, without the cache, finds the same contents
+(``missions/validation/runs.py``). Between the two, times suffice where no process had a pinned file open for writing:
+the first write by a process that opens it later moves them.
+
+:func:`restore` moves whatever stands in the place of a restored file aside and deletes nothing. It walks every path
+folder by folder on open descriptors, so that no link can lead a write elsewhere.
 """
 
 from __future__ import annotations
@@ -46,10 +52,11 @@ from omx_autoresearch.journal.safe_files import (
     sync_folder,
     write_all,
 )
+from omx_autoresearch.system.files import list_folder
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Callable, Iterable
     from typing import Any
 
 RACY_NS = 20_000_000
@@ -62,7 +69,7 @@ _READ_TRIES = 3
 
 
 def manifest_of(pins: Iterable[Pin], runners: Iterable[str], notes: Iterable[str] = ()) -> PinManifest:
-    """Return the manifest of these pins, sorted, with its digest."""
+    """The manifest of these pins, sorted, with its digest."""
     ordered = tuple(sorted(pins, key=lambda pin: pin.path))
     names = tuple(sorted(set(runners)))
     return PinManifest(ordered, names, manifest_digest(ordered, names), tuple(notes))
@@ -103,7 +110,7 @@ def _expected(pin: Pin) -> State:
     return (pin.kind, pin.sha256, pin.kind == "file" and bool(pin.mode & stat.S_IXUSR))
 
 
-def check_pins(
+def compare(
     manifest: PinManifest, workspace_path: str, *, cache_path: str = "", reads_files: bool = False
 ) -> PinCheck:
     """Compare the pinned paths with the manifest, and look for additions that a runner loads by itself.
@@ -140,6 +147,7 @@ class _Look:
         self.workspace_path = workspace_path
         self.cache_path = cache_path
         self.reads_files = reads_files
+        self.loaded_names = loaded_names(manifest.runners)
         self.writable: set[str] = set()
         self.root = open_folder(workspace_path)
         self.kept_before_ns = time.time_ns() - RACY_NS
@@ -233,14 +241,12 @@ class _Look:
             return ""
 
     def _additions(self) -> set[str]:
-        names = loaded_names(self.manifest.runners)
-        if not names:
+        if not self.loaded_names:
             return set()
         pinned = {pin.path for pin in self.manifest.pins if pin.kind != "absent-guard"}
-        found, links = self.loaded_files(names)
-        for link in links:
-            if link not in pinned:
-                found |= {f"{link}/{name}" for name in names if self._leads_to(f"{link}/{name}")}
+        found, links = self._loaded_files()
+        for link in links - pinned:
+            found |= {f"{link}/{name}" for name in self.loaded_names if self._leads_to(f"{link}/{name}")}
         return found - pinned
 
     def shadows(self) -> set[str]:
@@ -255,34 +261,40 @@ class _Look:
         for folder, own in stems.items():
             taken = own | STANDARD_MODULES if folder in self.manifest.import_folders else own
             prefix = f"{folder}/" if folder else ""
-            found |= {prefix + name for name in self._modules(folder) if module_name(name) in taken}
+            found |= {
+                prefix + name
+                for name in self._cached("modules", folder, _module_names)[0]
+                if module_name(name) in taken
+            }
         found -= pinned | set(self.manifest.known_modules)
         return {
             path for path in found if "." in path.rpartition("/")[2] or self._leads_to(f"{path}/__init__.py")
         }
 
-    def _modules(self, folder: str) -> list[str]:
-        """Names in a folder that may be modules, from the cache if it is unmoved."""
+    def _cached(
+        self, table: str, folder: str, list_names: Callable[[list[os.DirEntry[str]]], list[list[str]]]
+    ) -> list[list[str]]:
+        """The names that a function picks from a folder, from the cache if it is unmoved; nothing without a folder."""
         status = self._stat(folder)
         if status is None or not stat.S_ISDIR(status.st_mode):
-            return []
+            return list_names([])
         marks = _marks(status)
-        entry = self.known["modules"].get(folder)
-        if not (isinstance(entry, list) and entry[0] == marks):
+        entry = self.known[table].get(folder)
+        if not (isinstance(entry, list) and entry[:1] == [marks]):
             try:
-                names = os.listdir(os.path.join(self.workspace_path, folder))
+                entries = list_folder(os.path.join(self.workspace_path, folder))
             except OSError:
-                names = []
-            entry = [marks, sorted(name for name in names if module_name(name))]
+                entries = []  # no runner can list it either
+            entry = [marks, *list_names(entries)]
         if status.st_ctime_ns < self.kept_before_ns:
-            self.seen["modules"][folder] = entry
-        return list(entry[1])
+            self.seen[table][folder] = entry
+        return list(entry[1:])
 
     def _leads_to(self, path: str) -> bool:
         return os.path.lexists(os.path.join(self.workspace_path, path))
 
-    def loaded_files(self, names: frozenset[str]) -> tuple[set[str], set[str]]:
-        """Paths of these names in every folder that a runner enters by itself, and links to look behind."""
+    def _loaded_files(self) -> tuple[set[str], set[str]]:
+        """Files that a runner loads, in every folder that it enters by itself, and links to look behind."""
         found: set[str] = set()
         links: set[str] = set()
         waiting = [""]
@@ -295,25 +307,28 @@ class _Look:
                     f"the workspace {self.workspace_path} has more than {FOLDER_LIMIT} folders to search",
                     next_step="start the mission in a smaller project",
                 )
-            entry = self._listing(folder)
+            folders, links_here, loaded = self._cached("folders", folder, self._entered)
             prefix = f"{folder}/" if folder else ""
-            waiting += [prefix + name for name in entry[1]]
-            links |= {prefix + name for name in entry[2]}
-            found |= {prefix + name for name in entry[3] if name in names}
+            waiting += [prefix + name for name in folders]
+            links |= {prefix + name for name in links_here}
+            found |= {prefix + name for name in loaded}
         return found, links
 
-    def _listing(self, folder: str) -> list[Any]:
-        """[marks, folders, links, files that some runner loads] of a folder, from the cache if unmoved."""
-        status = self._stat(folder)
-        if status is None or not stat.S_ISDIR(status.st_mode):
-            return [[], [], [], []]
-        marks = _marks(status)
-        entry = self.known["folders"].get(folder)
-        if not (isinstance(entry, list) and entry[0] == marks):
-            entry = [marks, *_list_folder(os.path.join(self.workspace_path, folder), self.manifest.runners)]
-        if status.st_ctime_ns < self.kept_before_ns:
-            self.seen["folders"][folder] = entry
-        return entry
+    def _entered(self, entries: list[os.DirEntry[str]]) -> list[list[str]]:
+        """Of a folder's entries: folders that a runner enters, links, and files that it loads by itself."""
+        folders: list[str] = []
+        links: list[str] = []
+        loaded: list[str] = []
+        for entry in entries:
+            if entry.name in self.loaded_names:
+                loaded.append(entry.name)
+            elif is_pruned(entry.name):
+                continue
+            elif entry.is_dir(follow_symlinks=False):
+                folders.append(entry.name)
+            elif entry.is_symlink():
+                links.append(entry.name)
+        return [folders, links, loaded]
 
 
 Stamps = dict[str, list[int]]
@@ -355,25 +370,8 @@ def touched(before: Stamps, after: Stamps) -> tuple[str, ...]:
     return tuple(sorted(found))
 
 
-def _list_folder(folder_path: str, runners: tuple[str, ...]) -> list[list[str]]:
-    names = loaded_names(runners)
-    folders: list[str] = []
-    links: list[str] = []
-    loaded: list[str] = []
-    try:
-        with os.scandir(folder_path) as entries:
-            for entry in entries:
-                if entry.name in names:
-                    loaded.append(entry.name)
-                elif is_pruned(entry.name):
-                    continue
-                elif entry.is_dir(follow_symlinks=False):
-                    folders.append(entry.name)
-                elif entry.is_symlink():
-                    links.append(entry.name)
-    except OSError:
-        return [[], [], []]  # a folder that we may not list is one that no runner lists
-    return [sorted(folders), sorted(links), sorted(loaded)]
+def _module_names(entries: list[os.DirEntry[str]]) -> list[list[str]]:
+    return [[entry.name for entry in entries if module_name(entry.name)]]
 
 
 def _folders_of(path: str) -> list[str]:
@@ -425,7 +423,7 @@ ASIDE_PATH = ".omx/aside"
 """Where restored workspaces keep what stood in the way, numbered, for people to take back."""
 
 
-def freeze(frozen_path: str, manifest: PinManifest, workspace_path: str) -> None:
+def pin(frozen_path: str, manifest: PinManifest, workspace_path: str) -> None:
     """Copy every pinned file into ``frozen_path``, by content, and the manifest last.
 
     Raises:
@@ -444,25 +442,12 @@ def freeze(frozen_path: str, manifest: PinManifest, workspace_path: str) -> None
                 f"{pin.path} changed while it was being frozen",
                 next_step=f"run the same command again; if the check itself writes it: --protect '!{pin.path}'",
             )
-        _write_copy(copy_path, data)
+        replace_file(copy_path, data, is_durable=False)
         written.append(copy_path)
     _make_durable(frozen_path, written)
     data = json_codec.encode(to_plain(manifest))
     for name in (f"manifest-{manifest.digest}.json", CURRENT):
         replace_file(os.path.join(frozen_path, name), data)
-
-
-def _write_copy(path: str, data: bytes) -> None:
-    """Write a copy under its digest; one that a crash cut short is found by that digest and written again."""
-    flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW | os.O_CLOEXEC
-    try:
-        descriptor = os.open(path, flags, 0o600)
-        try:
-            write_all(descriptor, data)
-        finally:
-            os.close(descriptor)
-    except OSError as error:
-        raise storage_failed("write", path, error) from error
 
 
 def _make_durable(folder_path: str, paths: list[str]) -> None:
@@ -512,7 +497,7 @@ def _is_whole(copy_path: str, pin: Pin) -> bool:
 
 
 def load_manifest(frozen_path: str, digest: str = "") -> PinManifest:
-    """Return the manifest that :func:`freeze` left.
+    """Return the manifest that :func:`pin` left.
 
     Args:
         frozen_path: the mission's folder of frozen copies.
@@ -540,7 +525,7 @@ def load_manifest(frozen_path: str, digest: str = "") -> PinManifest:
 # --- putting back
 
 
-def restore_pins(manifest: PinManifest, workspace_path: str, *, frozen_path: str) -> tuple[str, ...]:
+def restore(manifest: PinManifest, workspace_path: str, *, frozen_path: str) -> tuple[str, ...]:
     """Make the workspace's pinned paths what they were at launch.
 
     Changed files come back with content, mode and kind; additions that a runner would load are moved away. Every
@@ -554,7 +539,7 @@ def restore_pins(manifest: PinManifest, workspace_path: str, *, frozen_path: str
         WorkspaceFault: ``.omx`` of the workspace leads elsewhere, or the workspace keeps changing.
         StorageFailed: the system refused.
     """
-    check = check_pins(manifest, workspace_path)
+    check = compare(manifest, workspace_path)
     if check.is_intact:
         return ()
     changed = [pin for pin in manifest.pins if pin.path in set(check.changed)]
@@ -570,7 +555,7 @@ def restore_pins(manifest: PinManifest, workspace_path: str, *, frozen_path: str
             aside.close()
     except OSError as error:
         raise storage_failed("restore the pinned files of", workspace_path, error) from error
-    if not check_pins(manifest, workspace_path).is_intact:
+    if not compare(manifest, workspace_path).is_intact:
         raise WorkspaceFault(
             f"the pinned files of {workspace_path} changed again during the restore",
             next_step=f"stop the process that writes there, then: omx-autoresearch restore {_task_of(frozen_path)}",
@@ -606,12 +591,14 @@ class _Aside:
         self.taken = 0
         parent = open_folder(workspace_path, ASIDE_PATH, make=True)
         try:
-            _ignore_all(parent)
-            self.number = 1 + max((int(name) for name in os.listdir(parent) if name.isdecimal()), default=0)
-            os.mkdir(str(self.number), 0o700, dir_fd=parent)
+            names = os.listdir(parent)
+            if ".gitignore" not in names:
+                _write_file(parent, ".gitignore", b"*\n", 0o644)
+            number = 1 + max((int(name) for name in names if name.isdecimal()), default=0)
+            os.mkdir(str(number), 0o700, dir_fd=parent)
         finally:
             os.close(parent)
-        self.folder = open_folder(workspace_path, f"{ASIDE_PATH}/{self.number}")
+        self.folder = open_folder(workspace_path, f"{ASIDE_PATH}/{number}")
 
     def close(self) -> None:
         os.close(self.folder)
@@ -639,19 +626,6 @@ class _Aside:
             os.rename(name, kept, src_dir_fd=parent, dst_dir_fd=self.folder)
         except FileNotFoundError:
             return
-
-
-def _ignore_all(folder: int) -> None:
-    try:
-        descriptor = os.open(
-            ".gitignore", os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o644, dir_fd=folder
-        )
-    except FileExistsError:
-        return
-    try:
-        write_all(descriptor, b"*\n")
-    finally:
-        os.close(descriptor)
 
 
 def _put_back(workspace_path: str, pin: Pin, data: bytes, aside: _Aside) -> None:

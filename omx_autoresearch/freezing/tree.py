@@ -10,7 +10,7 @@ import os
 
 from omx_autoresearch.foundation.errors import WorkspaceFault
 from omx_autoresearch.foundation.records import dataclass
-from omx_autoresearch.system.files import DISPOSABLE_NAMES, Entries, add, describe_file, digest, walk
+from omx_autoresearch.system.files import DISPOSABLE_NAMES, Entries, add, add_below, describe_file, digest
 from omx_autoresearch.system.git import cannot_read, find_root, git_dir, head_commit, run_git
 
 _NESTING_LIMIT = 8
@@ -60,7 +60,7 @@ def tree_state(workspace_path: str, *, exclude: tuple[str, ...] = _NOT_COVERED) 
     index file byte by byte, or ignores a file (``.gitignore``, ``.git/info/exclude``), can hide an edit.
 
     Where git converts (line ends, LFS), a file that is edited and then committed counts as changed twice.
-    Without a repository the folder is walked (see `contents.walk` for what is left out).
+    Without a repository the folder is walked (see `files.add_below` for what is left out).
 
     Args:
         workspace_path: a folder.
@@ -88,7 +88,7 @@ def _read(workspace_path: str, exclude: tuple[str, ...]) -> tuple[str, Entries, 
     root = find_root(workspace)
     names = tuple(os.fsencode(name) for name in exclude)
     if root is None:
-        walk(os.fsencode(workspace), entries, exclude=names)
+        add_below(os.fsencode(workspace), entries, exclude=names)
         return "", entries, False
     below = os.fsencode(os.path.relpath(workspace, root))
     names += tuple(os.path.join(below, name) for name in names if below != b".")
@@ -210,7 +210,7 @@ def _read_below(repository: _Repository, name: bytes, entries: Entries) -> None:
     if find_root(path) == path and repository.depth < _NESTING_LIMIT:
         _read_repository(_Repository(path, prefix, (), repository.depth + 1), entries)
     else:
-        walk(os.fsencode(path), entries, prefix=prefix)
+        add_below(os.fsencode(path), entries, prefix=prefix)
 
 
 def _list_files(root: str) -> bytes:

@@ -11,6 +11,7 @@ import stat
 
 from omx_autoresearch.foundation.errors import WorkspaceFault
 from omx_autoresearch.journal.safe_files import open_below, open_folder, write_all
+from omx_autoresearch.system.files import names_in_folder
 
 IGNORE_ALL = b"*\n"
 """``.omx/.gitignore``: ignores everything, itself too."""
@@ -70,14 +71,8 @@ class OmxFolder:
 
     def names(self) -> list[str]:
         """Names in the folder, sorted, hidden ones left out; at most :data:`LIST_LIMIT` are looked at."""
-        found: list[str] = []
-        with os.scandir(self.descriptor) as entries:
-            for count, entry in enumerate(entries):
-                if count >= LIST_LIMIT:
-                    break
-                if not entry.name.startswith("."):
-                    found.append(entry.name)
-        return sorted(found)
+        names = names_in_folder(self.descriptor, LIST_LIMIT)
+        return [name for name in names if not name.startswith(".")]
 
     def exists(self, name: str) -> bool:
         """True when anything stands under this name, a dangling link too."""
@@ -185,9 +180,7 @@ class OmxFolder:
 
     def sweep(self) -> None:
         """Remove temporary files that killed processes left; the caller holds the mission's lock."""
-        with os.scandir(self.descriptor) as entries:
-            names = [entry.name for _, entry in zip(range(LIST_LIMIT), entries, strict=False)]
-        for name in names:
+        for name in names_in_folder(self.descriptor, LIST_LIMIT):
             if name.startswith(".") and name.endswith(_TEMPORARY_SUFFIX):
                 self.drop(name)
 

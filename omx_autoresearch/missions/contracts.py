@@ -14,8 +14,8 @@ from omx_autoresearch.foundation import json_codec
 from omx_autoresearch.foundation.errors import AutoresearchError, MissionInvalid
 from omx_autoresearch.foundation.records import dataclass, replace, sha256, to_plain
 from omx_autoresearch.foundation.text import head_and_tail
+from omx_autoresearch.freezing import pins
 from omx_autoresearch.freezing.evaluator_commands import SHELL_WORDS, runner_of
-from omx_autoresearch.freezing.pins import check_pins
 from omx_autoresearch.journal.safe_files import read_bounded
 from omx_autoresearch.missions.rules.intake import SCRIPT, TAKEN_OVER, limits_of, settled
 from omx_autoresearch.missions.rules.mission import OPERATIONS, Contract
@@ -98,14 +98,14 @@ def compile_contract(
         MissionInvalid: the draft cannot stand, or a validator would have no pinned file and no reason is given.
         WorkspaceFault: too much to pin, or an evaluator file cannot be read.
     """
-    from omx_autoresearch.freezing.discovery import take_pins
+    from omx_autoresearch.freezing import discovery
 
     draft = settled(draft)
     _refuse_faults(draft)
     commands = [command for command in (draft.validator_command, draft.reviewer_command) if command]
     rules = [criterion.rule for criterion in draft.criteria]
     runner = _runner(workspace_path, draft.validator_command)
-    manifest = take_pins(
+    manifest = discovery.find(
         workspace_path,
         commands=[*commands, *(shlex.join(rule.argv) for rule in rules if rule.argv)],
         protect=draft.protect,
@@ -183,19 +183,19 @@ def _unfrozen_criteria(workspace_path: str, draft: MissionDraft) -> list[str]:
 
 
 def _pins_of(workspace_path: str, draft: MissionDraft, command: str) -> PinManifest:
-    from omx_autoresearch.freezing.discovery import take_pins
+    from omx_autoresearch.freezing import discovery
 
     runner = _runner(workspace_path, command)
-    return take_pins(workspace_path, commands=[command], protect=draft.protect, runner=runner)
+    return discovery.find(workspace_path, commands=[command], protect=draft.protect, runner=runner)
 
 
 def _runner(workspace_path: str, command: str) -> str:
     """The known runner that a command calls itself, or that a short script which it names calls."""
-    from omx_autoresearch.freezing.discovery import named_files
+    from omx_autoresearch.freezing import discovery
 
     if not command or (found := runner_of(command)):
         return found if command else ""
-    for path in named_files(workspace_path, command):
+    for path in discovery.named_files(workspace_path, command):
         try:
             text = read_bounded(os.path.join(workspace_path, path), _SCRIPT_BYTES).decode("utf-8")
         except (OSError, UnicodeDecodeError, AutoresearchError):
@@ -305,7 +305,7 @@ def dry_run(runtime: Runtime, workspace_path: str, draft: MissionDraft) -> DryRu
     changed: tuple[str, ...] = ()
     if contract.validation_mode == SCRIPT:
         tryout = try_validator(contract, workspace_path)
-        check = check_pins(manifest, workspace_path)
+        check = pins.compare(manifest, workspace_path)
         changed = (*check.changed, *check.added)
     return DryRun(
         contract=contract,

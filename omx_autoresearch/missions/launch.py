@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 from omx_autoresearch.foundation.errors import StepIllegal, StorageFailed, WorkspaceFault
 from omx_autoresearch.foundation.records import dataclass, to_plain
-from omx_autoresearch.freezing.pins import freeze, load_manifest, pin_stamps, touched
+from omx_autoresearch.freezing import pins
 from omx_autoresearch.freezing.tree import tree_state
 from omx_autoresearch.journal.layout import Runtime
 from omx_autoresearch.journal.layout import task_id as make_task_id
@@ -176,13 +176,13 @@ def _launch(runtime: Runtime, mission: Mission, options: StartOptions) -> Starte
     draft = read_intake(os.path.join(mission.project_path, mission.specs_path))
     workspace_path = options.workspace_path or mission.workspace_path
     contract, manifest = compile_contract(runtime, workspace_path=workspace_path, draft=draft)
-    stamps = pin_stamps(manifest, workspace_path)
+    stamps = pins.pin_stamps(manifest, workspace_path)
     baseline = _baseline(mission, contract, options) if options.has_baseline else None
-    _refuse_written(touched(stamps, pin_stamps(manifest, workspace_path)))
+    _refuse_written(pins.touched(stamps, pins.pin_stamps(manifest, workspace_path)))
     if baseline is not None:
         # the score alone: where there is none, progress is measured by the tests that pass
         contract = replace(contract, baseline_tests=baseline.tests, baseline_score=baseline.score)
-    freeze(runtime.home.mission(mission.task_id).frozen_path, manifest, workspace_path)
+    pins.pin(runtime.home.mission(mission.task_id).frozen_path, manifest, workspace_path)
     nonce = "" if options.is_agent else runtime.new_id()
     digest = contract_digest(contract)
     record = MissionLaunched(
@@ -248,7 +248,7 @@ def amend(
             baseline_tests=mission.contract.baseline_tests,
             baseline_score=mission.contract.baseline_score,
         )
-    freeze(runtime.home.mission(task_id).frozen_path, manifest, path)
+    pins.pin(runtime.home.mission(task_id).frozen_path, manifest, path)
     record = MissionAmended(contract, contract_digest(contract), reason, path)
     approval = is_approved(runtime.home, mission_key(mission))
     is_unsandboxed = approval is not None and approval.is_unsandboxed
@@ -388,7 +388,7 @@ def _draft_of_contract(runtime: Runtime, mission: Mission) -> MissionDraft:
     """The contract as a draft: every pinned file is protected by name, every variable beyond the usual is declared."""
     contract = mission.contract
     assert contract is not None
-    manifest = load_manifest(runtime.home.mission(mission.task_id).frozen_path, contract.pin_digest)
+    manifest = pins.load_manifest(runtime.home.mission(mission.task_id).frozen_path, contract.pin_digest)
     return MissionDraft(
         **{name: getattr(contract, name) for name in TAKEN_OVER},
         goal=mission.goal,

@@ -7,7 +7,7 @@ import os
 from omx_autoresearch.foundation import json_codec
 from omx_autoresearch.foundation.errors import AutoresearchError, StateUntrusted, WorkspaceFault
 from omx_autoresearch.foundation.records import dataclass, sha256
-from omx_autoresearch.freezing.pins import check_pins, load_manifest, pin_stamps, touched
+from omx_autoresearch.freezing import pins
 from omx_autoresearch.freezing.tree import tree_files, tree_state
 from omx_autoresearch.journal.safe_files import (
     FILE_LIMIT_BYTES,
@@ -61,8 +61,8 @@ def snapshot_workspace(folder: MissionFolder, mission: Mission) -> WorkspaceSnap
     contract = mission.contract
     if contract is None:
         raise StateUntrusted(f"mission {mission.task_id} was never launched")
-    manifest = load_manifest(folder.frozen_path, contract.pin_digest)
-    pins = check_pins(manifest, mission.workspace_path, cache_path=_cache_path(folder))
+    manifest = pins.load_manifest(folder.frozen_path, contract.pin_digest)
+    check = pins.compare(manifest, mission.workspace_path, cache_path=_cache_path(folder))
     artifact = Artifact()
     if contract.output_artifact_path:
         artifact = look_at_artifact(mission.workspace_path, contract.output_artifact_path)
@@ -70,8 +70,8 @@ def snapshot_workspace(folder: MissionFolder, mission: Mission) -> WorkspaceSnap
     return WorkspaceSnapshot(
         head=tree.head,
         tree_digest=tree.digest,
-        pin_digest=pins.digest,
-        changed_pins=(*pins.changed, *pins.added),
+        pin_digest=check.digest,
+        changed_pins=(*check.changed, *check.added),
         output_artifact_digest=artifact.digest,
         artifact_fault=artifact.fault,
         file_digests={path: file.digest for path, file in files.items() if file.digest},
@@ -101,10 +101,10 @@ class PinnedRun:
 
     def __init__(self, folder: MissionFolder, mission: Mission, contract: Contract) -> None:
         self._workspace_path = mission.workspace_path
-        self._manifest = load_manifest(folder.frozen_path, contract.pin_digest)
-        self._stamps = pin_stamps(self._manifest, self._workspace_path)
+        self._manifest = pins.load_manifest(folder.frozen_path, contract.pin_digest)
+        self._stamps = pins.pin_stamps(self._manifest, self._workspace_path)
         self._cache_path = _cache_path(folder)
-        self._before = check_pins(
+        self._before = pins.compare(
             self._manifest, self._workspace_path, cache_path=self._cache_path, reads_files=True
         )
 
@@ -118,12 +118,12 @@ class PinnedRun:
 
         A pass is believed only where every pinned file reads the same again, and could not be written unseen.
         """
-        pins = check_pins(
+        after = pins.compare(
             self._manifest, self._workspace_path, cache_path="" if has_passed else self._cache_path
         )
-        if not pins.is_intact:
-            return (*pins.changed, *pins.added)
-        moved = touched(self._stamps, pin_stamps(self._manifest, self._workspace_path))
+        if not after.is_intact:
+            return (*after.changed, *after.added)
+        moved = pins.touched(self._stamps, pins.pin_stamps(self._manifest, self._workspace_path))
         if moved:
             return _explained(
                 moved, "written or moved while it ran (what a check writes itself: --protect '!PATH')"

@@ -1,13 +1,15 @@
-"""Files as they are on disk: walking a folder, naming contents as git names them (mode and blob id), removing.
+"""Files on disk: walk a folder, describe contents as git does (mode and blob id), remove.
 
-A name, a mode and an id say what a reader of the tree would see, and nothing about when, how or whether it was
-committed. Special files are never opened, links never followed, also where an agent left folders without permissions.
+`walk` is the only walker of the product: bounded, in one order, following no link. Nothing here opens a pipe, a socket
+or a device. A name, a mode and an id say what a reader of the tree would see, and nothing about when, how or whether it
+was committed.
 """
 
 from __future__ import annotations
 
 import os
 import stat
+from itertools import islice
 
 from omx_autoresearch.foundation.errors import WorkspaceFault
 from omx_autoresearch.foundation.records import sha1, sha256
@@ -15,10 +17,13 @@ from omx_autoresearch.foundation.records import sha1, sha256
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
-    from typing import Any
+    from typing import Any, AnyStr
 
 FILE_LIMIT = 200_000
 """Files that one look may have to read; more is a fault with a cure, not an hour of waiting."""
+
+ENTRY_LIMIT = 2_000_000
+"""Entries that one walk may meet; below more than that, it would take minutes."""
 
 LARGE_FILE_BYTES = 64 * 1024 * 1024
 """From this size on, size and times stand for the content of a file that git does not know."""
@@ -94,7 +99,7 @@ def describe_file(
         os.close(descriptor)
 
 
-def walk(root: bytes, entries: Entries, *, prefix: bytes = b"", exclude: tuple[bytes, ...] = ()) -> None:
+def add_below(root: bytes, entries: Entries, *, prefix: bytes = b"", exclude: tuple[bytes, ...] = ()) -> None:
     """Add everything below a folder that no repository describes, but caches, dependencies and ``exclude``.
 
     Args:
@@ -108,13 +113,13 @@ def walk(root: bytes, entries: Entries, *, prefix: bytes = b"", exclude: tuple[b
     """
     left_out = DISPOSABLE_NAMES | DEPENDENCY_NAMES
 
-    def is_left_out(name: bytes) -> bool:
-        return name.rpartition(b"/")[2] in left_out or prefix + name in exclude
+    def is_left_out(name: bytes, child: os.DirEntry[bytes]) -> bool:
+        return child.name in left_out or prefix + name in exclude
 
     def note_unreadable(folder: bytes, _: OSError) -> None:
         entries[prefix + folder] = b"040000 unreadable"
 
-    for name, child in entries_below(root, is_left_out=is_left_out, on_fault=note_unreadable):
+    for name, child in walk(root, is_left_out=is_left_out, on_fault=note_unreadable):
         if child.is_dir(follow_symlinks=False):
             continue
         try:
@@ -124,39 +129,78 @@ def walk(root: bytes, entries: Entries, *, prefix: bytes = b"", exclude: tuple[b
         add(entries, prefix + name, describe_file(child.path, status, entries))
 
 
-def entries_below(
-    root: bytes,
+def walk(
+    root: AnyStr,
     *,
-    is_left_out: Callable[[bytes], bool] | None = None,
-    on_fault: Callable[[bytes, OSError], None] | None = None,
-) -> Iterator[tuple[bytes, os.DirEntry[bytes]]]:
-    """Everything below a folder with its name relative to it, in one order; links are not followed.
+    is_left_out: Callable[[AnyStr, os.DirEntry[AnyStr]], bool] | None = None,
+    on_fault: Callable[[AnyStr, OSError], None] | None = None,
+) -> Iterator[tuple[AnyStr, os.DirEntry[AnyStr]]]:
+    """Everything below a folder with its name relative to it; links are not followed.
+
+    The entries of a folder come sorted by name, then those of its first folder with all below it, and so on.
 
     Args:
         root: the folder.
-        is_left_out: told a name, it says whether that and all below it are passed over.
-        on_fault: told of a folder that cannot be read (its name with a slash); it is passed over.
+        is_left_out: given a name and its entry, whether to pass over that entry and all below it.
+        on_fault: called with a folder that cannot be read (its name with a slash); it is passed over.
+
+    Raises:
+        WorkspaceFault: there are more than :data:`ENTRY_LIMIT` entries.
     """
-    waiting = [b""]
+    count = 0
+    nothing = root[:0]
+    waiting = [nothing]
     while waiting:
         folder = waiting.pop()
         try:
-            with os.scandir(os.path.join(root, folder)) as found:
-                children = sorted(found, key=_name_of)
+            children = list_folder(os.path.join(root, folder))
         except OSError as fault:
             if on_fault is not None:
                 on_fault(folder, fault)
             continue
+        count += len(children)
+        if count > ENTRY_LIMIT:
+            raise WorkspaceFault(
+                f"{os.fsdecode(root)} holds more than {ENTRY_LIMIT} files and folders",
+                next_step=f"remove generated files below {os.fsdecode(root)}",
+            )
+        folders = []
         for child in children:
             name = folder + child.name
-            if is_left_out is not None and is_left_out(name):
+            if is_left_out is not None and is_left_out(name, child):
                 continue
             yield name, child
             if child.is_dir(follow_symlinks=False):
-                waiting.append(name + b"/")
+                folders.append(os.path.join(name, nothing))  # with a slash at its end
+        waiting += reversed(folders)
 
 
-def _name_of(entry: os.DirEntry[bytes]) -> bytes:
+def list_folder(path: AnyStr) -> list[os.DirEntry[AnyStr]]:
+    """The entries of one folder, sorted by name; no more than `walk` bears are read.
+
+    Raises:
+        OSError: it cannot be read.
+    """
+    with os.scandir(path) as found:
+        return sorted(islice(found, ENTRY_LIMIT + 1), key=_name_of)
+
+
+def names_in_folder(descriptor: int, limit: int) -> list[str]:
+    """Names in an open folder, sorted; of a folder with more, any ``limit`` of them."""
+    with os.scandir(descriptor) as found:
+        return sorted(entry.name for entry in islice(found, limit))
+
+
+def kind_of(entry: os.DirEntry[AnyStr]) -> str:
+    """``link``, ``folder``, ``file``, or ``special`` for a pipe, socket or device."""
+    if entry.is_symlink():
+        return "link"
+    if entry.is_dir(follow_symlinks=False):
+        return "folder"
+    return "file" if entry.is_file(follow_symlinks=False) else "special"
+
+
+def _name_of(entry: os.DirEntry[AnyStr]) -> AnyStr:
     return entry.name
 
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from omx_autoresearch.freezing.discovery import take_pins
+from omx_autoresearch.freezing import discovery
 from tests.support.scratch import Scratch
 
 if TYPE_CHECKING:
@@ -69,7 +69,7 @@ def test_a_folder_of_work_is_told_and_not_pinned(tmp_path: Path) -> None:
     for name in ("src/a.py", "expected/a", "results/a"):
         (tmp_path / name).parent.mkdir(exist_ok=True)
         (tmp_path / name).write_text("")
-    manifest = take_pins(str(tmp_path), commands=["./run src/ && diff -r results expected"])
+    manifest = discovery.find(str(tmp_path), commands=["./run src/ && diff -r results expected"])
     assert [pin.path for pin in manifest.pins if pin.kind == "file"] == ["expected/a"]
 
 
@@ -80,7 +80,7 @@ def test_a_folder_of_cases_that_is_too_large_is_told_to_the_owner(
     (tmp_path / "cases").mkdir()
     for number in range(3):
         (tmp_path / "cases" / str(number)).write_text("")
-    manifest = take_pins(str(tmp_path), commands=["ls cases"])
+    manifest = discovery.find(str(tmp_path), commands=["ls cases"])
     assert (manifest.frozen_count, "--protect cases pins it" in manifest.notes[0]) == (0, True)
 
 
@@ -154,7 +154,7 @@ def test_a_program_of_the_workspace_that_stands_first_on_path_is_pinned_or_guard
 def test_programs_of_the_workspace_alone_are_no_evaluator(world: Scratch) -> None:
     world.write(".venv/bin/python3", "#!/bin/sh\n", executable=True)
     path = f"{world.project}/.venv/bin:/usr/bin:/bin"
-    manifest = take_pins(str(world.project), commands=["python3 -c 1"], search_path=path)
+    manifest = discovery.find(str(world.project), commands=["python3 -c 1"], search_path=path)
     assert (manifest.frozen_count, manifest.judging_count) == (1, 0)
 
 

@@ -12,9 +12,7 @@ import pytest
 
 from omx_autoresearch.foundation.errors import StateUntrusted, WorkspaceFault
 from omx_autoresearch.freezing import discovery, pins
-from omx_autoresearch.freezing.discovery import take_pins
 from omx_autoresearch.freezing.manifest import Pin, PinManifest
-from omx_autoresearch.freezing.pins import ASIDE_PATH, check_pins, freeze, load_manifest, restore_pins
 
 
 def write(root: Path, name: str, text: str = "", *, mode: int = 0o644) -> Path:
@@ -44,7 +42,7 @@ def frozen(tmp_path: Path) -> str:
 
 
 def take(root: Path, command: str = "./check.sh", protect: tuple[str, ...] = ()) -> PinManifest:
-    return take_pins(str(root), commands=[command], protect=protect)
+    return discovery.find(str(root), commands=[command], protect=protect)
 
 
 # --- what is taken
@@ -147,7 +145,7 @@ def test_protect_takes_globs_and_an_exclamation_mark_takes_files_out(tmp_path: P
 def test_the_artifact_under_review_is_never_pinned(tmp_path: Path) -> None:
     write(tmp_path, "report.md")
     write(tmp_path, "judge.sh")
-    assert paths(take_pins(str(tmp_path), commands=["./judge.sh report.md"], exempt=("report.md",))) == [
+    assert paths(discovery.find(str(tmp_path), commands=["./judge.sh report.md"], exempt=("report.md",))) == [
         "judge.sh"
     ]
 
@@ -206,11 +204,11 @@ def test_too_many_bytes_are_a_clear_error(tmp_path: Path, monkeypatch: pytest.Mo
 @pytest.mark.requirement("DONE-14")
 def test_the_digest_is_the_manifests_own_as_long_as_nothing_changed(work: Path) -> None:
     manifest = take(work)
-    check = check_pins(manifest, str(work))
+    check = pins.compare(manifest, str(work))
     assert (check.digest, check.is_intact) == (manifest.digest, True)
     write(work, "parser.py", "better\n")
     write(work, "new.txt")
-    assert check_pins(manifest, str(work)).digest == manifest.digest
+    assert pins.compare(manifest, str(work)).digest == manifest.digest
 
 
 def append(path: Path) -> None:
@@ -253,33 +251,33 @@ def test_every_way_to_change_a_pinned_file_is_seen_and_undone_and_nothing_is_los
     work: Path, frozen: str, change: object
 ) -> None:
     manifest = take(work)
-    freeze(frozen, manifest, str(work))
+    pins.pin(frozen, manifest, str(work))
     before = (work / "lib/cases.sh").read_bytes()
     assert callable(change)
     change(work / "lib/cases.sh")
-    check = check_pins(manifest, str(work))
+    check = pins.compare(manifest, str(work))
     assert check.changed == ("lib/cases.sh",)
     assert check.digest != manifest.digest
     kept = len(list(work.rglob("*")))
-    assert restore_pins(manifest, str(work), frozen_path=frozen) == ("lib/cases.sh",)
-    assert check_pins(manifest, str(work)).digest == manifest.digest
+    assert pins.restore(manifest, str(work), frozen_path=frozen) == ("lib/cases.sh",)
+    assert pins.compare(manifest, str(work)).digest == manifest.digest
     assert (work / "lib/cases.sh").read_bytes() == before
     assert len(list(work.rglob("*"))) >= kept
 
 
 def test_a_mode_without_the_execute_bit_is_a_change_and_comes_back(work: Path, frozen: str) -> None:
     manifest = take(work)
-    freeze(frozen, manifest, str(work))
+    pins.pin(frozen, manifest, str(work))
     (work / "check.sh").chmod(0o644)
-    assert check_pins(manifest, str(work)).changed == ("check.sh",)
-    restore_pins(manifest, str(work), frozen_path=frozen)
+    assert pins.compare(manifest, str(work)).changed == ("check.sh",)
+    pins.restore(manifest, str(work), frozen_path=frozen)
     assert (work / "check.sh").stat().st_mode & 0o777 == 0o755
 
 
 def test_group_and_other_bits_are_no_change_since_checkouts_differ_in_them(work: Path) -> None:
     manifest = take(work)
     (work / "lib/cases.sh").chmod(0o600)
-    assert check_pins(manifest, str(work)).is_intact
+    assert pins.compare(manifest, str(work)).is_intact
 
 
 @pytest.mark.requirement("DONE-15")
@@ -289,11 +287,11 @@ def test_new_tests_are_welcome_and_what_a_runner_loads_by_itself_tampers(tmp_pat
     write(tmp_path, "tests/test_new.py")
     write(tmp_path, "more/test_newer.py")
     write(tmp_path, "node_modules/x/conftest.py")
-    assert check_pins(manifest, str(tmp_path)).is_intact
+    assert pins.compare(manifest, str(tmp_path)).is_intact
     write(tmp_path, "more/conftest.py")
     write(tmp_path, "pytest.ini")
     (tmp_path / "pytest").mkdir()
-    assert check_pins(manifest, str(tmp_path)).added == ("more/conftest.py", "pytest", "pytest.ini")
+    assert pins.compare(manifest, str(tmp_path)).added == ("more/conftest.py", "pytest", "pytest.ini")
 
 
 def test_a_new_link_to_a_folder_with_a_conftest_tampers(tmp_path: Path) -> None:
@@ -302,7 +300,7 @@ def test_a_new_link_to_a_folder_with_a_conftest_tampers(tmp_path: Path) -> None:
     write(tmp_path, "evil/conftest.py")
     manifest = take(root, "pytest")
     (root / "more").symlink_to("../evil")
-    assert check_pins(manifest, str(root)).added == ("more/conftest.py",)
+    assert pins.compare(manifest, str(root)).added == ("more/conftest.py",)
 
 
 def test_an_existing_link_to_a_folder_with_a_conftest_is_pinned_itself(tmp_path: Path) -> None:
@@ -311,26 +309,26 @@ def test_an_existing_link_to_a_folder_with_a_conftest_is_pinned_itself(tmp_path:
     write(tmp_path, "shared/conftest.py")
     (root / "shared").symlink_to("../shared")
     manifest = take(root, "pytest")
-    assert check_pins(manifest, str(root)).is_intact
+    assert pins.compare(manifest, str(root)).is_intact
     (root / "shared").unlink()
     (root / "shared").symlink_to("../other")
-    assert check_pins(manifest, str(root)).changed == ("shared",)
+    assert pins.compare(manifest, str(root)).changed == ("shared",)
 
 
 def test_two_changes_give_two_digests_and_the_same_change_the_same(work: Path) -> None:
     manifest = take(work)
     write(work, "check.sh", "one", mode=0o755)
-    first = check_pins(manifest, str(work)).digest
-    assert check_pins(manifest, str(work)).digest == first
+    first = pins.compare(manifest, str(work)).digest
+    assert pins.compare(manifest, str(work)).digest == first
     write(work, "lib/cases.sh", "two")
-    assert check_pins(manifest, str(work)).digest != first
+    assert pins.compare(manifest, str(work)).digest != first
 
 
 def test_a_workspace_that_is_gone_is_a_fault_and_no_verdict(work: Path) -> None:
     manifest = take(work)
     work.rename(work.with_name("moved"))
     with pytest.raises(WorkspaceFault, match="cannot be opened"):
-        check_pins(manifest, str(work))
+        pins.compare(manifest, str(work))
 
 
 # --- the cache
@@ -360,7 +358,7 @@ def hashed(monkeypatch: pytest.MonkeyPatch) -> list[str]:
 def test_an_unmoved_file_is_not_read_twice(work: Path, tmp_path: Path, hashed: list[str], aged: None) -> None:
     manifest, cache = take(work), str(tmp_path / "cache")
     for _ in range(3):
-        assert check_pins(manifest, str(work), cache_path=cache).is_intact
+        assert pins.compare(manifest, str(work), cache_path=cache).is_intact
     assert hashed == ["check.sh", "lib/cases.sh"]
 
 
@@ -370,11 +368,11 @@ def test_a_change_that_puts_its_old_time_and_size_back_is_seen(
     manifest, cache = take(work), str(tmp_path / "cache")
     path = work / "lib/cases.sh"
     status = path.stat()
-    check_pins(manifest, str(work), cache_path=cache)
+    pins.compare(manifest, str(work), cache_path=cache)
     path.write_text("fals\n")
     os.utime(path, ns=(status.st_atime_ns, status.st_mtime_ns))
     assert path.stat().st_size == status.st_size
-    assert check_pins(manifest, str(work), cache_path=cache).changed == ("lib/cases.sh",)
+    assert pins.compare(manifest, str(work), cache_path=cache).changed == ("lib/cases.sh",)
 
 
 def test_a_time_as_new_as_the_look_proves_nothing_and_is_not_kept(
@@ -383,7 +381,7 @@ def test_a_time_as_new_as_the_look_proves_nothing_and_is_not_kept(
     monkeypatch.setattr(time, "time_ns", lambda: (work / "check.sh").stat().st_ctime_ns)
     manifest, cache = take(work), str(tmp_path / "cache")
     for _ in range(2):
-        check_pins(manifest, str(work), cache_path=cache)
+        pins.compare(manifest, str(work), cache_path=cache)
     assert hashed.count("check.sh") == 2
 
 
@@ -391,39 +389,39 @@ def test_an_addition_is_seen_although_the_folders_were_cached(work: Path, tmp_pa
     write(work, "tests/test_a.py")
     manifest, cache = take(work, "pytest"), str(tmp_path / "cache")
     for _ in range(2):
-        assert check_pins(manifest, str(work), cache_path=cache).is_intact
+        assert pins.compare(manifest, str(work), cache_path=cache).is_intact
     write(work, "lib/conftest.py")
-    assert check_pins(manifest, str(work), cache_path=cache).added == ("lib/conftest.py",)
+    assert pins.compare(manifest, str(work), cache_path=cache).added == ("lib/conftest.py",)
     (work / "lib/conftest.py").unlink()
-    assert check_pins(manifest, str(work), cache_path=cache).is_intact
+    assert pins.compare(manifest, str(work), cache_path=cache).is_intact
 
 
 @pytest.mark.parametrize("content", [b"", b"{", b"[]", b'{"key":[],"files":1}', b"\xff"])
 def test_a_broken_cache_is_none(work: Path, tmp_path: Path, content: bytes) -> None:
     manifest, cache = take(work), tmp_path / "cache"
     cache.write_bytes(content)
-    assert check_pins(manifest, str(work), cache_path=str(cache)).is_intact
+    assert pins.compare(manifest, str(work), cache_path=str(cache)).is_intact
 
 
 def test_a_cache_of_another_manifest_is_not_believed(work: Path, tmp_path: Path, aged: None) -> None:
     manifest, cache = take(work), tmp_path / "cache"
-    check_pins(manifest, str(work), cache_path=str(cache))
+    pins.compare(manifest, str(work), cache_path=str(cache))
     found = json.loads(cache.read_text())
     found["files"]["check.sh"][-1] = "of another time"
     cache.write_text(json.dumps(found))
-    assert check_pins(manifest, str(work), cache_path=str(cache)).changed == ("check.sh",)
+    assert pins.compare(manifest, str(work), cache_path=str(cache)).changed == ("check.sh",)
     found["key"][0] = "another manifest"
     cache.write_text(json.dumps(found))
-    assert check_pins(manifest, str(work), cache_path=str(cache)).is_intact
+    assert pins.compare(manifest, str(work), cache_path=str(cache)).is_intact
 
 
 def test_a_folder_swapped_for_a_link_to_the_same_files_is_seen_although_they_were_cached(
     work: Path, tmp_path: Path, aged: None
 ) -> None:
     manifest, cache = take(work), str(tmp_path / "cache")
-    check_pins(manifest, str(work), cache_path=cache)
+    pins.compare(manifest, str(work), cache_path=cache)
     swap_parent(work / "lib/cases.sh")
-    assert check_pins(manifest, str(work), cache_path=cache).changed == ("lib/cases.sh",)
+    assert pins.compare(manifest, str(work), cache_path=cache).changed == ("lib/cases.sh",)
 
 
 # --- frozen copies
@@ -431,91 +429,91 @@ def test_a_folder_swapped_for_a_link_to_the_same_files_is_seen_although_they_wer
 
 def test_the_manifest_comes_back_as_it_was_by_its_digest_and_as_the_newest(work: Path, frozen: str) -> None:
     first = take(work)
-    freeze(frozen, first, str(work))
+    pins.pin(frozen, first, str(work))
     write(work, "check.sh", "new", mode=0o755)
     second = take(work)
-    freeze(frozen, second, str(work))
-    assert load_manifest(frozen) == second
-    assert load_manifest(frozen, first.digest) == first
+    pins.pin(frozen, second, str(work))
+    assert pins.load_manifest(frozen) == second
+    assert pins.load_manifest(frozen, first.digest) == first
 
 
 def test_a_changed_or_missing_manifest_is_not_believed(work: Path, frozen: str) -> None:
     manifest = take(work)
     with pytest.raises(StateUntrusted, match="is missing") as caught:
-        load_manifest(frozen)
+        pins.load_manifest(frozen)
     assert f"omx-autoresearch amend {Path(frozen).parent.name} " in caught.value.next_step
-    freeze(frozen, manifest, str(work))
+    pins.pin(frozen, manifest, str(work))
     path = Path(frozen, "manifest.json")
     path.write_text(path.read_text().replace("check.sh", "other.sh"))
     with pytest.raises(StateUntrusted, match="digest"):
-        load_manifest(frozen)
+        pins.load_manifest(frozen)
     path.write_text('{"pins": 3}')
     with pytest.raises(StateUntrusted):
-        load_manifest(frozen)
+        pins.load_manifest(frozen)
 
 
 def test_a_file_that_changes_between_pinning_and_freezing_is_an_error(work: Path, frozen: str) -> None:
     manifest = take(work)
     write(work, "check.sh", "changed")
     with pytest.raises(WorkspaceFault, match="changed while it was being frozen"):
-        freeze(frozen, manifest, str(work))
+        pins.pin(frozen, manifest, str(work))
 
 
 def test_a_frozen_copy_that_a_crash_cut_short_is_written_again(work: Path, frozen: str) -> None:
     manifest = take(work)
-    freeze(frozen, manifest, str(work))
+    pins.pin(frozen, manifest, str(work))
     copy = Path(frozen, manifest.pins[0].sha256)
     whole = copy.read_bytes()
     copy.write_bytes(whole[:3])
-    freeze(frozen, manifest, str(work))
+    pins.pin(frozen, manifest, str(work))
     assert copy.read_bytes() == whole
 
 
 def test_a_changed_frozen_copy_restores_nothing(work: Path, frozen: str) -> None:
     manifest = take(work)
-    freeze(frozen, manifest, str(work))
+    pins.pin(frozen, manifest, str(work))
     write(work, "check.sh", "exit 0")
     pin = next(pin for pin in manifest.pins if pin.path == "check.sh")
     Path(frozen, pin.sha256).write_text("exit 0")
     with pytest.raises(StateUntrusted, match="frozen copy") as caught:
-        restore_pins(manifest, str(work), frozen_path=frozen)
+        pins.restore(manifest, str(work), frozen_path=frozen)
     assert f"omx-autoresearch amend {Path(frozen).parent.name} " in caught.value.next_step
     assert (work / "check.sh").read_text() == "exit 0"
 
 
 def test_restoring_moves_what_stood_there_aside_where_git_does_not_see_it(work: Path, frozen: str) -> None:
     write(work, "tests/test_a.py", "old")
-    manifest = take_pins(str(work), commands=["pytest"])
-    freeze(frozen, manifest, str(work))
+    manifest = discovery.find(str(work), commands=["pytest"])
+    pins.pin(frozen, manifest, str(work))
     write(work, "tests/test_a.py", "mine")
     write(work, "conftest.py", "forged")
-    assert restore_pins(manifest, str(work), frozen_path=frozen) == ("conftest.py", "tests/test_a.py")
-    aside = work / ASIDE_PATH
+    assert pins.restore(manifest, str(work), frozen_path=frozen) == ("conftest.py", "tests/test_a.py")
+    aside = work / pins.ASIDE_PATH
     assert (aside / ".gitignore").read_text() == "*\n"
     assert sorted(path.read_text() for path in (aside / "1").iterdir()) == ["forged", "mine"]
-    assert restore_pins(manifest, str(work), frozen_path=frozen) == ()
+    assert pins.restore(manifest, str(work), frozen_path=frozen) == ()
 
 
 def test_restoring_never_writes_through_a_link_that_leaves(work: Path, frozen: str, tmp_path: Path) -> None:
     manifest = take(work)
-    freeze(frozen, manifest, str(work))
+    pins.pin(frozen, manifest, str(work))
     outside = tmp_path / "outside"
     outside.mkdir()
     (work / "lib/cases.sh").unlink()
     (work / "lib").rmdir()
     (work / "lib").symlink_to(outside)
-    restore_pins(manifest, str(work), frozen_path=frozen)
+    pins.restore(manifest, str(work), frozen_path=frozen)
     assert list(outside.iterdir()) == []
     assert (work / "lib/cases.sh").read_text() == "true\n"
 
 
 def test_a_link_in_place_of_our_folder_is_refused(work: Path, frozen: str, tmp_path: Path) -> None:
     manifest = take(work)
-    freeze(frozen, manifest, str(work))
+    pins.pin(frozen, manifest, str(work))
     (work / "check.sh").unlink()
     (work / ".omx").symlink_to(tmp_path)
     with pytest.raises(WorkspaceFault, match="symbolic link"):
-        restore_pins(manifest, str(work), frozen_path=frozen)
+        pins.restore(manifest, str(work), frozen_path=frozen)
 
 
 def test_a_pinned_link_comes_back(tmp_path: Path, frozen: str) -> None:
@@ -523,10 +521,10 @@ def test_a_pinned_link_comes_back(tmp_path: Path, frozen: str) -> None:
     write(root, "real/check.py")
     (root / "check.py").symlink_to("real/check.py")
     manifest = take(root, "python check.py")
-    freeze(frozen, manifest, str(root))
+    pins.pin(frozen, manifest, str(root))
     (root / "check.py").unlink()
     write(root, "check.py", "exit 0")
-    assert restore_pins(manifest, str(root), frozen_path=frozen) == ("check.py",)
+    assert pins.restore(manifest, str(root), frozen_path=frozen) == ("check.py",)
     assert os.readlink(root / "check.py") == "real/check.py"
 
 

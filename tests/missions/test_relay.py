@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from omx_autoresearch.agents.events import HookEvent
-from omx_autoresearch.freezing.pins import freeze, manifest_of
+from omx_autoresearch.freezing import pins
 from omx_autoresearch.missions.claims import relay_line
 from omx_autoresearch.missions.findings import list_findings
 from omx_autoresearch.missions.hook_events import relayed_verb, simple_words, take_relayed
@@ -167,8 +167,8 @@ def test_a_mission_that_does_not_run_is_not_blocked(place: Place) -> None:
 def test_a_validation_is_started_once_and_nobody_waits_for_it(
     place: Place, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    manifest = manifest_of((), ())
-    freeze(place.folder.frozen_path, manifest, str(place.project))
+    manifest = pins.manifest_of((), ())
+    pins.pin(place.folder.frozen_path, manifest, str(place.project))
     contract = Contract(
         validation_mode="mission-validator-script",
         validator_command="cat gate",

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 from dataclasses import dataclass
+from itertools import islice
 from typing import TYPE_CHECKING, Any
 
 from omx_autoresearch.agents.hook_lines import hook_line, program_of_script, state_home_of_line
@@ -22,6 +23,7 @@ from omx_autoresearch.agents.settings_text import (
     with_value,
     without_value,
 )
+from omx_autoresearch.system.files import walk
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -269,13 +271,9 @@ def _has_ours(path: str) -> bool:
 
 
 def _plugin_files(plugins_path: str) -> Iterator[str]:
-    seen = 0
-    for folder_path, _, names in os.walk(plugins_path) if plugins_path else ():
-        seen += len(names)
-        if seen > _MAX_PLUGIN_FILES:
-            return
-        if "hooks.json" in names:
-            yield os.path.join(folder_path, "hooks.json")
+    for _, entry in islice(walk(plugins_path), _MAX_PLUGIN_FILES) if plugins_path else ():
+        if entry.name == "hooks.json":
+            yield entry.path
 
 
 def _timeouts(installation: Installation, found: list[Registered], install: str) -> Check:

@@ -16,6 +16,7 @@ from dataclasses import dataclass
 from omx_autoresearch.experiments.worktrees import checkout
 from omx_autoresearch.experiments.worktrees.object_store import ObjectStore, TreeChange, tree_changes
 from omx_autoresearch.foundation.errors import WorkspaceFault
+from omx_autoresearch.system.files import kind_of, walk
 from omx_autoresearch.system.git import is_locked
 
 _MARK = "accepting"
@@ -149,14 +150,12 @@ def _give_large_files(source: str, common_dir: str) -> None:
     """Copy what git-lfs stored beside our repository; files are named by their content."""
     if not os.path.isdir(source):
         return
-    for folder, _, names in os.walk(source):
-        target = os.path.join(common_dir, "lfs", "objects", os.path.relpath(folder, source))
-        for name in names:
-            path = os.path.join(target, name)
-            if not os.path.exists(path):
-                os.makedirs(target, exist_ok=True)
-                shutil.copyfile(os.path.join(folder, name), f"{path}.part")
-                os.replace(f"{path}.part", path)
+    for name, entry in walk(source):
+        path = os.path.join(common_dir, "lfs", "objects", name)
+        if kind_of(entry) == "file" and not os.path.exists(path):
+            os.makedirs(os.path.dirname(path), exist_ok=True)
+            shutil.copyfile(entry.path, f"{path}.part")
+            os.replace(f"{path}.part", path)
 
 
 def _in_the_way(root: str, changes: Iterable[TreeChange]) -> tuple[str, ...]:
@@ -182,12 +181,7 @@ def _is_emptied(root: str, path: str, gone: set[str]) -> bool:
     below = os.path.join(root, path)
     if os.path.islink(below) or not os.path.isdir(below):
         return False
-    inside = {
-        os.path.relpath(os.path.join(folder, name), root)
-        for folder, _, names in os.walk(below)
-        for name in names
-    }
-    return inside <= gone
+    return all(kind_of(entry) == "folder" or os.path.join(path, name) in gone for name, entry in walk(below))
 
 
 def _has_ended(repository: checkout.UserRepository, final: str) -> bool:

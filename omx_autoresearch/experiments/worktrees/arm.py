@@ -23,7 +23,7 @@ from omx_autoresearch.experiments.worktrees.checkout import Submodule, UserRepos
 from omx_autoresearch.experiments.worktrees.object_store import ObjectStore, make_git_folder
 from omx_autoresearch.experiments.worktrees.worktree import Snapshot, TreeFault, WorkTree, take_snapshot
 from omx_autoresearch.foundation.errors import StateUntrusted, StepIllegal, StorageFailed, WorkspaceFault
-from omx_autoresearch.system.files import entries_below, remove
+from omx_autoresearch.system.files import remove, walk
 
 _NAME = "workspaces.json"
 _VERSION = 1
@@ -205,7 +205,7 @@ def seal_of(path: str) -> str:
         return hashed.hexdigest()
     unreadable: list[bytes] = []
     try:
-        for _, entry in entries_below(root, on_fault=lambda name, _: unreadable.append(name)):
+        for _, entry in walk(root, on_fault=lambda name, _: unreadable.append(name)):
             hashed.update(_facts(entry.path, entry.stat(follow_symlinks=False)))
     except OSError:
         return UNREADABLE

@@ -15,7 +15,7 @@ import time
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from omx_autoresearch.system.files import remove
+from omx_autoresearch.system.files import kind_of, list_folder, remove
 
 _RACY_NS = 2_000_000_000
 """A folder that changed this recently may change again under the same time stamp (coarse clocks of file systems)."""
@@ -143,16 +143,14 @@ class FolderScan:
     def _foreign(self, folder: bytes, path: bytes) -> Iterable[Extra]:
         names = self._names[folder]
         prefix = folder + b"/" if folder else b""
-        with os.scandir(path) as entries:
-            for entry in entries:
-                name = entry.name
-                full = prefix + name
-                if full in self._opaque:
-                    continue
-                kind = _kind(entry)
-                is_folder = full in self._names
-                if name not in names or (kind == "folder") != is_folder or kind == "special":
-                    yield Extra(full, kind)
+        for entry in list_folder(path):
+            full = prefix + entry.name
+            if full in self._opaque:
+                continue
+            kind = kind_of(entry)
+            is_folder = full in self._names
+            if entry.name not in names or (kind == "folder") != is_folder or kind == "special":
+                yield Extra(full, kind)
 
     def _enter(self, folder: bytes) -> None:
         """Expect a folder, and those above it."""
@@ -165,14 +163,6 @@ class FolderScan:
                 return
             self._enter(parent)
             self._names[parent].add(name)
-
-
-def _kind(entry: os.DirEntry[bytes]) -> str:
-    if entry.is_symlink():
-        return "link"
-    if entry.is_dir(follow_symlinks=False):
-        return "folder"
-    return "file" if entry.is_file(follow_symlinks=False) else "special"
 
 
 def _umask() -> int:

@@ -21,7 +21,7 @@ from omx_autoresearch.experiments.worktrees.checkout import GITLINK, named
 from omx_autoresearch.experiments.worktrees.folder_scan import Extra, FolderScan, FreshFiles
 from omx_autoresearch.experiments.worktrees.object_store import LINK, ObjectStore, TreeChange
 from omx_autoresearch.foundation.errors import StepIllegal, WorkspaceFault
-from omx_autoresearch.system.files import entries_below, remove
+from omx_autoresearch.system.files import kind_of, remove, walk
 from omx_autoresearch.system.git import Git, GitResult, find_root, is_locked
 
 _NOTHING = "0"
@@ -501,12 +501,8 @@ def _special(work_tree: WorkTree, extras: Iterable[Extra]) -> TreeFault | None:
         elif extra.kind == "folder":
             found += (  # git names a folder that it cannot read
                 extra.path + b"/" + name
-                for name, entry in entries_below(os.path.join(root, extra.path))
-                if not (
-                    entry.is_dir(follow_symlinks=False)
-                    or entry.is_symlink()
-                    or entry.is_file(follow_symlinks=False)
-                )
+                for name, entry in walk(os.path.join(root, extra.path))
+                if kind_of(entry) == "special"
             )
     if not found:
         return None

@@ -473,10 +473,10 @@ def _tell_frozen(frozen: tuple[str, ...]) -> None:
 def _document(
     found: Meant, state: ExperimentState, frozen: tuple[str, ...], run_seconds: float
 ) -> ExperimentStartDocument:
-    from omx_autoresearch.freezing.pins import load_manifest
+    from omx_autoresearch.freezing import pins
 
     document = found.view()
-    notes = list(load_manifest(found.folder.frozen_path, state.pin_digest).notes)
+    notes = list(pins.load_manifest(found.folder.frozen_path, state.pin_digest).notes)
     if state.is_agents:
         notes.append("an agent chose what judges: no criterion of the mission is met by what this brings")
     others = [
