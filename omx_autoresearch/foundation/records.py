@@ -2,10 +2,10 @@
 
 ``dataclasses.dataclass`` compiles half a dozen functions for every class: 0.4 ms each, 30 ms for the seventy classes
 that a stop needs, half of the whole allowance of a hook (specs/decisions). The classes made here behave the same
-(constructor, equality, hash, repr, ``replace``, no assignment) without compiling anything, and become real stdlib
-dataclasses for a caller that asks: ``dataclasses.fields``, ``is_dataclass``, ``asdict`` and pydantic see
-``__dataclass_fields__``, which is built from a stdlib twin at the first look. A test holds every class of the package
-against that twin. Type checkers see the stdlib's own names.
+(constructor, equality, hash, repr, ``replace``, no assignment, inherited fields first) without compiling anything, and
+become real stdlib dataclasses for a caller that asks: ``dataclasses.fields``, ``is_dataclass``, ``asdict`` and pydantic
+see ``__dataclass_fields__``, which is built from a stdlib twin at the first look. A test holds every class of the
+package against that twin. Type checkers see the stdlib's own names.
 
 The way to plain JSON values and back (:func:`to_plain`, :func:`from_plain`) is driven by the declarations alone. A
 field that holds another record (or a tuple of them) says so with ``nested(Kind)``; everything else is a JSON scalar, a
@@ -63,13 +63,12 @@ else:
     def replace(value, /, **changes):
         """A copy of ``value`` with some fields changed, as ``dataclasses.replace``."""
         kind = value.__class__
-        names = kind.__slots__
         copy = object.__new__(kind)
         for name, put in kind.__light_setters__:
             put(copy, changes.pop(name) if name in changes else getattr(value, name))
         if changes:
             raise TypeError(
-                f"{kind.__name__} has no field {', '.join(sorted(changes))}; it has {', '.join(names)}"
+                f"{kind.__name__} has no field {', '.join(sorted(changes))}; it has {', '.join(kind.__match_args__)}"
             )
         return copy
 
@@ -81,28 +80,29 @@ else:
 
     def _made(cls):
         body = dict(cls.__dict__)
-        declared = []
+        declared = {}
         for name, annotation in body.get("__annotations__", {}).items():
             if annotation.startswith("ClassVar"):
                 continue
             default = body.pop(name, MISSING)
             known = default if isinstance(default, Field) else Field("", default)
             known.name = name
-            declared.append(known)
+            declared[name] = known
         body.pop("__dict__", None)
         body.pop("__weakref__", None)
-        body["__slots__"] = tuple(known.name for known in declared)
+        body["__slots__"] = tuple(declared)
+        declared = {known.name: known for known in getattr(cls, "__light_fields__", ())} | declared
         body["__qualname__"] = cls.__qualname__
-        body["__match_args__"] = body["__slots__"]
-        body["__light_fields__"] = tuple(declared)
-        if "__post_init__" in body:
+        body["__match_args__"] = tuple(declared)
+        body["__light_fields__"] = tuple(declared.values())
+        if hasattr(cls, "__post_init__"):
             body.setdefault("__init__", _init_checked)
         for name, method in _METHODS.items():
             body.setdefault(name, method)
         body["__dataclass_fields__"] = _Twin("__dataclass_fields__")
         body["__dataclass_params__"] = _Twin("__dataclass_params__")
         made = type(cls)(cls.__name__, cls.__bases__, body)
-        made.__light_setters__ = tuple((name, made.__dict__[name].__set__) for name in made.__slots__)
+        made.__light_setters__ = tuple((name, getattr(made, name).__set__) for name in declared)
         made.__light_puts__ = tuple(put for _, put in made.__light_setters__)
         return made
 
@@ -140,7 +140,7 @@ else:
             raise TypeError(f"{kind.__name__} has no field {', '.join(sorted(given))}")
 
     def _values(self):
-        return tuple([getattr(self, name) for name in self.__slots__])
+        return tuple([getattr(self, name) for name in self.__match_args__])
 
     def _eq(self, other):
         if self is other:
@@ -153,7 +153,7 @@ else:
         return hash(_values(self))
 
     def _repr(self):
-        inner = ", ".join(f"{name}={getattr(self, name)!r}" for name in self.__slots__)
+        inner = ", ".join(f"{name}={getattr(self, name)!r}" for name in self.__match_args__)
         return f"{self.__class__.__qualname__}({inner})"
 
     def _refuse(self, name, *_):  # noqa: ARG001 - the signature of __setattr__ and __delattr__
@@ -197,10 +197,14 @@ else:
 def twin_of(kind: type) -> type:
     """A stdlib dataclass with the fields of ``kind``, for introspection and for the test that compares the two."""
     import dataclasses
+    import inspect
 
-    body: dict[str, object] = {"__module__": kind.__module__, "__doc__": kind.__doc__, "__annotations__": {}}
+    types: dict[str, object] = {}
+    for base in reversed(kind.__mro__):
+        types |= inspect.get_annotations(base)
+    body: dict[str, object] = {"__module__": kind.__module__, "__doc__": kind.__doc__}
+    body["__annotations__"] = {known.name: types[known.name] for known in fields(kind)}
     for known in fields(kind):
-        body["__annotations__"][known.name] = kind.__annotations__[known.name]  # type: ignore[index]
         options: dict[str, object] = {"metadata": known.metadata} if known.metadata else {}
         if known.default is not MISSING:
             options["default"] = known.default

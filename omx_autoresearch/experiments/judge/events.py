@@ -30,20 +30,34 @@ from omx_autoresearch.foundation.records import (
     to_plain,
 )
 
-TYPE_CHECKING = False
-
 # --- events: the trial, from its admission to its end
 
 
 @dataclass(frozen=True, slots=True)
-class TrialAdmitted:
+class _OfTrial:
+    row: TrialRow = nested(TrialRow)
+    usage: ExperimentUsage = nested(ExperimentUsage, default_factory=ExperimentUsage)
+
+    def with_row(self, state: ExperimentState) -> ExperimentState:
+        """The running row replaced by this one, its agent gone; a row that no longer runs stays as it was."""
+        running = state.running_row
+        if running is None or running.iteration != self.row.iteration:
+            return state
+        rows = (*state.rows[:-1], self.row)
+        return replace(state, rows=rows, usage=self.usage, agent_pid=0, agent_started="")
+
+
+@dataclass(frozen=True, slots=True)
+class _TrialStep(_OfTrial):
+    phase: ExperimentPhase | Literal[""] = ""
+
+
+@dataclass(frozen=True, slots=True)
+class TrialAdmitted(_TrialStep):
     """One hypothesis was admitted to the candidate's worktree."""
 
     kind: ClassVar[str] = "iteration"
     step: ClassVar[ExperimentStep] = "admit"
-    row: TrialRow = nested(TrialRow)
-    usage: ExperimentUsage = nested(ExperimentUsage, default_factory=ExperimentUsage)
-    phase: ExperimentPhase | Literal[""] = ""
 
     def apply(self, state: ExperimentState, ts: str) -> ExperimentState:
         """A running row; it counts as a trial from here on, however it ends."""
@@ -67,76 +81,54 @@ class AgentStarted:
 
 
 @dataclass(frozen=True, slots=True)
-class CandidateMade:
+class CandidateMade(_OfTrial):
     """The callback of the trial under way returned: what it cost is spent, whatever comes of it."""
 
     kind: ClassVar[str] = "made"
-    row: TrialRow = nested(TrialRow)
-    usage: ExperimentUsage = nested(ExperimentUsage, default_factory=ExperimentUsage)
 
     def apply(self, state: ExperimentState, ts: str) -> ExperimentState:
         """The running row with what the host said of it; its agent has ended."""
-        return _with_row(state, self)
-
-
-def _with_row(state: ExperimentState, event: CandidateMade | TrialEnded) -> ExperimentState:
-    """The running row replaced by the event's, its agent gone; a row that is no longer running stays as it was."""
-    running = state.running_row
-    if running is None or running.iteration != event.row.iteration:
-        return state
-    rows = (*state.rows[:-1], event.row)
-    return replace(state, rows=rows, usage=event.usage, agent_pid=0, agent_started="")
-
-
-def _end_trial(self: TrialEnded, state: ExperimentState, ts: str) -> ExperimentState:
-    """The row at its end; the commit of an accepted one is the incumbent from here on."""
-    after = _with_row(state, self)
-    if after.rows == state.rows:
-        return after
-    after = replace(after, phase=phase_after(state, self.step, self.phase) or state.phase)
-    if self.kind != "accepted":
-        return after
-    commit = self.row.candidate_commit
-    return replace(after, incumbent_commit=commit, checkpoints=(*after.checkpoints, commit))
+        return self.with_row(state)
 
 
 @dataclass(frozen=True, slots=True)
-class TrialAccepted:
+class TrialEnded(_TrialStep):
+    """A trial came to its end, in one of three ways."""
+
+    kind: ClassVar[str]
+    step: ClassVar[ExperimentStep] = "conclude"
+
+    def apply(self, state: ExperimentState, ts: str) -> ExperimentState:
+        """The row at its end; the commit of an accepted one is the incumbent from here on."""
+        after = self.with_row(state)
+        if after.rows == state.rows:
+            return after
+        after = replace(after, phase=phase_after(state, self.step, self.phase) or state.phase)
+        if self.kind != "accepted":
+            return after
+        commit = self.row.candidate_commit
+        return replace(after, incumbent_commit=commit, checkpoints=(*after.checkpoints, commit))
+
+
+@dataclass(frozen=True, slots=True)
+class TrialAccepted(TrialEnded):
     """Checks passed, the judge accepted, the step was verified anew, and a private commit was made."""
 
     kind: ClassVar[str] = "accepted"
-    step: ClassVar[ExperimentStep] = "conclude"
-    row: TrialRow = nested(TrialRow)
-    usage: ExperimentUsage = nested(ExperimentUsage, default_factory=ExperimentUsage)
-    phase: ExperimentPhase | Literal[""] = ""
-    apply = _end_trial
 
 
 @dataclass(frozen=True, slots=True)
-class TrialRejected:
+class TrialRejected(TrialEnded):
     """Checks or the judge said no; the checkpoint was restored."""
 
     kind: ClassVar[str] = "rejected"
-    step: ClassVar[ExperimentStep] = "conclude"
-    row: TrialRow = nested(TrialRow)
-    usage: ExperimentUsage = nested(ExperimentUsage, default_factory=ExperimentUsage)
-    phase: ExperimentPhase | Literal[""] = ""
-    apply = _end_trial
 
 
 @dataclass(frozen=True, slots=True)
-class TrialFailed:
+class TrialFailed(TrialEnded):
     """Making, measuring, git, a cancellation or a budget ended the trial; the checkpoint was restored."""
 
     kind: ClassVar[str] = "failed"
-    step: ClassVar[ExperimentStep] = "conclude"
-    row: TrialRow = nested(TrialRow)
-    usage: ExperimentUsage = nested(ExperimentUsage, default_factory=ExperimentUsage)
-    phase: ExperimentPhase | Literal[""] = ""
-    apply = _end_trial
-
-
-TrialEnded = TrialAccepted | TrialRejected | TrialFailed
 
 
 # --- events: the experiment

@@ -33,24 +33,18 @@ if TYPE_CHECKING:
 _KEPT_REFUSED_VERBS = 20
 
 
+@dataclass(frozen=True, slots=True)
 class PhaseStep:
-    """A record of a step of the phase: its fields begin with the phase that the machine reached.
+    """A record of a step of the lifecycle, with the phase that the machine reached.
 
     Attributes:
-        step: of the table.
-        said: what the notice says of it.
+        step: the step, from the table of transitions.
+        phase: the phase after it.
     """
 
-    __slots__ = ()
     kind: ClassVar[str]
     step: ClassVar[Step]
-    said: ClassVar[str] = ""
     phase: Phase
-    reason: str
-
-    if TYPE_CHECKING:
-
-        def __init__(self, phase: Phase, *facts: Any) -> None: ...
 
     @classmethod
     def taken(cls, mission: Mission, *facts: Any) -> Self:
@@ -73,12 +67,22 @@ class PhaseStep:
         return replace(noticed(mission, ts, self.kind, self.notice()), **self.changes(mission, ts))
 
     def notice(self) -> str:
-        """What the mission's notices say of the step."""
-        return _because(self.said, self.reason)
+        """The text of the notice about the step."""
+        raise NotImplementedError
 
     def changes(self, mission: Mission, ts: str) -> dict[str, Any]:
         """What the step changes besides phase and clock."""
         return {}
+
+
+@dataclass(frozen=True, slots=True)
+class _OwnersStep(PhaseStep):
+    said: ClassVar[str]
+    reason: str = ""
+
+    def notice(self) -> str:
+        """The step and the owner's reason."""
+        return _because(self.said, self.reason)
 
 
 def _because(what: str, reason: str) -> str:
@@ -129,8 +133,6 @@ class MissionLaunched(PhaseStep):
 
     kind: ClassVar[str] = "mission_launched"
     step: ClassVar[Step] = "launch"
-    said: ClassVar[str] = "launched"
-    phase: Phase
     contract: Contract = nested(Contract)
     contract_digest: str = ""
     nonce_digest: str = ""
@@ -138,6 +140,10 @@ class MissionLaunched(PhaseStep):
     workspace_path: str = ""
     head: str = ""
     tree_digest: str = ""
+
+    def notice(self) -> str:
+        """The launch and the owner's reason."""
+        return _because("launched", self.reason)
 
     def changes(self, mission: Mission, ts: str) -> dict[str, Any]:
         """The contract, with the clock started."""
@@ -194,7 +200,6 @@ class MissionBlocked(PhaseStep):
 
     kind: ClassVar[str] = "mission_blocked"
     step: ClassVar[Step] = "block"
-    phase: Phase
     blocker: Blocker = nested(Blocker)
 
     def notice(self) -> str:
@@ -207,12 +212,12 @@ class MissionBlocked(PhaseStep):
         return {"blocker": self.blocker, "has_stalled": has_stalled}
 
 
-class _GoingOn(PhaseStep):
+@dataclass(frozen=True, slots=True)
+class _GoingOn(_OwnersStep):
     """Running again with fresh stall allowances; used budget stays used."""
 
-    __slots__ = ()
-    add_hours: float
-    add_refusals: int
+    add_hours: float = 0.0
+    add_refusals: int = 0
 
     def changes(self, mission: Mission, ts: str) -> dict[str, Any]:
         """The clock started, the allowances fresh, the limits extended where the owner said so."""
@@ -237,21 +242,15 @@ class MissionUnblocked(_GoingOn):
     kind: ClassVar[str] = "mission_unblocked"
     step: ClassVar[Step] = "unblock"
     said: ClassVar[str] = "unblocked"
-    phase: Phase
-    reason: str = ""
-    add_hours: float = 0.0
-    add_refusals: int = 0
 
 
 @dataclass(frozen=True, slots=True)
-class MissionPaused(PhaseStep):
+class MissionPaused(_OwnersStep):
     """The owner paused the mission."""
 
     kind: ClassVar[str] = "mission_paused"
     step: ClassVar[Step] = "pause"
     said: ClassVar[str] = "paused"
-    phase: Phase
-    reason: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -261,21 +260,15 @@ class MissionResumed(_GoingOn):
     kind: ClassVar[str] = "mission_resumed"
     step: ClassVar[Step] = "resume"
     said: ClassVar[str] = "resumed"
-    phase: Phase
-    reason: str = ""
-    add_hours: float = 0.0
-    add_refusals: int = 0
 
 
 @dataclass(frozen=True, slots=True)
-class MissionCancelled(PhaseStep):
+class MissionCancelled(_OwnersStep):
     """The owner gave the mission up; nothing re-opens it."""
 
     kind: ClassVar[str] = "mission_cancelled"
     step: ClassVar[Step] = "cancel"
     said: ClassVar[str] = "cancelled"
-    phase: Phase
-    reason: str = ""
 
     def changes(self, mission: Mission, ts: str) -> dict[str, Any]:
         """No session is held any more."""
@@ -288,7 +281,6 @@ class MissionCompleted(PhaseStep):
 
     kind: ClassVar[str] = "mission_completed"
     step: ClassVar[Step] = "complete"
-    phase: Phase
     run_id: str = ""
 
     def notice(self) -> str:
