@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import pkgutil
 import re
 from pathlib import Path
 
@@ -54,6 +55,22 @@ def test_every_error_has_its_section_with_status_cause_and_cure() -> None:
         assert f"Exit status {kind.exit_code}." in text, kind.slug
         assert "**Cause**" in text, kind.slug
         assert "**Cure**" in text, kind.slug
+
+
+def exists(name: str) -> bool:
+    """True when the package has a module of this name, or a module with this class, function or table."""
+    try:
+        pkgutil.resolve_name(f"omx_autoresearch.{name}")
+    except (ImportError, AttributeError):
+        return False
+    return True
+
+
+def test_the_glossary_names_what_the_code_has() -> None:
+    rows = re.findall(r"^\| .* \| `([\w.]+)` \|$", (SPECS / "glossary.md").read_text("utf-8"), re.MULTILINE)
+    assert len(rows) > 50
+    assert [name for name in rows if not exists(name)] == []
+    assert not exists("freezing.pins.absent")
 
 
 def test_the_tree_drawn_in_errors_is_the_tree() -> None:

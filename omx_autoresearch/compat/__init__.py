@@ -1,4 +1,5 @@
 """Other layouts: the ``.auto`` tools and logs, and task folders of other runtimes.
 
-It reads what others wrote and begins missions and experiments from it. Begin with ``adoption``.
+It reads other programs' files, begins missions and experiments from them, and writes only the ``.auto`` log that its
+session tools keep. Begin with ``adoption``.
 """

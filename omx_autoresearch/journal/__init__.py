@@ -1,5 +1,6 @@
-"""The append-only log, its index, where files stand, and files that are either old or new.
+"""Storage: the append-only log and its index, the layout of the folders, and atomic replacement of files.
 
-Every room that stores something stores it with these modules; only the stores of missions and experiments write a
-log. Begin with ``log`` (how nothing acknowledged is lost), then ``reader`` and ``layout``.
+It writes into the state home and into ``.omx`` of a project, and never follows a link there. Every room stores through
+these modules; only the stores of missions and experiments write a log. Begin with ``log`` (how no acknowledged record
+is lost), then ``reader`` and ``layout``.
 """

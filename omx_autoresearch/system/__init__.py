@@ -1,5 +1,5 @@
-"""The world outside: processes, commands, the supervisor, the sandbox, git, the clock.
+"""The system: processes, commands, the supervisor, the sandbox, git, files, the clock.
 
-It starts and ends processes and reads the process table; it knows nothing of missions. Begin with ``commands`` (run one
-command to its end with nothing left behind), then ``supervisor``.
+It starts and ends processes, reads the process table, and walks and removes files; it knows nothing of missions. Begin
+with ``commands`` (run one command to its end and leave no process behind), then ``supervisor``.
 """
