@@ -36,7 +36,6 @@ from omx_autoresearch.system.files import walk
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    import re
     from collections.abc import Callable, Iterable, Iterator, Sequence
 
 
@@ -111,8 +110,7 @@ def _is_file(workspace_path: str, path: str) -> bool:
 # PATH.
 #
 # A check that walks a folder is emptied by emptying the folder; a program of the workspace's virtual environment is
-# found
-# before the system's. Both are looked for at launch alone.
+# found before the system's. Both are looked for at launch alone.
 
 CASE_LIMIT = 2_000
 """Files of one folder of cases that are pinned without being asked for; a larger one is told to the owner."""
@@ -224,7 +222,7 @@ def find(  # noqa: PLR0913  # what a contract says of its evaluator
     search.add_protected()
     programs = search.add_programs(search_path)
     search.add_start_files(python_folders)
-    pins = [_pin(workspace_path, path, search.paths[path]) for path in sorted(search.paths)]
+    pins = [_pin(workspace_path, path) for path in sorted(search.paths)]
     _check_bounds(pins)
     pins += search.guards()
     notes = [*search.notes, *unpinned_imports(workspace_path, search.paths)]
@@ -244,7 +242,7 @@ def named_files(workspace_path: str, command: str) -> list[str]:
 
 
 class _Search:
-    """What was found so far: paths and why, runners, notes for the owner."""
+    """A search in progress: the paths and runners found so far, and notes for the owner."""
 
     def __init__(
         self, workspace_path: str, protect: Sequence[str], exempt: Sequence[str], runner: str
@@ -254,7 +252,7 @@ class _Search:
         self.released = [glob_pattern(glob[1:]) for glob in protect if glob.startswith("!")]
         self.exempt = {os.path.normpath(path) for path in exempt if path}
         self.runners = {runner} & DEFAULTS.keys()
-        self.paths: dict[str, str] = {}
+        self.paths: set[str] = set()
         self.notes: list[str] = []
         self.scripts: set[str] = set()
         self.texts: list[str] = []
@@ -286,7 +284,7 @@ class _Search:
     def _follow_makefile(self, path: str, targets: list[str]) -> None:
         if not path or not self._is_new(path):
             return
-        self._add(path, "makefile")
+        self._add(path)
         text = script_text(self.workspace_path, path)
         for word in evaluator_commands.sourced_paths(text):
             self._add_word(word, os.path.dirname(path), path, depth=1)
@@ -297,7 +295,7 @@ class _Search:
     def _follow_package(self, path: str) -> None:
         if not path or not self._is_new(path):
             return
-        self._add(path, "package scripts")
+        self._add(path)
         import json
 
         try:
@@ -318,17 +316,22 @@ class _Search:
         return is_new
 
     def _add_word(self, word: str, folder: str, where: str, *, depth: int) -> bool:
+        path = self._add_resolved(word, folder, f"{word} (in {where})")
+        if path and depth < _FOLLOW_DEPTH and self._is_new(path):
+            self._follow_script(path, depth)
+        return bool(path)
+
+    def _add_resolved(self, word: str, folder: str = "", named: str = "") -> str:
+        """Pin the file that a word means and the links on the way; the file's path, or empty.
+
+        A note says under the name ``named`` where a word leads out of the workspace.
+        """
         place = resolve(self.workspace_path, word, folder)
-        for link in place.links:
-            self._add(link, "link")
-        if place.leaves:
-            self.notes.append(f"{word} (in {where}) leads outside the workspace: its content is not pinned")
-        if not place.path:
-            return False
-        self._add(place.path, "named")
-        if depth < _FOLLOW_DEPTH and self._is_new(place.path):
-            self._follow_script(place.path, depth)
-        return True
+        for path in (*place.links, place.path):
+            self._add(path)
+        if place.leaves and named:
+            self.notes.append(f"{named} leads outside the workspace: its content is not pinned")
+        return place.path
 
     def _follow_script(self, path: str, depth: int) -> None:
         text = script_text(self.workspace_path, path)
@@ -410,7 +413,7 @@ class _Search:
     def _add_link_that_loads(self, path: str, loaded: frozenset[str]) -> None:
         """A link to a folder whose files a runner would load is pinned itself."""
         if any(os.path.lexists(os.path.join(self.workspace_path, path, name)) for name in loaded):
-            self._add(path, "link")
+            self._add(path)
 
     def _warn_of_absent_tests(self, count: int) -> None:
         names = sorted(name for name in self.runners if DEFAULTS[name].tests or DEFAULTS[name].test_folders)
@@ -418,13 +421,7 @@ class _Search:
             self.notes.append(f"no test files of {', '.join(names)} were found to pin")
 
     def _add_existing(self, path: str) -> None:
-        place = resolve(self.workspace_path, path)
-        for link in place.links:
-            self._add(link, "link")
-        if place.leaves:
-            self.notes.append(f"{path} leads outside the workspace: its content is not pinned")
-        if place.path:
-            self._add(place.path, "default")
+        self._add_resolved(path, named=path)
 
     def add_protected(self) -> None:
         """Pin whatever the owner's globs match now."""
@@ -447,12 +444,8 @@ class _Search:
         present, self.absent = programs_inside(self.workspace_path, search_path, words)
         before = set(self.paths)
         for path in present:
-            place = resolve(self.workspace_path, path)
-            for link in place.links:
-                self._add(link, "link")
-            if place.path:
-                self._add(place.path, "program")
-        return tuple(sorted(set(self.paths) - before))
+            self._add_resolved(path)
+        return tuple(sorted(self.paths - before))
 
     def add_start_files(self, folders: Sequence[str]) -> None:
         """Pin the start files of Python in these folders, and guard the places of absent ones."""
@@ -464,7 +457,7 @@ class _Search:
 
     def import_folders(self) -> set[str]:
         """Folders from which the evaluator's own scripts import first."""
-        scripts = {path for path in self.scripts & self.paths.keys() if path.endswith(".py")}
+        scripts = {path for path in self.scripts & self.paths if path.endswith(".py")}
         root = {""} if any(map(evaluator_commands.imports_from_root, self.texts)) else set()
         return root | {path.rpartition("/")[0] for path in scripts}
 
@@ -479,18 +472,14 @@ class _Search:
         return [Pin(path, "absent-guard") for path in absent if not self._is_released(path)]
 
     def _is_released(self, path: str) -> bool:
-        return path in self.exempt or _matches_any(path, self.released)
+        return path in self.exempt or any(pattern.fullmatch(path) for pattern in self.released)
 
-    def _add(self, path: str, why: str) -> None:
-        if path in self.paths or path.split("/", 1)[0] in _NEVER or self._is_released(path):
+    def _add(self, path: str) -> None:
+        if not path or path in self.paths or path.split("/", 1)[0] in _NEVER or self._is_released(path):
             return
-        self.paths[path] = why
+        self.paths.add(path)
         if len(self.paths) > PIN_LIMIT:
             raise _too_many(f"more than {PIN_LIMIT} files would be pinned", list(self.paths))
-
-
-def _matches_any(path: str, patterns: list[re.Pattern[str]]) -> bool:
-    return any(pattern.fullmatch(path) for pattern in patterns)
 
 
 def _is_foreign(name: str) -> bool:
@@ -511,9 +500,9 @@ def _literal_folder(workspace_path: str, glob: str) -> str:
     return "" if first_link(workspace_path, folder) else folder
 
 
-def _pin(workspace_path: str, path: str, why: str) -> Pin:
+def _pin(workspace_path: str, path: str) -> Pin:
     full_path = os.path.join(workspace_path, path)
-    if why == "link":
+    if os.path.islink(full_path):
         text = os.fsencode(os.readlink(full_path))
         return Pin(path, "symlink", hashlib.sha256(text).hexdigest(), len(text))
     try:

@@ -173,19 +173,13 @@ def is_pruned(name: str) -> bool:
     return name.startswith(".") or name in PRUNED or name.endswith((".egg-info", ".dist-info"))
 
 
-def matches(name: str, pattern: str) -> bool:
-    """True when ``name`` is ``pattern``, whose one ``*`` stands for any characters."""
-    before, star, after = pattern.partition("*")
-    if not star:
-        return name == pattern
-    return len(name) >= len(before) + len(after) and name.startswith(before) and name.endswith(after)
-
-
 def is_test(path: str, runner: str) -> bool:
-    """True when an existing file at ``path`` is one of the runner's tests or what they import."""
+    """True when an existing file at ``path`` is one of the runner's tests or a file that tests import."""
+    from fnmatch import fnmatchcase  # loads re: a hook asks this never
+
     defaults = DEFAULTS[runner]
     *folders, name = path.split("/")
-    if any(matches(name, pattern) for pattern in defaults.tests):
+    if any(fnmatchcase(name, pattern) for pattern in defaults.tests):
         return True
     if not any(folder in defaults.test_folders for folder in folders):
         return False

@@ -42,7 +42,7 @@ from omx_autoresearch.journal.safe_files import (
     ensure_folder,
     is_open_for_writing,
     load_json,
-    make_folder,
+    open_below,
     open_folder,
     open_inside,
     read_bounded,
@@ -433,8 +433,7 @@ def pin(frozen_path: str, manifest: PinManifest, workspace_path: str) -> None:
     ensure_folder(frozen_path)
     written = []
     for pin in manifest.pins:
-        copy_path = os.path.join(frozen_path, pin.sha256)
-        if pin.kind == "absent-guard" or _is_whole(copy_path, pin):
+        if pin.kind == "absent-guard" or _copy_of(frozen_path, pin) is not None:
             continue
         data = read_pinned(workspace_path, pin)
         if sha256(data).hexdigest() != pin.sha256:
@@ -442,6 +441,7 @@ def pin(frozen_path: str, manifest: PinManifest, workspace_path: str) -> None:
                 f"{pin.path} changed while it was being frozen",
                 next_step=f"run the same command again; if the check itself writes it: --protect '!{pin.path}'",
             )
+        copy_path = os.path.join(frozen_path, pin.sha256)
         replace_file(copy_path, data, is_durable=False)
         written.append(copy_path)
     _make_durable(frozen_path, written)
@@ -489,11 +489,13 @@ def read_pinned(workspace_path: str, pin: Pin) -> bytes:
         ) from error
 
 
-def _is_whole(copy_path: str, pin: Pin) -> bool:
+def _copy_of(frozen_path: str, pin: Pin) -> bytes | None:
+    """The frozen copy of a pinned file; None where it is missing or was changed."""
     try:
-        return sha256(read_bounded(copy_path, FILE_LIMIT_BYTES)).hexdigest() == pin.sha256
+        data = read_bounded(os.path.join(frozen_path, pin.sha256), FILE_LIMIT_BYTES)
     except (FileNotFoundError, StateUntrusted):
-        return False
+        return None
+    return data if sha256(data).hexdigest() == pin.sha256 else None
 
 
 def load_manifest(frozen_path: str, digest: str = "") -> PinManifest:
@@ -543,7 +545,7 @@ def restore(manifest: PinManifest, workspace_path: str, *, frozen_path: str) -> 
     if check.is_intact:
         return ()
     changed = [pin for pin in manifest.pins if pin.path in set(check.changed)]
-    contents = {pin.path: _frozen(frozen_path, pin) for pin in changed}
+    contents = {pin.path: _required_copy(frozen_path, pin) for pin in changed}
     try:
         aside = _Aside(workspace_path)
         try:
@@ -568,13 +570,10 @@ def _task_of(frozen_path: str) -> str:
     return os.path.basename(os.path.dirname(os.path.abspath(frozen_path)))
 
 
-def _frozen(frozen_path: str, pin: Pin) -> bytes:
-    path = os.path.join(frozen_path, pin.sha256)
-    try:
-        data = read_bounded(path, FILE_LIMIT_BYTES)
-    except FileNotFoundError:
-        data = b""
-    if sha256(data).hexdigest() != pin.sha256:
+def _required_copy(frozen_path: str, pin: Pin) -> bytes:
+    data = _copy_of(frozen_path, pin)
+    if data is None:
+        path = os.path.join(frozen_path, pin.sha256)
         raise StateUntrusted(
             f"the frozen copy {path} of {pin.path} is missing or was changed",
             next_step="put the file back by hand, then: "
@@ -645,16 +644,13 @@ def _put_back(workspace_path: str, pin: Pin, data: bytes, aside: _Aside) -> None
 
 
 def _real_folder(parent: int, name: str, path: str, aside: _Aside) -> int:
-    """Open a folder in ``parent``, which is closed; what stands in its place is moved away first."""
+    """Open a folder in ``parent``, which is closed; anything else in its place is moved away first."""
     try:
         try:
-            is_real = stat.S_ISDIR(os.stat(name, dir_fd=parent, follow_symlinks=False).st_mode)
-        except FileNotFoundError:
-            is_real = True
-        if not is_real:
+            return open_below(parent, name, make=True)
+        except WorkspaceFault:
             aside.take_from(parent, name, path)
-        make_folder(parent, name)
-        return os.open(name, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=parent)
+            return open_below(parent, name, make=True)
     finally:
         os.close(parent)
 
