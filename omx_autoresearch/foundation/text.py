@@ -142,6 +142,16 @@ def one_line(text: str, limit: int = LINE_LIMIT) -> str:
     return flat if len(flat) <= limit else flat[: limit - 1] + "…"
 
 
+def duration_text(seconds: float) -> str:
+    """A length of time for people: ``1 h 01 min``, ``2 min 05 s``, ``4.2 s``."""
+    if seconds < 60:
+        return f"{seconds:.1f} s"
+    minutes, rest = divmod(round(seconds), 60)
+    if minutes < 60:
+        return f"{minutes} min {rest:02} s"
+    return f"{minutes // 60} h {minutes % 60:02} min"
+
+
 def escaped(text: str) -> str:
     """Text with everything that cannot be seen as its code."""
     if text.isprintable():

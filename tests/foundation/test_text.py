@@ -8,7 +8,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from omx_autoresearch.foundation.text import REDACTED, harmless, head_and_tail, one_line, quoted, redacted
+from omx_autoresearch.foundation.text import (
+    REDACTED,
+    duration_text,
+    harmless,
+    head_and_tail,
+    one_line,
+    quoted,
+    redacted,
+)
 
 
 @pytest.mark.case("HIO-12")
@@ -132,3 +140,10 @@ def test_one_line_is_one_printable_line_of_its_length(text: str, limit: int) -> 
 def test_a_foreign_text_is_shown_whole_enough_and_harmless() -> None:
     assert quoted("a\x1b[31m\u202eb") == "'a\\x1b[31m\\u202eb'"
     assert quoted("x" * 100) == f"'{'x' * 80}...'"
+
+
+@pytest.mark.parametrize(
+    ("seconds", "text"), [(4.2, "4.2 s"), (125.0, "2 min 05 s"), (3661.0, "1 h 01 min"), (0.0, "0.0 s")]
+)
+def test_durations_read_well(seconds: float, text: str) -> None:
+    assert duration_text(seconds) == text

@@ -25,7 +25,7 @@ from omx_autoresearch.experiments.worktrees.pair import Workspaces
 from omx_autoresearch.foundation import json_codec, templates
 from omx_autoresearch.foundation.errors import StateUntrusted, UsageError
 from omx_autoresearch.foundation.records import to_plain
-from omx_autoresearch.foundation.text import one_line, printable
+from omx_autoresearch.foundation.text import duration_text, one_line, printable
 from omx_autoresearch.journal.safe_files import read_bounded
 
 PATHS_SHOWN = 200
@@ -251,16 +251,6 @@ def _budget(state: ExperimentState) -> list[Fact]:
         used, limit = text(getattr(state.usage, key)), getattr(state.config.limits, key)
         facts.append(Fact(name, f"{used} of {text(limit)}" if limit else used))
     return facts
-
-
-def duration_text(seconds: float) -> str:
-    """A length of time for people: ``1 h 01 min``, ``2 min 05 s``, ``4.2 s``."""
-    if seconds < 60:
-        return f"{seconds:.1f} s"
-    minutes, rest = divmod(round(seconds), 60)
-    if minutes < 60:
-        return f"{minutes} min {rest:02} s"
-    return f"{minutes // 60} h {minutes % 60:02} min"
 
 
 def _isolations(state: ExperimentState, material: ReportMaterial) -> tuple[str, ...]:

@@ -306,15 +306,6 @@ def count_of(number: int, noun: str) -> str:
     return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
 
 
-def duration_text(seconds: float) -> str:
-    """A span of time in a person's words: ``12 s``, ``3 min``, ``4.5 h``."""
-    if seconds < 100:
-        return f"{seconds:.0f} s" if seconds >= 1 else "under a second"
-    if seconds < 2 * 3600:
-        return f"{seconds / 60:.0f} min"
-    return f"{seconds / 3600:.1f} h"
-
-
 def print_rows(rows: Sequence[Row]) -> None:
     """Labelled lines; rows without a text are left out."""
     rows = [row for row in rows if row[1]]

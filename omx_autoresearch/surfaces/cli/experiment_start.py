@@ -14,13 +14,13 @@ from omx_autoresearch.experiments.store import ExperimentStore
 from omx_autoresearch.experiments.views import ExperimentView, experiments_of, frozen_paths
 from omx_autoresearch.foundation.errors import UsageError
 from omx_autoresearch.foundation.records import dataclass, to_plain
+from omx_autoresearch.foundation.text import duration_text
 from omx_autoresearch.missions.lifecycle_commands import require_owner
 from omx_autoresearch.surfaces.cli.console import (
     INTERRUPTED,
     Caller,
     Document,
     count_of,
-    duration_text,
     json_option,
     print_json,
     print_rows,

@@ -10,6 +10,7 @@ import click
 
 from omx_autoresearch.foundation.errors import CommandFault, WorkspaceFault
 from omx_autoresearch.foundation.records import dataclass
+from omx_autoresearch.foundation.text import duration_text
 from omx_autoresearch.journal.layout import ProjectFolder
 from omx_autoresearch.missions import views
 from omx_autoresearch.missions import views as status
@@ -17,7 +18,6 @@ from omx_autoresearch.missions.validation import runs
 from omx_autoresearch.missions.views import RunView, StatusView, open_items, run_view
 from omx_autoresearch.surfaces.cli.console import (
     Document,
-    duration_text,
     json_option,
     print_json,
     print_rows,

@@ -17,7 +17,6 @@ from omx_autoresearch.experiments.judge.metrics import Guard, MetricSpec
 from omx_autoresearch.experiments.judge.state import ExperimentConfig, ExperimentLimits, ExperimentState
 from omx_autoresearch.experiments.reports.pages import (
     ReportMaterial,
-    duration_text,
     html_report,
     markdown_block,
     markdown_cell,
@@ -322,10 +321,3 @@ def test_a_sentence_reads_the_same_in_markdown() -> None:
     children = inline_tokens(markdown_text(text))
     assert {token.type for token in children} <= {"text", "text_special"}
     assert "".join(token.content for token in children) == text
-
-
-@pytest.mark.parametrize(
-    ("seconds", "text"), [(4.2, "4.2 s"), (125.0, "2 min 05 s"), (3661.0, "1 h 01 min"), (0.0, "0.0 s")]
-)
-def test_durations_read_well(seconds: float, text: str) -> None:
-    assert duration_text(seconds) == text

@@ -127,7 +127,7 @@ def test_a_long_calibration_is_announced_with_the_plan_after_the_first_runs(pers
     assert said == []
     plans(run)
     text = "\n".join(said)
-    assert "a run takes 300.0 s, so calibration will take about 2.5 h" in text
+    assert "a run takes 300.0 s, so calibration will take about 2 h 30 min" in text
     assert "standard deviations of a run is seen about four times in five" in text
     assert "cheaper: --rule median" in text
     assert "the budget holds" in text
