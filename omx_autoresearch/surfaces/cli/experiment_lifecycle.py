@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shutil
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import click
@@ -10,7 +11,7 @@ import click
 from omx_autoresearch.experiments.judge.summary import ending_words, quoted_claim
 from omx_autoresearch.experiments.views import NEXT_START, is_at_work, reopening_command
 from omx_autoresearch.foundation.errors import StepIllegal, UsageError
-from omx_autoresearch.foundation.records import dataclass, replace
+from omx_autoresearch.foundation.records import dataclass
 from omx_autoresearch.surfaces.cli.console import Document, confirm, json_option, print_json, say, verb
 from omx_autoresearch.surfaces.cli.experiment import EXPERIMENT, Meant, experiment_argument, meant
 from omx_autoresearch.surfaces.cli.experiment_trial import working

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import click
@@ -12,7 +13,7 @@ from omx_autoresearch.experiments.judge.events import RunMeasured
 from omx_autoresearch.experiments.judge.summary import quoted_claim
 from omx_autoresearch.experiments.views import frozen_paths
 from omx_autoresearch.foundation.errors import UsageError
-from omx_autoresearch.foundation.records import dataclass, replace
+from omx_autoresearch.foundation.records import dataclass
 from omx_autoresearch.surfaces.cli.console import (
     Document,
     json_option,

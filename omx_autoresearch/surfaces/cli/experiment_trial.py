@@ -9,6 +9,7 @@ import contextlib
 import json
 import os
 import signal
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import click
@@ -19,7 +20,7 @@ from omx_autoresearch.experiments.judge.summary import quoted_claim
 from omx_autoresearch.experiments.views import ExperimentView, frozen_paths
 from omx_autoresearch.foundation.errors import UsageError
 from omx_autoresearch.foundation.input_validation import validated
-from omx_autoresearch.foundation.records import dataclass, replace
+from omx_autoresearch.foundation.records import dataclass
 from omx_autoresearch.journal.safe_files import replace_file
 from omx_autoresearch.surfaces.cli.console import (
     CHECK_SAID_NO,

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import os
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import click
 
 from omx_autoresearch.foundation.errors import AutoresearchError, MissionInvalid, UsageError
-from omx_autoresearch.foundation.records import dataclass, replace
+from omx_autoresearch.foundation.records import dataclass
 from omx_autoresearch.missions.rules.criteria import (
     Criterion,
     CriterionFault,

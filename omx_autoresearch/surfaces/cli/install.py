@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import shutil
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import click
@@ -13,7 +14,7 @@ from omx_autoresearch.agents.parts import Check
 from omx_autoresearch.agents.registry import installation_of
 from omx_autoresearch.foundation.clients import CLIENT_NAMES
 from omx_autoresearch.foundation.errors import UsageError
-from omx_autoresearch.foundation.records import dataclass, replace
+from omx_autoresearch.foundation.records import dataclass
 from omx_autoresearch.missions.lifecycle_commands import require_owner
 from omx_autoresearch.surfaces.cli.client import has_mcp
 from omx_autoresearch.surfaces.cli.console import (

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import os
 import sys
+from dataclasses import fields, replace
 from typing import TYPE_CHECKING
 
 import click
 
 from omx_autoresearch.foundation.errors import StorageFailed, UsageError
-from omx_autoresearch.foundation.records import dataclass, fields, replace
+from omx_autoresearch.foundation.records import dataclass
 from omx_autoresearch.missions import lifecycle_commands
 from omx_autoresearch.missions.checkouts import worktree_of
 from omx_autoresearch.missions.lifecycle_commands import require_owner
