@@ -137,7 +137,14 @@ AT_REST = {
 }
 
 
-def forge_to_codex(world: Scratch, mission: Mission, lines: list[str], *, named: str = "") -> str:
+def forge_to_codex(
+    world: Scratch,
+    mission: Mission,
+    lines: list[str],
+    *,
+    named: str = "",
+    way: str = WAYS["in its place, from a pipe"],
+) -> str:
     """The phase after a prompt event, while this process, which stands for Codex, has the session's rollout open."""
     rollout = world.root / f"rollout-{SESSION}.jsonl"
     rollout.write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
@@ -146,7 +153,7 @@ def forge_to_codex(world: Scratch, mission: Mission, lines: list[str], *, named:
             world,
             "UserPromptSubmit",
             SESSION,
-            WAYS["in its place, from a pipe"],
+            way,
             "codex",
             prompt=f"$autoresearch pause {mission.task_id}",
             transcript_path=named or str(rollout),
@@ -170,6 +177,13 @@ def test_a_prompt_that_names_a_rollout_of_the_agents_own_is_no_persons(
     own = world.root / "rollout-own.jsonl"
     own.write_text(f"{BEGUN[0]}\n", encoding="utf-8")
     assert forge_to_codex(world, mission, AT_WORK["a tool at work"], named=str(own)) == "running"
+
+
+@pytest.mark.requirement("SESS-15")
+def test_a_prompt_that_reaches_codexs_hook_from_a_file_is_no_persons(
+    world: Scratch, mission: Mission
+) -> None:
+    assert forge_to_codex(world, mission, IDLE, way=WAYS["in its place"]) == "running"
 
 
 @pytest.mark.requirement("SESS-15")
