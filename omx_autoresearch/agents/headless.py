@@ -89,8 +89,3 @@ def numbers_of(value: Any) -> dict[str, int]:
         for name, count in list(value.items())[:_TOKEN_KINDS_LIMIT]
         if isinstance(count, int) and not isinstance(count, bool) and 0 <= count < 2**53
     }
-
-
-def text_of(value: Any) -> str:
-    """A text; empty for anything else."""
-    return value if isinstance(value, str) else ""

@@ -14,10 +14,7 @@ from typing import TYPE_CHECKING
 
 from omx_autoresearch.agents.hook_lines import hook_script, path_fault, program_of_script
 from omx_autoresearch.agents.parts import Change, Check, Examination
-from omx_autoresearch.agents.parts.hooks import Hooks, hooks_home
-from omx_autoresearch.agents.parts.skill import Skill
-from omx_autoresearch.agents.parts.status_line import StatusLine
-from omx_autoresearch.agents.parts.tools import Tools
+from omx_autoresearch.agents.parts.hooks import hooks_home
 from omx_autoresearch.agents.settings_files import (
     InstalledFile,
     InstallRecord,
@@ -39,14 +36,6 @@ if TYPE_CHECKING:
 
     from omx_autoresearch.agents.hook_lines import HookProgram
     from omx_autoresearch.agents.parts import Installation, Part
-
-PARTS: tuple[Part, ...] = (
-    Hooks(),
-    StatusLine(),
-    Tools(),
-    Skill(),
-)
-"""Every part, in the order in which they are put in, examined and shown."""
 
 
 @dataclass(frozen=True)
@@ -83,7 +72,7 @@ class _Work:
 
     def __post_init__(self) -> None:
         installation = self.change.installation
-        for part in (*PARTS, *installation.own_parts):
+        for part in installation.parts:
             if path := part.path(installation):
                 file = SettingsFile(path, read_bytes(path), self.record.file(path))
                 self.parts.append((part, self.change.files.setdefault(path, file)))
@@ -235,6 +224,7 @@ def examine(
     state_home_path: str,
     *,
     environ: Mapping[str, str],
+    packages: Mapping[str, str],
     make_held_session: Callable[[str], str],
 ) -> list[Check]:
     """Check one installation and prove that it holds; see :class:`~omx_autoresearch.agents.parts.Examination`.
@@ -242,13 +232,13 @@ def examine(
     Returns:
         The checks in the order of reading; when the hooks are not there at all, only the first.
     """
-    about = Examination(installation, state_home_path, "", environ, make_held_session)
+    about = Examination(installation, state_home_path, "", environ, packages, make_held_session)
     home_path = hooks_home(installation, about.install)
     if isinstance(home_path, Check):
         return [home_path]
     about = replace(about, hooks_home_path=home_path)
     with ThreadPoolExecutor() as pool:  # each waits for programs that it starts
-        found = pool.map(lambda part: part.check(about), (*PARTS, *installation.own_parts))
+        found = pool.map(lambda part: part.check(about), installation.parts)
     return [check for checks in found for check in checks]
 
 

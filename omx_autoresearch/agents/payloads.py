@@ -8,7 +8,7 @@ from omx_autoresearch.foundation.text import MARK, harmless
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Mapping
     from typing import Any
 
     from omx_autoresearch.foundation.types import EventKind, HostEnd
@@ -18,8 +18,6 @@ MAX_PAYLOAD_BYTES = 16 * 1024 * 1024
 
 MAX_TEXT_CHARS = 64 * 1024
 """What is kept of a tool's output and of the last message: the end, where a bind token and the last words stand."""
-
-"""Every refusal begins with it, so that a client which submits our refusal as a prompt is not taken for a person."""
 
 _TASK_NOTIFICATION = "<task-notification>"
 
@@ -136,7 +134,7 @@ def event_of(
     *,
     shell_tools: tuple[str, ...],
     last_message: str,
-    without_prefix: Callable[[str], str] = str,
+    prefix: str = "",
     **own: Any,
 ) -> HookEvent:
     """Make the event of a payload, as far as all clients write it alike.
@@ -146,9 +144,9 @@ def event_of(
         payload: as it was read.
         shell_tools: the client's names of its own shell tool.
         last_message: the field that holds the agent's last text.
-        without_prefix: takes the client's own prefixes off a prompt.
-        own: further fields of the event; ``tool_response`` where a tool's output stands elsewhere than in the field of
-            that name.
+        prefix: the pattern of text that the client puts before a prompt. It is removed, except its first group.
+        own: further fields of the event; ``tool_response`` is the output of a tool, if the client sends it in a field
+            of another name.
 
     Raises:
         PayloadFault: the session id is not a text.
@@ -158,7 +156,11 @@ def event_of(
     agent_id = text_of(payload, "agent_id")
     if kind == "stop" and agent_id:
         kind = "subagent_stop"
-    prompt = without_prefix(text_of(payload, "prompt")) if kind == "prompt" else ""
+    prompt = text_of(payload, "prompt") if kind == "prompt" else ""
+    if prompt and prefix:
+        import re
+
+        prompt = re.sub(rf"\A{prefix}", r"\1", prompt)
     response = own.pop("tool_response", payload.get("tool_response"))
     if kind == "tool":
         own["tool_command"] = tool_command_of(payload, shell_tools)
@@ -273,6 +275,14 @@ def fitting(text: str) -> str:
         return text
     half = (MAX_REPLY_CHARS - 100) // 2
     return f"{text[:half]}\n[... {len(text) - 2 * half} characters left out ...]\n{text[-half:]}"
+
+
+def socket_forgery(event: HookEvent, began_at: str) -> str:
+    """Why an event did not come from a client that sends it through a socket; empty if it did or if we cannot tell."""
+    from omx_autoresearch.agents.machine import socket_fault
+
+    del event, began_at  # the kernel knows who sent it
+    return socket_fault()
 
 
 def render_reply(event: HookEvent, reply: Reply) -> bytes:

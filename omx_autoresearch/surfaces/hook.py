@@ -48,7 +48,14 @@ _SESSION_KEY = b'"session_id"'
 _EVENT_KEY = b'"hook_event_name"'
 _ESCAPED_LETTERS = (b"\\u005", b"\\u006", b"\\u007")
 """A letter may be written as an escape, in a key too; then bytes prove nothing."""
-_PACKAGES = ("jinja2", "psutil", "pydantic", "transitions", "yaml")
+PACKAGES = {
+    "jinja2": "jinja2",
+    "psutil": "psutil",
+    "pydantic": "pydantic",
+    "transitions": "transitions",
+    "yaml": "pyyaml",
+}
+"""The third-party packages that a hook may load: the name to install, by the name to import."""
 _LOG_LIMIT_BYTES = 1024 * 1024
 
 
@@ -261,7 +268,7 @@ class _Packages:
 
     def find_spec(self, name: str, *_: object) -> ModuleSpec | None:
         """The spec of a package of ours, with the interpreter's own site folders on the path from then on."""
-        if name not in _PACKAGES:
+        if name not in PACKAGES:
             return None
         import importlib.machinery
         import site

@@ -52,12 +52,15 @@ class Patient:
     def settings(self) -> Path:
         return Path(self.installation.settings_path)
 
-    def checks(self, state: str = "state", **environ: str) -> dict[str, Check]:
+    def checks(
+        self, state: str = "state", *, packages: dict[str, str] | None = None, **environ: str
+    ) -> dict[str, Check]:
         environment = {"PATH": "/usr/bin:/bin", "HOME": str(self.path), **environ}
         found = examine(
             self.installation,
             str(self.path / state),
             environ=environment,
+            packages=packages or {"json": "json"},
             make_held_session=make_held_session,
         )
         return {check.name: check for check in found}
@@ -135,7 +138,9 @@ def test_a_hook_that_answers_wrongly_is_found(
 @pytest.mark.requirement("INST-08")
 def test_nothing_installed_is_the_first_thing_said(tmp_path: Path) -> None:
     installation = installation_of("claude", "user", {"HOME": str(tmp_path)}, str(tmp_path))
-    found = examine(installation, str(tmp_path / "state"), environ={}, make_held_session=make_held_session)
+    found = examine(
+        installation, str(tmp_path / "state"), environ={}, packages={}, make_held_session=make_held_session
+    )
     assert [(check.name, check.ok) for check in found] == [("settings", False)]
     assert "omx-autoresearch install claude --scope user" in found[0].cure
 
@@ -295,7 +300,13 @@ def test_a_mission_that_cannot_be_made_is_an_answer_and_no_crash(claude: Patient
         raise StorageFailed(f"{state_home_path} is full", next_step="make room")
 
     environ = {"PATH": "/usr/bin:/bin"}
-    found = examine(claude.installation, str(tmp_path / "state"), environ=environ, make_held_session=full)
+    found = examine(
+        claude.installation,
+        str(tmp_path / "state"),
+        packages={"json": "json"},
+        environ=environ,
+        make_held_session=full,
+    )
     assert [(one.name, one.cure) for one in found if not one.ok] == [("hold", "make room")]
 
 
@@ -344,7 +355,7 @@ def test_tools_of_another_state_home_or_without_an_interpreter_are_named(tmp_pat
     path.write_text(good.replace(sys.executable, "/gone/python"))
     assert "/gone/python no longer exists" in claude.checks()["tools"].what
     path.write_text(good.replace("omx_autoresearch.surfaces.cli", "json.tool"))
-    assert claude.checks()["tools"].what.endswith("is your own and was kept")
+    assert claude.checks()["tools"].what.endswith("has your own MCP server omx-autoresearch, which was kept")
 
 
 # --- the skill, and what hides the prompt command
@@ -354,7 +365,7 @@ def test_tools_of_another_state_home_or_without_an_interpreter_are_named(tmp_pat
 def test_a_skill_of_an_earlier_version_is_named_and_an_edited_one_is_no_fault(
     claude: Patient, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    path = Path(claude.installation.skill_path)
+    path = Path(skill.PART.path(claude.installation))
     assert claude.checks()["skill"].ok
     with monkeypatch.context() as patch:
         patch.setattr(skill, "skill_bytes", lambda: b"newer\n")

@@ -450,7 +450,7 @@ def test_a_broken_file_of_servers_is_named_and_nothing_is_changed(place: Place) 
 
 
 def skill_of(place: Place, name: str, scope: Scope = "user") -> Path:
-    return Path(place.installation(name, scope).skill_path)
+    return Path(skill.PART.path(place.installation(name, scope)))
 
 
 @pytest.mark.requirement("INST-09")
@@ -475,13 +475,13 @@ def test_the_skill_is_put_where_the_client_looks_and_taken_back_with_its_folders
 def test_the_skills_go_into_the_folders_that_the_clients_variables_name(place: Place) -> None:
     for name, variable in (("claude", "CLAUDE_CONFIG_DIR"), ("codex", "CODEX_HOME")):
         environ = {"HOME": str(place.path / "home"), variable: str(place.path / "moved")}
-        found = installation_of(name, "user", environ, "").skill_path
+        found = skill.PART.path(installation_of(name, "user", environ, ""))
         assert found == str(place.path / "moved" / "skills" / "autoresearch" / "SKILL.md")
 
 
 @pytest.mark.requirement("INST-09")
 def test_gemini_gets_no_skill_since_one_of_our_name_would_hide_the_prompt_command(place: Place) -> None:
-    assert place.installation("gemini").skill_path == ""
+    assert skill.PART.path(place.installation("gemini")) == ""
     place.install("gemini")
     assert not list(place.path.rglob("SKILL.md"))
 
@@ -506,7 +506,7 @@ def test_a_skill_that_was_edited_since_stays_and_is_told_at_both_ends(place: Pla
     path.write_text(edited)
     assert any("your own" in note for note in place.install("claude").notes)
     assert any(
-        "edited after the installation and was kept" in note for note in place.uninstall("claude").notes
+        "edited after the installation, so it was kept" in note for note in place.uninstall("claude").notes
     )
     assert path.read_text() == edited
 

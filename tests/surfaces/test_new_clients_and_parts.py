@@ -1,4 +1,4 @@
-"""A further agent CLI is its own folder and one line; a further part of an installation its own file and two lines."""
+"""A new agent CLI is its own folder and one line; a new part of an installation is its own file and one line."""
 
 from __future__ import annotations
 
@@ -60,13 +60,12 @@ def installation(scope, environ, project_path):
     return Installation(client=CLIENT, scope=scope, settings_path=f"{environ['HOME']}/.pigeon/hooks.json")
 """
 PART = """
-from omx_autoresearch.agents.parts import Check
+from omx_autoresearch.agents.parts import Part
 from omx_autoresearch.agents.settings_files import readable_text
 
 
-class Motto:
+class Motto(Part):
     name = "motto"
-    needs_the_others = False
 
     def path(self, installation):
         return f"{installation.settings_path}.motto"
@@ -79,7 +78,10 @@ class Motto:
 
     def check(self, examination):
         text = readable_text(self.path(examination.installation))
-        return [Check(self.name, bool(text), f"it says {text!r}", examination.install, is_about_hold=False)]
+        return [self.found(f"it says {text!r}", "" if text else examination.install)]
+
+
+PART = Motto()
 """
 
 
@@ -138,15 +140,13 @@ def test_a_new_client_is_its_own_folder_and_one_line_and_its_stop_is_refused(
 
 @pytest.mark.requirement("INST-02")
 @pytest.mark.parametrize("client", ["claude", "gemini"])
-def test_a_new_part_is_its_own_file_and_two_lines_and_every_verb_knows_it(
+def test_a_new_part_is_its_own_file_and_one_line_and_every_verb_knows_it(
     copied: Path, tmp_path: Path, client: str
 ) -> None:
     (copied / "agents" / "parts" / "motto.py").write_text(PART)
-    install = copied / "agents" / "install.py"
-    insert(install, "\nPARTS: ", "from omx_autoresearch.agents.parts.motto import Motto\n")
-    insert(install, ')\n"""Every part, ', "    Motto(),\n")
+    insert(copied / "agents" / "parts" / "__init__.py", '    "skill",\n)', '    "motto",\n')
     assert touched(copied) == {
-        "agents/install.py": (2, 0),
+        "agents/parts/__init__.py": (1, 0),
         "agents/parts/motto.py": (PART.count("\n"), 0),
     }
     person = person_with(copied, tmp_path)

@@ -1,14 +1,16 @@
-"""What an installation consists of: hooks, the status line, the tools for agents, the skill; and what a part owes.
+"""The parts of an installation: hooks, status line, tools for agents, skill. One module each, listed in :data:`PARTS`.
 
-A part knows the file of the client that it stands in and changes its text; what is written, recorded and taken back is
-the business of :mod:`omx_autoresearch.agents.install`, which also lists the parts. A client may bring further ones of
-its own (:attr:`Installation.own_parts`).
+A part knows which file of the client it belongs in and changes the text of that file. Writing, recording and restoring
+files is the job of :mod:`omx_autoresearch.agents.install`. A client may add parts of its own
+(:attr:`Installation.own_parts`).
 """
 
 from __future__ import annotations
 
 import os
-from typing import TYPE_CHECKING, Literal, Protocol
+from abc import ABC, abstractmethod
+from importlib import import_module
+from typing import TYPE_CHECKING, ClassVar, Literal
 
 from omx_autoresearch.agents.settings_files import SettingsFile, sha256_of
 from omx_autoresearch.foundation.records import dataclass, field
@@ -19,9 +21,16 @@ if TYPE_CHECKING:
     from omx_autoresearch.agents.events import Client
     from omx_autoresearch.agents.hook_lines import HookProgram
 
+PARTS = (
+    "hooks",
+    "status_line",
+    "tools",
+    "skill",
+)
+"""The modules whose ``PART`` every installation has, in the order of installing, checking and showing."""
 
 Scope = Literal["user", "project"]
-"""Whose settings: all of the user's sessions, or those in one project."""
+"""Whose settings: all sessions of the user, or the sessions in one project."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,11 +39,11 @@ class ToolServer:
 
     Attributes:
         path: the file.
-        form: how it is written.
-        has_type: the entry says ``"type": "stdio"``.
-        variables: environment variables that the client hands on only when they are named.
+        form: the file's format.
+        has_type: an entry needs ``"type": "stdio"``.
+        variables: environment variables that the client passes to the server only if the entry names them.
         allows_comments: the client reads JSON with comments.
-        note: what a person has to do besides; empty for nothing.
+        note: a further step for the person; empty if there is none.
     """
 
     path: str
@@ -47,28 +56,28 @@ class ToolServer:
 
 @dataclass(frozen=True, slots=True)
 class Installation:
-    """Where our parts stand in one client's settings, and in which form.
+    """Where one client keeps the settings that we change, and in which format.
 
     Attributes:
-        client: the facts about the client; its ``entries`` are what is registered.
+        client: the facts about the client; the installer registers its ``entries``.
         scope: whose settings file.
         settings_path: the JSON file that holds the hooks.
-        other_settings_paths: further files that the client reads hooks from, to find a second registration.
-        plugins_path: the folder of the client's plugins or extensions, looked through for the same reason.
+        other_settings_paths: other files that the client reads hooks from, searched for a second registration.
+        plugins_path: the folder of the client's plugins or extensions, searched for the same reason.
         timeouts_per_second: the client's unit of a hook's time-out, 1 for seconds and 1000 for milliseconds.
-        handler_name: a name to write beside the command; empty where the client knows none.
-        environment: variables for the client's ``env`` setting; a value of the user's is kept.
-        allows_comments: the client reads JSON with comments; else it ignores a file that has one.
-        off_switches: ways to settings that turn hooks off when true.
-        on_switches: ways to settings that turn hooks off when false.
+        handler_name: a name to write beside the command; empty if the client has no such field.
+        environment: variables for the client's ``env`` setting; a value that the user set is kept.
+        allows_comments: the client reads JSON with comments; otherwise it ignores a file that has one.
+        off_switches: key paths of settings that turn hooks off when true.
+        on_switches: key paths of settings that turn hooks off when false.
         off_variables: environment variables that turn hooks off.
-        features_path: a further file of settings, JSON or TOML, that may turn hooks off; empty for none.
-        hook_shell: how the client runs a hook's line.
-        has_status_line: ``statusLine`` of the settings names a command whose first line the client shows.
-        server: where the client registers MCP servers; None where it knows none.
-        skill_path: the file that tells the client's agent how to work on a mission; empty where it must have none.
-        hiding_paths: files that take the typed prompt command away from our hook, as far as they stand there.
-        own_parts: what this client alone needs besides.
+        features_path: another settings file, JSON or TOML, that may turn hooks off; empty if there is none.
+        hook_shell: the shell in which the client runs a hook's command line.
+        has_status_line: ``statusLine`` in the settings names a command whose first output line the client shows.
+        server: where the client registers MCP servers; None if it supports none.
+        has_skill: the client reads skills from ``skills`` beside its settings file, and ours may be one of them.
+        hiding_paths: files that, if they exist, keep the typed prompt command from reaching our hook.
+        own_parts: parts that only this client needs.
     """
 
     client: Client
@@ -87,12 +96,18 @@ class Installation:
     hook_shell: tuple[str, ...] = ("sh", "-c")
     has_status_line: bool = False
     server: ToolServer | None = None
-    skill_path: str = ""
+    has_skill: bool = False
     hiding_paths: tuple[str, ...] = ()
     own_parts: tuple[Part, ...] = ()
 
+    @property
+    def parts(self) -> tuple[Part, ...]:
+        """The parts that all clients share, then the client's own."""
+        shared: list[Part] = [import_module(f"{__name__}.{module}").PART for module in PARTS]
+        return (*shared, *self.own_parts)
+
     def record_path(self, state_home_path: str) -> str:
-        """Where the record of the installation stands."""
+        """The path of the installation's record."""
         name = f"{self.client.name}-{sha256_of(self.settings_path.encode())[:16]}.json"
         return os.path.join(state_home_path, "installed", name)
 
@@ -102,11 +117,11 @@ class Check:
     """The outcome of one check.
 
     Attributes:
-        name: what was checked, a short word.
-        ok: nothing is wrong there.
-        what: what was found, one sentence.
-        cure: what to do; empty where nothing has to be done.
-        is_about_hold: a fault there means that a stop may not be held; False for what is only convenient.
+        name: the checked thing, in a word or two.
+        ok: the check found no fault.
+        what: the finding, one sentence.
+        cure: how to mend the fault; empty if nothing has to be done.
+        is_about_hold: a fault means that a stop may not be held; False for mere conveniences.
     """
 
     name: str
@@ -121,12 +136,12 @@ class Change:
     """One installation, or one removal, as its parts see it.
 
     Attributes:
-        installation: where and how.
-        environ: used to find the client's own program and to ask it.
-        program: what the hooks run; None at a removal.
-        memory: what parts keep for their removal, by names of their own; empty where no record was found.
-        notes: what a person has to know or do, one sentence each.
-        files: the files of all parts, by their paths.
+        installation: the client's settings.
+        environ: the environment in which to look for the client's program and to run it.
+        program: the program that the hooks run; None at a removal.
+        memory: values that parts keep for their removal, by name; empty if there is no record.
+        notes: things that the person has to know or do, one sentence each.
+        files: the files of all parts, by path.
         is_dry: nothing is written.
     """
 
@@ -141,14 +156,15 @@ class Change:
 
 @dataclass(frozen=True, slots=True)
 class Examination:
-    """What the checks of one installation start from.
+    """The input of an installation's checks.
 
     Attributes:
-        installation: where and how.
+        installation: the client's settings.
         state_home_path: the state home that the command line itself uses.
         hooks_home_path: the state home that the installed hooks use.
-        environ: the environment, as a client's hook would have it.
-        make_held_session: makes an unfinished mission in a scratch state home, binds a session to it and gives the
+        environ: the environment that a client's hook would have.
+        packages: the third-party packages that a hook may load: the name to install, by the name to import.
+        make_held_session: makes an unfinished mission in a scratch state home, binds a session to it and returns the
             session's id.
     """
 
@@ -156,42 +172,51 @@ class Examination:
     state_home_path: str
     hooks_home_path: str
     environ: Mapping[str, str]
+    packages: Mapping[str, str]
     make_held_session: Callable[[str], str]
 
     @property
     def install(self) -> str:
-        """What mends most faults."""
+        """The cure of most faults."""
         installation = self.installation
         return f"run `omx-autoresearch install {installation.client.name} --scope {installation.scope}`"
 
 
-class Part(Protocol):
+class Part(ABC):
     """One part of an installation.
 
     Attributes:
-        name: what people call it, and what leaves it out.
-        needs_the_others: it can be added only when everything else is written.
+        name: the part's name for people, and for leaving it out.
+        needs_the_others: it can be added only after all other parts are written.
     """
 
-    name: str
-    needs_the_others: bool
+    name: ClassVar[str]
+    needs_the_others: ClassVar[bool] = False
 
+    @abstractmethod
     def path(self, installation: Installation) -> str:
-        """The file that it stands in; empty where the client has no such part."""
+        """The file that the part belongs in; empty if the client does not have this part."""
 
+    @abstractmethod
     def add(self, file: SettingsFile, change: Change) -> None:
-        """Put it in, an older one replaced where it stands; doing it again changes nothing.
+        """Add the part, or replace an older one in its place; adding it twice changes nothing.
 
         Raises:
             TextFault: the file cannot be read as the client reads it.
         """
 
+    @abstractmethod
     def remove(self, file: SettingsFile, change: Change) -> None:
-        """Take it out, and nothing else.
+        """Remove the part and nothing else.
 
         Raises:
             TextFault: the file cannot be read as the client reads it.
         """
 
+    @abstractmethod
     def check(self, examination: Examination) -> list[Check]:
-        """Does it work as it is installed? Empty where the client has no such part."""
+        """Check that the installed part works; no checks if the client does not have this part."""
+
+    def found(self, what: str, cure: str = "", *, name: str = "") -> Check:
+        """A check of something that no hold depends on; it found a fault if there is a cure."""
+        return Check(name or self.name, not cure, what, cure, is_about_hold=False)

@@ -1,18 +1,19 @@
 """Our hooks in a client's settings, and the variables that they need there.
 
-All clients here share one shape: ``{"hooks": {EVENT: [{"matcher": M, "hooks": [HANDLER, ...]}, ...]}}``. A handler is
-ours when its command is a line that :mod:`omx_autoresearch.agents.hook_lines` composes, for whatever state home.
+All clients share one shape: ``{"hooks": {EVENT: [{"matcher": M, "hooks": [HANDLER, ...]}, ...]}}``. A handler is ours
+if its command is a line that :mod:`omx_autoresearch.agents.hook_lines` composes, for any state home.
 """
 
 from __future__ import annotations
 
 import os
+import subprocess
 from dataclasses import dataclass
 from itertools import islice
 from typing import TYPE_CHECKING, Any
 
 from omx_autoresearch.agents.hook_lines import hook_line, program_of_script, state_home_of_line
-from omx_autoresearch.agents.parts import Check
+from omx_autoresearch.agents.parts import Check, Part
 from omx_autoresearch.agents.parts.hold_proof import prove_hold
 from omx_autoresearch.agents.settings_files import readable_text
 from omx_autoresearch.agents.settings_text import (
@@ -36,6 +37,15 @@ if TYPE_CHECKING:
 
 _AT_THE_END = 1_000_000
 _MAX_PLUGIN_FILES = 20_000
+_IMPORT_SECONDS = 60.0
+_IMPORT_ALL = """\
+import sys
+for name in sys.argv[1:]:
+    try:
+        __import__(name)
+    except Exception as error:
+        print(name, " ".join(str(error).split()))
+"""
 
 
 @dataclass(frozen=True)
@@ -44,11 +54,11 @@ class Registered:
 
     Attributes:
         event: the client's event name.
-        group: the place in the event's list, from 0.
-        handler: the place in the group, from 0.
+        group: the index in the event's list.
+        handler: the index in the group.
         line: the command.
-        timeout: as written, in the client's unit; None where there is none or it is no number.
-        has_matcher: its group names a matcher, as ours do not.
+        timeout: in the client's unit; None if it is missing or not a number.
+        has_matcher: its group names a matcher; the installer writes none.
         is_alone: the group holds nothing else.
     """
 
@@ -62,17 +72,17 @@ class Registered:
 
     @property
     def state_home_path(self) -> str:
-        """The state home that is baked into the line."""
+        """The state home in the line."""
         return state_home_of_line(self.line)
 
     @property
     def group_keys(self) -> Keys:
-        """The way to its group."""
+        """The key path of its group."""
         return ("hooks", self.event, self.group)
 
     @property
     def keys(self) -> Keys:
-        """The way to it in the settings."""
+        """The key path of the handler in the settings."""
         return (*self.group_keys, "hooks", self.handler)
 
 
@@ -123,14 +133,13 @@ def _handler(installation: Installation, entry: HookEntry, state_home_path: str)
     }
 
 
-class Hooks:
-    """See :class:`omx_autoresearch.agents.parts.Part`."""
+class Hooks(Part):
+    """The part for the hooks."""
 
     name = "hooks"
-    needs_the_others = False
 
     def path(self, installation: Installation) -> str:
-        """The settings."""
+        """The client's settings file."""
         return installation.settings_path
 
     def add(self, file: SettingsFile, change: Change) -> None:
@@ -158,7 +167,7 @@ class Hooks:
         file.text = text
 
     def remove(self, file: SettingsFile, change: Change) -> None:
-        """Take our handlers out, and the variables that we added if they still have our value."""
+        """Remove our handlers, and the variables that we added if they still have our value."""
         installation = change.installation
         comments = installation.allows_comments
         text = _without_handlers(file.text, keep_first_of=set(), comments=comments)
@@ -169,7 +178,7 @@ class Hooks:
         file.text = text
 
     def check(self, examination: Examination) -> list[Check]:
-        """What stands in the settings, what would break it, and whether the installed line holds a session."""
+        """Check the settings and the script, and prove that the installed line holds a session."""
         installation, install = examination.installation, examination.install
         text = readable_text(installation.settings_path)
         found = registered(text, comments=installation.allows_comments)
@@ -183,15 +192,19 @@ class Hooks:
             *_caps(examination, text),
             script,
         ]
-        if program and script.ok:
+        if program:
+            checks.append(_packages(examination, program))
             event = installation.client.entries[0].native_event
             line = next((one.line for one in found if one.event == event), "")
             checks += prove_hold(examination, line, program)
         return checks
 
 
+PART = Hooks()
+
+
 def hooks_home(installation: Installation, install: str) -> Check | str:
-    """The state home that the installed hooks use; where there are none, the check that says so."""
+    """The state home that the installed hooks use, or the check that found no hooks."""
     path = installation.settings_path
     try:
         with open(path, "rb") as source:
@@ -210,14 +223,14 @@ def hooks_home(installation: Installation, install: str) -> Check | str:
 
 
 def others_behind(text: str) -> bool:
-    """Whether another handler follows one of our own in the same list, so that its place moves."""
+    """Whether another handler follows one of ours in the same list, so that its index changes."""
     events = _events(text, comments=True)
     ours = {(one.event, one.group) for one in registered(text, comments=True)}
     return any((event, number + 1) not in ours and number + 1 < len(events[event]) for event, number in ours)
 
 
 def _without_handlers(text: str, *, keep_first_of: set[str], comments: bool) -> str:
-    """Take our handlers out, but the first of some events. The last goes first: a removal moves those behind it."""
+    """Remove our handlers but the first of some events, from the end: a removal shifts the handlers behind it."""
     found = registered(text, comments=comments)
     events = [one.event for one in found]
     for place, one in reversed(list(enumerate(found))):
@@ -293,7 +306,9 @@ def _shared(examination: Examination, found: list[Registered]) -> Check:
     home_path = examination.state_home_path
     for one in found:
         if os.path.realpath(one.state_home_path) != os.path.realpath(home_path):
-            what = f"the hook of {one.event} looks in {one.state_home_path}, this command in {home_path}"
+            what = (
+                f"the {one.event} hook uses the state in {one.state_home_path}, this command uses {home_path}"
+            )
             cure = f"set OMX_AUTORESEARCH_HOME to the same folder for both, or {examination.install}"
             return Check("registry", False, what, cure)
     return Check("registry", True, f"the hooks and this command share {home_path}")
@@ -312,7 +327,7 @@ def _switched_on(examination: Examination) -> Check:
 
 
 def switch_faults(path: str, installation: Installation) -> list[str]:
-    """Name the settings in a file that turn hooks off, as ``a.b is true``; none for one that cannot be read."""
+    """The settings in a file that turn hooks off, as ``a.b is true``; none if the file cannot be read."""
     text = readable_text(path)
     comments = installation.allows_comments
     try:
@@ -321,10 +336,10 @@ def switch_faults(path: str, installation: Installation) -> list[str]:
         return []
     switches = ((installation.off_switches, True), (installation.on_switches, False))
     return [
-        f"{'.'.join(way)} is {str(bad).lower()}"
-        for ways, bad in switches
-        for way in ways
-        if inner_value(settings, way) is bad
+        f"{'.'.join(keys)} is {str(bad).lower()}"
+        for paths, bad in switches
+        for keys in paths
+        if inner_value(settings, keys) is bad
     ]
 
 
@@ -350,7 +365,7 @@ def _script(examination: Examination) -> tuple[HookProgram | None, Check]:
     elif program is None:
         fault = f"{path} is not the script that the installer writes"
     elif program.state_home_path != home_path:
-        fault = f"{path} looks in {program.state_home_path}"
+        fault = f"{path} uses another state home: {program.state_home_path}"
     elif not os.access(program.python_path, os.X_OK):
         fault = f"the interpreter {program.python_path} no longer exists"
     elif not os.access(program.entry_path, os.R_OK):
@@ -358,3 +373,28 @@ def _script(examination: Examination) -> tuple[HookProgram | None, Check]:
     else:
         return program, Check("script", True, f"{path} starts {program.python_path}")
     return None, Check("script", False, fault, examination.install)
+
+
+def _packages(examination: Examination, program: HookProgram) -> Check:
+    """Whether the hook's interpreter can load every package that some events need, such as a change of phase."""
+    try:
+        done = subprocess.run(
+            [program.python_path, "-I", "-c", _IMPORT_ALL, *examination.packages],
+            capture_output=True,
+            env=dict(examination.environ),
+            timeout=_IMPORT_SECONDS,
+            check=False,
+        )
+        lines = done.stdout.decode("utf-8", "replace").splitlines()
+        fault = done.stderr.decode("utf-8", "replace").strip()[-200:] if done.returncode else ""
+    except (OSError, subprocess.TimeoutExpired) as error:
+        lines, fault = [], str(error)
+    faults = dict(line.partition(" ")[::2] for line in lines)
+    if not faults and not fault:
+        return Check("packages", True, "the hook's interpreter has every package that it needs")
+    what = (
+        f"the hook's interpreter cannot load {', '.join(faults) or 'its packages'}, so some events would fail"
+    )
+    names = " ".join(examination.packages[name] for name in faults or examination.packages)
+    cure = f"run `{program.python_path} -m pip install {names}`, then `omx-autoresearch doctor` again"
+    return Check("packages", False, f"{what}: {'; '.join(faults.values()) or fault}", cure)

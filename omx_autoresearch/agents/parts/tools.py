@@ -1,7 +1,7 @@
 """The tools for agents (an MCP server) in a client's settings.
 
-JSON clients keep ``{"mcpServers": {NAME: {...}}}``, a TOML client a table ``[mcp_servers.NAME]``. An entry is ours when
-it runs our command line's ``mcp``, by whatever interpreter; another one of the same name is its owner's and stays.
+JSON clients keep ``{"mcpServers": {NAME: {...}}}``, a TOML client a table ``[mcp_servers.NAME]``. An entry is ours if
+it runs ``mcp`` of our command line, with any interpreter. We keep another entry of the same name: it is the user's.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ import os
 from typing import TYPE_CHECKING, Any
 
 from omx_autoresearch.agents.json_rpc import last_answer
-from omx_autoresearch.agents.parts import Check
+from omx_autoresearch.agents.parts import Part
 from omx_autoresearch.agents.settings_files import readable_text
 from omx_autoresearch.agents.settings_text import (
     TextFault,
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from omx_autoresearch.agents.hook_lines import HookProgram
-    from omx_autoresearch.agents.parts import Change, Examination, Installation, ToolServer
+    from omx_autoresearch.agents.parts import Change, Check, Examination, Installation, ToolServer
     from omx_autoresearch.agents.settings_files import SettingsFile
 
 NAME = "omx-autoresearch"
@@ -49,9 +49,9 @@ _HELLO = {
 
 
 def entry_of(server: ToolServer, program: HookProgram) -> dict[str, object]:
-    """The entry: this interpreter by its absolute path, blind to PYTHONPATH and to the folder it starts in.
+    """The entry: the interpreter by its absolute path, with PYTHONPATH and the working directory ignored.
 
-    (A module of the agent's own named as one of ours would otherwise run outside of its sandbox.)
+    Otherwise a module of the agent's with the name of one of ours would run outside the sandbox.
     """
     entry: dict[str, object] = {"type": "stdio"} if server.has_type else {}
     entry["command"] = program.python_path
@@ -63,7 +63,7 @@ def entry_of(server: ToolServer, program: HookProgram) -> dict[str, object]:
 
 
 def registered(text: str, server: ToolServer) -> Any:
-    """The entry of our name in a text; None where there is none.
+    """The entry of our name in a text; None if there is none.
 
     Raises:
         TextFault: the text cannot be read.
@@ -79,24 +79,23 @@ def is_ours(entry: object) -> bool:
     return isinstance(arguments, list) and _MODULE in arguments and "mcp" in arguments
 
 
-class Tools:
-    """See :class:`omx_autoresearch.agents.parts.Part`."""
+class Tools(Part):
+    """The part for the MCP server."""
 
     name = "tools"
-    needs_the_others = False
 
     def path(self, installation: Installation) -> str:
-        """Where the client registers MCP servers."""
+        """The file in which the client registers MCP servers."""
         return installation.server.path if installation.server else ""
 
     def add(self, file: SettingsFile, change: Change) -> None:
-        """Register the server, unless the user has one of our name."""
+        """Register the server, unless the user has one of the same name."""
         server = change.installation.server
         assert server, "the client has a file for it"
         assert change.program, "an installation has a program"
         entry, found = entry_of(server, change.program), registered(file.text, server)
         if found is not None and not is_ours(found):
-            change.notes.append(f"{server.path} has an MCP server {NAME} of your own, which was kept")
+            change.notes.append(f"{server.path} has your own MCP server {NAME}, which was kept")
         elif found != entry:
             if server.form == "json":
                 file.text = with_value(file.text, _JSON_KEYS, entry, comments=server.allows_comments)
@@ -106,7 +105,7 @@ class Tools:
             change.notes.append(server.note)
 
     def remove(self, file: SettingsFile, change: Change) -> None:
-        """Take our entry out."""
+        """Remove our entry."""
         server = change.installation.server
         assert server, "the client has a file for it"
         if not is_ours(registered(file.text, server)):
@@ -117,25 +116,24 @@ class Tools:
             file.text = without_table(file.text, _TABLE)
 
     def check(self, examination: Examination) -> list[Check]:
-        """Start the server as the client does, and say hello."""
+        """Start the server as the client does, and initialize it."""
         server = examination.installation.server
         if server is None:
             return []
         try:
             entry = registered(readable_text(server.path), server)
         except TextFault as fault:
-            return [_checked(f"{server.path}: {fault}", "fix the file")]
+            return [self.found(f"{server.path}: {fault}", "fix the file")]
         if entry is None:
-            return [_checked(f"our MCP server is not registered in {server.path}; `install` registers it")]
+            return [self.found(f"our MCP server is not registered in {server.path}; `install` registers it")]
         if not is_ours(entry):
-            return [_checked(f"the MCP server {NAME} in {server.path} is your own and was kept")]
+            return [self.found(f"{server.path} has your own MCP server {NAME}, which was kept")]
         if why := _entry_fault(entry, examination):
-            return [_checked(why, examination.install)]
-        return [_checked(f"the MCP server in {server.path} starts and answers")]
+            return [self.found(why, examination.install)]
+        return [self.found(f"the MCP server in {server.path} starts and answers")]
 
 
-def _checked(what: str, cure: str = "") -> Check:
-    return Check(Tools.name, not cure, what, cure, is_about_hold=False)
+PART = Tools()
 
 
 def _entry_fault(entry: dict[str, Any], examination: Examination) -> str:
@@ -150,7 +148,7 @@ def _entry_fault(entry: dict[str, Any], examination: Examination) -> str:
 
 
 def start_fault(command: list[str], environ: Mapping[str, str]) -> str:
-    """Start an MCP server as a client does and say hello; what went wrong, empty for nothing."""
+    """Start an MCP server as a client does and initialize it; the fault, or an empty text."""
     try:
         answer = last_answer(command, (_HELLO,), environ=environ, wait_seconds=_START_SECONDS)
         named = answer.get("result", {}).get("serverInfo", {}).get("name")

@@ -28,6 +28,7 @@ from omx_autoresearch.surfaces.cli.console import (
     verb,
 )
 from omx_autoresearch.surfaces.cli.demo import hook_program, make_held_session
+from omx_autoresearch.surfaces.hook import PACKAGES
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -227,6 +228,7 @@ def _examined(caller: Caller, name: str, scope: Scope) -> ClientDocument:
         _installation(caller, name, scope),
         caller.runtime.home.root_path,
         environ=caller.runtime.environ,
+        packages=PACKAGES,
         make_held_session=make_held_session,
     )
     is_held = all(check.ok for check in checks if check.is_about_hold)

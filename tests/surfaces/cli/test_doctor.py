@@ -3,6 +3,10 @@
 from __future__ import annotations
 
 import json
+import sys
+import sysconfig
+import venv
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -13,8 +17,6 @@ from omx_autoresearch.surfaces.cli.demo import hook_program
 from tests.support.needs import HELD_CLIENTS
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
     from omx_autoresearch.agents.hook_lines import HookProgram
     from omx_autoresearch.agents.parts import Scope
     from tests.surfaces.support.command_line import Person
@@ -105,6 +107,23 @@ def test_an_interpreter_or_program_that_is_gone_is_found(person: Person, client:
     found = checks(person, client)
     assert wrong(found) == ["script"]
     assert "/gone/for/good no longer exists" in found["script"]["what"]
+
+
+@pytest.mark.requirement("INST-08")
+def test_a_package_that_the_hooks_interpreter_lacks_is_found(person: Person) -> None:
+    install_without_tools(person, "claude")
+    venv.create(person.root / "lacking")
+    (folder,) = (person.root / "lacking").glob("lib/python*/site-packages")
+    for path in Path(sysconfig.get_path("purelib")).iterdir():
+        if not path.name.startswith("transitions"):
+            (folder / path.name).symlink_to(path)
+    python = str(person.root / "lacking" / "bin" / "python")
+    script = person.home / "hook"
+    script.write_text(script.read_text().replace(sys.executable, python))
+    found = checks(person, "claude")
+    assert wrong(found) == ["packages"], "a refusal alone changes no phase, so the hold itself is proven"
+    assert "No module named 'transitions'" in found["packages"]["what"]
+    assert found["packages"]["cure"].startswith(f"run `{python} -m pip install transitions`")
 
 
 @pytest.mark.requirement("INST-08")

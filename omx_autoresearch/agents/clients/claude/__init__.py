@@ -1,16 +1,18 @@
-"""The adapter of Claude Code, seen with 2.1.332: JSON on stdin, JSON on stdout, exit 0.
+"""The adapter of Claude Code, checked with 2.1.332: JSON on stdin, JSON on stdout, exit 0.
 
 - ``{"decision":"block","reason":R}`` on ``Stop`` refuses; the model sees R and the hook's whole command line.
-- Eight refusals in a row are honoured, the ninth is overridden without a word to the hook; a tool call between them
-  starts the count anew, and ``CLAUDE_CODE_STOP_HOOK_BLOCK_CAP`` (also from ``env`` of settings.json) raises it.
+- Claude Code honours eight refusals in a row and overrides the ninth without telling the hook. A tool call between two
+  stops resets the count; ``CLAUDE_CODE_STOP_HOOK_BLOCK_CAP`` (also in ``env`` of settings.json) raises the limit.
 - A failed tool fires ``PostToolUseFailure`` instead of ``PostToolUse``.
-- A settings file with a comment in it is ignored as a whole, silently.
-- A skill in ``skills/NAME/SKILL.md`` of the user's or the project's folder is listed to the model; the hook sees
-  ``/NAME ARGUMENTS`` as it was typed, and the model the skill's text.
-- ``sandbox.enabled`` in any of its settings puts its shell into a sandbox; the hooks stand outside.
+- Claude Code silently ignores a settings file that contains a comment.
+- It lists a skill in ``skills/NAME/SKILL.md`` of the user's or the project's folder to the model; the hook sees
+  ``/NAME ARGUMENTS`` as typed, and the model sees the skill's text.
+- ``sandbox.enabled`` in any of its settings files puts its shell into a sandbox; the hooks run outside.
 """
 
 from __future__ import annotations
+
+import os
 
 from omx_autoresearch.agents import payloads
 from omx_autoresearch.agents.events import Client, HookEntry, HookEvent, StopCap
@@ -41,9 +43,9 @@ CLIENT = Client(
 )
 
 _MANAGED_PATHS = ("/etc/claude-code", "/Library/Application Support/ClaudeCode")
-"""Each holds ``managed-settings.json`` and the folder ``managed-settings.d``, whose ``*.json`` count like it."""
+"""Each may have ``managed-settings.json`` and a folder ``managed-settings.d``, whose ``*.json`` files count alike."""
 _MAX_SETTINGS_BYTES = 4 * 1024 * 1024
-_PLUGIN_PREFIX = r"\A(\s*/)omx(?:-autoresearch)?:(?=autoresearch(?:\s|\Z))"
+_PLUGIN_PREFIX = r"(\s*/)omx(?:-autoresearch)?:(?=autoresearch(?:\s|\Z))"
 
 
 def parse(payload: dict[str, Any]) -> HookEvent:
@@ -58,42 +60,43 @@ def parse(payload: dict[str, Any]) -> HookEvent:
         payload,
         shell_tools=("Bash",),
         last_message="last_assistant_message",
-        without_prefix=_without_prefix,
-        # session_crons are timers, not work: they never hold back an answer
+        prefix=_PLUGIN_PREFIX,
+        # session_crons are timers, not work: they never delay an answer
         has_background_work=payloads.has_running_task(payload.get("background_tasks")),
-        # cut by the client to the first 30,000 characters; that of a failed tool stands in `error`
+        # the client keeps the first 30,000 characters; a failed tool's output is in `error`
         tool_response=payload.get("error" if has_failed else "tool_response"),
     )
 
 
 def is_sandboxed(event: HookEvent, environ: Mapping[str, str], meta: Mapping[str, Any] | None = None) -> bool:
-    """True where any settings of the session switch the sandbox on, whichever of them Claude Code lets win."""
-    del meta  # tells nothing
-    import os
-
-    from omx_autoresearch.agents.machine import home_path
+    """True if any settings of the session switch the sandbox on, whichever of them takes precedence."""
+    del meta  # it does not show the sandbox
     from omx_autoresearch.system.processes import command_line
 
     started_as = command_line(os.getppid())
-    project_path = environ.get("CLAUDE_PROJECT_DIR") or event.cwd
-    user_path = environ.get("CLAUDE_CONFIG_DIR") or os.path.join(home_path(environ), ".claude")
+    named = (option[1:].split(" ", 1)[0] for option in started_as.split("--settings")[1:])
     paths = [
         *managed_settings(),
-        os.path.join(user_path, "settings.json"),
-        os.path.join(project_path, ".claude", "settings.json"),
-        os.path.join(project_path, ".claude", "settings.local.json"),
-        *(
-            os.path.join(event.cwd, option[1:].split(" ", 1)[0])
-            for option in started_as.split("--settings")[1:]
-        ),
+        *settings_paths(environ, environ.get("CLAUDE_PROJECT_DIR") or event.cwd).values(),
+        *(os.path.join(event.cwd, name) for name in named),
     ]
     return '"sandbox"' in started_as or any(map(_has_sandbox, paths))
 
 
-def managed_settings() -> tuple[str, ...]:
-    """The settings files of the machine's administrator that stand there, in the order in which they are read."""
-    import os
+def settings_paths(environ: Mapping[str, str], project_path: str) -> dict[str, str]:
+    """The settings files of the user and of one project, by their scope."""
+    from omx_autoresearch.agents.machine import home_path
 
+    user_path = environ.get("CLAUDE_CONFIG_DIR") or os.path.join(home_path(environ), ".claude")
+    return {
+        "user": os.path.join(user_path, "settings.json"),
+        "project": os.path.join(project_path, ".claude", "settings.json"),
+        "local": os.path.join(project_path, ".claude", "settings.local.json"),
+    }
+
+
+def managed_settings() -> tuple[str, ...]:
+    """The existing settings files of the machine's administrator, in the order in which Claude Code reads them."""
     found = []
     for folder_path in _MANAGED_PATHS:
         main_path = os.path.join(folder_path, "managed-settings.json")
@@ -108,7 +111,7 @@ def managed_settings() -> tuple[str, ...]:
 
 
 def _has_sandbox(settings_path: str) -> bool:
-    """True for a settings file that switches the sandbox on; one that Claude Code cannot read switches nothing."""
+    """True for a settings file that switches the sandbox on; false if Claude Code cannot read the file."""
     from omx_autoresearch.agents.machine import without_waiting
     from omx_autoresearch.foundation import json_codec
 
@@ -123,39 +126,26 @@ def _has_sandbox(settings_path: str) -> bool:
         return False
 
 
-def _without_prefix(prompt: str) -> str:
-    import re
-
-    return re.sub(_PLUGIN_PREFIX, r"\1", prompt)
-
-
-def forgery(event: HookEvent, began_at: str) -> str:
-    """Why the event did not come from Claude Code itself; empty where it did, or nothing can be told."""
-    from omx_autoresearch.agents.machine import socket_fault
-
-    del event, began_at  # the kernel knows
-    return socket_fault()
-
-
+forgery = payloads.socket_forgery
 render = payloads.render_reply
 
 
 def report(so_far: AgentReport, found: dict[str, Any]) -> AgentReport | None:
-    """Read ``-p --output-format json`` (one object) or ``stream-json`` (its last line), which say what a run cost."""
+    """Read ``-p --output-format json`` (one object) or the last line of ``stream-json``; both report the run's cost."""
     from omx_autoresearch.agents import headless
 
     if found.get("type") != "result" or "is_error" not in found:
         return None
-    del so_far  # the object tells everything
+    del so_far  # the object has the whole report
     cost, fault = headless.cost_of(found.get("total_cost_usd"))
     models = found.get("modelUsage")
     return headless.AgentReport(
         client="claude",
-        text=headless.text_of(found.get("result")),
+        text=payloads.text_of(found, "result"),
         cost_usd=cost,
         tokens=headless.numbers_of(found.get("usage")),
         model=one_line(", ".join(sorted(models))) if isinstance(models, dict) else "",
-        session_id=one_line(headless.text_of(found.get("session_id"))),
+        session_id=one_line(payloads.text_of(found, "session_id")),
         is_error=found.get("is_error") is True,
         cost_fault=fault,
     )

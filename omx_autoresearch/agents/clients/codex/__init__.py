@@ -1,15 +1,15 @@
-"""The adapter of Codex CLI, seen with 0.171.0: Claude Code's event names, JSON on stdin and stdout, exit 0.
+"""The adapter of Codex CLI, checked with 0.171.0: Claude Code's event names, JSON on stdin and stdout, exit 0.
 
-- ``{"decision":"block","reason":R}`` on ``Stop`` refuses; any unknown key voids the answer. No cap was found.
-- A hook runs as ``$SHELL -lc LINE``, so the line must be good for zsh and fish too.
-- A hook that is not trusted is skipped without a word; any edit of its definition voids the trust.
-- The hooks' environment carries no mark of the client at all; a tool shell's does.
-- A skill in ``skills/NAME/SKILL.md`` of its own folders (``CODEX_HOME``, a project's ``.codex``) is listed to the
-  model, and ``$NAME`` brings its text along. It reads ``.agents/skills`` too, but so does Gemini, for whom a skill of
-  our name is a command that takes the typed line away.
-- Its tools run in a sandbox unless the turn's policy is ``danger-full-access``; the hooks stand outside. The payload's
-  ``permission_mode`` tells who is asked, not where tools run. The rollout, which no sandboxed tool can write, has the
-  policy of each turn.
+- ``{"decision":"block","reason":R}`` on ``Stop`` refuses; any unknown key voids the answer. We found no cap.
+- A hook runs as ``$SHELL -lc LINE``, so the line must work in zsh and fish too.
+- Codex silently skips a hook that it does not trust; any edit of the hook's definition voids the trust.
+- The environment of a hook has no mark of the client; that of a tool shell has.
+- Codex lists a skill in ``skills/NAME/SKILL.md`` of its own folders (``CODEX_HOME``, a project's ``.codex``) to the
+  model, and ``$NAME`` adds the skill's text. It reads ``.agents/skills`` too, but so does Gemini, where a skill of our
+  name becomes a command that keeps the typed line from the hook.
+- Its tools run in a sandbox unless the turn's policy is ``danger-full-access``; the hooks run outside. The payload's
+  ``permission_mode`` says who is asked, not where tools run. The rollout, which no sandboxed tool can write, records
+  the policy of each turn.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ def parse(payload: dict[str, Any]) -> HookEvent:
     Raises:
         PayloadFault: the session id is not a text.
     """
-    # a tool's output is cut by the client to about 10,000 bytes without the middle; no tool is marked as failed
+    # Codex cuts the middle out of a tool's output beyond about 10,000 bytes, and marks no tool as failed
     return payloads.event_of(
         CLIENT,
         payload,
@@ -61,8 +61,8 @@ def parse(payload: dict[str, Any]) -> HookEvent:
 
 
 def is_sandboxed(event: HookEvent, environ: Mapping[str, str], meta: Mapping[str, Any] | None = None) -> bool:
-    """False only where the newest turn of the session, or the call, names the policy without a sandbox."""
-    del environ  # a hook's tells nothing
+    """False only if the newest turn of the session, or the call, names the policy without a sandbox."""
+    del environ  # that of a hook does not show the policy
     if meta is not None:
         return _policy_of_call(meta) not in _WITHOUT_SANDBOX
     from omx_autoresearch.agents.clients.codex import rollout
@@ -71,7 +71,7 @@ def is_sandboxed(event: HookEvent, environ: Mapping[str, str], meta: Mapping[str
 
 
 def _policy_of_call(meta: Mapping[str, Any]) -> str:
-    """The policy of the turn, as Codex tells it with a call of a tool; empty where it does not."""
+    """The policy of the turn that Codex sends with a tool call; empty if it sends none."""
     import json
 
     turn = meta.get(_META_TURN)
@@ -85,7 +85,7 @@ def _policy_of_call(meta: Mapping[str, Any]) -> str:
 
 
 def forgery(event: HookEvent, began_at: str) -> str:
-    """Why the event did not come from Codex itself; empty where it did, or nothing can be told."""
+    """Why the event did not come from Codex itself; empty if it did or if we cannot tell."""
     from omx_autoresearch.agents.clients.codex.rollout import rollout_fault
 
     return rollout_fault(event.transcript_path, began_at)
@@ -95,7 +95,7 @@ render = payloads.render_reply
 
 
 def report(so_far: AgentReport, found: dict[str, Any]) -> AgentReport | None:
-    """Read ``exec --json``: a line an event; the message, the tokens of the run, a failure. No cost."""
+    """Read one line of ``exec --json``: the message, the run's tokens, or a failure. Codex reports no cost."""
     from omx_autoresearch.agents import headless
 
     kind, item = found.get("type"), found.get("item")
@@ -104,7 +104,7 @@ def report(so_far: AgentReport, found: dict[str, Any]) -> AgentReport | None:
     if so_far.client != "codex":
         so_far = headless.AgentReport(client="codex")
     if kind == "thread.started":
-        name = one_line(headless.text_of(found.get("thread_id")))
+        name = one_line(payloads.text_of(found, "thread_id"))
         return replace(so_far, session_id=name)
     if kind == "turn.failed":
         return replace(so_far, is_error=True)
@@ -113,5 +113,5 @@ def report(so_far: AgentReport, found: dict[str, Any]) -> AgentReport | None:
         tokens = {name: so_far.tokens.get(name, 0) + count for name, count in added.items()}
         return replace(so_far, tokens={**so_far.tokens, **tokens}, is_error=False)
     if isinstance(item, dict) and item.get("type") == "agent_message":
-        return replace(so_far, text=headless.text_of(item.get("text")))
+        return replace(so_far, text=payloads.text_of(item, "text"))
     return so_far

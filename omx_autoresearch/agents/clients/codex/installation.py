@@ -1,4 +1,4 @@
-"""Where our parts stand in the settings of Codex CLI."""
+"""The settings of Codex CLI that we change."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 def installation(scope: Scope, environ: Mapping[str, str], project_path: str) -> Installation:
-    """Say where Codex's hooks are set (``hooks.json``) and where their trust is kept (``config.toml``)."""
+    """``hooks.json`` of the user or of the project, and ``config.toml``, which records the trust of hooks."""
     user_path = environ.get("CODEX_HOME") or os.path.join(home_path(environ), ".codex")
     files = {
         "user": os.path.join(user_path, "hooks.json"),
@@ -33,11 +33,11 @@ def installation(scope: Scope, environ: Mapping[str, str], project_path: str) ->
         on_switches=(("features", "hooks"), ("features", "codex_hooks")),
         own_parts=(Trust(os.path.join(user_path, "config.toml")),),
         hook_shell=(environ.get("SHELL") or "/bin/sh", "-lc"),
-        # Codex hands its environment on to an MCP server by name only
+        # Codex passes only the named variables to an MCP server
         server=ToolServer(
             os.path.join(os.path.dirname(files[scope]), "config.toml"),
             form="toml",
             variables=("OMX_AUTORESEARCH_TASK",),
         ),
-        skill_path=os.path.join(os.path.dirname(files[scope]), "skills", "autoresearch", "SKILL.md"),
+        has_skill=True,
     )

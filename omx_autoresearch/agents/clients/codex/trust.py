@@ -1,7 +1,7 @@
-"""Codex runs only hooks whose hash it has been told to trust: a part that asks Codex for the hashes and keeps them.
+"""The trust of hooks: Codex runs only hooks with a trusted hash, so this part asks for the hashes and writes them.
 
-``codex app-server`` answers ``hooks/list`` with each hook's key and current hash (seen with 0.171.0); the trust stands
-in ``config.toml`` as ``[hooks.state."KEY"] trusted_hash = "sha256:..."``.
+``codex app-server`` answers ``hooks/list`` with each hook's key and current hash (checked with 0.171.0). Codex reads
+the trusted hashes from ``config.toml``: ``[hooks.state."KEY"] trusted_hash = "sha256:..."``.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 from omx_autoresearch.agents.hook_lines import state_home_of_line
 from omx_autoresearch.agents.json_rpc import last_answer
-from omx_autoresearch.agents.parts import Check
+from omx_autoresearch.agents.parts import Check, Part
 from omx_autoresearch.agents.parts.hooks import others_behind, registered
 from omx_autoresearch.agents.settings_files import readable_text
 from omx_autoresearch.agents.settings_text import (
@@ -43,12 +43,12 @@ _BY_HAND = (
 
 @dataclass(frozen=True, slots=True)
 class HookTrust:
-    """What Codex says about one of our hooks.
+    """Codex's answer about one of our hooks.
 
     Attributes:
-        key: the name under which the trust is kept.
-        current_hash: the hash of the hook as it stands.
-        is_trusted: Codex runs it.
+        key: the hook's name in the table of trusted hashes.
+        current_hash: the hash of the hook's present definition.
+        is_trusted: Codex runs the hook.
     """
 
     key: str
@@ -57,11 +57,11 @@ class HookTrust:
 
 
 @dataclass(frozen=True)
-class Trust:
-    """See :class:`omx_autoresearch.agents.parts.Part`.
+class Trust(Part):
+    """The part for the trusted hashes.
 
     Attributes:
-        config_path: the file that keeps the hashes.
+        config_path: the file with the hashes.
     """
 
     config_path: str
@@ -69,12 +69,12 @@ class Trust:
     needs_the_others = True
 
     def path(self, installation: Installation) -> str:
-        """The user's ``config.toml``, also of a project's hooks."""
+        """The user's ``config.toml``, for a project's hooks too."""
         del installation
         return self.config_path
 
     def add(self, file: SettingsFile, change: Change) -> None:
-        """Write the hashes that Codex asks for; tell what is left for a person to do."""
+        """Write the hashes that Codex asks for, and note any step that is left to the person."""
         notes = []
         if change.is_dry:
             hooks = change.files[change.installation.settings_path]
@@ -101,7 +101,7 @@ class Trust:
         change.notes[:0] = notes
 
     def remove(self, file: SettingsFile, change: Change) -> None:
-        """Take our hashes out; Codex keeps the trust of others by their places, which may move."""
+        """Remove our hashes. Codex keys the trust of other hooks by their position, which may change."""
         installation = change.installation
         hooks = readable_text(installation.settings_path)
         keys = change.memory.get(_MEMORY) or _keys(installation.settings_path, hooks)
@@ -112,7 +112,7 @@ class Trust:
             file.text = text
         if others_behind(hooks):
             change.notes.append(
-                f"the hooks below ours in {installation.settings_path} moved up: run /hooks in Codex and trust them."
+                f"other hooks in {installation.settings_path} moved up: run /hooks in Codex and trust them again."
             )
 
     def check(self, examination: Examination) -> list[Check]:
@@ -131,7 +131,7 @@ class Trust:
         return [Check(self.name, False, what if states else f"{title} sees none of our hooks", cure)]
 
     def states(self, installation: Installation, environ: Mapping[str, str]) -> list[HookTrust] | None:
-        """Ask Codex about our hooks in one settings file; None where there is no Codex or it does not answer."""
+        """Ask Codex about our hooks in one settings file; None if Codex is missing or does not answer."""
         binary_path = shutil.which(installation.client.name, path=environ.get("PATH"))
         if not binary_path:
             return None
@@ -165,10 +165,10 @@ class Trust:
 
 
 def with_trust(text: str, states: list[HookTrust]) -> str:
-    """Add trusted hashes to a ``config.toml``; a hash of an older form of the same hook is replaced.
+    """Add trusted hashes to a ``config.toml``; they replace hashes of an older form of the same hook.
 
     Raises:
-        TextFault: that cannot be done without touching anything else.
+        TextFault: the edit would change something else in the file.
     """
     for state in sorted(states, key=lambda state: state.key):
         keys = (*_STATE, state.key)
@@ -179,7 +179,7 @@ def with_trust(text: str, states: list[HookTrust]) -> str:
 
 
 def _keys(settings_path: str, hooks: str) -> tuple[str, ...]:
-    """The keys under which Codex keeps the trust of our handlers, from their places in the file."""
+    """Codex's keys for our handlers, derived from their positions in the file."""
     return tuple(
         f"{settings_path}:{re.sub(r'(?<!^)(?=[A-Z])', '_', one.event).lower()}:{one.group}:{one.handler}"
         for one in registered(hooks, comments=False)

@@ -1,16 +1,17 @@
-"""The adapter of Gemini CLI, seen with 0.61.0: event names of its own, JSON on stdin and stdout, exit 0.
+"""The adapter of Gemini CLI, checked with 0.61.0: its own event names, JSON on stdin and stdout, exit 0.
 
-- A stop is ``AfterAgent``; ``SessionEnd`` runs and its answer is ignored, so it never gates.
-- ``{"decision":"block","reason":R}`` refuses; R comes back as the next prompt. No cap was found, but a loop detector
-  stops the model when answers repeat while the hook goes on being asked: such a session has to be let go.
-- ``prompt_response`` grows over the turn; it is compared, never taken for the last message alone.
-- The first prompt after a session start with context is prefixed with that context.
-- At a terminal, a custom command or a skill of a name becomes ``/NAME``: the hook then sees the text that it stands
-  for, or the arguments alone. So Gemini gets no skill from us, and one elsewhere that it reads is a fault.
-- ``$NAME`` in settings.json is replaced when the file is read, so no hook line may hold one.
-- ``PreCompress`` fires before every model call (``trigger`` auto), so it is no sign of compaction and not registered.
+- A stop is ``AfterAgent``. Gemini ignores the answer to ``SessionEnd``, so that event never gates.
+- ``{"decision":"block","reason":R}`` refuses; R comes back as the next prompt. We found no cap, but a loop detector
+  stops the model when answers repeat, while Gemini still asks the hook: such a session has to be let go.
+- ``prompt_response`` grows over the turn; we compare it and never take it for the last message alone.
+- Gemini puts a session start's context before the first prompt.
+- At a terminal, a custom command or a skill called NAME becomes ``/NAME``: the hook then sees the text of the command,
+  or the arguments alone. So Gemini gets no skill from us, and a skill of our name that it reads elsewhere is a fault.
+- Gemini replaces ``$NAME`` when it reads settings.json, so no hook line may contain one.
+- ``PreCompress`` fires before every model call (``trigger`` auto), so it does not show a compaction, and we do not
+  register it.
 - A sub-agent's tool event looks like the session's own.
-- ``--sandbox`` starts the whole client anew inside the sandbox, its hooks too: they have the rights of its tools.
+- ``--sandbox`` restarts the whole client inside the sandbox, with its hooks: they have the rights of its tools.
 """
 
 from __future__ import annotations
@@ -34,7 +35,7 @@ CLIENT = Client(
     lets_go_on_repeat=True,
     entries=(
         HookEntry("AfterAgent", "stop", 120, "active"),
-        # `always`: the guard `start` names an environment variable, which Gemini would replace in the line
+        # `always`: the guard `start` contains an environment variable, which Gemini would replace in the line
         HookEntry("SessionStart", "session_start", 30, "always"),
         HookEntry("BeforeAgent", "prompt", 120, "always"),
         HookEntry("AfterTool", "tool", 30, "active"),
@@ -42,7 +43,7 @@ CLIENT = Client(
     ),
 )
 
-_CONTEXT_PREFIX = r"(?s)\A\s*<hook_context>.*?</hook_context>\s*"
+_CONTEXT_PREFIX = r"()\s*<hook_context>(?s:.*?)</hook_context>\s*"
 
 
 def parse(payload: dict[str, Any]) -> HookEvent:
@@ -53,7 +54,7 @@ def parse(payload: dict[str, Any]) -> HookEvent:
     """
     response = payload.get("tool_response")
     if isinstance(response, dict):
-        # what the person sees, else what the model sees (there inside <untrusted_context>)
+        # the text for the person, else the text for the model (which is inside <untrusted_context>)
         shown = response.get("returnDisplay")
         response = shown if isinstance(shown, str) and shown else response.get("llmContent")
     return payloads.event_of(
@@ -61,31 +62,18 @@ def parse(payload: dict[str, Any]) -> HookEvent:
         payload,
         shell_tools=("run_shell_command",),
         last_message="prompt_response",
-        without_prefix=_without_prefix,
+        prefix=_CONTEXT_PREFIX,
         tool_response=response,
     )
 
 
 def is_sandboxed(event: HookEvent, environ: Mapping[str, str], meta: Mapping[str, Any] | None = None) -> bool:
-    """Never: a hook runs where the tools run, so a command that it starts has no wider rights."""
+    """Never true: a hook runs where the tools run, so its commands have no wider rights."""
     del event, environ, meta
     return False
 
 
-def _without_prefix(prompt: str) -> str:
-    import re
-
-    return re.sub(_CONTEXT_PREFIX, "", prompt)
-
-
-def forgery(event: HookEvent, began_at: str) -> str:
-    """Why the event did not come from Gemini CLI itself; empty where it did, or nothing can be told."""
-    from omx_autoresearch.agents.machine import socket_fault
-
-    del event, began_at  # the kernel knows
-    return socket_fault()
-
-
+forgery = payloads.socket_forgery
 render = payloads.render_reply
 
 
@@ -109,9 +97,9 @@ def report(so_far: AgentReport, found: dict[str, Any]) -> AgentReport | None:
             tokens[kind] = tokens.get(kind, 0) + count
     return headless.AgentReport(
         client="gemini",
-        text=headless.text_of(found.get("response")),
+        text=payloads.text_of(found, "response"),
         tokens=tokens,
         model=one_line(", ".join(sorted(names))),
-        session_id=one_line(headless.text_of(found.get("session_id"))),
+        session_id=one_line(payloads.text_of(found, "session_id")),
         is_error=bool(found.get("error")),
     )

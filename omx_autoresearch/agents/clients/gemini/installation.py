@@ -1,4 +1,4 @@
-"""Where our parts stand in the settings of Gemini CLI."""
+"""The settings of Gemini CLI that we change."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 def installation(scope: Scope, environ: Mapping[str, str], project_path: str) -> Installation:
-    """Say where Gemini's hooks are set: ``settings.json`` of the user or of the project. Time-outs are in ms."""
+    """``settings.json`` of the user or of the project; its time-outs are in milliseconds."""
     user_path = os.path.join(environ.get("GEMINI_CLI_HOME") or home_path(environ), ".gemini")
     files = {
         "user": os.path.join(user_path, "settings.json"),
@@ -39,7 +39,7 @@ def installation(scope: Scope, environ: Mapping[str, str], project_path: str) ->
 
 
 def _hiding_paths(user_path: str, project_path: str, home: str) -> tuple[str, ...]:
-    """Where Gemini CLI finds a command or a skill that answers to ``/autoresearch``."""
+    """The files in which Gemini CLI would find a command or a skill for ``/autoresearch``."""
     project_folder = f"{project_path}/.gemini" if project_path else ""
     folders = [folder for folder in (user_path, project_folder) if folder]
     skills = [*folders, f"{home}/.agents", *([f"{project_path}/.agents"] if project_path else ())]
