@@ -48,8 +48,8 @@ if TYPE_CHECKING:
     from omx_autoresearch.missions.task_files import AllowedOperations as AllowedOperations
     from omx_autoresearch.missions.task_files import Progress as Progress
     from omx_autoresearch.missions.task_files import TaskSpec as TaskSpec
-    from omx_autoresearch.missions.views import Problem as Problem
-    from omx_autoresearch.missions.views import ValidationReport as ValidationReport
+    from omx_autoresearch.missions.verification import Problem as Problem
+    from omx_autoresearch.missions.verification import ValidationReport as ValidationReport
 
 _PUBLIC = {
     "missions.api": (
@@ -59,7 +59,7 @@ _PUBLIC = {
         "Summary",
         "Task",
     ),
-    "missions.views": ("Problem", "ValidationReport"),
+    "missions.verification": ("Problem", "ValidationReport"),
     "missions.task_files": ("AllowedOperations", "Progress", "TaskSpec"),
     "missions.findings": ("Recorded", "Submission"),
     "missions.rules.criteria": ("Criterion", "criterion_of"),

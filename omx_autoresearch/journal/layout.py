@@ -171,6 +171,10 @@ class StateHome:
         return os.path.join(self.root_path, "told", session_file_name(session_id))
 
 
+INTAKE_NAMES = ("mission.md", "sandbox.md", "result.json")
+"""The files that ``init`` writes into a mission's specs folder: two that the owner edits, and the record of it."""
+
+
 @dataclass(frozen=True, slots=True)
 class ProjectFolder:
     """A project's root; everything that we keep in it stands under ``.omx``, for people and agents to read."""

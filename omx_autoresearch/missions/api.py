@@ -30,7 +30,7 @@ from omx_autoresearch.missions.rules.intake import MissionDraft
 from omx_autoresearch.missions.rules.prompts import paths_named
 from omx_autoresearch.missions.store import MissionStore
 from omx_autoresearch.missions.task_files import Progress, TaskSpec, progress_of, task_spec
-from omx_autoresearch.missions.views import ValidationReport, validation_report
+from omx_autoresearch.missions.verification import ValidationReport, validation_report
 from omx_autoresearch.missions.views import readiness as readiness_of
 
 TYPE_CHECKING = False
@@ -226,7 +226,10 @@ class Store:
         return result
 
     def validate_task(self, task_id: str) -> ValidationReport:
-        """Check every record and the whole chain, the state files and the pinned files; what is wrong is a value."""
+        """Check the whole journal, every file of the mission under ``.omx`` and the pinned files; nothing is written.
+
+        What is wrong is a value. A file that lags behind a writer that has not ended yet is wrong until it ends.
+        """
         _texts(task_id=task_id)
         return validation_report(self._runtime, task_id)
 

@@ -16,12 +16,11 @@ import os
 from omx_autoresearch.foundation import json_codec
 from omx_autoresearch.foundation.errors import (
     AutoresearchError,
-    StateUntrusted,
     StorageFailed,
     UsageError,
     WorkspaceFault,
 )
-from omx_autoresearch.foundation.records import dataclass, replace, sha256, to_plain
+from omx_autoresearch.foundation.records import dataclass, replace, sha256
 from omx_autoresearch.journal.layout import ProjectFolder, Runtime, StateHome
 from omx_autoresearch.journal.omx_folder import OmxFolder
 from omx_autoresearch.journal.safe_files import storage_failed
@@ -29,20 +28,17 @@ from omx_autoresearch.missions import projection_texts
 from omx_autoresearch.missions import store as missions
 from omx_autoresearch.missions.projections import Projections
 from omx_autoresearch.missions.records.work import ClaimRecorded, ProjectionEdited
-from omx_autoresearch.missions.rules.briefing import completion_path
-from omx_autoresearch.missions.store import MissionStore, changed
-from omx_autoresearch.missions.workspace import snapshot_workspace
+from omx_autoresearch.missions.store import MissionStore
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterable
-    from typing import Any
 
     from omx_autoresearch.journal.layout import Runtime
     from omx_autoresearch.missions.projections import Edit
     from omx_autoresearch.missions.records import Record
     from omx_autoresearch.missions.records.work import DirectionDeclared, FindingRecorded
-    from omx_autoresearch.missions.rules.criteria import Finding, WorkspaceSnapshot
+    from omx_autoresearch.missions.rules.criteria import Finding
     from omx_autoresearch.missions.rules.mission import Mission
 
 # --- The inbox of a mission: claims that wait to be taken in, one small file each.
@@ -438,143 +434,3 @@ def _unknown(store: MissionStore, task_id: str, claims: list[ClaimRecorded]) -> 
         for known in journal.by_ids([f"claim:{one}" for one in waiting]):
             del waiting[known.removeprefix("claim:")]
     return list(reversed(waiting.values()))
-
-
-# --- ``completion.json``: what a completed mission leaves behind for people and tools, with its attestation.
-
-
-def completion_document(mission: Mission, ts: str) -> dict[str, Any]:
-    """The completion artifact of a mission: the agreed keys and the attestation that they rest on."""
-    run, contract = mission.attestation, mission.contract
-    is_attested = (
-        bool(mission.completed_run_id) and run is not None and run.run_id == mission.completed_run_id
-    )
-    document: dict[str, Any] = {
-        "task_id": mission.task_id,
-        "status": "passed",
-        "passed": True,
-        "summary": run.summary
-        if run is not None and is_attested
-        else "accepted without attestation by the contract",
-        "completed_at": ts,
-    }
-    if contract is not None and contract.validation_mode == "prompt-architect-artifact":
-        document["validator_prompt"] = contract.validator_prompt
-        document["architect_review"] = {"verdict": "approved"}
-        document["output_artifact_path"] = contract.output_artifact_path
-    if run is not None and is_attested:
-        document["sandboxed"] = run.isolation != "none"
-        document["attestation"] = to_plain(run)
-    return document
-
-
-def write_completion(mission: Mission, ts: str) -> str:
-    """Write the artifact into the project; returns why it could not be written, empty when it was.
-
-    The journal has the completion already, so a project that cannot be written loses nothing: ``repair`` writes it.
-    """
-    import json  # only at a completion
-
-    data = json.dumps(completion_document(mission, ts), ensure_ascii=False, indent=2) + "\n"
-    try:
-        # through real folders only: what an agent may write must not choose where we write
-        with OmxFolder(mission.project_path, mission.specs_path, make=True) as folder:
-            folder.replace(os.path.basename(completion_path(mission)), data.encode("utf-8", "replace"))
-    except (OSError, WorkspaceFault) as error:
-        said = error.message if isinstance(error, WorkspaceFault) else error.strerror
-        return (
-            f"The completion artifact could not be written ({said}); `omx-autoresearch repair {mission.task_id}` "
-            "writes it."
-        )
-    return ""
-
-
-# --- What ``missions/rules/readiness.py`` judges, looked up: workspace, state files and journal as they are now.
-
-_STATE_BYTES = 16 * 1024 * 1024
-
-
-def whole_look(runtime: Runtime, mission: Mission) -> WorkspaceSnapshot:
-    """The workspace and the state files as they are now, whatever is missing beside them.
-
-    Raises:
-        WorkspaceFault: the workspace cannot be looked at.
-        StateUntrusted: the mission was never launched.
-    """
-    look = snapshot_workspace(runtime.home.mission(mission.task_id), mission)
-    return replace(look, state_fault=state_fault(runtime, mission))
-
-
-def state_fault(runtime: Runtime, mission: Mission) -> str:
-    """Why task_spec.json and progress.json are not as the journal has them; empty when they are.
-
-    A project that cannot be written is no fault of the mission, so nothing is asked for there.
-    """
-    if runtime.home.mission(mission.task_id).root_path in changed:
-        take_in_quietly(runtime, mission.task_id)  # what this process recorded is in none of them yet
-    found = _state_fault(mission)
-    if found:  # perhaps somebody recorded something since the mission was read
-        found = _state_fault(MissionStore(runtime.home).load(mission.task_id))
-    return found
-
-
-def _state_fault(mission: Mission) -> str:
-    task_path = ProjectFolder(mission.project_path).task_path(mission.task_id)
-    path = os.path.join(os.path.relpath(task_path, mission.project_path), "state")
-    if not _is_writable(os.path.join(mission.project_path, path), mission.project_path):
-        return ""
-    expected = projection_texts.states(mission)
-    try:
-        with OmxFolder(mission.project_path, path) as folder:
-            for name in (projection_texts.TASK_SPEC, projection_texts.PROGRESS):
-                leaf = os.path.basename(name)
-                if folder.read(leaf, _STATE_BYTES) != expected[name]:
-                    return f"{os.path.join(task_path, name)} differs from the journal"
-    except FileNotFoundError as error:
-        return f"{os.path.join(task_path, 'state', error.filename or '')} is missing"
-    except (WorkspaceFault, OSError) as error:
-        return f"the state files cannot be read: {error}"
-    return ""
-
-
-def _is_writable(path: str, root_path: str) -> bool:
-    """True when the nearest folder of the path that exists can be written."""
-    while not os.path.lexists(path) and path != root_path:
-        path = os.path.dirname(path)
-    return os.access(path, os.W_OK)
-
-
-def unresolved_ids(runtime: Runtime, mission: Mission) -> tuple[str, ...]:
-    """Evidence ids that the mission rests on and that are no accepted finding of their criterion in the journal.
-
-    Raises:
-        JournalBroken: a line of the journal is broken.
-    """
-    rests_on = {check.finding_id: check.criterion_id for check in mission.checks if check.is_met}
-    for criterion_id, ids in mission.evidence_ids.items():
-        rests_on |= dict.fromkeys(ids, criterion_id)
-    if not rests_on:
-        return ()
-    with MissionStore(runtime.home).journal(mission.task_id) as journal:
-        recorded = journal.by_ids([f"finding:{finding_id}" for finding_id in rests_on])
-    found = []
-    for finding_id, criterion_id in rests_on.items():
-        entry = recorded.get(f"finding:{finding_id}")
-        evidence = entry.data["finding"]["evidence"] if entry is not None else None
-        if evidence is None or evidence["criterion_id"] != criterion_id:
-            found.append(finding_id)
-    return tuple(found)
-
-
-def refuse_unresolved(runtime: Runtime, mission: Mission) -> None:
-    """The last look before a completion is recorded.
-
-    Raises:
-        StateUntrusted: the mission rests on evidence that the journal does not hold.
-    """
-    unresolved = unresolved_ids(runtime, mission)
-    if unresolved:
-        raise StateUntrusted(
-            f"mission {mission.task_id} rests on evidence that its journal does not have: {', '.join(unresolved[:5])}",
-            next_step=f"omx-autoresearch repair {mission.task_id}",
-        )

@@ -21,7 +21,7 @@ from omx_autoresearch.foundation.records import dataclass, replace, sha256
 from omx_autoresearch.missions import lifecycle_commands, sessions
 from omx_autoresearch.missions.checkouts import worktree_of
 from omx_autoresearch.missions.claims import note, relay_line
-from omx_autoresearch.missions.lifecycle_commands import missions_around, refuse_verb
+from omx_autoresearch.missions.lifecycle_commands import refuse_verb
 from omx_autoresearch.missions.records.work import PersonPrompted
 from omx_autoresearch.missions.registry import (
     TOKEN_WORD,
@@ -93,7 +93,7 @@ def _started(runtime: Runtime, client: Client, event: HookEvent) -> Reply:
     if mission is None and event.source == "clear":
         why = sessions.not_from_client(event)
         if why:  # an agent that forges the event would bind a session that no client runs
-            for task_id in missions_around(runtime):
+            for task_id in sessions.missions_around(runtime):
                 refuse_verb(runtime, "clear", task_id, (why,))
             return SILENCE
         mission = sessions.rebind_cleared(runtime, event.session_id, client.name)
@@ -169,7 +169,7 @@ class _Prompt:
         if command.verb == "status":
             return Reply(context=said)
         entry = Registry(self._runtime.home).find(self._event.session_id)
-        meant = [command.task, entry.task_id if entry else "", *missions_around(self._runtime)]
+        meant = [command.task, entry.task_id if entry else "", *sessions.missions_around(self._runtime)]
         store = MissionStore(self._runtime.home)
         for task_id in meant:
             if task_id and store.exists(task_id):

@@ -23,7 +23,13 @@ from omx_autoresearch.foundation.errors import (
 from omx_autoresearch.foundation.input_validation import Fault, refusal, validated
 from omx_autoresearch.foundation.records import as_fields, dataclass, field, sha256, to_plain
 from omx_autoresearch.foundation.types import Operation, Reviewer, TaskType, ValidationMode
-from omx_autoresearch.journal.layout import ProjectFolder, Runtime, is_safe_task_id, slugify
+from omx_autoresearch.journal.layout import (
+    INTAKE_NAMES,
+    ProjectFolder,
+    Runtime,
+    is_safe_task_id,
+    slugify,
+)
 from omx_autoresearch.journal.safe_files import (
     ensure_folder,
     path_faults,
@@ -232,7 +238,7 @@ def _line(node: yaml.Node) -> int:
     return int(node.start_mark.line) + 1
 
 
-MISSION_NAME, SANDBOX_NAME, RECORD_NAME = "mission.md", "sandbox.md", "result.json"
+MISSION_NAME, SANDBOX_NAME, RECORD_NAME = INTAKE_NAMES
 FILE_MODE = 0o644
 _SUFFIX_LIMIT = 1000
 RECORD_VERSION = 1
@@ -320,20 +326,42 @@ def write_intake(runtime: Runtime, project_root: str, draft: MissionDraft) -> In
     project = ProjectFolder(project_root)
     _make_omx(project, track=draft.track)
     slug, folder_path = _claim_folder(project, draft.slug or slugify(draft.goal))
-    pages = _pages(replace(draft, slug=slug))
-    record = _record(runtime, project, folder_path, replace(draft, slug=slug), pages)
+    record, files = _files(runtime, project, folder_path, replace(draft, slug=slug))
     try:
-        for name, text in pages.items():
-            replace_file(os.path.join(folder_path, name), text.encode("utf-8"), mode=FILE_MODE)
-        replace_file(os.path.join(folder_path, RECORD_NAME), _record_bytes(record), mode=FILE_MODE)
+        for name, data in files.items():
+            replace_file(os.path.join(folder_path, name), data, mode=FILE_MODE)
     except AutoresearchError:
         _take_back(folder_path)
         raise
     return record
 
 
-def amended_sandbox(specs_path: str, draft: MissionDraft) -> bytes:
+def restore_intake(runtime: Runtime, project_root: str, specs_path: str, draft: MissionDraft) -> None:
+    """Write the files of an intake folder that are gone anew, as ``draft`` has them; the others stay as they are.
+
+    Args:
+        runtime: the world.
+        project_root: of the project.
+        specs_path: the folder, relative to the project; made where it is gone.
+        draft: without a mode (neither validator nor prompt) mission.md alone is written.
+
+    Raises:
+        StorageFailed: the system refused.
+    """
+    folder_path = os.path.join(project_root, specs_path)
+    draft = settled(draft)
+    _, files = _files(runtime, ProjectFolder(project_root), folder_path, draft)
+    ensure_folder(folder_path, mode=0o755)
+    for name in files if draft.validation_mode else (MISSION_NAME,):
+        path = os.path.join(folder_path, name)
+        if not os.path.lexists(path):
+            replace_file(path, files[name], mode=FILE_MODE)
+
+
+def amended_sandbox(specs_path: str, draft: MissionDraft, *, is_anew: bool = False) -> bytes:
     """Return sandbox.md of a folder as ``draft`` has it; the text below its frontmatter stays. Nothing is written.
+
+    ``is_anew``: the present file, which cannot be read, gives nothing.
 
     Raises:
         MissionInvalid: the draft cannot stand, or the file has no frontmatter.
@@ -342,10 +370,9 @@ def amended_sandbox(specs_path: str, draft: MissionDraft) -> bytes:
     if faults := check_draft(draft):
         raise MissionInvalid("\n".join(faults), next_step="run the command again with these fixed")
     path = os.path.join(specs_path, SANDBOX_NAME)
-    try:
-        data = read_bounded(path, LIMIT_BYTES)
-    except FileNotFoundError:
+    if is_anew:
         return _pages(settled(draft))[SANDBOX_NAME].encode("utf-8")
+    data = read_bounded(path, LIMIT_BYTES)
     said = _said(_sandbox_page(settled(draft)))
     block = parse(data, where=path).values.get("experiment")
     if block is not None:  # no part of the draft, and the owner's all the same
@@ -400,14 +427,16 @@ def _said(page: Any) -> dict[str, Any]:
     }
 
 
-def _record(
-    runtime: Runtime, project: ProjectFolder, folder_path: str, draft: MissionDraft, pages: dict[str, str]
-) -> IntakeRecord:
+def _files(
+    runtime: Runtime, project: ProjectFolder, folder_path: str, draft: MissionDraft
+) -> tuple[IntakeRecord, dict[str, bytes]]:
+    """The record of an intake, and the content of its files by name."""
+    pages = {name: text.encode("utf-8") for name, text in _pages(draft).items()}
     specs_path = os.path.relpath(folder_path, project.root_path)
     mode: ValidationMode = (
         "mission-validator-script" if draft.validator_command else "prompt-architect-artifact"
     )
-    return IntakeRecord(
+    record = IntakeRecord(
         schema_version=RECORD_VERSION,
         slug=draft.slug,
         goal=draft.goal,
@@ -416,15 +445,10 @@ def _record(
         specs_path=specs_path,
         mission_path=os.path.join(specs_path, MISSION_NAME),
         sandbox_path=os.path.join(specs_path, SANDBOX_NAME),
-        digests={name: _digest(text.encode("utf-8")) for name, text in pages.items()},
+        digests={name: _digest(data) for name, data in pages.items()},
         created_at=runtime.now(),
     )
-
-
-def _record_bytes(record: IntakeRecord) -> bytes:
-    import json
-
-    return (json.dumps(to_plain(record), ensure_ascii=False, indent=2) + "\n").encode("utf-8")
+    return record, pages | {RECORD_NAME: (json_codec.pretty(to_plain(record)) + "\n").encode("utf-8")}
 
 
 def _digest(data: bytes) -> str:

@@ -11,14 +11,14 @@ import os
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from omx_autoresearch.foundation.errors import StepIllegal, StorageFailed, WorkspaceFault
+from omx_autoresearch.foundation.errors import MissionInvalid, StepIllegal, StorageFailed, WorkspaceFault
 from omx_autoresearch.foundation.records import dataclass, to_plain
 from omx_autoresearch.freezing import pins
 from omx_autoresearch.freezing.tree import tree_state
 from omx_autoresearch.journal.layout import Runtime
 from omx_autoresearch.journal.layout import task_id as make_task_id
 from omx_autoresearch.journal.safe_files import ensure_folder, require_writable
-from omx_autoresearch.missions import sessions
+from omx_autoresearch.missions import intake, sessions
 from omx_autoresearch.missions.contracts import (
     KEPT_NAMES,
     KEPT_PREFIXES,
@@ -28,14 +28,12 @@ from omx_autoresearch.missions.contracts import (
     try_validator,
 )
 from omx_autoresearch.missions.intake import (
-    MISSION_NAME,
     SANDBOX_NAME,
     amended_sandbox,
     read_intake,
     write_intake,
     write_sandbox,
 )
-from omx_autoresearch.missions.lifecycle_commands import missions_around
 from omx_autoresearch.missions.records.lifecycle import MissionAmended, MissionCreated, MissionLaunched
 from omx_autoresearch.missions.records.work import CommandsApproved
 from omx_autoresearch.missions.rules.criteria import has_measured
@@ -49,6 +47,7 @@ from omx_autoresearch.missions.validation.runs import (
     is_narrowed,
     mission_key,
 )
+from omx_autoresearch.missions.verification import missing_intake
 from omx_autoresearch.missions.workspace import keep_launch_tree
 from omx_autoresearch.system.sandbox import can_isolate
 
@@ -153,7 +152,7 @@ def start(runtime: Runtime, task_id: str, options: StartOptions) -> Started:
     mission = MissionStore(runtime.home).load(task_id)
     if options.is_agent:
         sessions.check_free(runtime, task_id, options.session_id)
-        for held in missions_around(runtime):
+        for held in sessions.missions_around(runtime):
             sessions.check_not_held(runtime, task_id, held)
     launched = Started(mission) if mission.phase == "running" else _launch(runtime, mission, options)
     if options.is_agent:
@@ -314,24 +313,28 @@ def amend_mission(
         StorageFailed: sandbox.md cannot be written; the message says whether the contract was changed.
     """
     mission = MissionStore(runtime.home).load(task_id)
-    draft, text = _changed(runtime, mission, change)
+    next_phase(mission.phase, "amend", task_id=task_id)
     specs_path = os.path.join(mission.project_path, mission.specs_path)
     try:
         ensure_folder(specs_path, mode=0o755)
         require_writable(specs_path)  # before the record: the next amend begins with what the file says
+        restore_intake(runtime, mission)
     except StorageFailed as error:
         raise StorageFailed(
             f"nothing was amended: {error.message}", next_step="make it writable, then the same amend again"
         ) from error
+    draft, text, replaced = _changed(runtime, mission, change)
     started = amend(runtime, task_id, draft, reason=reason, workspace_path=workspace_path)
     try:
+        if replaced:
+            os.replace(os.path.join(specs_path, SANDBOX_NAME), os.path.join(specs_path, _REPLACED_NAME))
         write_sandbox(specs_path, text)
-    except StorageFailed as error:
+    except (OSError, StorageFailed) as error:
         raise StorageFailed(
-            f"the contract of {task_id} is amended, but sandbox.md still has the old one: {error.message}",
+            f"the contract of {task_id} is amended, but sandbox.md still has the old one: {error}",
             next_step="make it writable, then the same amend again, so that the file agrees",
         ) from error
-    return started
+    return replace(started, notes=(*started.notes, replaced)) if replaced else started
 
 
 def amend_draft(runtime: Runtime, task_id: str, change: Callable[[MissionDraft], MissionDraft]) -> None:
@@ -347,35 +350,60 @@ def amend_draft(runtime: Runtime, task_id: str, change: Callable[[MissionDraft],
             f"mission {task_id} has already been launched, and its contract stays as it is",
             next_step=f"the owner can change it: omx-autoresearch amend {task_id}",
         )
-    write_sandbox(
-        os.path.join(mission.project_path, mission.specs_path), _changed(runtime, mission, change)[1]
-    )
+    restore_intake(runtime, mission)
+    _, text, _ = _changed(runtime, mission, change)
+    write_sandbox(os.path.join(mission.project_path, mission.specs_path), text)
+
+
+_REPLACED_NAME = "sandbox.replaced.md"
 
 
 def _changed(
     runtime: Runtime, mission: Mission, change: Callable[[MissionDraft], MissionDraft]
-) -> tuple[MissionDraft, bytes]:
-    """The changed draft, with the digest of the sandbox.md that it will have, and that file's bytes."""
-    draft = change(draft_in_force(runtime, mission))
-    text = amended_sandbox(os.path.join(mission.project_path, mission.specs_path), draft)
+) -> tuple[MissionDraft, bytes, str]:
+    """The changed draft, with the digest of the sandbox.md that it will have; that file's bytes; a note.
+
+    Where the files cannot be read but the owner gives options, the options change the contract in force, and the note
+    says so: the present sandbox.md must be kept under another name. The note is empty otherwise.
+    """
+    specs_path, note = os.path.join(mission.project_path, mission.specs_path), ""
+    try:
+        base = _draft_of_files(mission, specs_path)
+        draft = change(base)
+    except MissionInvalid as error:
+        if mission.contract is None:
+            raise
+        base = _draft_of_contract(runtime, mission)
+        draft = change(base)
+        if draft == base:
+            raise
+        note = (
+            f"sandbox.md and mission.md were left out, because they cannot be read together: {error.message}. The "
+            f"options changed the contract in force; the old sandbox.md is {_REPLACED_NAME} beside the new one"
+        )
+    text = amended_sandbox(specs_path, draft, is_anew=bool(note))
     digests = {**draft.intake_digests, SANDBOX_NAME: hashlib.sha256(text).hexdigest()}
-    return replace(draft, intake_digests=digests), text
+    return replace(draft, intake_digests=digests), text, note
 
 
-def draft_in_force(runtime: Runtime, mission: Mission) -> MissionDraft:
-    """The draft that an ``amend`` begins with: the files, or the contract where they are gone."""
-    specs_path = os.path.join(mission.project_path, mission.specs_path)
-    contract = mission.contract
-    if contract is not None and not _has_files(specs_path):
-        return _draft_of_contract(runtime, mission)
-    draft = read_intake(specs_path)
+def _draft_of_files(mission: Mission, specs_path: str) -> MissionDraft:
+    """What the files say, with the allowances that grew since they were compiled."""
+    draft, contract = read_intake(specs_path), mission.contract
     if contract is not None and SANDBOX_NAME not in intake_drift(mission):
         draft = replace(draft, limits={**draft.limits, **_own_limits(contract.limits)})
     return draft
 
 
-def _has_files(specs_path: str) -> bool:
-    return all(os.path.exists(os.path.join(specs_path, name)) for name in (MISSION_NAME, SANDBOX_NAME))
+def restore_intake(runtime: Runtime, mission: Mission) -> None:
+    """Write mission.md, sandbox.md and result.json anew where they are gone; of a draft mission.md alone.
+
+    Raises:
+        StateUntrusted: the list of the pinned files cannot be read.
+        StorageFailed: the system refused.
+    """
+    if missing_intake(mission):
+        draft = _draft_of_contract(runtime, mission)
+        intake.restore_intake(runtime, mission.project_path, mission.specs_path, draft)
 
 
 def _own_limits(limits: Limits) -> dict[str, int | float]:
@@ -385,21 +413,31 @@ def _own_limits(limits: Limits) -> dict[str, int | float]:
 
 
 def _draft_of_contract(runtime: Runtime, mission: Mission) -> MissionDraft:
-    """The contract as a draft: every pinned file is protected by name, every variable beyond the usual is declared."""
-    contract = mission.contract
-    assert contract is not None
-    manifest = pins.load_manifest(runtime.home.mission(mission.task_id).frozen_path, contract.pin_digest)
-    return MissionDraft(
-        **{name: getattr(contract, name) for name in TAKEN_OVER},
+    """The contract as a draft: every pinned file is protected by name, every variable beyond the usual is declared.
+
+    Of a mission that was not launched yet, what the journal knows: no way to judge it.
+    """
+    draft = MissionDraft(
         goal=mission.goal,
         slug=mission.slug,
+        task_type=mission.task_type,
+        scope=mission.scope,
+        non_goals=mission.non_goals,
+        milestones=mission.milestones,
+    )
+    contract = mission.contract
+    if contract is None:
+        return draft
+    manifest = pins.load_manifest(runtime.home.mission(mission.task_id).frozen_path, contract.pin_digest)
+    return replace(
+        draft,
+        **{name: getattr(contract, name) for name in TAKEN_OVER},
         protect=tuple(pin.path for pin in manifest.pins if pin.kind != "absent-guard"),
         environment_names=tuple(
             name
             for name in contract.environment
             if name not in KEPT_NAMES and not name.startswith(KEPT_PREFIXES)
         ),
-        scope=mission.scope,
-        non_goals=mission.non_goals,
         limits=_own_limits(contract.limits),
+        intake_digests=dict(contract.intake_digests),
     )

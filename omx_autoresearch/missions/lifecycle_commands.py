@@ -18,7 +18,7 @@ from omx_autoresearch.foundation.errors import (
 )
 from omx_autoresearch.freezing import pins
 from omx_autoresearch.journal.safe_files import sweep_temporary
-from omx_autoresearch.missions.claims import take_in, write_completion
+from omx_autoresearch.missions.claims import take_in
 from omx_autoresearch.missions.records.lifecycle import (
     MissionBlocked,
     MissionCancelled,
@@ -34,12 +34,11 @@ from omx_autoresearch.missions.rules.mission import (
     Blocker,
     next_command,
 )
-from omx_autoresearch.missions.sessions import live_clients
+from omx_autoresearch.missions.sessions import live_clients, missions_around
 from omx_autoresearch.missions.store import MissionStore, live_contract, refuse_ended
 from omx_autoresearch.missions.validation.runs import approve as write_approval
 from omx_autoresearch.missions.validation.runs import mission_key
 from omx_autoresearch.system.processes import (
-    ProcessIdentity,
     agent_marks,
     ancestors,
     command_name,
@@ -138,21 +137,26 @@ def approve(runtime: Runtime, task_id: str, *, is_unsandboxed: bool = False) -> 
 
 
 def repair(runtime: Runtime, task_id: str, *, accept_loss: bool = False) -> Mission:
-    """Rebuild everything derived from the journal: snapshot, projections, completion artifact, registry.
+    """Rebuild everything derived from the journal: snapshot, projections, completion artifact, intake files, registry.
 
     What somebody wrote into a projection is taken in as claims; what killed writers left behind is removed.
 
     ``accept_loss``: the owner goes on with the records that are there although more were acknowledged.
     """
+    from omx_autoresearch.missions.launch import restore_intake
+
     store = MissionStore(runtime.home)
     store.rebuild(task_id, accept_loss=accept_loss)
     take_in(runtime, task_id, is_thorough=True)
     mission = store.load(task_id)
+    if os.path.isdir(mission.project_path):
+        try:
+            restore_intake(runtime, mission)
+        except StateUntrusted:
+            pass  # the pinned files are damaged, which `restore` names; sandbox.md would lose what it protects
     folder = runtime.home.mission(task_id)
     for path in (folder.root_path, folder.frozen_path, folder.outputs_path):
         sweep_temporary(path)
-    if mission.phase == "complete":
-        write_completion(mission, mission.completed_at)
     registry = Registry(runtime.home)
     binding = mission.binding
     if binding is not None:
@@ -253,22 +257,6 @@ def require_owner(runtime: Runtime, verb: str, task_id: str = "") -> None:
     raise OwnerOnly(
         f"only the owner may run `{verb}`, and this runs inside an agent: {'; '.join(marks)}", next_step=CURE
     )
-
-
-def missions_around(runtime: Runtime) -> tuple[str, ...]:
-    """The missions whose session this process belongs to: by a bound client above it, or by its session id.
-
-    For verbs that name no mission, and for a start that would be a way out of one.
-    """
-    above = set(ancestors(os.getpid()))
-    named = set(runtime.environ.values())
-    found = [
-        entry.task_id
-        for entry in Registry(runtime.home).entries()
-        if entry.state == "bound"
-        and (ProcessIdentity(entry.client_pid, entry.client_started) in above or entry.session_id in named)
-    ]
-    return tuple(dict.fromkeys(found))
 
 
 def refuse_verb(runtime: Runtime, verb: str, task_id: str, marks: tuple[str, ...]) -> None:

@@ -4,15 +4,19 @@ state/task_spec.json  progress.json  directions_tried.json     the state files, 
 state/findings.jsonl  iteration_log.jsonl                      one line for each record that concerns them
 logs/work.jsonl  orchestrator.jsonl
 autoresearch-state.json                                        the mode state of a session
+completion.json                                                the result of a completed mission, with its attestation
 NOTICE                                                         what the owner must read
 """
 
 from __future__ import annotations
 
+import os
+
 from omx_autoresearch.foundation import json_codec
 from omx_autoresearch.foundation.json_codec import encode, without_surrogates
 from omx_autoresearch.foundation.records import to_plain
 from omx_autoresearch.foundation.text import one_line
+from omx_autoresearch.journal.layout import session_file_name
 from omx_autoresearch.missions.rules import briefing
 from omx_autoresearch.missions.rules.evidence import criteria_of
 
@@ -29,6 +33,8 @@ WORK = "logs/work.jsonl"
 ORCHESTRATOR = "logs/orchestrator.jsonl"
 LINE_FILES = (FINDINGS, ITERATIONS, WORK, ORCHESTRATOR)
 """Files that grow with the journal."""
+HEARTBEAT = "logs/heartbeat.jsonl"
+"""A copy of the heartbeat in the state home."""
 TASK_SPEC = "state/task_spec.json"
 PROGRESS = "state/progress.json"
 DIRECTIONS = "state/directions_tried.json"
@@ -149,6 +155,32 @@ def mode_state(mission: Mission, session_id: str) -> dict[str, Any]:
         if contract.output_artifact_path:
             state["output_artifact_path"] = contract.output_artifact_path
     return state
+
+
+def mode_path(session_id: str) -> str:
+    """Where the mode state of a session stands, relative to the project."""
+    return os.path.join(".omx", "state", "sessions", session_file_name(session_id), "autoresearch-state.json")
+
+
+def completion(mission: Mission) -> bytes:
+    """``completion.json`` of a completed mission: the agreed keys, and the attestation that they rest on."""
+    run, contract = mission.attestation, mission.contract
+    attestation = run if run is not None and run.run_id == mission.completed_run_id else None
+    document: dict[str, Any] = {
+        "task_id": mission.task_id,
+        "status": "passed",
+        "passed": True,
+        "summary": attestation.summary if attestation else "accepted without attestation by the contract",
+        "completed_at": mission.completed_at,
+    }
+    if contract is not None and contract.validation_mode == "prompt-architect-artifact":
+        document["validator_prompt"] = contract.validator_prompt
+        document["architect_review"] = {"verdict": "approved"}
+        document["output_artifact_path"] = contract.output_artifact_path
+    if attestation:
+        document["sandboxed"] = attestation.isolation != "none"
+        document["attestation"] = to_plain(attestation)
+    return pretty(document)
 
 
 def notice(mission: Mission) -> str:

@@ -25,16 +25,17 @@ from omx_autoresearch.foundation.errors import (
 )
 from omx_autoresearch.foundation.json_codec import decode, decode_document, encode, encode_unchecked
 from omx_autoresearch.foundation.records import dataclass, to_plain
-from omx_autoresearch.journal.layout import MissionFolder, ProjectFolder, session_file_name
+from omx_autoresearch.journal.layout import MissionFolder, ProjectFolder
 from omx_autoresearch.journal.omx_folder import OmxFolder, Stamp
 from omx_autoresearch.journal.reader import Entry, Head, digest_of
 from omx_autoresearch.journal.safe_files import read_bounded, replace_file, storage_failed, write_all
 from omx_autoresearch.missions import projection_texts
 from omx_autoresearch.missions.projection_texts import LINE_FILES, STATE_FILES
+from omx_autoresearch.missions.rules.briefing import completion_path
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterable, Iterator
     from typing import Any, BinaryIO, Protocol
 
     from omx_autoresearch.missions.rules.mission import Mission
@@ -64,9 +65,9 @@ _KEPT_BYTES = 64 * 1024
 _LINE_BYTES = 4 * 1024 * 1024
 _STATE_BYTES = 4 * 1024 * 1024
 _COPY_BYTES = 4 * 1024 * 1024
-_MODE_NAME = "autoresearch-state.json"
-_HEARTBEAT = "heartbeat.jsonl"
+_HEARTBEAT = os.path.basename(projection_texts.HEARTBEAT)
 _BOM = b"\xef\xbb\xbf"
+_DIFFERS = "differs from the journal"
 
 
 @dataclass(frozen=True, slots=True)
@@ -170,6 +171,11 @@ class Projections:
             fault = self._write_modes(sessions)
             self._replace_states(state)
             self._copy_heartbeat(logs)
+        if self._mission.phase == "complete" and fault is None:
+            try:
+                write_completion(self._mission)
+            except (OSError, AutoresearchError) as error:
+                return error
         return fault
 
     # --- what others did
@@ -366,18 +372,18 @@ class Projections:
         return None
 
     def _write_mode(self, session_id: str, *, is_held: bool) -> None:
-        path = os.path.join(".omx", "state", "sessions", session_file_name(session_id))
+        path, name = os.path.split(projection_texts.mode_path(session_id))
         data = projection_texts.pretty(projection_texts.mode_state(self._mission, session_id))
         try:
             with OmxFolder(self._project_path, path, make=is_held) as folder:
                 try:
-                    found = folder.read(_MODE_NAME, _KEPT_BYTES)
+                    found = folder.read(name, _KEPT_BYTES)
                 except (FileNotFoundError, WorkspaceFault):
                     found = b""
                 # One that another mission holds now is left to it.
                 is_ours = is_held or encode(self._mission.task_id) in found
                 if is_ours and found != data:
-                    folder.replace(_MODE_NAME, data)
+                    folder.replace(name, data)
         except (FileNotFoundError, WorkspaceFault):
             if is_held:
                 raise
@@ -400,6 +406,54 @@ class Projections:
     def _open(self, sub: str = "", *, make: bool = False) -> OmxFolder:
         path = os.path.relpath(self._task_path, self._project_path)
         return OmxFolder(self._project_path, os.path.join(path, sub) if sub else path, make=make)
+
+
+def write_completion(mission: Mission) -> None:
+    """Write the completion artifact, which the owner's tools read, beside mission.md.
+
+    Raises:
+        WorkspaceFault: a symbolic link stands in the way: what an agent may write must not choose where we write.
+        OSError: the project cannot be written.
+    """
+    path, name = os.path.split(completion_path(mission))
+    data = projection_texts.completion(mission)
+    if fault_of(mission, completion_path(mission), (data,)) != (0, ""):
+        with OmxFolder(mission.project_path, path, make=True) as folder:
+            folder.replace(name, data)
+
+
+def fault_of(
+    mission: Mission, path: str, parts: Iterable[bytes], *, may_lag: bool = False
+) -> tuple[int, str]:
+    """Where a file does not hold these parts and nothing else: the number of the part, from 1, and a predicate.
+
+    Args:
+        mission: whose project holds the file.
+        path: of the file, relative to the project.
+        parts: what should stand there: the whole content, or its lines.
+        may_lag: the file may end early, or be missing.
+
+    Returns:
+        0 and an empty text where it does; 0 and why for a file that cannot be read.
+    """
+    sub, leaf = os.path.split(path)
+    number = 0
+    try:
+        with (
+            OmxFolder(mission.project_path, sub) as folder,
+            os.fdopen(folder.open_plain(leaf), "rb") as stream,
+        ):
+            for number, part in enumerate(parts, 1):
+                found = stream.read(len(part))
+                if found != part:
+                    return (0, "") if may_lag and part.startswith(found) else (number, _DIFFERS)
+            return (number + 1, _DIFFERS) if stream.read(1) else (0, "")
+    except FileNotFoundError:
+        return 0, "" if may_lag else "is missing"
+    except WorkspaceFault as error:
+        return 0, f"cannot be read: {error.message}"
+    except OSError as error:
+        return 0, f"cannot be read: {error.strerror}"
 
 
 class _Kept:

@@ -344,6 +344,22 @@ def live_clients(runtime: Runtime) -> tuple[_Process, ...]:
     return tuple(found)
 
 
+def missions_around(runtime: Runtime) -> tuple[str, ...]:
+    """The missions whose session this process belongs to: by a bound client above it, or by its session id.
+
+    For verbs that name no mission, and for a start that would be a way out of one.
+    """
+    above = set(ancestors(os.getpid()))
+    named = set(runtime.environ.values())
+    found = [
+        entry.task_id
+        for entry in Registry(runtime.home).entries()
+        if entry.state == "bound"
+        and (_Process(entry.client_pid, entry.client_started) in above or entry.session_id in named)
+    ]
+    return tuple(dict.fromkeys(found))
+
+
 def outer_client(runtime: Runtime) -> _Process | None:
     """The bound client inside which the client of this hook was started; None for one that a person started.
 

@@ -17,6 +17,7 @@ from omx_autoresearch.foundation.records import replace, sha256
 from omx_autoresearch.foundation.text import redacted
 from omx_autoresearch.foundation.times import seconds_between
 from omx_autoresearch.missions.claims import take_in_quietly
+from omx_autoresearch.missions.projections import write_completion
 from omx_autoresearch.missions.records.work import (
     ReadinessBlocked,
     StopAllowed,
@@ -141,7 +142,7 @@ class _Stop:
                 ask = runs.Ask(permit.isolation, look, since="" if is_last_word else self._entered_at)
                 seen, mission = self._validated(seen, mission, ask)
         if seen.look and not seen.look.changed_pins and not completion_items(mission, seen.look):
-            from omx_autoresearch.missions.claims import state_fault
+            from omx_autoresearch.missions.verification import state_fault
 
             seen = replace(seen, look=replace(seen.look, state_fault=state_fault(self._runtime, mission)))
         return seen
@@ -260,11 +261,10 @@ class _Stop:
     # --- record, answer
 
     def _complete(self, transaction: Transaction, decision: Decision, seen: Seen) -> Reply:
-        from omx_autoresearch.missions.claims import write_completion
         from omx_autoresearch.missions.records.lifecycle import MissionCompleted
 
         if transaction.mission.checks:
-            from omx_autoresearch.missions.claims import refuse_unresolved
+            from omx_autoresearch.missions.verification import refuse_unresolved
 
             refuse_unresolved(self._runtime, transaction.mission)
         run = transaction.mission.attestation
@@ -273,11 +273,17 @@ class _Stop:
             StopAllowed(self._facts(transaction.mission, decision, seen)),
             MissionCompleted.taken(transaction.mission, run.run_id if run and is_attested else ""),
         )
-        problem = write_completion(mission, transaction.ts)
         Registry(self._runtime.home).remove_task(mission.task_id)
-        return Reply(
-            person_message=" ".join(filter(None, (briefing.completion_for_person(mission), problem)))
-        )
+        said = briefing.completion_for_person(mission)
+        try:
+            write_completion(mission)
+        except (OSError, WorkspaceFault) as error:  # the journal has the completion: nothing is lost
+            why = error.message if isinstance(error, WorkspaceFault) else error.strerror
+            said += (
+                f" The completion artifact could not be written ({why}); `omx-autoresearch repair {mission.task_id}` "
+                "writes it."
+            )
+        return Reply(person_message=said)
 
     def _release(
         self, transaction: Transaction, decision: Decision, seen: Seen, situation: Situation

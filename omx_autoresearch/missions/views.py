@@ -12,17 +12,15 @@ from typing import TYPE_CHECKING, Literal
 from omx_autoresearch.foundation.errors import (
     AutoresearchError,
     JournalBroken,
-    StateUntrusted,
     StepIllegal,
     UsageError,
-    WorkspaceFault,
 )
 from omx_autoresearch.foundation.records import dataclass
 from omx_autoresearch.foundation.times import seconds_between
 from omx_autoresearch.foundation.types import RunVerdict
 from omx_autoresearch.journal.layout import ProjectFolder, is_safe_task_id
 from omx_autoresearch.missions.checkouts import project_of
-from omx_autoresearch.missions.claims import state_fault, take_in_quietly, unresolved_ids, whole_look
+from omx_autoresearch.missions.claims import take_in_quietly
 from omx_autoresearch.missions.registry import Beat, Registry, is_expired, last_beat
 from omx_autoresearch.missions.rules.evidence import (
     CriterionView,
@@ -36,6 +34,7 @@ from omx_autoresearch.missions.rules.prompts import paths_named
 from omx_autoresearch.missions.rules.readiness import readiness_report
 from omx_autoresearch.missions.store import MissionStore
 from omx_autoresearch.missions.validation.runs import is_under_way, output_tail
+from omx_autoresearch.missions.verification import unresolved_ids, whole_look
 from omx_autoresearch.missions.workspace import snapshot_workspace
 
 if TYPE_CHECKING:
@@ -588,82 +587,3 @@ def _notices(mission: Mission) -> tuple[str, ...]:
         found.append(f"no file is pinned: {mission.contract.unfrozen_reason}")
     found += [f"{item.at} {item.text}" for item in mission.notices if item.kind in _TOLD]
     return tuple(found)
-
-
-# --- whether its files can be believed
-
-
-@dataclass(frozen=True, slots=True)
-class Problem:
-    """One thing that is wrong with a mission's files.
-
-    Attributes:
-        path: the file.
-        json_path: the field in it, ``$.head.seq`` or ``line 12``; empty for the whole file.
-        cause: what is wrong.
-        next_command: what mends it.
-    """
-
-    path: str
-    json_path: str
-    cause: str
-    next_command: str
-
-
-@dataclass(frozen=True, slots=True)
-class ValidationReport:
-    """Whether a mission's durable state can be believed.
-
-    Attributes:
-        task_id: of the mission.
-        is_valid: nothing is wrong.
-        records: records that could be read.
-        problems: what is wrong, file by file.
-    """
-
-    task_id: str
-    is_valid: bool
-    records: int
-    problems: tuple[Problem, ...] = ()
-
-
-def validation_report(runtime: Runtime, task_id: str) -> ValidationReport:
-    """Check every record and the whole chain, then the state files and the pinned files against what was recorded."""
-    store = MissionStore(runtime.home)
-    checked = store.journal(task_id).verify()
-    if not checked.ok:
-        place = f"line {checked.line}" if checked.line else ""
-        problem = Problem(checked.file, place, checked.cause, f"omx-autoresearch repair {task_id}")
-        return ValidationReport(task_id, False, checked.entries, (problem,))
-    try:
-        mission = store.load(task_id)
-        problems = _file_problems(runtime, mission)
-    except StateUntrusted as error:
-        problems = [Problem(checked.file, "", error.message, error.next_step)]
-    return ValidationReport(task_id, not problems, checked.entries, tuple(problems))
-
-
-def _file_problems(runtime: Runtime, mission: Mission) -> list[Problem]:
-    """Files beside the journal that do not say what it says; a mission that has ended pins nothing any more."""
-    task_id, found = mission.task_id, []
-    if fault := state_fault(runtime, mission):
-        task_path = ProjectFolder(mission.project_path).task_path(task_id)
-        found.append(
-            Problem(os.path.join(task_path, "state"), "", fault, f"omx-autoresearch repair {task_id}")
-        )
-    if mission.contract is None or mission.phase in FINAL_PHASES:
-        return found
-    try:
-        changed = snapshot_workspace(runtime.home.mission(task_id), mission).changed_pins
-    except WorkspaceFault as error:
-        return [*found, Problem(mission.workspace_path, "", error.message, error.next_step)]
-    cure = f"omx-autoresearch restore {task_id}"
-    return found + [
-        Problem(
-            os.path.join(mission.workspace_path, path),
-            "",
-            "this pinned file is not as it was frozen",
-            cure,
-        )
-        for path in changed
-    ]

@@ -134,7 +134,7 @@ def test_a_state_file_or_a_pinned_file_that_was_changed_is_a_problem_with_its_cu
     report = store.validate_task(task_id)
     assert not report.is_valid
     assert [(problem.path, problem.next_command) for problem in report.problems] == [
-        (str(progress.parent), f"omx-autoresearch repair {task_id}"),
+        (str(progress), f"omx-autoresearch repair {task_id}"),
         (str(world.project / "check.sh"), f"omx-autoresearch restore {task_id}"),
     ]
 

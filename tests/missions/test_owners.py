@@ -14,8 +14,9 @@ import pytest
 from omx_autoresearch.foundation.clients import SHELL_MARKS
 from omx_autoresearch.foundation.errors import OwnerOnly
 from omx_autoresearch.missions import lifecycle_commands
-from omx_autoresearch.missions.lifecycle_commands import marks_of_agent, missions_around, require_owner
+from omx_autoresearch.missions.lifecycle_commands import marks_of_agent, require_owner
 from omx_autoresearch.missions.registry import Registry
+from omx_autoresearch.missions.sessions import missions_around
 from omx_autoresearch.missions.views import view
 from omx_autoresearch.system.processes import identify
 from tests.support.scratch import OTHER, PACKAGE, SESSION, Scratch

@@ -139,3 +139,47 @@ def test_a_check_that_could_not_be_run_at_the_start_is_mended_by_an_amendment(pe
     assert "tampered" in person.run("validate").stdout
     person.ok("amend", task_id)
     assert "failed (exit-nonzero)" in person.run("validate").stdout
+
+
+@pytest.mark.requirement("STATE-01")
+@pytest.mark.parametrize("verb", ["repair", "amend"])
+@pytest.mark.parametrize("name", ["mission.md", "sandbox.md", "result.json"])
+def test_a_deleted_intake_file_is_written_anew(person: Person, verb: str, name: str) -> None:
+    task_id = person.start()
+    path = _sandbox(person).parent / name
+    others = {other: other.read_bytes() for other in path.parent.iterdir() if other.name != name}
+    path.unlink()
+    person.ok(verb, task_id)
+    assert path.read_bytes()
+    if verb == "repair":
+        assert {other: other.read_bytes() for other in others} == others
+    assert person.json("amend", task_id)["validator_command"] == "./check.sh"
+    assert person.json("status", task_id)["notices"] == []
+
+
+def test_the_deleted_mission_md_of_a_draft_is_written_anew(person: Person) -> None:
+    task_id = person.init()
+    path = _sandbox(person).parent / "mission.md"
+    before = path.read_bytes()
+    path.unlink()
+    person.ok("repair", task_id)
+    assert path.read_bytes() == before
+    person.ok("start", task_id)
+
+
+@pytest.mark.requirement("LIFE-05")
+@pytest.mark.parametrize("broken", ["---\nvalidator_command: [\n---\n", "nothing at all\n"])
+def test_options_amend_a_mission_whose_sandbox_md_cannot_be_read(person: Person, broken: str) -> None:
+    person.write("other.sh", "#!/bin/sh\nexit 1\n", mode=0o755)
+    task_id = person.start("answer", "--limit", "idle_refusals=5")
+    sandbox = _sandbox(person)
+    sandbox.write_text(broken)
+    refused = person.run("amend", task_id, "--reason", "as edited")
+    assert refused.returncode == 3
+    assert "sandbox.md" in refused.stderr
+    assert sandbox.read_text() == broken
+    said = person.ok("amend", task_id, "--validator", "./other.sh")
+    assert "sandbox.replaced.md" in said
+    assert sandbox.with_name("sandbox.replaced.md").read_text() == broken
+    amended = person.json("amend", task_id)
+    assert (amended["validator_command"], amended["limits"]["idle_refusals"]) == ("./other.sh", 5)
