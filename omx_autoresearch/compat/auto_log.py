@@ -30,7 +30,6 @@ from omx_autoresearch.foundation.types import MetricDirection  # noqa: TC001 - p
 from omx_autoresearch.journal.safe_files import (
     Lock,
     ensure_folder,
-    lock,
     open_folder,
     open_inside,
     read_chunks,
@@ -397,7 +396,7 @@ class SessionFolder:
             StorageFailed: on entry, where it cannot be had.
         """
         ensure_folder(os.path.join(self.own_path, "outputs"))
-        return lock(self.lock_path)
+        return Lock(self.lock_path)
 
 
 def session_folder(home: StateHome, workspace_path: str) -> SessionFolder:

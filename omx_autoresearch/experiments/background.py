@@ -39,7 +39,7 @@ from omx_autoresearch.foundation.errors import (
 from omx_autoresearch.foundation.json_codec import encode
 from omx_autoresearch.foundation.records import ShapeError, dataclass, from_plain, to_plain
 from omx_autoresearch.journal.layout import Runtime
-from omx_autoresearch.journal.safe_files import load_json, lock, replace_file
+from omx_autoresearch.journal.safe_files import Lock, load_json, replace_file
 from omx_autoresearch.system.commands import fork_detached
 from omx_autoresearch.system.processes import ProcessIdentity, is_alive, wait_for
 
@@ -286,7 +286,7 @@ def _require_free(folder: ExperimentFolder) -> None:
 def _claim(runtime: Runtime, folder: ExperimentFolder, request_id: str) -> BackgroundTrial | None:
     """Note that this process conducts a trial now; None where another one does."""
     myself = this_process()
-    with lock(os.path.join(folder.root_path, _LOCK)):
+    with Lock(os.path.join(folder.root_path, _LOCK)):
         note = _load_note(folder)
         if note is not None and not note.has_ended and is_alive(note.process):
             return None

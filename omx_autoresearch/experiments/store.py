@@ -305,7 +305,7 @@ class Holds:
         """
         safe_files.ensure_folder(self._folder_path)
         path = self._path(holder.common_dir)
-        with safe_files.lock(os.path.join(self._folder_path, "lock")):
+        with safe_files.Lock(os.path.join(self._folder_path, "lock")):
             descriptor = self._locked(path)
             if descriptor < 0:
                 other = self._named(path)
@@ -328,7 +328,7 @@ class Holds:
         path = self._path(common_dir)
         if not os.path.exists(path):
             return None
-        with safe_files.lock(os.path.join(self._folder_path, "lock")):
+        with safe_files.Lock(os.path.join(self._folder_path, "lock")):
             descriptor = self._locked(path)
             if descriptor >= 0:
                 os.close(descriptor)

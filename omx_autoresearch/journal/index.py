@@ -10,7 +10,17 @@ from __future__ import annotations
 
 import os
 
-from omx_autoresearch.journal.reader import GENESIS, Entry, Fault, Head, JournalReader, broken, scan, stands
+from omx_autoresearch.journal.reader import (
+    GENESIS,
+    Entry,
+    Fault,
+    Head,
+    JournalReader,
+    broken,
+    genesis,
+    scan,
+    stands,
+)
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -147,12 +157,11 @@ class Index:
     def _believed(self, journal: JournalReader, descriptor: int) -> Head:
         """What is covered and still stands in the journal; otherwise nothing, and the index is emptied."""
         row = self._row()
-        if row is None:
-            return Head(0, GENESIS, 0, os.fstat(descriptor).st_ino)
-        if not stands(descriptor, journal.path, row):
+        if row and stands(descriptor, journal.path, row):
+            return row
+        if row:
             self._clear(row)
-            return Head(0, GENESIS, 0, os.fstat(descriptor).st_ino)
-        return row
+        return genesis(descriptor)
 
     def _advance(self, journal: JournalReader, descriptor: int) -> tuple[int, bool]:
         """Cover what comes after; the flag is False where another process changed the index meanwhile."""

@@ -1,8 +1,7 @@
-"""Where everything stands: the state home outside the workspace, a mission's folder, a project's ``.omx``.
+"""The layout on disk: the state home outside the workspace, a mission's folder, a project's ``.omx``.
 
-:class:`Runtime` hands that, the clock and the environment to every use case.
-Nothing here reads or writes a file. Names that come from outside (session ids, task ids, goals) become file names only
-through the functions of this module.
+:class:`Runtime` hands the layout, the clock and the environment to every use case. Nothing here reads or writes a file.
+Foreign names (session ids, task ids, goals) become file names only through the functions of this module.
 """
 
 from __future__ import annotations
@@ -66,36 +65,32 @@ def _absolute(environ: Mapping[str, str], variable: str) -> str:
     return os.path.normpath(value) if value else ""
 
 
-@dataclass(frozen=True, slots=True)
 class MissionFolder:
-    """One mission's folder in the state home: ``missions/{task_id}``."""
+    """One mission's folder in the state home: ``missions/{task_id}``.
 
-    root_path: str
+    Attributes:
+        task_id: the mission's id, which is the folder's name.
+        journal_path: ``journal.jsonl``, the truth.
+        lock_path: only ever locked; a file of its own, so that the journal may be replaced.
+        frozen_path: copies of the pinned evaluator files.
+        outputs_path: whole outputs of the commands that the runtime ran.
+        heartbeat_path: a line for each turn that began or ended.
+        index_path: disposable.
+        notice_path: what a person must read.
+        torn_path: torn last lines that were set aside.
+    """
 
-    @property
-    def task_id(self) -> str:
-        """The mission's id, which is the folder's name."""
-        return os.path.basename(self.root_path)
-
-    @property
-    def journal_path(self) -> str:
-        """``journal.jsonl``, the truth."""
-        return os.path.join(self.root_path, "journal.jsonl")
-
-    @property
-    def lock_path(self) -> str:
-        """``journal.lock``: only ever locked; a file of its own, so that the journal may be replaced."""
-        return os.path.join(self.root_path, "journal.lock")
-
-    @property
-    def frozen_path(self) -> str:
-        """``frozen/``: copies of the pinned evaluator files."""
-        return os.path.join(self.root_path, "frozen")
-
-    @property
-    def outputs_path(self) -> str:
-        """``outputs/``: whole outputs of the commands that the runtime ran."""
-        return os.path.join(self.root_path, "outputs")
+    def __init__(self, root_path: str) -> None:
+        self.root_path = root_path
+        self.task_id = os.path.basename(root_path)
+        self.journal_path = os.path.join(root_path, "journal.jsonl")
+        self.lock_path = os.path.join(root_path, "journal.lock")
+        self.frozen_path = os.path.join(root_path, "frozen")
+        self.outputs_path = os.path.join(root_path, "outputs")
+        self.heartbeat_path = os.path.join(root_path, "heartbeat.jsonl")
+        self.index_path = os.path.join(root_path, "index.sqlite")
+        self.notice_path = os.path.join(root_path, "NOTICE")
+        self.torn_path = os.path.join(root_path, "torn")
 
     def output_path(self, run_id: str) -> str:
         """Return where the whole output of a run stands: ``outputs/{run_id}.txt``.
@@ -107,47 +102,23 @@ class MissionFolder:
             raise UsageError(f"{run_id[:80]!r} is not the id of a run.", next_step="omx-autoresearch status")
         return os.path.join(self.outputs_path, f"{run_id}.txt")
 
-    @property
-    def heartbeat_path(self) -> str:
-        """``heartbeat.jsonl``."""
-        return os.path.join(self.root_path, "heartbeat.jsonl")
 
-    @property
-    def index_path(self) -> str:
-        """``index.sqlite``: disposable."""
-        return os.path.join(self.root_path, "index.sqlite")
-
-    @property
-    def notice_path(self) -> str:
-        """``NOTICE``: what a person must read."""
-        return os.path.join(self.root_path, "NOTICE")
-
-    @property
-    def torn_path(self) -> str:
-        """``torn/``: torn last lines that were set aside."""
-        return os.path.join(self.root_path, "torn")
-
-
-@dataclass(frozen=True, slots=True)
 class StateHome:
-    """The user's state home, see :func:`state_home`."""
+    """The user's state home, see :func:`state_home`.
 
-    root_path: str
+    Attributes:
+        missions_path: one folder a mission.
+        experiments_path: one folder an experiment, and ``holds/``.
+        active_path: one small file a bound session.
+        approved_path: digests of commands that the owner allows.
+    """
 
-    @property
-    def missions_path(self) -> str:
-        """``missions/``: one folder a mission."""
-        return os.path.join(self.root_path, "missions")
-
-    @property
-    def active_path(self) -> str:
-        """``active/``: one small file a bound session."""
-        return os.path.join(self.root_path, "active")
-
-    @property
-    def approved_path(self) -> str:
-        """``approved/``: digests of commands that the owner allows."""
-        return os.path.join(self.root_path, "approved")
+    def __init__(self, root_path: str) -> None:
+        self.root_path = root_path
+        self.missions_path = os.path.join(root_path, "missions")
+        self.experiments_path = os.path.join(root_path, "experiments")
+        self.active_path = os.path.join(root_path, "active")
+        self.approved_path = os.path.join(root_path, "approved")
 
     def mission(self, task_id: str) -> MissionFolder:
         """Return the folder of a mission, whether it exists or not.
@@ -156,11 +127,6 @@ class StateHome:
             UsageError: ``task_id`` is not a safe name, so it names no mission.
         """
         return MissionFolder(os.path.join(self.missions_path, _checked(task_id)))
-
-    @property
-    def experiments_path(self) -> str:
-        """``experiments/``: one folder an experiment, and ``holds/``."""
-        return os.path.join(self.root_path, "experiments")
 
     def session_path(self, session_id: str) -> str:
         """Return the file in ``active/`` that binds this session."""
@@ -175,21 +141,13 @@ INTAKE_NAMES = ("mission.md", "sandbox.md", "result.json")
 """The files that ``init`` writes into a mission's specs folder: two that the owner edits, and the record of it."""
 
 
-@dataclass(frozen=True, slots=True)
 class ProjectFolder:
     """A project's root; everything that we keep in it stands under ``.omx``, for people and agents to read."""
 
-    root_path: str
-
-    @property
-    def omx_path(self) -> str:
-        """``.omx/``."""
-        return os.path.join(self.root_path, ".omx")
-
-    @property
-    def ignore_path(self) -> str:
-        """``.omx/.gitignore``."""
-        return os.path.join(self.omx_path, ".gitignore")
+    def __init__(self, root_path: str) -> None:
+        self.root_path = root_path
+        self.omx_path = os.path.join(root_path, ".omx")
+        self.ignore_path = os.path.join(self.omx_path, ".gitignore")
 
     def specs_path(self, slug: str) -> str:
         """``.omx/specs/autoresearch-{slug}``: mission.md, sandbox.md, result.json, completion.json."""

@@ -44,7 +44,6 @@ from omx_autoresearch.journal.safe_files import (
     LOCK_WAIT_SECONDS,
     Lock,
     ensure_folder,
-    lock,
     read_at,
     replace_file,
     storage_failed,
@@ -152,7 +151,7 @@ class Tail:
 
     def _acquire(self) -> None:
         journal = self._journal
-        held = lock(journal.lock_path, wait_seconds=journal.lock_wait_seconds)
+        held = Lock(journal.lock_path, wait_seconds=journal.lock_wait_seconds)
         try:
             held.__enter__()
         except StorageFailed:

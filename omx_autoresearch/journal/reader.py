@@ -281,16 +281,11 @@ if TYPE_CHECKING:
     class JournalFolder(Protocol):
         """A folder that holds a journal: a mission's or an experiment's."""
 
-        @property
-        def root_path(self) -> str: ...  # noqa: D102
-        @property
-        def journal_path(self) -> str: ...  # noqa: D102
-        @property
-        def lock_path(self) -> str: ...  # noqa: D102
-        @property
-        def torn_path(self) -> str: ...  # noqa: D102
-        @property
-        def index_path(self) -> str: ...  # noqa: D102
+        root_path: str
+        journal_path: str
+        lock_path: str
+        torn_path: str
+        index_path: str
 
 
 EVENTS_NAME = "events.jsonl"
@@ -515,7 +510,7 @@ def head_of(descriptor: int, path: str, known: Head | None = None) -> tuple[Head
     status = os.fstat(descriptor)
     start, end, line = last_line(descriptor, status.st_size)
     if end == 0:
-        return Head(0, GENESIS, 0, status.st_ino), status.st_size
+        return genesis(descriptor), status.st_size
     if known and (known.size_bytes, known.inode) == (end, status.st_ino) and known.digest == digest_of(line):
         return known, status.st_size
     entry = parse_at(descriptor, path, line, start)

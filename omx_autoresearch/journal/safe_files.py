@@ -242,11 +242,16 @@ def load_json(path: str, *, limit_bytes: int = JSON_LIMIT_BYTES) -> Any:
 
 
 class Lock:
-    """An exclusive lock on a file of its own, for the length of a ``with``; see :func:`lock`."""
+    """An exclusive lock on a file of its own, against every process and thread, for the length of a ``with``.
+
+    The system lets the lock go when the holder dies, however it dies; a child that is executed does not inherit it.
+    Entering raises StorageFailed where the lock is not free within ``wait_seconds`` (the message names the holder's
+    pid where the system tells it), or where the file cannot be made.
+    """
 
     __slots__ = ("_descriptor", "_path", "_wait_seconds")
 
-    def __init__(self, path: str, wait_seconds: float) -> None:
+    def __init__(self, path: str, *, wait_seconds: float = LOCK_WAIT_SECONDS) -> None:
         self._path = path
         self._wait_seconds = wait_seconds
         self._descriptor = -1
@@ -296,19 +301,6 @@ class Lock:
             f"{self._path} is held by {who}; waited {self._wait_seconds:g} s (EWOULDBLOCK).",
             next_step=f"ps -fp {holder}" if holder else "run the same command again",
         )
-
-
-def lock(path: str, *, wait_seconds: float = LOCK_WAIT_SECONDS) -> Lock:
-    """Return a context manager that holds ``path`` against every other process and thread.
-
-    The system lets the lock go when the holder dies, however it dies; a child that is executed does not
-    inherit it.
-
-    Raises:
-        StorageFailed: on entry: the lock could not be had within ``wait_seconds`` (the holder's pid is named
-            where the system tells it), or the lock file could not be made.
-    """
-    return Lock(path, wait_seconds)
 
 
 def _holder(path: str) -> int:

@@ -13,9 +13,9 @@ import pytest
 
 from omx_autoresearch.foundation.errors import StateUntrusted, StorageFailed
 from omx_autoresearch.journal.safe_files import (
+    Lock,
     ensure_folder,
     load_json,
-    lock,
     read_bounded,
     replace_file,
     sweep_temporary,
@@ -213,20 +213,20 @@ def test_what_is_no_strict_json_is_an_error_that_names_the_file(tmp_path: Path, 
 def test_a_held_lock_is_an_error_that_names_the_holder(tmp_path: Path) -> None:
     path = str(tmp_path / "lock")
     code = (
-        "import sys\nfrom omx_autoresearch.journal.safe_files import lock\n"
-        "with lock(sys.argv[1]):\n  print('held', flush=True)\n  sys.stdin.read()\n"
+        "import sys\nfrom omx_autoresearch.journal.safe_files import Lock\n"
+        "with Lock(sys.argv[1]):\n  print('held', flush=True)\n  sys.stdin.read()\n"
     )
     with subprocess.Popen(
         [sys.executable, "-c", code, path], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
     ) as holder:
         assert holder.stdout is not None
         assert holder.stdout.readline() == "held\n"
-        with pytest.raises(StorageFailed) as caught, lock(path, wait_seconds=0.01):
+        with pytest.raises(StorageFailed) as caught, Lock(path, wait_seconds=0.01):
             pass
         if os.path.exists("/proc/locks"):
             assert f"process {holder.pid}" in caught.value.message
         holder.kill()
-    with lock(path, wait_seconds=10):
+    with Lock(path, wait_seconds=10):
         pass  # a killed holder holds nothing
 
 
@@ -244,18 +244,18 @@ def test_a_lock_file_that_is_removed_while_somebody_waits_excludes_all_the_same(
             removed.append(True)
 
     monkeypatch.setattr(fcntl, "flock", remove_after)
-    with lock(path), pytest.raises(StorageFailed), lock(path, wait_seconds=0):
+    with Lock(path), pytest.raises(StorageFailed), Lock(path, wait_seconds=0):
         pass
 
 
 def test_a_lock_that_cannot_be_made_says_where(tmp_path: Path) -> None:
-    with pytest.raises(StorageFailed, match=r"Could not lock .*ENOENT"), lock(str(tmp_path / "no" / "lock")):
+    with pytest.raises(StorageFailed, match=r"Could not lock .*ENOENT"), Lock(str(tmp_path / "no" / "lock")):
         pass
 
 
 def test_the_lock_is_not_inherited_by_a_child(tmp_path: Path) -> None:
     path = str(tmp_path / "lock")
-    with lock(path):
+    with Lock(path):
         child = subprocess.Popen(["cat"], stdin=subprocess.PIPE, close_fds=False)
-    with lock(path, wait_seconds=0):
+    with Lock(path, wait_seconds=0):
         child.communicate()
