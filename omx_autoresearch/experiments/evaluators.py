@@ -1,15 +1,15 @@
-"""What judges the candidates of an experiment, frozen at the start, and how it is kept that way.
+"""The evaluators of an experiment: frozen at its start, compared and restored around every run.
 
-Pinned are the files that the measure, check and cache-reset commands name, what known runners load by themselves, the
+The manifest pins the files that the measure, check and cache-reset commands name, those that known runners load, the
 owner's ``protect`` globs, and the doors by which Python takes in foreign code (``sitecustomize`` and modules of the
-standard library's names in folders of PYTHONPATH). The set-up command is not: how the work is built is the candidate's.
+standard library's names in folders of PYTHONPATH). The set-up command is free: a candidate may change how it is built.
 
-Before each run the pinned paths are compared by inode, size and times, rehashed where those moved, and put back from
-the frozen copies where they differ. After it they are compared again, and with how they stood before: a file that was
-changed and put back has another change time.
+Before each run the pinned paths are compared by inode, size and times, rehashed where those moved, and restored from
+the frozen copies where they differ. After the run they are compared again, also with their state before it: a file
+that was changed and put back has another change time.
 
-What this cannot see: what the code under test does inside its own process, what happens on a file system that keeps no
-change times, and an agent with the user's rights that forges the frozen copies, their manifest and the log together.
+This cannot see inside the process of the code under test, nor on a file system that keeps no change times; and it does
+not stop an agent with the user's rights that forges the frozen copies, their manifest and the log together.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ _PATH_LISTS = ("PATH", "PYTHONPATH", "LD_LIBRARY_PATH", "DYLD_LIBRARY_PATH", "VI
 
 @dataclass(frozen=True, slots=True)
 class FrozenEvaluators:
-    """What is the same for every run of one experiment.
+    """Evaluators, environment and paths: the same for every run of one experiment.
 
     Attributes:
         folder: of the experiment.
@@ -132,7 +132,7 @@ def freeze_evaluators(
     worktree_paths: Sequence[str],
     environment: Mapping[str, str],
 ) -> FrozenEvaluators:
-    """Pin and freeze what judges, as the first worktree has it at the start, and take the held-out check.
+    """Pin the evaluators as the first worktree has them at the start, and take the held-out check.
 
     Args:
         folder: of the experiment.
@@ -175,7 +175,7 @@ def open_evaluators(
     worktree_paths: Sequence[str],
     pin_digest: str = "",
 ) -> FrozenEvaluators:
-    """What judges in an experiment that is resumed.
+    """Open the evaluators of an experiment that is resumed.
 
     Args:
         folder: of the experiment.
@@ -185,7 +185,7 @@ def open_evaluators(
         pin_digest: what the log of the experiment says; empty to believe the folder.
 
     Raises:
-        StateUntrusted: what was kept is missing, or is not what it was.
+        StateUntrusted: a kept file is missing or has changed.
     """
     path = os.path.join(folder.root_path, _KEPT_NAME)
     try:
@@ -213,7 +213,7 @@ def moved_environment(
 ) -> dict[str, str]:
     """An environment whose search paths into the checkout lead to the same places of a worktree, where those exist.
 
-    Relative entries are dropped: whoever can write the working folder of a command could name its programs and modules.
+    Relative entries are dropped: an agent that writes in the working folder of a command could replace its programs.
     """
     moved = dict(environment)
     for name in _PATH_LISTS:
@@ -370,7 +370,7 @@ def _text_of(path: str) -> str:
 
 # --- the held-out check
 
-# The held-out check: what no agent has seen, run at acceptance and at the end.
+# The held-out check: no agent has seen it, and it runs at acceptance and at the end.
 #
 # The owner names an executable file, or a folder with an executable ``check``. It is copied into the
 # experiment's folder when the experiment starts, and only that copy runs, in the worktree, as long as its
@@ -394,8 +394,8 @@ def take_held_out(source_path: str, target_path: str) -> str:
         target_path: the folder to make; what stands there is replaced.
 
     Raises:
-        WorkspaceFault: there is no such check, it holds what is neither file, folder nor a link inside it, or it is
-            too large.
+        WorkspaceFault: there is no such check, it holds something else than files, folders and links inside it, or it
+            is too large.
         StorageFailed: the system refused.
     """
     import shutil
@@ -446,7 +446,7 @@ def digest_of_held_out(folder_path: str) -> str:
 
     Raises:
         OSError: something cannot be read.
-        WorkspaceFault: it is not there, or holds what cannot be judged.
+        WorkspaceFault: it is not there.
     """
     whole = sha256()
     if not os.path.isfile(os.path.join(folder_path, CHECK_NAME)):

@@ -1,7 +1,7 @@
-"""The error tree: what could not be decided, where, and what to do next.
+"""The error tree. Every message says what happened, where, and what to do next.
 
     AutoresearchError                      1   unexpected
-    ├── UsageError                         2   usage                 the call's words are off
+    ├── UsageError                         2   usage                 the arguments of the call are wrong
     ├── MissionInvalid                     3   mission-invalid       the contract or an intake file is wrong
     ├── StateUntrusted                     4   state-untrusted       the journal or a projection cannot be trusted
     │   ├── JournalBroken                  4   journal-broken        a broken line in the middle, named by file and line
@@ -12,8 +12,7 @@
     └── CommandFault                       7   command               a validator or reviewer could not be run
 
 A refusal, a failing validator, a rejected trial are values, not exceptions. Exit code 9 (a check said no) therefore
-has no class here: the command line gives it for the value. Every message says what happened, where, and the next
-command; ``slug`` is an anchor in specs/errors.md.
+has no class here: the command line gives it for the value. ``slug`` is an anchor in specs/errors.md.
 """
 
 from __future__ import annotations
@@ -40,7 +39,7 @@ class AutoresearchError(Exception):
 
 
 class UsageError(AutoresearchError):
-    """The words of the call are off: an unknown option, a missing value, an ambiguous TASK."""
+    """The arguments of the call are wrong: an unknown option, a missing value, an ambiguous TASK."""
 
     exit_code = 2
     slug = "usage"

@@ -1,9 +1,9 @@
-"""Where data enters: files that a person or a model can touch, command line, MCP, HTTP.
+"""Validate foreign data: files that a person or a model can touch, the command line, MCP.
 
-The types are the core's own frozen dataclasses; pydantic validates against them here and nowhere else. Four rules hold
-for all: unknown fields are errors; numbers are strict and finite (``"5"``, ``true`` for a number, NaN are errors);
+The types are the house's own frozen dataclasses; only this module validates against them, with pydantic. Four rules
+hold for all: unknown fields are errors; numbers are strict and finite (``"5"``, ``true`` for a number, NaN are errors);
 a duplicate key is an error of the parser (JSON in ``journal.safe_files``, YAML in ``missions.intake``); an
-instance is not trusted as validated, since it is taken apart and read anew.
+instance is taken apart and validated anew.
 """
 
 from __future__ import annotations
@@ -35,8 +35,8 @@ class Fault:
 
     Attributes:
         field: its path, ``limits.refusals_total``; empty for the document itself.
-        received: what was there, shortened; empty where nothing was.
-        needed: what counts instead.
+        received: the value, shortened; empty where there was none.
+        needed: the form that is accepted.
         line: in the file, from 1; 0 where it is not known.
     """
 
@@ -70,7 +70,7 @@ def validated(
         error: class of the error to raise.
 
     Raises:
-        AutoresearchError: of class ``error``, with every fault: field, what was received, what counts.
+        AutoresearchError: of class ``error``, with every fault: the field, its value, the form that is accepted.
     """
     found, faults = checked(kind, value, lines or {})
     if faults:

@@ -1,16 +1,16 @@
-"""Text from outside, made harmless: what others wrote reaches a terminal, a page, a reply or a record through here.
+"""Foreign text, made harmless on its way to a terminal, a page, a reply or a record.
 
 :func:`harmless` keeps the lines, :func:`one_line` makes one line of bounded length, :func:`quoted` puts a foreign value
 into one of our messages, :func:`head_and_tail` cuts an output, and :func:`redacted` takes secrets out.
 
-**What is redacted.** Output that goes into refusals, reports and pages may be read by others, so what looks like a
-secret is replaced by ``[redacted]``; the file keeps it. Redacted are, and only these:
+**What is redacted.** Output that goes into refusals, reports and pages may be read by others, so anything that
+looks like a secret is replaced by ``[redacted]``; the file keeps it. Exactly these are redacted:
 
 - the value after a name that ends in ``secret``, ``token``, ``password``, ``passwd``, ``passphrase``, ``api_key``,
   ``apikey``, ``access_key``, ``secret_key``, ``private_key`` or ``credentials`` (any case, ``-`` for ``_``), with
   ``=`` or ``:``, quoted or not, if it has six characters or more and is no plain number (``max_token=4096`` stays);
   after ``:`` it must also hold a digit, so that ``unexpected token: identifier`` stays readable;
-- what follows ``Bearer`` or ``Authorization: Basic`` (twelve characters or more);
+- the word after ``Bearer`` or ``Authorization: Basic`` (twelve characters or more);
 - the password in ``scheme://user:password@host``;
 - tokens with a known beginning: ``sk-``, ``ghp_ gho_ ghu_ ghs_ ghr_``, ``github_pat_``, ``glpat-``, ``xoxa- xoxb-
   xoxp- xoxr- xoxs-``, ``AKIA``/``ASIA``, ``AIza``, ``hf_``, ``npm_``, ``pypi-``, and JSON web tokens (``eyJ...``);
@@ -74,8 +74,8 @@ def head_and_tail(data: bytes, limit: int) -> str:
     """Return output as harmless text of at most ``limit`` characters (100 or more): its head and its tail.
 
     Terminal sequences are taken out, broken UTF-8 becomes U+FFFD, control and invisible characters are shown by their
-    code, secrets are redacted (see the module), and what was left out in the middle is said in bytes. The cost depends
-    on ``limit``, not on the size of the output.
+    code, secrets are redacted (see the module), and a note in the middle says how large the output is. The cost
+    depends on ``limit``, not on the size of the output.
     """
     limit = max(limit, 100)
     window = max(limit * _WINDOW_FACTOR, _WINDOW_LEAST_BYTES)

@@ -1,4 +1,4 @@
-"""Times as text, compared without a clock: every time comes in as an argument."""
+"""Times as text, compared without a clock: every time is an argument."""
 
 from __future__ import annotations
 

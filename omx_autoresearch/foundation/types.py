@@ -1,6 +1,6 @@
-"""The closed sets of words that stand in records, on the wire and in decisions.
+"""The closed sets of words in records, on the wire and in decisions.
 
-Modules of the hook path import them for type checkers only: ``typing`` costs a process 4 ms. Whoever validates foreign
+Modules of the hook path import them for type checkers only: ``typing`` costs a process 4 ms. The validation of foreign
 data resolves the names here (``foundation/input_validation.py``).
 """
 

@@ -41,7 +41,7 @@ if TYPE_CHECKING:
 
 # --- Modules of a workspace that pinned Python scripts import although they are not pinned.
 #
-# Whether such a module measures or is what is measured, only the owner knows; so they are told by name and not pinned.
+# Only the owner knows whether such a module measures or is being measured. So a note names it, and nothing pins it.
 
 _SHOWN = 8
 
@@ -67,7 +67,7 @@ def unpinned_imports(workspace_path: str, pinned: Iterable[str]) -> list[str]:
 
 
 def _imported_paths(workspace_path: str, path: str) -> list[str]:
-    """Files that the imports of a Python script mean, from its own folder and from the root."""
+    """Files that a Python script imports, from its own folder or from the root."""
     if not path.endswith(".py"):
         return []
     folders = dict.fromkeys((os.path.dirname(path), ""))
@@ -85,7 +85,7 @@ def _imported_paths(workspace_path: str, path: str) -> list[str]:
 
 
 def _imported_names(text: str) -> list[str]:
-    """Absolute names that a script imports, parts of packages included; nothing of a text that is no Python."""
+    """Absolute names that a script imports, parts of packages included; none where the text is not Python."""
     import ast
 
     try:
@@ -106,14 +106,13 @@ def _is_file(workspace_path: str, path: str) -> bool:
     return os.path.isfile(os.path.join(workspace_path, path))
 
 
-# --- What stands around an evaluator and is part of it all the same: folders of cases, programs of the workspace on
-# PATH.
+# --- Folders of cases, and programs of the workspace on PATH: they belong to an evaluator though no command names them.
 #
 # A check that walks a folder is emptied by emptying the folder; a program of the workspace's virtual environment is
 # found before the system's. Both are looked for at launch alone.
 
 CASE_LIMIT = 2_000
-"""Files of one folder of cases that are pinned without being asked for; a larger one is told to the owner."""
+"""A folder of cases with more files is not pinned by default; a note tells the owner."""
 CASE_LIMIT_BYTES = 256 * 1024 * 1024
 INTERPRETERS = frozenset({"bash", "env", "node", "python", "python3", "sh"})
 """Programs that a shebang starts although no command names them."""
@@ -148,7 +147,7 @@ def paths_below(workspace_path: str, start: str, is_skipped: Callable[[str], boo
 
 
 def are_few(workspace_path: str, paths: list[str]) -> bool:
-    """True when these files may be pinned without being asked for."""
+    """True when these files may be pinned by default."""
     if len(paths) > CASE_LIMIT:
         return False
     return sum(os.lstat(os.path.join(workspace_path, path)).st_size for path in paths) <= CASE_LIMIT_BYTES
@@ -157,7 +156,7 @@ def are_few(workspace_path: str, paths: list[str]) -> bool:
 def programs_inside(
     workspace_path: str, search_path: str, words: frozenset[str]
 ) -> tuple[list[str], list[str]]:
-    """Of programs that are named: those in a folder of PATH inside the workspace, and places where none may appear.
+    """Find named programs in folders of PATH inside the workspace, and places there where no new one may appear.
 
     Args:
         workspace_path: of the mission.
@@ -165,7 +164,7 @@ def programs_inside(
         words: that may be programs.
 
     Returns:
-        Paths that exist, and paths at which a new file would be found before a program that stands further back.
+        Paths that exist, and paths at which a new file would be found before a program further back on PATH.
     """
     root = os.path.join(os.path.realpath(workspace_path), "")
     folders = [folder for folder in search_path.split(os.pathsep) if os.path.isabs(folder)]
@@ -532,4 +531,6 @@ def _check_bounds(pins: list[Pin]) -> None:
 def _too_many(what: str, paths: list[str]) -> WorkspaceFault:
     folders = [path.rpartition("/")[0] or path for path in paths]
     largest = max(set(folders), key=folders.count)
-    return WorkspaceFault(f"{what}; most of it is {largest}", next_step=f"exclude it: --protect '!{largest}'")
+    return WorkspaceFault(
+        f"{what}; most of that is in {largest}", next_step=f"exclude it: --protect '!{largest}'"
+    )

@@ -1,9 +1,9 @@
-"""What the command of an evaluator says: the paths that it names, the test runner that it calls, how many tests ran.
+"""Read an evaluator's command: the paths that it names, the test runner that it calls, the number of tests that ran.
 
-A command is the owner's own word: every file that it names is the evaluator. Inside a script the same is not true,
-since a check runs the very program that the mission works on. There, what the shell *sources* is the evaluator; any
-other path is taken for it where its name says so (``score.py``, ``expected/``) or where it stands in the script's own
-folder below the root. The rest is told to the owner, who decides with ``protect``.
+The owner wrote the command, so every file that it names belongs to the evaluator. A script also names the program that
+the mission works on. So of a script, the files that the shell *sources* belong to the evaluator; any other path does
+where its name says so (``score.py``, ``expected/``) or where it stands in the script's own folder below the root. The
+owner is told of the rest, and decides with ``protect``.
 
 Of a runner's output only lines in its own form count, not a number that some test printed in passing. A program under
 test can still print such a line itself: a stated limit, narrowed by pinned tests and by the number of tests at intake.
@@ -176,7 +176,7 @@ def imports_from_root(text: str) -> bool:
 
 
 def sourced_paths(text: str) -> list[str]:
-    """Words that a shell script or makefile reads into itself: ``. lib.sh``, ``source lib.sh``, ``include x.mk``."""
+    """Paths that a shell script or makefile reads into itself: ``. lib.sh``, ``source lib.sh``, ``include x.mk``."""
     found: list[str] = []
     for words in _SOURCED.findall(_COMMENT.sub("", text)):
         plain = _ANCHOR.sub("", words)
@@ -188,7 +188,7 @@ SHELL_WORDS = frozenset((
     "cd", "test", "[", "exec", "true", "false", "export", "set", "eval", ".", ":", "!", "if", "for", "while", "until",
     "case", "{", "(", "command", "umask", "ulimit",
 ))  # fmt: skip
-"""What may begin a command line and is the shell's own, or as good as that."""
+"""Words that may begin a command line and belong to the shell itself, or nearly so."""
 
 
 def program_of(command: str) -> tuple[str, str]:
@@ -238,10 +238,11 @@ def recipe_of(makefile: str, targets: list[str]) -> str:
 
 @dataclass(frozen=True, slots=True)
 class RunnerCount:
-    """What a runner said.
+    """The tests that a runner reported.
 
     Attributes:
-        ran: tests that passed or failed. Skipped and expected failures are none: a test that is switched off is missed.
+        ran: tests that passed or failed. Skipped tests and expected failures do not count, so that a test that was
+            switched off is missed.
         passed: tests that passed.
     """
 
@@ -331,7 +332,7 @@ RUNNERS: dict[str, tuple[str, tuple[Callable[[str], list[_Count]], ...]]] = {
     "make": (r"\bmake\b.*\b(?:test|check)\b|\bctest\b", _ANY),
     "unittest": (r"\bunittest\b", (_unittest,)),
 }
-"""Name to what a command that calls it looks like, and who reads its output. npm and make call any of the others."""
+"""By name: a pattern of the commands that call the runner, and the readers of its output (npm and make call others)."""
 
 
 def runner_of(text: str) -> str:
@@ -340,7 +341,7 @@ def runner_of(text: str) -> str:
 
 
 def count_tests(output: str, runner: str) -> RunnerCount | None:
-    """What the runner said about all its runs in ``output``; None when it said nothing, or the runner is unknown."""
+    """The tests of all the runner's runs in ``output``; None where it reported none, or the runner is unknown."""
     if runner not in RUNNERS:
         return None
     text = re.sub(_COLOUR, "", output).replace("\r\n", "\n")

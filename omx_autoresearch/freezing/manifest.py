@@ -1,8 +1,8 @@
-"""What is pinned of an evaluator: the manifest, and what each known runner loads by itself.
+"""The manifest of an evaluator's pinned files, and the files that each known runner loads by itself.
 
-A pin freezes one path of the workspace: its content, or (a guard) that nothing stands there. The table says, for each
-runner, which files exist as tests, which decide how it runs, and which ones it would load merely because an agent
-added them. New test files are welcome everywhere; only an addition of the last sort tampers.
+A pin freezes one path of the workspace: its content, or (a guard) its absence. A table lists for each runner its test
+files, the files that decide how it runs, and the files that it would load merely because an agent added them. New test
+files are welcome everywhere; only an addition of the last kind tampers.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ class PinManifest:
         pins: sorted by path.
         runners: known runners that the evaluator calls; they decide which additions tamper.
         digest: sha256 of pins and runners; a verdict counts only under its own.
-        notes: what the owner should know: named but not pinned, links that lead outside, globs without a match.
+        notes: for the owner: paths named but not pinned, links that lead outside, globs without a match.
         import_folders: folders from which scripts of the evaluator import: a new module there that is named like one of
             the standard library would be loaded in its place.
         known_modules: paths that were such modules at launch, and may stay.
@@ -101,7 +101,7 @@ class PinCheck:
 
 @dataclass(frozen=True, slots=True)
 class RunnerDefaults:
-    """What a runner takes from the workspace without being told.
+    """The files that a runner takes from the workspace by itself.
 
     Attributes:
         tests: names of test files, one ``*`` each; existing ones are pinned.
@@ -162,7 +162,7 @@ DEFAULTS: dict[str, RunnerDefaults] = {
     "go": RunnerDefaults(tests=("*_test.go",), test_folders=("testdata",), configuration=("go.work",)),
     "make": RunnerDefaults(configuration=("GNUmakefile", "makefile", "Makefile")),
 }  # fmt: skip
-"""Known runners by the names of ``core.runners.RUNNERS``. Lock files are in no row: only ``protect`` pins them."""
+"""Known runners, by the names of ``evaluator_commands.RUNNERS``. No row has lock files: only ``protect`` pins them."""
 
 PRUNED = frozenset({"node_modules", "__pycache__", "venv", "site-packages", "build", "dist", "target"})
 """Folders in which no runner looks for tests by itself, beside every one whose name begins with a dot."""
@@ -225,7 +225,7 @@ def glob_pattern(glob: str) -> re.Pattern[str]:
 
 
 def glob_faults(glob: str) -> list[str]:
-    """Why a ``protect`` glob cannot stand; empty when it can. ``!glob`` takes paths out again."""
+    """The reasons why a ``protect`` glob is invalid; none for a valid one. ``!glob`` takes paths out again."""
     body = glob.removeprefix("!")
     if not body.strip("/").strip():
         return [f"protect: {glob!r} names nothing"]

@@ -56,8 +56,8 @@ def tree_state(workspace_path: str, *, exclude: tuple[str, ...] = _NOT_COVERED) 
     Covered are tracked files, untracked ones that are not ignored, and those of submodules and nested
     repositories, as they are on disk. The index only spares reading: a file whose inode, size, mtime and ctime
     stand in it, older than the index itself, has the content recorded there. So flags that tell git not to look
-    (``assume-unchanged``, ``skip-worktree``), clean filters and a restored mtime hide nothing. Whoever writes the
-    index file byte by byte, or ignores a file (``.gitignore``, ``.git/info/exclude``), can hide an edit.
+    (``assume-unchanged``, ``skip-worktree``), clean filters and a restored mtime hide nothing. A process that
+    writes the index file byte by byte, or an ignore rule (``.gitignore``, ``.git/info/exclude``), can hide an edit.
 
     Where git converts (line ends, LFS), a file that is edited and then committed counts as changed twice.
     Without a repository the folder is walked (see `files.add_below` for what is left out).
@@ -124,7 +124,7 @@ def _read_repository(repository: _Repository, entries: Entries) -> None:
 
 
 class _Index:
-    """What the index file proves: asked for every tracked file at every stop, so each answer is one comparison.
+    """The index file as proof that a file is unchanged: asked for every tracked file, so an answer is one comparison.
 
     Args:
         written_ns: when it was last written; a file as young as that may have changed since.
@@ -201,7 +201,7 @@ def _add_as_it_is(path: bytes, name: bytes, entries: Entries, algorithm: str) ->
 
 
 def _read_below(repository: _Repository, name: bytes, entries: Entries) -> None:
-    """Add a submodule or a repository inside this one; walk it where it is none (yet)."""
+    """Add a submodule or a repository inside this one; a folder that is none (yet) is walked."""
     path = os.path.join(repository.root, os.fsdecode(name))
     if os.path.islink(path) or not os.path.isdir(path):
         _add_as_it_is(os.fsencode(path), repository.prefix + name, entries, "sha1")

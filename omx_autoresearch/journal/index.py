@@ -1,9 +1,9 @@
-"""Where each record of a journal stands, in a SQLite file that may be deleted at any time.
+"""An index of a journal's records, in a SQLite file that may be deleted at any time.
 
-It is caught up lazily, by the first lookup; a stop never needs it. It is believed only while the journal
-has the same inode and still holds the last covered record at its place (its digest binds all before it); otherwise it
-is built anew. It only says where to look: what is found is read from the journal and compared. Where no index can be
-had (read-only folder, no room, too many at once), the journal is read through instead.
+The first lookup catches it up; a stop never needs it. It is believed only while the journal has the same inode and
+still holds the last covered record at its place (whose digest binds all before it); otherwise it is built anew. It
+only says where to look: each record is read from the journal and compared. Where there can be no index (read-only
+folder, no room, too many processes at once), the journal is read through instead.
 """
 
 from __future__ import annotations
@@ -155,7 +155,7 @@ class Index:
         return Head(*row) if row else None
 
     def _believed(self, journal: JournalReader, descriptor: int) -> Head:
-        """What is covered and still stands in the journal; otherwise nothing, and the index is emptied."""
+        """The covered part that still stands in the journal; otherwise nothing, and the index is emptied."""
         row = self._row()
         if row and stands(descriptor, journal.path, row):
             return row

@@ -2,7 +2,7 @@
 
 A line is ``{"seq","ts","kind","data","prev"}`` and a newline. ``seq`` counts from 1, so it is the line's number too;
 ``prev`` is the sha256 of the line before without its newline. Only lines that end in a newline count.
-Everything here reads from an open descriptor; :mod:`omx_autoresearch.journal.log` is what writes.
+Everything here reads from an open descriptor; :mod:`omx_autoresearch.journal.log` writes.
 """
 
 from __future__ import annotations
@@ -168,7 +168,7 @@ def scan(descriptor: int, after: Head) -> Iterator[Entry | Fault]:
 
 
 class _Chain:
-    """What the next line must continue."""
+    """The line that the next one must continue."""
 
     __slots__ = ("digest", "line", "lost", "seq")
 
@@ -294,7 +294,7 @@ EVENTS_NAME = "events.jsonl"
 
 @dataclass(frozen=True, slots=True)
 class Verification:
-    """What a full check of a journal found.
+    """The result of a full check of a journal.
 
     Attributes:
         ok: every complete line is a record and continues the one before.
@@ -316,7 +316,7 @@ class Verification:
 
 
 class Opened:
-    """A descriptor for the length of a ``with``; what the system refuses meanwhile is told as StorageFailed."""
+    """A descriptor for the length of a ``with``; an OSError in it becomes StorageFailed."""
 
     __slots__ = ("_descriptor", "_path")
 
@@ -338,7 +338,7 @@ class Opened:
 
 
 class OpenJournal:
-    """An open journal, for who asks whether a head still stands in it and what comes after.
+    """An open journal, to ask whether a head still stands in it and to read the records after it.
 
     Args:
         descriptor: of the journal.
@@ -369,7 +369,7 @@ class OpenJournal:
 
 
 class JournalReader:
-    """One journal, for those who only read it.
+    """One journal, to read.
 
     Args:
         folder: of the mission or experiment.
@@ -490,7 +490,7 @@ def broken(path: str, line: int, cause: str) -> JournalBroken:
 
 
 def _cure(path: str) -> str:
-    """What the owner does in whose folder a journal stands: no rule could tell what was in a line."""
+    """The command after the file is restored from a copy: no rule could tell what was in a line."""
     task_id = os.path.basename(os.path.dirname(path))
     if os.path.basename(path) == EVENTS_NAME:
         return f"restore the file from a copy, then: omx-autoresearch experiment status {task_id}"

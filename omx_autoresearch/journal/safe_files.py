@@ -56,7 +56,7 @@ def replace_file(path: str, data: bytes, *, mode: int = 0o600, is_durable: bool 
 
 
 def require_writable(folder_path: str) -> None:
-    """Make a file in a folder and take it away; asked this way, since a sandbox need not show in a mode.
+    """Make a file in a folder and remove it: a sandbox may forbid what the mode of the folder allows.
 
     Raises:
         StorageFailed: nothing can be written there.
@@ -76,7 +76,7 @@ def _temporary_name() -> str:
 
 
 def names_in(folder_path: str) -> list[str]:
-    """What one of our folders holds, unsorted; nothing where it does not exist.
+    """The names in one of our folders, unsorted; none where it does not exist.
 
     Raises:
         StorageFailed: it cannot be read.
@@ -318,7 +318,7 @@ def _holder(path: str) -> int:
 
 
 def storage_failed(act: str, path: str, error: OSError) -> StorageFailed:
-    """Return the error for a person: what could not be done, where, why, and what mends it."""
+    """The error for a failed system call: the act, the path, the reason, and the cure."""
     number = error.errno or 0
     name = errno.errorcode.get(number, str(number))
     folder_path = os.path.dirname(path) or "."
@@ -341,8 +341,7 @@ def storage_failed(act: str, path: str, error: OSError) -> StorageFailed:
 # --- Files inside a workspace, reached without ever leaving it.
 #
 # A path is walked one folder at a time and no symbolic link is followed on the way, so that neither a swapped folder
-# nor
-# a link can lead a reader or writer elsewhere. Nothing here waits for a pipe or reads a device.
+# nor a link can lead a reader or writer elsewhere. Nothing here waits for a pipe or reads a device.
 
 CHUNK_BYTES = 1024 * 1024
 _LEAST_CHUNK_BYTES = 4096
@@ -351,7 +350,7 @@ _LINK_DEPTH = 16
 _IGNORED_SIGNAL = 23
 """SIGURG on Linux, the only system with leases."""
 FILE_LIMIT_BYTES = 256 * 1024 * 1024
-"""A larger file is refused: what judges or is judged is read whole at every run."""
+"""A larger file is refused: pinned files and artifacts are read whole at every run."""
 SCRIPT_LIMIT_BYTES = 256 * 1024
 """A larger file is data, not a script that names further files."""
 
@@ -360,7 +359,7 @@ _FILE = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC
 
 
 def path_faults(path: str) -> list[str]:
-    """Why ``path`` cannot name a file inside a workspace, by its text alone; empty when it can."""
+    """The reasons why ``path`` cannot name a file inside a workspace, by its text alone; none where it can."""
     shown = repr(path[:80]) + ("..." if len(path) > 80 else "")
     if not path.strip():
         return ["the path is empty"]
@@ -575,7 +574,7 @@ def digest_inside(root_path: str, path: str, *, limit_bytes: int = FILE_LIMIT_BY
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """Where a word really leads.
+    """The file to which a word leads.
 
     Attributes:
         path: of a regular file of the workspace, free of links; empty for none.

@@ -1,4 +1,4 @@
-"""What changed in a worktree that git does not see: names in folders, and files written a moment ago.
+"""Find changes in a worktree that git does not see: names in folders, and files written a moment ago.
 
 Names come and go in a folder only when its mtime and ctime change (and no process can set a ctime), so a folder that is
 as it was after the last look is not read again. Git is asked about contents, and looks at each file; here only folders
@@ -181,11 +181,11 @@ def _umask() -> int:
 
 # --- files written a moment ago
 
-# Files that were written within the last second: what happens to them in that second, git cannot see.
+# Files that were written within the last second: git cannot see what happens to them in that second.
 #
-# The index keeps ctimes in whole seconds. Whoever takes the permissions of a file away in the second in which
-# it was written leaves an index entry that looks right for ever. So the exact times of such files are noted,
-# until one look after that second has found them unchanged.
+# The index keeps ctimes in whole seconds. A process that takes the permissions of a file away in the second in
+# which it was written leaves an index entry that looks right for ever. So the exact times of such files are
+# noted, until one look after that second has found them unchanged.
 
 
 _SECOND_NS = 1_000_000_000
