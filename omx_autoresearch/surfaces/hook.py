@@ -319,17 +319,17 @@ def _follow(home_path: str) -> None:
         return
     from omx_autoresearch.journal.layout import Runtime
     from omx_autoresearch.missions.claims import write_changed
-    from omx_autoresearch.system import processes
+    from omx_autoresearch.system.processes import signals
 
     def late(*_: object) -> None:
         raise _Late
 
     try:
-        processes.signal(processes.SIGALRM, late)
-        processes.alarm(FOLLOW_SECONDS)
+        signals.signal(signals.SIGALRM, late)
+        signals.alarm(FOLLOW_SECONDS)
         for warning in write_changed(Runtime.of_process(home_path=home_path)):
             log(home_path, warning)
-        processes.alarm(0)
+        signals.alarm(0)
     except BaseException as error:  # noqa: BLE001 - the answer is out
         log(home_path, f"the files under .omx were not brought up: {type(error).__name__} {error}")
 

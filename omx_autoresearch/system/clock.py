@@ -1,7 +1,7 @@
 """The clock: aware UTC time for records, monotonic seconds for deadlines.
 
-Time enters the rules as an argument; code that needs a clock takes one as a parameter, so that a
-test can pass its own. No environment variable moves it: an agent that shifts the time could end a deadline.
+The rules take times as arguments; code that needs a clock takes one as a parameter, so that a test can pass its own. No
+environment variable changes the clock: otherwise an agent could move a deadline.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from omx_autoresearch.foundation.times import UTC, datetime
 
 
 class Clock:
-    """What a clock can do. `SystemClock` reads the machine's; a test derives one that it moves by hand."""
+    """A clock. `SystemClock` reads the machine's; tests derive one that they move by hand."""
 
     __slots__ = ()
 
@@ -21,7 +21,7 @@ class Clock:
         raise NotImplementedError
 
     def monotonic(self) -> float:
-        """Seconds since an arbitrary point; never goes back. Only differences mean something."""
+        """Seconds since an arbitrary point, never decreasing; only differences have a meaning."""
         raise NotImplementedError
 
 
@@ -40,10 +40,10 @@ class SystemClock(Clock):
 
 
 def format_time(moment: datetime) -> str:
-    """Write a time as it stands on disk: ``2026-01-02T03:04:05.123456Z``.
+    """Format a time as records store it: ``2026-01-02T03:04:05.123456Z``.
 
     Raises:
-        ValueError: the time is naive, so it names no instant.
+        ValueError: the time has no time zone.
     """
     if moment.utcoffset() is None:
         raise ValueError(f"the time {moment.isoformat()} has no time zone")
@@ -51,10 +51,10 @@ def format_time(moment: datetime) -> str:
 
 
 def parse_time(text: str) -> datetime:
-    """Read an ISO 8601 time that carries ``Z`` or an offset, as aware UTC.
+    """Parse an ISO 8601 time with ``Z`` or an offset to aware UTC.
 
     Raises:
-        ValueError: not such a time, a time without zone, or one outside the years 1 to 9999 in UTC.
+        ValueError: the text is not such a time, has no zone, or is outside the years 1 to 9999 in UTC.
     """
     moment = datetime.fromisoformat(text)
     if moment.utcoffset() is None:

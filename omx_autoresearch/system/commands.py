@@ -1,7 +1,7 @@
 """Commands: run one to its end with nothing left behind, or start work that outlives us.
 
-What a command did is a value (`CommandResult`): it exited, it ran out of time, or it could not be started. An
-exception means that we cannot tell.
+The outcome of a command is a value (`CommandResult`): it exited, it ran out of time, or it could not be started. An
+exception means that we do not know the outcome.
 """
 
 from __future__ import annotations
@@ -13,9 +13,8 @@ import time
 
 from omx_autoresearch.foundation.errors import CommandFault, StorageFailed
 from omx_autoresearch.foundation.records import dataclass
-from omx_autoresearch.system import processes
 from omx_autoresearch.system.clock import Clock, SystemClock
-from omx_autoresearch.system.processes import RUN_MARK, marked_pids, session_pids
+from omx_autoresearch.system.processes import RUN_MARK, marked_pids, session_pids, signals
 from omx_autoresearch.system.supervisor import KILL_LIMIT_SECONDS, Order, supervise
 
 TYPE_CHECKING = False
@@ -27,51 +26,51 @@ if TYPE_CHECKING:
 
 
 OUTPUT_LIMIT_BYTES = 64 * 1024 * 1024
-"""How much of a command's output is stored where the caller names no limit."""
+"""How much of a command's output is stored by default."""
 
 _NOT_RUNNABLE, _NOT_FOUND = 126, 127  # exit statuses of a shell, POSIX 2.8.2
 _READ_BYTES = 65536
 _KILL_PASS_SECONDS = 0.01
 _EMPTY_LOOKS = 2
-_TOKEN_BYTES = 8  # always as long: the size of the environment moves what is measured
+_TOKEN_BYTES = 8  # a constant: the size of the environment influences measurements
 
 
 @dataclass(frozen=True, slots=True)
 class CommandResult:
-    """What became of one command.
+    """The outcome of one command.
 
     Attributes:
-        argv: what was run.
-        outcome: ``timed_out`` is what the clock said, whatever exit status a command gave when told to stop;
-            ``cancelled``: the caller ended it.
+        argv: the program and its arguments.
+        output_path: the file with stdout and stderr in the order of writing.
+        outcome: ``timed_out`` by the clock alone, whatever exit status the command gave when told to stop;
+            ``cancelled`` if the caller ended it.
         exit_status: of the first process; a negative number is the signal that ended it; None if not started.
         duration_seconds: from the start to the end of the first process or the deadline.
-        user_seconds: of the processor, of all processes of the command that could be collected.
+        user_seconds: processor time of all processes of the command that could be collected.
         system_seconds: likewise, in the kernel.
-        peak_bytes: resident memory of the largest process at its peak; 0 where it was not asked for or cannot be told.
-        output_path: the file with stdout and stderr in the order they were written.
-        output_size_bytes: how much the command wrote; the file has less where ``is_truncated``.
-        stdout_size_bytes: how much of it to stdout, where that was asked for alone.
+        peak_bytes: peak resident memory of the largest process; 0 if it was not asked for or is unknown.
+        output_size_bytes: how much the command wrote; the file has less if ``is_truncated``.
+        stdout_size_bytes: how much of it went to stdout, if the caller asked for stdout alone.
         is_truncated: the output went past the limit, or could not be stored.
-        leaked: command lines of processes found alive in another session, which were then ended.
-        has_left_running: processes of it still worked when its first one had ended, in whatever session.
-        error: why it was not started, what could not be stored or ended; empty where all went well.
+        leaked: command lines of processes that were found running in another session, and were ended.
+        has_left_running: some of its processes, in any session, still worked after its first one had ended.
+        error: why it was not started, or which output or process could not be stored or ended; empty if all went well.
     """
 
     argv: tuple[str, ...]
-    outcome: Outcome
-    exit_status: int | None
-    duration_seconds: float
-    user_seconds: float
-    system_seconds: float
-    peak_bytes: int
     output_path: str
-    output_size_bytes: int
-    stdout_size_bytes: int
-    is_truncated: bool
-    leaked: tuple[str, ...]
-    has_left_running: bool
-    error: str
+    outcome: Outcome
+    exit_status: int | None = None
+    duration_seconds: float = 0.0
+    user_seconds: float = 0.0
+    system_seconds: float = 0.0
+    peak_bytes: int = 0
+    output_size_bytes: int = 0
+    stdout_size_bytes: int = 0
+    is_truncated: bool = False
+    leaked: tuple[str, ...] = ()
+    has_left_running: bool = False
+    error: str = ""
 
     @property
     def cpu_seconds(self) -> float:
@@ -96,26 +95,26 @@ def run_command(  # noqa: PLR0913  # one limit each; all but two have a default
 ) -> CommandResult:
     """Run a command and return when no process of it is left.
 
-    It runs in a session of its own with exactly ``env`` and our mark (`RUN_MARK`), an empty stdin and no descriptor of
-    ours. At the deadline the whole tree gets SIGTERM and after ``grace_seconds`` SIGKILL. When its first process exits,
-    what it left running is ended too, at once. When the calling process is killed or interrupted, so is the command.
+    It runs in its own session with exactly ``env`` and our mark (`RUN_MARK`), an empty stdin and no descriptor of ours.
+    At the deadline the whole tree gets SIGTERM and after ``grace_seconds`` SIGKILL. When its first process exits, all
+    others are ended at once. When the calling process is killed or interrupted, so is the command.
 
     Args:
         argv: program and arguments; a program without a slash is looked up in the PATH of ``env``.
         cwd: the folder to run in.
         env: the whole environment.
         timeout_seconds: from the start of the command.
-        output_path: the file that takes the output; made anew.
-        output_limit_bytes: what is written past it is read and dropped.
+        output_path: the file that takes the output; an older one is replaced.
+        output_limit_bytes: output past it is read and dropped.
         grace_seconds: between SIGTERM and SIGKILL.
-        clock: decides what timed out.
+        clock: decides whether the command timed out.
         stdout_fd: a file, open for writing, that takes stdout alone, up to the same limit; the output file then has
-            both streams in the order of their arrival.
+            both streams in the order of arrival.
         cancel_fd: when it becomes readable or is closed, the whole tree is ended as at the deadline.
-        measures_memory: tell ``peak_bytes``; two small programs then run before the command, in 1 or 2 ms that are
-            not counted.
-        is_stdout_sealed: make its stdout a socket, which none of its processes can open anew: what its first process
-            prints, others cannot take away before we read it. ``> /dev/stdout`` fails then.
+        measures_memory: report ``peak_bytes``; two small programs then run before the command, for 1 or 2 ms that do
+            not count.
+        is_stdout_sealed: make its stdout a socket, which none of its processes can reopen, so that they cannot take
+            away the first process's output before we read it. ``> /dev/stdout`` then fails.
 
     Raises:
         StorageFailed: the output file cannot be written.
@@ -139,19 +138,19 @@ def run_command(  # noqa: PLR0913  # one limit each; all but two have a default
         report = _supervise_apart(order, cancel_fd)
     finally:
         os.close(output_fd)
-    return CommandResult(argv=order.argv, output_path=output_path, **report)
+    return CommandResult(order.argv, output_path, **report)
 
 
 def shell_argv(command: str) -> tuple[str, ...]:
-    """The arguments that run a command line the way a person types it."""
+    """The arguments that run a command line as a person would type it."""
     return ("/bin/sh", "-c", command)
 
 
 def explain_shell_status(command: str, exit_status: int | None, cwd: str) -> str:
     """Why a shell could not run a command line (exit status 126 or 127); empty for every other status.
 
-    The shell keeps the errno to itself; the file says it: not executable, missing, or naming an interpreter that
-    is not there. A script without shebang is no fault, the shell runs it.
+    The shell does not report the errno, so we look at the file: it is not executable, is missing, or names a missing
+    interpreter. A script without a shebang is no fault; the shell runs it.
     """
     if exit_status not in (_NOT_RUNNABLE, _NOT_FOUND):
         return ""
@@ -166,8 +165,8 @@ def explain_shell_status(command: str, exit_status: int | None, cwd: str) -> str
     interpreter = shebang(path) if "/" in program else ""
     if interpreter and not os.access(interpreter, os.X_OK):
         return explain_start(errno.ENOENT, program, cwd)
-    what = "not found" if exit_status == _NOT_FOUND else "found but may not be run"
-    return f"`{command}`: a program in it was {what} (exit status {exit_status}); its output names it"
+    what = "was not found" if exit_status == _NOT_FOUND else "is not executable"
+    return f"`{command}`: a program in it {what} (exit status {exit_status}); its output names the program"
 
 
 class DetachedChild:
@@ -178,7 +177,7 @@ class DetachedChild:
         self._end_fd = end_fd
 
     def wait(self, timeout_seconds: float) -> bool:
-        """Whether the child has ended by then; returns as soon as it has."""
+        """Wait for the child's end for that long at most; returns whether it has ended."""
         if self._end_fd < 0:
             return True
         poll = select.poll()
@@ -190,7 +189,7 @@ class DetachedChild:
         return True
 
     def leave(self) -> None:
-        """Stop caring; the child goes on. After this `wait` answers True at once."""
+        """Stop watching the child, which goes on. After this, `wait` returns True at once."""
         if self._end_fd >= 0:
             os.close(self._end_fd)
             self._end_fd = -1
@@ -199,10 +198,10 @@ class DetachedChild:
 def fork_detached(work: Callable[[], None]) -> DetachedChild:
     """Run ``work`` in a child that survives us: own session, stdio on /dev/null, none of our descriptors.
 
-    What ``work`` raises ends the child and nothing else; so it must record by itself what went wrong.
+    An exception in ``work`` ends only the child, so ``work`` must record its own faults.
 
     Raises:
-        CommandFault: the system gives no further process.
+        CommandFault: the system starts no further process.
     """
     read_end, write_end = os.pipe()
     try:
@@ -216,11 +215,11 @@ def fork_detached(work: Callable[[], None]) -> DetachedChild:
 
 
 def fork_alone(work: Callable[[], None], keep: Collection[int] = (), *, ignore_signals: bool = False) -> int:
-    """Fork a child in a session of its own that runs ``work`` and exits; returns its pid to the parent.
+    """Fork a child in its own session that runs ``work`` and exits; returns its pid to the parent.
 
-    The child has stdin, stdout and stderr on /dev/null and of the other descriptors only those of ``keep``, so
-    it holds none of our locks and pipes. Whatever ``work`` raises ends the child with status 1; nothing falls
-    back into the code of the parent.
+    The child has stdin, stdout and stderr on /dev/null and no other descriptors but those of ``keep``, so it holds none
+    of our locks and pipes. An exception in ``work`` ends the child with status 1; it never returns into the parent's
+    code.
     """
     pid = os.fork()
     if pid:
@@ -228,9 +227,9 @@ def fork_alone(work: Callable[[], None], keep: Collection[int] = (), *, ignore_s
     status = 1
     try:
         os.setsid()
-        processes.set_wakeup_fd(-1)
-        for number in (processes.SIGTERM, processes.SIGINT, processes.SIGHUP):
-            processes.signal(number, processes.SIG_IGN if ignore_signals else processes.SIG_DFL)
+        signals.set_wakeup_fd(-1)
+        for number in (signals.SIGTERM, signals.SIGINT, signals.SIGHUP):
+            signals.signal(number, signals.SIG_IGN if ignore_signals else signals.SIG_DFL)
         _close_descriptors(keep)
         work()
         status = 0
@@ -249,7 +248,7 @@ def _open_output(path: str) -> int:
 
 
 def _supervise_apart(order: Order, cancel_fd: int) -> dict[str, Any]:
-    """Let a forked supervisor run the order; a byte on the lifeline, or closing it, makes it end the command."""
+    """Have a forked supervisor run the order; a byte on the lifeline, or closing it, makes it end the command."""
     import marshal
 
     report_fd, answer_fd = os.pipe()
@@ -278,14 +277,14 @@ def _supervise_apart(order: Order, cancel_fd: int) -> dict[str, Any]:
     if not answer:
         _end_what_is_left(pid, order.env[RUN_MARK])
         raise CommandFault(
-            f"the process that supervised `{' '.join(order.argv)}` was killed; its end is unknown"
+            f"the process that supervised `{' '.join(order.argv)}` was killed, so the outcome is unknown"
         )
     report: dict[str, Any] = marshal.loads(answer)  # noqa: S302  # written by our own child
     return report
 
 
 def _read_all(report_fd: int, cancel_fd: int, hold_fd: int) -> bytes:
-    """What the supervisor answers; when the canceller speaks before its end, it is told to end the command."""
+    """The supervisor's report; if ``cancel_fd`` becomes readable first, the supervisor has to end the command."""
     chunks: list[bytes] = []
     poll = select.poll()
     poll.register(report_fd, select.POLLIN)
@@ -315,9 +314,9 @@ def _collect(pid: int) -> None:
 
 
 def _end_what_is_left(session: int, token: str) -> None:
-    """Kill what a supervisor that was killed itself left behind, and see it gone: its session, and what has our mark.
+    """Kill the processes that a killed supervisor left behind: those of its session and those with our mark.
 
-    A process between two programs shows no environment for a moment, so only the second empty look is believed.
+    A process shows no environment for a moment while it executes another program, so we look twice.
     """
     give_up_at = time.monotonic() + KILL_LIMIT_SECONDS
     empty_looks = 0
@@ -326,14 +325,14 @@ def _end_what_is_left(session: int, token: str) -> None:
         empty_looks = 0 if members else empty_looks + 1
         for pid in members:
             try:
-                os.kill(pid, processes.SIGKILL)
+                os.kill(pid, signals.SIGKILL)
             except OSError:
                 continue
         time.sleep(_KILL_PASS_SECONDS)
 
 
 def _first_program(command: str) -> str:
-    """The first word of a command line that is no assignment; empty where it cannot be split."""
+    """The first word of a command line that is not an assignment; empty if the line cannot be split."""
     import shlex
 
     try:
@@ -349,7 +348,7 @@ def _is_assignment(word: str) -> bool:
 
 
 def _close_descriptors(keep: Collection[int]) -> None:
-    """Put 0, 1 and 2 on /dev/null and close all others but those kept."""
+    """Redirect 0, 1 and 2 to /dev/null and close all others but those to keep."""
     null = os.open(os.devnull, os.O_RDWR)
     for descriptor in (0, 1, 2):
         os.dup2(null, descriptor)

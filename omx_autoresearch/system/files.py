@@ -1,8 +1,8 @@
 """Files on disk: walk a folder, describe contents as git does (mode and blob id), remove.
 
-`walk` is the only walker of the product: bounded, in one order, following no link. Nothing here opens a pipe, a socket
-or a device. A name, a mode and an id say what a reader of the tree would see, and nothing about when, how or whether it
-was committed.
+`walk` is the product's only walker: it is bounded, has a fixed order and follows no link. Nothing here opens a pipe, a
+socket or a device. A name, a mode and an id describe the content that a reader of the tree would see, and do not depend
+on when, how or whether it was committed.
 """
 
 from __future__ import annotations
@@ -20,17 +20,17 @@ if TYPE_CHECKING:
     from typing import Any, AnyStr
 
 FILE_LIMIT = 200_000
-"""Files that one look may have to read; more is a fault with a cure, not an hour of waiting."""
+"""How many files one look may read; more are a fault with a next step, instead of an hour of waiting."""
 
 ENTRY_LIMIT = 2_000_000
-"""Entries that one walk may meet; below more than that, it would take minutes."""
+"""How many entries one walk may visit; more would take minutes."""
 
 LARGE_FILE_BYTES = 64 * 1024 * 1024
-"""From this size on, size and times stand for the content of a file that git does not know."""
+"""From this size on, we describe a file that git does not know by size and times instead of content."""
 
 READ_LIMIT_BYTES = 1024 * 1024 * 1024
-"""What one look reads; from then on size and times stand for content. Sparse files cost nothing to make, and a hook
-that reads for minutes is given up by its client, which lets the agent go."""
+"""How much one look reads; beyond it, size and times replace content. An agent can make huge sparse files at no cost,
+and a client stops waiting for a hook that reads for minutes and lets the agent go."""
 
 DISPOSABLE_NAMES = frozenset(
     {
@@ -42,17 +42,17 @@ DISPOSABLE_NAMES = frozenset(
         b".DS_Store",
     }
 )
-"""Caches that a validator itself rewrites: were they content, no run would leave the tree as it found it."""
+"""Caches that a validator itself rewrites: if they counted as content, every run would change the tree."""
 
 DEPENDENCY_NAMES = frozenset({b".git", b".hg", b".svn", b"node_modules", b".venv", b".tox", b".nox"})
-"""What a walk without git leaves out as well: installed or bookkept, where a repository would ignore it."""
+"""Folders that a walk without git skips as well: a repository would ignore them."""
 
 _LARGE_BYTES = 1024 * 1024
 _READ_BYTES = 1 << 20
 
 
 class Entries(dict[bytes, bytes]):
-    """From the name, relative to the root, to mode and id; ``left_bytes`` may still be read for them."""
+    """Mode and id by name, relative to the root; ``left_bytes`` is how much may still be read for them."""
 
     __slots__ = ("left_bytes",)
 
@@ -64,9 +64,9 @@ class Entries(dict[bytes, bytes]):
 def describe_file(
     path: bytes, status: os.stat_result, entries: Entries, *, algorithm: str = "sha1"
 ) -> bytes | None:
-    """Mode and id of the file at a path; None where there is none (any more).
+    """Mode and id of the file at a path; None if there is none (any more).
 
-    The id is the one that git gives to these bytes without any conversion (line ends, LFS).
+    The id is git's id of these bytes without any conversion (line ends, LFS).
     """
     kind = stat.S_IFMT(status.st_mode)
     if kind == stat.S_IFLNK:
@@ -100,13 +100,13 @@ def describe_file(
 
 
 def add_below(root: bytes, entries: Entries, *, prefix: bytes = b"", exclude: tuple[bytes, ...] = ()) -> None:
-    """Add everything below a folder that no repository describes, but caches, dependencies and ``exclude``.
+    """Add the files below a folder outside any repository, except caches, dependencies and ``exclude``.
 
     Args:
         root: the folder.
-        entries: what is added to.
+        entries: takes the files.
         prefix: put before each name, with its slash.
-        exclude: names, relative to the root and with the prefix, that are left out with all below them.
+        exclude: names, relative to the root and with the prefix, to leave out with everything below them.
 
     Raises:
         WorkspaceFault: there are more files than one look can read.
@@ -135,14 +135,14 @@ def walk(
     is_left_out: Callable[[AnyStr, os.DirEntry[AnyStr]], bool] | None = None,
     on_fault: Callable[[AnyStr, OSError], None] | None = None,
 ) -> Iterator[tuple[AnyStr, os.DirEntry[AnyStr]]]:
-    """Everything below a folder with its name relative to it; links are not followed.
+    """All entries below a folder, with names relative to it; links are not followed.
 
-    The entries of a folder come sorted by name, then those of its first folder with all below it, and so on.
+    The entries of a folder come sorted by name, then those of its first subfolder with everything below it, and so on.
 
     Args:
         root: the folder.
-        is_left_out: given a name and its entry, whether to pass over that entry and all below it.
-        on_fault: called with a folder that cannot be read (its name with a slash); it is passed over.
+        is_left_out: tells by name and entry whether to skip an entry with everything below it.
+        on_fault: called with a folder that cannot be read (its name with a slash), which is skipped.
 
     Raises:
         WorkspaceFault: there are more than :data:`ENTRY_LIMIT` entries.
@@ -176,7 +176,7 @@ def walk(
 
 
 def list_folder(path: AnyStr) -> list[os.DirEntry[AnyStr]]:
-    """The entries of one folder, sorted by name; no more than `walk` bears are read.
+    """The entries of one folder, sorted by name; it reads at most one more than `walk` allows.
 
     Raises:
         OSError: it cannot be read.
@@ -186,7 +186,7 @@ def list_folder(path: AnyStr) -> list[os.DirEntry[AnyStr]]:
 
 
 def names_in_folder(descriptor: int, limit: int) -> list[str]:
-    """Names in an open folder, sorted; of a folder with more, any ``limit`` of them."""
+    """At most ``limit`` names in an open folder, sorted; which ones is arbitrary if there are more."""
     with os.scandir(descriptor) as found:
         return sorted(entry.name for entry in islice(found, limit))
 
@@ -205,7 +205,7 @@ def _name_of(entry: os.DirEntry[AnyStr]) -> AnyStr:
 
 
 def first_line(path: str, limit_bytes: int) -> bytes:
-    """The first line of a regular file, without its end; empty for anything else: a pipe is not waited for."""
+    """The first line of a regular file, without its line end; empty for anything else, so no pipe makes us wait."""
     try:
         descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC)
     except OSError:
@@ -220,7 +220,7 @@ def first_line(path: str, limit_bytes: int) -> bytes:
 
 
 def add(entries: Entries, name: bytes, described: bytes | None) -> None:
-    """Add one file, or nothing where it is gone.
+    """Add one file, or nothing if it is gone.
 
     Raises:
         WorkspaceFault: there are more files than one look can read.
@@ -231,12 +231,12 @@ def add(entries: Entries, name: bytes, described: bytes | None) -> None:
     if len(entries) > FILE_LIMIT:
         raise WorkspaceFault(
             f"the workspace has more than {FILE_LIMIT} files that git does not ignore",
-            next_step="name folders that are no source in .gitignore (`git init` first where there is no git)",
+            next_step="list folders without sources in .gitignore (run `git init` first if there is no repository)",
         )
 
 
 def digest(entries: Entries) -> str:
-    """The sha256 over all names, modes and ids, whatever order they came in."""
+    """The sha256 of all names, modes and ids, in a fixed order."""
     lines = [b"%b\t%b\0" % (described, name) for name, described in sorted(entries.items())]
     return sha256(b"".join(lines)).hexdigest()
 
@@ -244,7 +244,7 @@ def digest(entries: Entries) -> str:
 def _blob_id(content: bytes, algorithm: str) -> bytes:
     opening = b"blob %d\0" % len(content)
     if len(content) > _LARGE_BYTES:
-        import hashlib  # worth loading for what is large: it is several times as fast
+        import hashlib  # worth loading for large files: it is several times as fast
 
         hashed = hashlib.new(algorithm, opening, usedforsecurity=False)
     else:
@@ -254,7 +254,7 @@ def _blob_id(content: bytes, algorithm: str) -> bytes:
 
 
 def _read_whole(descriptor: int) -> bytes:
-    """A file's content; of one without an end (some of /proc) a little more than counts as large."""
+    """A file's content; of an endless file (as in /proc) just more than the limit for large files."""
     chunks, size = [], 0
     while size <= LARGE_FILE_BYTES and (chunk := os.read(descriptor, _READ_BYTES)):
         chunks.append(chunk)
@@ -263,10 +263,10 @@ def _read_whole(descriptor: int) -> bytes:
 
 
 def remove(path: bytes | str) -> None:
-    """Remove a file or a folder with all that is in it; nothing where there is none.
+    """Remove a file or a folder with its content; nothing happens if there is none.
 
     Raises:
-        WorkspaceFault: something of it cannot be removed (owned by another user, a mount point); it is named.
+        WorkspaceFault: part of it cannot be removed (another owner, a mount point); the message names it.
     """
     raw = os.fsencode(path)
     try:
@@ -290,7 +290,7 @@ def _remove_folder(path: bytes) -> None:
 
 
 def _again_with_permission(act: Callable[..., Any], path: Any, info: Any) -> None:
-    """Give a folder its owner's permissions back, and go on."""
+    """Restore the owner's permissions of a folder, and go on."""
     error = info[1]
     if isinstance(error, FileNotFoundError):
         return

@@ -1,15 +1,14 @@
-"""Git, through its command line, so that nothing in a repository can run a program or send us elsewhere.
+"""Git, by its command line, so that nothing in a repository can run a program or redirect us.
 
 The workspace and its ``.git`` may belong to an agent in a sandbox, while we run outside it with the rights of the
-user. So no variable ``GIT_*`` of the environment counts, no hook and no file system monitor runs, and no transport is
-allowed. (The content of files is read in ``freezing/tree.py``.) Git itself is never taken from a folder of the work
-tree, though a virtual environment there may stand first on PATH; and nothing there makes us wait: pipes are not opened,
-and git has a limit of its own, for a hook far below what a client gives it.
+user. So we drop every variable ``GIT_*`` of the environment, run no hook and no file system monitor, and allow no
+transport. (``freezing/tree.py`` reads the content of files.) We never take git itself from a folder of the work tree,
+although a virtual environment there may be first on PATH. Nothing there makes us wait: we open no pipes, and git has
+its own time limit, in a hook far below the client's.
 
-Two kinds of repository are asked. The *user's* is asked where it stands, with its owner's configuration and `SETTINGS`
-over it (`run_git`, `user_git`). Our *own* one (`experiments/worktrees/object_store.py`) is asked with nothing but
-its own configuration file, which no agent can write (`own_git`): no setting of the system, the user or a
-candidate counts.
+There are two kinds of repository. In the *user's*, git runs with the user's configuration and `SETTINGS` on top
+(`run_git`, `user_git`). In our *own* (`experiments/worktrees/object_store.py`), only its own configuration file counts,
+which no agent can write (`own_git`): no setting of the system, the user or a candidate.
 """
 
 from __future__ import annotations
@@ -20,8 +19,8 @@ import time
 
 from omx_autoresearch.foundation.errors import WorkspaceFault
 from omx_autoresearch.foundation.records import dataclass, field, replace
-from omx_autoresearch.system import processes
 from omx_autoresearch.system.files import first_line
+from omx_autoresearch.system.processes import signals
 from omx_autoresearch.system.supervisor import find_program
 
 TYPE_CHECKING = False
@@ -40,11 +39,11 @@ SETTINGS = (
     "advice.detachedHead=false",
 )
 TIMEOUT_SECONDS = 20.0
-"""For one git command of a hook: a stop may need three of them, and a hook that is late holds no session."""
+"""For one git command of a hook: a stop may need three of them, and a late hook holds no session."""
 LIMIT_SECONDS = 900.0
-"""For one git command of an experiment: a first checkout on a slow disk takes minutes, a hung filter takes for ever."""
+"""For one git command of an experiment: a first checkout on a slow disk takes minutes, a hung filter never ends."""
 LOCK_WAIT_SECONDS = 5.0
-"""How long a lock file of another git is waited for."""
+"""How long to wait for a lock file of another git."""
 
 _LOCK_PAUSE_SECONDS = 0.1
 _LOCKED = ".lock': File exists"
@@ -56,16 +55,21 @@ _OBJECT_ID_LENGTHS = (40, 64)  # sha1, sha256
 
 @dataclass(frozen=True, slots=True)
 class GitResult:
-    """What one git command said."""
+    """The result of one git command."""
 
     exit_status: int
     stdout: bytes
     stderr: str
 
+    @property
+    def message(self) -> str:
+        """Git's error message, or its exit status if it printed none."""
+        return self.stderr or f"it ended with status {self.exit_status} and no message"
+
 
 @dataclass(frozen=True, slots=True)
 class Running:
-    """A git command under way: its process, and where its outputs are read (-1 for a file)."""
+    """A running git command: its process, and the descriptors of its outputs (-1 for a file)."""
 
     pid: int
     out_fd: int
@@ -74,14 +78,14 @@ class Running:
 
 @dataclass(frozen=True, slots=True)
 class Git:
-    """How git is called for one repository or work tree.
+    """Git for one repository or work tree.
 
     Attributes:
-        program: the git that is run.
+        program: the path of git.
         cwd: the folder it runs in.
         environ: its whole environment.
-        settings: given with ``-c`` before the command.
-        limit_seconds: after which a command is killed.
+        settings: passed with ``-c`` before the command.
+        limit_seconds: the time limit, after which a command is killed.
     """
 
     program: str
@@ -91,7 +95,7 @@ class Git:
     limit_seconds: float = LIMIT_SECONDS
 
     def at(self, cwd: str, **environ: str) -> Git:
-        """The same git in another folder, with more in its environment."""
+        """The same git in another folder, with further variables in its environment."""
         return replace(self, cwd=cwd, environ=self.environ | environ)
 
     def start(self, *args: str, stdin: bytes = b"", to_path: str = "", from_path: str = "") -> Running:
@@ -121,7 +125,7 @@ class Git:
                 self.environ,
                 file_actions=actions,
                 setpgroup=0,
-                setsigdef=(processes.SIGPIPE, processes.SIGXFSZ),
+                setsigdef=(signals.SIGPIPE, signals.SIGXFSZ),
             )
         except OSError as fault:
             _close(out_fd, error_fd)
@@ -131,7 +135,7 @@ class Git:
         return Running(pid, out_fd, error_fd)
 
     def finish(self, running: Running, *args: str) -> GitResult:
-        """The end of a started command.
+        """Wait for the result of a started command.
 
         Raises:
             WorkspaceFault: it did not end in time, or its folder is gone.
@@ -155,22 +159,22 @@ class Git:
         return GitResult(os.waitstatus_to_exitcode(status), output, stderr)
 
     def abandon(self, running: Running) -> None:
-        """Kill a started command whose output is of no use any more."""
+        """Kill a started command whose output is no longer needed."""
         try:
-            os.killpg(running.pid, processes.SIGKILL)
+            os.killpg(running.pid, signals.SIGKILL)
         except OSError:
             pass  # it has ended
         _close(running.out_fd, running.error_fd)
         os.waitpid(running.pid, 0)
 
     def run(self, *args: str, stdin: bytes = b"", to_path: str = "", from_path: str = "") -> GitResult:
-        """Run one command to its end; what git refuses is a value.
+        """Run one command to its end; a refusal of git is a value.
 
         Args:
             args: the command and its arguments, without ``git``.
-            stdin: what it reads.
+            stdin: its input.
             to_path: a new file that takes its output, of any size; the result's ``stdout`` is then empty.
-            from_path: a file that it reads instead of ``stdin``.
+            from_path: a file with its input, instead of ``stdin``.
 
         Raises:
             WorkspaceFault: git could not be started, or did not end in time.
@@ -181,7 +185,7 @@ class Git:
         """The output of a command that must succeed.
 
         Raises:
-            WorkspaceFault: git refused, in git's own words; it could not be started or did not end.
+            WorkspaceFault: git refused (with git's own message), could not be started, or did not end in time.
         """
         return self.checked(self.run(*args, stdin=stdin, to_path=to_path, from_path=from_path), args)
 
@@ -190,7 +194,7 @@ class Git:
         return os.fsdecode(self.output(*args, stdin=stdin)).strip("\n")
 
     def when_unlocked(self, *args: str, stdin: bytes = b"") -> GitResult:
-        """Run a command, again while a lock of another git stands in its way, for `LOCK_WAIT_SECONDS` at most."""
+        """Run a command, and repeat it while another git holds a lock, for `LOCK_WAIT_SECONDS` at most."""
         give_up_at = time.monotonic() + LOCK_WAIT_SECONDS
         while True:
             result = self.run(*args, stdin=stdin)
@@ -202,16 +206,15 @@ class Git:
         """The output of a result that must be a success. Raises what `output` does."""
         if result.exit_status == 0:
             return result.stdout
-        said = result.stderr or f"it ended with status {result.exit_status} and no message"
         raise WorkspaceFault(
-            f"`git {args[0]}` failed in {self.cwd}: {said}", next_step=f"git -C {self.cwd} status"
+            f"`git {args[0]}` failed in {self.cwd}: {result.message}", next_step=f"git -C {self.cwd} status"
         )
 
 
 def git_environment(environ: Mapping[str, str]) -> dict[str, str]:
     """The environment for git: no ``GIT_*`` of our caller, no prompt, no lock, no network, C messages.
 
-    The system's and the user's own configuration stay: ``safe.directory`` and ignore rules stand there.
+    The configuration of the system and the user stays: it has ``safe.directory`` and ignore rules.
     """
     kept = {name: value for name, value in environ.items() if not name.startswith("GIT_")}
     return kept | {
@@ -231,12 +234,12 @@ def run_git(
     environ: Mapping[str, str] | None = None,
     timeout_seconds: float = 0.0,
 ) -> GitResult:
-    """Run one git command of a hook or a look to its end, with stdin empty. What git refuses is a value.
+    """Run one git command to its end in a hook or for a view, with stdin empty. A refusal of git is a value.
 
     Args:
         args: the command and its arguments, without ``git``.
         cwd: the folder it runs in.
-        environ: what the environment is made from (`git_environment`); ours where none is given.
+        environ: the base of git's environment (`git_environment`); ours by default.
         timeout_seconds: after this, git is killed; 0 for `TIMEOUT_SECONDS`.
 
     Raises:
@@ -244,7 +247,7 @@ def run_git(
     """
     env = git_environment(os.environ if environ is None else environ)
     root = find_root(cwd)
-    if root is not None:  # a repository that broke must not make git answer for one further up
+    if root is not None:  # for a broken repository, git must not answer from one further up
         env["GIT_CEILING_DIRECTORIES"] = os.path.dirname(os.path.realpath(root))
     program = find_git(root or cwd, env.get("PATH", os.defpath))
     return Git(program, cwd, env, SETTINGS, timeout_seconds or TIMEOUT_SECONDS).run(*args)
@@ -259,7 +262,7 @@ def user_git(repository_path: str) -> Git:
     root = os.path.realpath(repository_path)
     env = _plain_environment(os.environ)
     env["GIT_CEILING_DIRECTORIES"] = os.path.dirname(root)
-    distrust = "GIT_TEST_ASSUME_DIFFERENT_OWNER"  # git's own way to ask for it; it widens nothing
+    distrust = "GIT_TEST_ASSUME_DIFFERENT_OWNER"  # it only makes git stricter
     if distrust in os.environ:
         env[distrust] = os.environ[distrust]
     git = Git(find_git(root, env["PATH"]), root, env, SETTINGS)
@@ -268,12 +271,12 @@ def user_git(repository_path: str) -> Git:
 
 
 def own_git(repository_path: str, git_dir: str, environ: Mapping[str, str] | None = None) -> Git:
-    """Git in one of our own repositories: only its own configuration counts.
+    """Git in one of our own repositories, where only the repository's configuration counts.
 
     Args:
-        repository_path: the user's checkout, whose programs are never taken for git.
-        git_dir: that repository.
-        environ: what the environment is made from; ours where none is given.
+        repository_path: the user's checkout; a git program in it is never run.
+        git_dir: our repository.
+        environ: the base of git's environment; ours by default.
     """
     env = _plain_environment(os.environ if environ is None else environ)
     program = find_git(repository_path, env["PATH"])
@@ -287,12 +290,12 @@ def own_git(repository_path: str, git_dir: str, environ: Mapping[str, str] | Non
 
 
 def is_locked(result: GitResult) -> bool:
-    """A lock file of another git stood in the way."""
+    """Whether git refused because another git holds a lock file."""
     return _LOCKED in result.stderr
 
 
 def _plain_environment(environ: Mapping[str, str]) -> dict[str, str]:
-    """`git_environment` with absolute folders alone on PATH: filters run in folders that an agent wrote."""
+    """`git_environment` with only absolute folders on PATH: filters run in folders that an agent wrote."""
     env = git_environment(environ)
     folders = [folder for folder in env.get("PATH", os.defpath).split(os.pathsep) if os.path.isabs(folder)]
     return env | {"PATH": os.pathsep.join(folders)}
@@ -314,7 +317,7 @@ def _check_version(git: Git) -> None:
 
 
 def find_root(path: str) -> str | None:
-    """The top folder of the work tree that holds a path, found by its ``.git``; None outside every one."""
+    """The top folder of the work tree that contains a path, found by its ``.git``; None outside any work tree."""
     current = os.path.abspath(path)
     while True:
         if _is_repository(os.path.join(current, ".git")):
@@ -326,7 +329,7 @@ def find_root(path: str) -> str | None:
 
 
 def git_dir(path: str) -> str | None:
-    """The git directory of the work tree that holds a path: for a linked work tree its own, not the shared one."""
+    """The git directory of the work tree that contains a path: a linked work tree's own, not the shared one."""
     root = find_root(path)
     if root is None:
         return None
@@ -338,7 +341,7 @@ def git_dir(path: str) -> str | None:
 
 
 def common_dir(path: str) -> str | None:
-    """The git directory that all work trees of a repository share; None outside every repository."""
+    """The git directory that all work trees of a repository share; None outside any repository."""
     own = git_dir(path)
     if own is None:
         return None
@@ -347,9 +350,9 @@ def common_dir(path: str) -> str | None:
 
 
 def main_checkout(path: str) -> str | None:
-    """The main work tree of the repository that holds a path; the tree itself where it is the main one.
+    """The main work tree of the repository that contains a path; it may be the path's own.
 
-    None outside every repository and where the main one cannot be told (a bare repository with work trees).
+    None outside any repository, and if there is no main work tree (a bare repository with linked ones).
     """
     own, shared = git_dir(path), common_dir(path)
     if own is None or shared is None:
@@ -360,10 +363,10 @@ def main_checkout(path: str) -> str | None:
 
 
 def head_commit(path: str) -> str:
-    """The commit that is checked out; empty before the first one.
+    """The commit that is checked out; empty before the first commit.
 
     Raises:
-        WorkspaceFault: no repository, or one whose HEAD git cannot read.
+        WorkspaceFault: the path is in no repository, or git cannot read its HEAD.
     """
     own, shared = git_dir(path), common_dir(path)
     if own is None or shared is None:
@@ -375,7 +378,7 @@ def head_commit(path: str) -> str:
     loose = _first_line(os.path.join(shared, reference))
     if reference.startswith("refs/heads/") and _is_object_id(loose):
         return loose
-    # Packed, unborn, a reference table, a work tree's own references: git knows.
+    # A packed or unborn reference, a reference table, or a work tree's own references: ask git.
     result = run_git(["rev-parse", "--quiet", "--verify", "HEAD^{commit}"], cwd=path)
     if result.exit_status not in (0, 1):
         raise cannot_read(path, result)
@@ -383,9 +386,8 @@ def head_commit(path: str) -> str:
 
 
 def cannot_read(root: str, result: GitResult) -> WorkspaceFault:
-    """The fault for a repository that git would not read, in git's own words."""
-    said = result.stderr or f"it ended with status {result.exit_status} and no message"
-    return WorkspaceFault(f"git cannot read {root}: {said}", next_step=f"git -C {root} status")
+    """The fault for a repository that git did not read, with git's own message."""
+    return WorkspaceFault(f"git cannot read {root}: {result.message}", next_step=f"git -C {root} status")
 
 
 def _is_repository(entry: str) -> bool:
@@ -395,7 +397,7 @@ def _is_repository(entry: str) -> bool:
 
 
 def _first_line(path: str) -> str:
-    """The first line of a small file; empty where it cannot be read, or is a pipe that may never be written to."""
+    """The first line of a small file; empty if it is unreadable, or a pipe."""
     return os.fsdecode(first_line(path, 4096)).strip()
 
 
@@ -404,9 +406,9 @@ def _is_object_id(text: str) -> bool:
 
 
 def find_git(root_path: str, search_path: str) -> str:
-    """The git of this PATH that no agent wrote: folders of the work tree, and relative ones, are left out.
+    """The first git on PATH that no agent can write: we skip relative folders and folders of the work tree.
 
-    The hook stands outside the agent's sandbox, and an activated virtual environment puts the workspace on its PATH.
+    The hook runs outside the agent's sandbox, and an activated virtual environment puts the workspace on its PATH.
 
     Raises:
         WorkspaceFault: there is none.
@@ -422,7 +424,7 @@ def find_git(root_path: str, search_path: str) -> str:
     except OSError as fault:
         raise _unstarted(fault.strerror) from fault
     if not program or os.path.realpath(program).startswith(root):
-        raise _unstarted("PATH names no folder outside the workspace that has it")
+        raise _unstarted("no folder on PATH outside the workspace contains it")
     return program
 
 
@@ -431,7 +433,7 @@ def _unstarted(why: str | None) -> WorkspaceFault:
 
 
 def _file_of(data: bytes) -> int:
-    """A file without a name that holds what a command is to read: a pipe would have to be fed meanwhile."""
+    """An unnamed file with a command's input: we would have to feed a pipe while it runs."""
     if hasattr(os, "memfd_create"):
         descriptor = os.memfd_create("git")
     else:
@@ -447,10 +449,10 @@ def _file_of(data: bytes) -> int:
 
 
 def _collect(running: Running, timeout_seconds: float) -> tuple[bytes, bytes]:
-    """Both outputs to their end.
+    """Both outputs, read to their end.
 
     Raises:
-        TimeoutError: the time was over first.
+        TimeoutError: they did not end in time.
     """
     chunks: dict[int, list[bytes]] = {running.out_fd: [], running.error_fd: []}
     poll = select.poll()

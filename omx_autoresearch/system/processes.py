@@ -1,7 +1,7 @@
-"""The process table: who a process is, whether it still lives, who started it.
+"""The process table: the identity of a process, whether it still runs, and which process started it.
 
-A pid alone means nothing after its process has ended; an identity is the pid with the moment of its start.
-Linux is read from /proc (proc(5)); on other systems psutil answers, imported only there.
+A pid alone means nothing after its process has ended; an identity is the pid with the time of its start.
+On Linux we read /proc (proc(5)); other systems need psutil, which is imported only there.
 """
 
 from __future__ import annotations
@@ -14,61 +14,15 @@ from omx_autoresearch.foundation.clients import KNOWN
 from omx_autoresearch.foundation.records import dataclass
 
 TYPE_CHECKING = False
-
-
-# --- Signals by number: the functions under ``signal`` without its enumerations, which cost a process 3 ms.
-#
-# ``_signal`` is the module that does the work on every CPython; ``signal`` wraps each constant of it in an ``enum``.
-# Type
-# checkers see the public module.
-
 if TYPE_CHECKING:
-    from signal import (
-        SIG_DFL,
-        SIG_IGN,
-        SIGALRM,
-        SIGCHLD,
-        SIGCONT,
-        SIGHUP,
-        SIGINT,
-        SIGKILL,
-        SIGPIPE,
-        SIGQUIT,
-        SIGTERM,
-        SIGXFSZ,
-        alarm,
-        set_wakeup_fd,
-        signal,
-    )
+    import signal as signals
 else:
     try:
-        import _signal as _source
+        # the module that does the work on every CPython: ``signal`` adds enumerations, which cost a process 3 ms
+        import _signal as signals
     except ImportError:
-        import signal as _source
-    SIG_DFL, SIG_IGN = _source.SIG_DFL, _source.SIG_IGN
-    SIGALRM, alarm = _source.SIGALRM, _source.alarm
-    SIGCHLD, SIGCONT, SIGHUP, SIGINT = _source.SIGCHLD, _source.SIGCONT, _source.SIGHUP, _source.SIGINT
-    SIGKILL, SIGPIPE, SIGQUIT = _source.SIGKILL, _source.SIGPIPE, _source.SIGQUIT
-    SIGTERM, SIGXFSZ = _source.SIGTERM, _source.SIGXFSZ
-    set_wakeup_fd, signal = _source.set_wakeup_fd, _source.signal
-
-__all__ = [
-    "SIGALRM",
-    "SIGCHLD",
-    "SIGCONT",
-    "SIGHUP",
-    "SIGINT",
-    "SIGKILL",
-    "SIGPIPE",
-    "SIGQUIT",
-    "SIGTERM",
-    "SIGXFSZ",
-    "SIG_DFL",
-    "SIG_IGN",
-    "alarm",
-    "set_wakeup_fd",
-    "signal",
-]
+        import signal as signals
+__all__ = ["signals"]
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -83,13 +37,13 @@ COMM_LENGTH = 15
 """Characters of a process name that the kernel keeps (TASK_COMM_LEN - 1, proc(5))."""
 
 SHELLS = ("sh", "ash", "bash", "busybox", "csh", "dash", "fish", "ksh", "ksh93", "mksh", "tcsh", "zsh")
-"""Programs that run command lines; a hook's own line ends in ``exec`` and leaves none of them behind."""
+"""Programs that run command lines; a hook's own line ends in ``exec``, so no shell stays behind."""
 
 CLIENT_SANDBOXES = ("bwrap", *(client.sandbox for client in KNOWN.values() if client.sandbox))
-"""Names of pid 1 inside the sandboxes of the agent CLIs; other containers are no sandbox of an agent."""
+"""Names of pid 1 inside the sandboxes of the agent CLIs; no other container counts as an agent's sandbox."""
 
 RUN_MARK = "OMX_AUTORESEARCH_RUN"
-"""Set for every command that the runtime runs, to a word of that run: what such a command starts is not the owner."""
+"""Set to a token of the run for every command that the runtime runs: a process with it is never the owner."""
 
 _MAX_ANCESTORS = 256
 _ENDED_STATES = b"ZXx"
@@ -98,10 +52,10 @@ _FIELD_STATE, _FIELD_PARENT, _FIELD_STARTED = 0, 1, 19  # counted behind the nam
 
 @dataclass(frozen=True, slots=True)
 class ProcessIdentity:
-    """One process, told apart from every later one with the same pid.
+    """One process, distinct from every later one with the same pid.
 
-    ``started`` is opaque: the boot id and the start in clock ticks after boot on Linux, the time of creation
-    elsewhere. It survives a reuse of the pid and a reboot; compare it, do not compute with it.
+    ``started`` is opaque: the boot id and the start in clock ticks after boot on Linux, the time of creation on other
+    systems. It stays unique when the pid is reused and after a reboot; compare it, do not compute with it.
     """
 
     pid: int
@@ -109,7 +63,7 @@ class ProcessIdentity:
 
 
 def identify(pid: int) -> ProcessIdentity | None:
-    """The identity of a running process; None where there is none (a zombie has ended)."""
+    """The identity of a running process; None if there is none (a zombie has ended)."""
     if not ON_LINUX:
         started = _ask_psutil(pid, lambda process: f"{process.create_time():.6f}", "")
         return ProcessIdentity(pid, started) if started else None
@@ -120,12 +74,12 @@ def identify(pid: int) -> ProcessIdentity | None:
 
 
 def is_alive(identity: ProcessIdentity) -> bool:
-    """Whether exactly this process still runs: not a zombie, not another one that took over its pid."""
+    """Whether exactly this process still runs: not a zombie, and not a later process with its pid."""
     return identify(identity.pid) == identity
 
 
 def parent_pid(pid: int) -> int:
-    """The pid of the parent; 0 where there is none or the process is gone."""
+    """The pid of the parent; 0 if there is none or the process is gone."""
     if not ON_LINUX:
         return _ask_psutil(pid, lambda process: process.ppid(), 0)
     fields = _stat_fields(pid)
@@ -146,7 +100,7 @@ def ancestors(pid: int) -> tuple[ProcessIdentity, ...]:
 
 
 def command_name(pid: int) -> str:
-    """The name of the program; whole where the kernel cut it at 15 characters; empty when gone."""
+    """The whole name of the program, which the kernel cuts at 15 characters; empty if the process is gone."""
     if not ON_LINUX:
         return _ask_psutil(pid, lambda process: process.name(), "")
     name = _read(f"/proc/{pid}/comm").rstrip(b"\n")
@@ -158,7 +112,7 @@ def command_name(pid: int) -> str:
 
 
 def command_line(pid: int) -> str:
-    """The arguments joined by blanks, for people; ``[name]`` where it has none; empty when gone."""
+    """The arguments joined by spaces, for people; ``[name]`` if there are none; empty if the process is gone."""
     if not ON_LINUX:
         return _ask_psutil(pid, lambda process: " ".join(process.cmdline()), "")
     arguments = _read(f"/proc/{pid}/cmdline").rstrip(b"\0").replace(b"\0", b" ")
@@ -169,8 +123,8 @@ def command_line(pid: int) -> str:
 
 
 def socket_peer(descriptor: int) -> int:
-    """The pid of the process that made the other end of a socket, or listened there; 0 where it is no socket."""
-    import _socket  # what socket is made of; that module around it costs 3 ms
+    """The pid of the process that made the other end of a socket, or listened there; 0 if it is not a socket."""
+    import _socket  # the module below socket, which costs 3 ms more
 
     copy = os.dup(descriptor)
     try:
@@ -187,7 +141,7 @@ def socket_peer(descriptor: int) -> int:
 
 
 def open_files(pid: int) -> tuple[str, ...]:
-    """The paths of what a process of the same user has open; empty where the system has no /proc."""
+    """The paths of the files that a process of the same user has open; empty if the system has no /proc."""
     folder_path = f"/proc/{pid}/fd"
     try:
         names = os.listdir(folder_path)
@@ -204,11 +158,12 @@ def _link(path: str) -> str:
 
 
 def child_pids(pid: int) -> tuple[int, ...]:
-    """The direct children, zombies among them; empty where the process is gone."""
+    """The direct children, including zombies; empty if the process is gone."""
     if not ON_LINUX:
         return _ask_psutil(pid, lambda process: tuple(child.pid for child in process.children()), ())
     if not os.path.exists("/proc/thread-self/children"):
-        return _children_by_scan(pid)  # a kernel without CONFIG_PROC_CHILDREN
+        # a kernel without CONFIG_PROC_CHILDREN
+        return tuple(child for child in _all_pids() if parent_pid(child) == pid)
     try:
         threads = os.listdir(f"/proc/{pid}/task")
     except OSError:
@@ -219,7 +174,7 @@ def child_pids(pid: int) -> tuple[int, ...]:
 
 
 def descendant_pids(pid: int) -> tuple[int, ...]:
-    """Everything below a process, parents before children. What forks meanwhile may be missing."""
+    """All processes below one, parents before children. A process that starts meanwhile may be missing."""
     found: list[int] = []
     seen = {pid}
     waiting = [pid]
@@ -233,36 +188,24 @@ def descendant_pids(pid: int) -> tuple[int, ...]:
 
 
 def session_pids(session: int) -> tuple[int, ...]:
-    """The living processes of a session; empty where the system has no /proc."""
-    if not ON_LINUX:
-        return ()
-    return tuple(
-        int(name) for name in os.listdir("/proc") if name.isdigit() and _in_session(int(name), session)
-    )
+    """The running processes of a session; empty if the system has no /proc."""
+    return tuple(pid for pid in _all_pids() if _in_session(pid, session))
 
 
 def marked_pids(token: str) -> tuple[int, ...]:
-    """The living processes that carry the mark of one run; empty where the system has no /proc."""
-    if not ON_LINUX:
-        return ()
+    """The running processes with the mark of one run; empty if the system has no /proc."""
     entry = f"{RUN_MARK}={token}".encode()
-    return tuple(
-        int(name)
-        for name in os.listdir("/proc")
-        if name.isdigit() and entry in _read(f"/proc/{name}/environ").split(b"\0")
-    )
+    return tuple(pid for pid in _all_pids() if entry in _environment(pid))
 
 
 def runs_above(ancestors: Sequence[ProcessIdentity]) -> tuple[ProcessIdentity, ...]:
-    """Those of the processes above one that run inside our commands, whatever its own environment was made to say.
+    """The ancestors that run inside a command of ours, even if the process itself hides that in its environment.
 
-    Empty where the system does not show the environments of processes.
+    Empty if the system does not show the environments of processes.
     """
     mark = f"{RUN_MARK}=".encode()
     return tuple(
-        process
-        for process in ancestors
-        if any(entry.startswith(mark) for entry in _read(f"/proc/{process.pid}/environ").split(b"\0"))
+        process for process in ancestors if any(entry.startswith(mark) for entry in _environment(process.pid))
     )
 
 
@@ -274,17 +217,17 @@ def agent_marks(
     bound: Sequence[ProcessIdentity],
     pid1_name: str,
 ) -> tuple[str, ...]:
-    """The reasons to think that a process runs inside an agent; empty where none is seen. Pure.
+    """The signs that a process runs inside an agent; empty if there are none. Pure.
 
     Args:
-        environ: the environment of the process. Only names are read and told, never a value.
-        marks: names of variables that the agent CLIs set for the commands they run; ours is always one of them.
-        ancestors: the identities above the process.
+        environ: the environment of the process. We read and report names only, never a value.
+        marks: names of variables that the agent CLIs set for the commands they run; our own is added.
+        ancestors: the identities of the processes above.
         bound: the identities of clients that a mission holds.
         pid1_name: the name of pid 1 as the process sees it.
 
     Returns:
-        One phrase a reason, each readable after "because".
+        One phrase for each sign, readable after "because".
     """
     reasons = [f"the environment has {mark}" for mark in (*marks, RUN_MARK) if mark in environ]
     clients = set(bound)
@@ -307,6 +250,14 @@ def _read(path: str) -> bytes:
         return b""
 
 
+def _all_pids() -> tuple[int, ...]:
+    return tuple(int(name) for name in os.listdir("/proc") if name.isdigit()) if ON_LINUX else ()
+
+
+def _environment(pid: int) -> list[bytes]:
+    return _read(f"/proc/{pid}/environ").split(b"\0")
+
+
 def _boot_id() -> str:
     return _read("/proc/sys/kernel/random/boot_id").decode("ascii", "replace").strip()
 
@@ -315,15 +266,14 @@ _POLL_SECONDS = 0.05
 
 
 def wait_for(process: ProcessIdentity, wait_seconds: float) -> bool:
-    """True when the process ends within ``wait_seconds``; it need not be our child."""
+    """True if the process ends within ``wait_seconds``; it need not be our child."""
     import select
-    import time
 
     deadline = time.monotonic() + wait_seconds
     try:
         descriptor = os.pidfd_open(process.pid)
     except (OSError, AttributeError):
-        while is_alive(process):  # a kernel without pidfd: look now and then
+        while is_alive(process):  # a kernel without pidfd
             if time.monotonic() >= deadline:
                 return False
             select.select([], [], [], _POLL_SECONDS)
@@ -339,7 +289,7 @@ def wait_for(process: ProcessIdentity, wait_seconds: float) -> bool:
 
 
 def _stat_fields(pid: int) -> list[bytes] | None:
-    """The fields of /proc/PID/stat behind the name, which may itself hold blanks and brackets."""
+    """The fields of /proc/PID/stat after the name, which may itself contain spaces and brackets."""
     text = _read(f"/proc/{pid}/stat")
     end = text.rfind(b")")
     return text[end + 2 :].split() if end > 0 else None
@@ -352,14 +302,8 @@ def _in_session(pid: int, session: int) -> bool:
         return False
 
 
-def _children_by_scan(parent: int) -> tuple[int, ...]:
-    return tuple(
-        int(name) for name in os.listdir("/proc") if name.isdigit() and parent_pid(int(name)) == parent
-    )
-
-
 def _ask_psutil(pid: int, question: Callable[[psutil.Process], Answer], otherwise: Answer) -> Answer:
-    """What psutil knows of a process; ``otherwise`` where it is gone, a zombie, or not ours to read."""
+    """An answer of psutil about a process; ``otherwise`` if it is gone, a zombie, or not readable for us."""
     import psutil
 
     try:
@@ -370,35 +314,35 @@ def _ask_psutil(pid: int, question: Callable[[psutil.Process], Answer], otherwis
 
 
 def is_ending(pid: int) -> bool:
-    """A process that has given up its memory already: it was not left behind, it is about to go."""
+    """Whether a process has already released its memory: then it is about to end, and was not left behind."""
     try:
         os.readlink(f"/proc/{pid}/exe")
     except FileNotFoundError:
-        return sys.platform == "linux"
+        return ON_LINUX
     except OSError:
         return False
     return False
 
 
-# --- orphans
-
-# Processes that still work in a folder although their parent is gone.
+# --- Orphans: processes that still work for a folder although their parent is gone.
 #
-# A supervisor whose controller was killed ends its command by itself within moments; it is given that time.
-# What is left then, by its working folder, is killed. A process with a terminal is a person's and stays, and
-# so does the parent of this very process: an agent may go on from the folder itself.
+# A supervisor whose controller was killed ends its command within moments; it gets that time. We then kill every
+# process whose environment still names the folder, except this process and its ancestors, which may be an agent's.
 
 
 GRACE_SECONDS = 6.0
-"""How long a supervisor may take to end its command: its grace, and a pass of killing."""
+"""How long a supervisor may take to end its command: the grace period, and the time to kill."""
 LIMIT_SECONDS = 5.0
 """How long killed processes may take to vanish."""
 
 
 def end_strays(scratch_path: str, *, grace_seconds: float = GRACE_SECONDS) -> tuple[int, ...]:
-    """See everything gone whose environment names a folder below ``scratch_path``; returns what had to be killed.
+    """Wait for the processes whose environment names a folder below ``scratch_path``, and kill those that stay.
 
-    Nothing is known on systems without /proc, and nothing is done there. We ourselves and what is above us stay.
+    It does nothing on systems without /proc, and spares this process and its ancestors.
+
+    Returns:
+        The pids of the killed processes.
     """
     give_up_at = time.monotonic() + grace_seconds
     for process in _marked(scratch_path):
@@ -407,7 +351,7 @@ def end_strays(scratch_path: str, *, grace_seconds: float = GRACE_SECONDS) -> tu
 
 
 def end_tree(process: ProcessIdentity) -> tuple[int, ...]:
-    """Kill a process and everything below it; returns what had to be killed, nothing where it is gone already."""
+    """Kill a process and all processes below it; returns the killed pids, none if the process was gone."""
     if not is_alive(process):
         return ()
     below = [identify(pid) for pid in descendant_pids(process.pid)]
@@ -415,12 +359,12 @@ def end_tree(process: ProcessIdentity) -> tuple[int, ...]:
 
 
 def end_processes(processes: Iterable[ProcessIdentity]) -> tuple[int, ...]:
-    """Kill processes and see them gone; returns their pids."""
+    """Kill processes and wait for their end; returns their pids."""
     killed = []
     for process in processes:
         if is_alive(process):
             try:
-                os.kill(process.pid, SIGKILL)
+                os.kill(process.pid, signals.SIGKILL)
             except OSError:
                 continue
             killed.append(process)
@@ -431,20 +375,7 @@ def end_processes(processes: Iterable[ProcessIdentity]) -> tuple[int, ...]:
 
 
 def _marked(scratch_path: str) -> list[ProcessIdentity]:
-    if not ON_LINUX:
-        return []
     mark = os.fsencode(os.path.join(scratch_path, ""))
     spared = {os.getpid(), *(process.pid for process in ancestors(os.getpid()))}
-    found = []
-    for name in os.listdir("/proc"):
-        if not name.isdigit() or int(name) in spared:
-            continue
-        try:
-            with open(f"/proc/{name}/environ", "rb", buffering=0) as stream:
-                is_marked = mark in stream.read()
-        except OSError:
-            continue
-        identity = identify(int(name)) if is_marked else None
-        if identity is not None:
-            found.append(identity)
-    return found
+    marked = (pid for pid in _all_pids() if pid not in spared and mark in _read(f"/proc/{pid}/environ"))
+    return [identity for pid in marked if (identity := identify(pid))]

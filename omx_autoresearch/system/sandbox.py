@@ -1,13 +1,12 @@
-"""A sandbox for commands that the owner has not approved: bubblewrap, with no wider rights than an agent's own.
+"""A sandbox for commands that the owner has not approved: bubblewrap, with no wider rights than an agent has.
 
-The file system is read-only but for the workspace, the folders named and a private /tmp; there is no network and
-no process of the machine to be seen. Inside the workspace, ``.git`` and the configuration of agent CLIs are
-read-only, as in the sandboxes of the CLIs themselves: what stands there runs later outside of every sandbox.
-/run is empty: the sockets of Docker, D-Bus and other services stand there, and a socket answers in a read-only
-folder too.
+The file system is read-only except the workspace, the named folders and a private /tmp. The command sees no network and
+no other process of the machine. Inside the workspace, ``.git`` and the configuration of agent CLIs are read-only, as in
+the sandboxes of the CLIs themselves: such files can later start programs outside any sandbox. /run is empty: it has the
+sockets of Docker, D-Bus and other services, and a socket works in a read-only folder too.
 
-What it does not do: one of those folders that does not exist yet can be created; a socket outside /run and /tmp
-can be reached; what the user may read can be read; memory and processor are not limited.
+Limits: the command can create one of those folders if it does not exist; it can reach a socket outside /run and /tmp;
+it can read every file that the user can read; memory and processor time are not limited.
 """
 
 from __future__ import annotations
@@ -26,19 +25,21 @@ if TYPE_CHECKING:
     from omx_autoresearch.foundation.types import Backend
 
 READ_ONLY_NAMES = (".git", ".agents", ".aws", *(known.folder for known in KNOWN.values() if known.folder))
-"""What stays read-only in a writable workspace, as in the strictest sandbox of the agent CLIs."""
+"""Names that stay read-only in a writable workspace, as in the strictest sandbox of the agent CLIs."""
 
 _PROGRAM = "bwrap"
-_SETUP_FAILED = 1  # what bwrap exits with when it could not start the command; the command may do so as well
+_SETUP_FAILED = (
+    1  # bwrap's exit status when it could not start the command; the command may exit with 1 as well
+)
 _PROBE_SECONDS = 5.0
 
 
 @dataclass(frozen=True, slots=True)
 class Isolation:
-    """What stood between a command and the machine while it ran.
+    """The isolation of a command while it ran.
 
     Attributes:
-        backend: ``none`` where the command had every right of the user.
+        backend: ``none`` if the command had all rights of the user.
         has_network: whether it could reach the network.
     """
 
@@ -50,7 +51,7 @@ NOT_ISOLATED = Isolation("none", has_network=True)
 
 
 def bubblewrap_path() -> str | None:
-    """The bubblewrap program of the system, from the folders that only root writes; None where it is missing."""
+    """The system's bubblewrap, from folders that only root can write; None if it is missing."""
     for folder in ("/usr/bin", "/bin", "/usr/local/bin", "/run/current-system/sw/bin"):
         path = os.path.join(folder, _PROGRAM)
         if os.access(path, os.X_OK) and os.path.isfile(path):
@@ -70,17 +71,17 @@ def bubblewrap_argv(  # noqa: PLR0913  # one door each; all but two have a defau
 ) -> tuple[str, ...]:
     """The command line that runs a command inside bubblewrap, in the workspace.
 
-    The command's exit status comes through; a signal that ended it comes as 128 plus its number.
+    The exit status is that of the command, or 128 plus the number of the signal that ended it.
 
     Args:
         argv: the command; a program without a slash is looked up inside, in the PATH of its environment.
-        workspace_path: the folder to run in; writable, but for `READ_ONLY_NAMES`.
+        workspace_path: the folder to run in; writable, except `READ_ONLY_NAMES`.
         writable_paths: further folders that stay writable; they must exist.
-        network: whether the network stays.
-        is_read_only: nothing of the workspace can be written.
-        hidden_paths: folders that look empty inside, and files that do; workspace, writable and shown paths below
-            them stay.
-        shown_paths: what can be read inside hidden folders all the same.
+        network: whether the command can reach the network.
+        is_read_only: the workspace is read-only.
+        hidden_paths: folders and files that look empty inside; workspace, writable and shown paths below them stay
+            visible.
+        shown_paths: paths in hidden folders that the command can read.
 
     Raises:
         CommandFault: bubblewrap is not installed.
@@ -88,7 +89,7 @@ def bubblewrap_argv(  # noqa: PLR0913  # one door each; all but two have a defau
     program = bubblewrap_path()
     if program is None:
         raise CommandFault(
-            "bubblewrap is not installed, so the command cannot run isolated",
+            "bubblewrap is not installed, so the command cannot run in a sandbox",
             next_step="install the package bubblewrap, or approve the command: omx-autoresearch approve",
         )
     workspace = os.path.realpath(workspace_path)
@@ -127,7 +128,7 @@ _tried: list[bool] = []
 
 
 def can_isolate() -> bool:
-    """Whether bubblewrap is there and the kernel lets it work; tried once a process."""
+    """Whether bubblewrap is installed and the kernel lets it work; each process tries it once."""
     if not _tried:
         _tried.append(_isolates())
     return _tried[0]
@@ -147,10 +148,10 @@ def _isolates() -> bool:
 
 
 def bubblewrap_fault(result: CommandResult) -> str:
-    """Why bubblewrap itself could not start the command (its own message); empty where the command ran.
+    """Bubblewrap's message if it could not start the command; empty if the command ran.
 
-    Bubblewrap has no exit status of its own; its message is the first and only output. A command that writes such
-    a line itself and exits with 1 is taken for one that could not be started, never for one that passed.
+    Bubblewrap has no distinct exit status; its message is the first and only output. A command that prints such a line
+    itself and exits with 1 counts as not started, never as passed.
     """
     if os.path.basename(result.argv[0]) != _PROGRAM or result.exit_status != _SETUP_FAILED:
         return ""
@@ -163,7 +164,7 @@ def bubblewrap_fault(result: CommandResult) -> str:
 
 
 def isolation_of(result: CommandResult) -> Isolation:
-    """What really isolated a command that has run: read from what was run and how it went, not from the plan."""
+    """The real isolation of a command that has run, derived from its arguments and its result, not from a plan."""
     is_wrapped = result.argv[0] == bubblewrap_path() and "--" in result.argv
     if not is_wrapped or result.outcome == "not_started" or bubblewrap_fault(result):
         return NOT_ISOLATED

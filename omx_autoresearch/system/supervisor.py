@@ -1,11 +1,9 @@
-"""Starting a command so that its memory can be told from ours; and saying why one could not be started.
-
-Loaded only where it is needed: nothing of it runs on the way of a hook.
+"""The supervisor of one command: it starts the command, watches it, and leaves no process of it behind.
 
 **Peak memory.** The kernel keeps the largest resident size of a process in ``ru_maxrss`` and does not reset it when the
-process executes another program, so a command that is spawned by a large process seems as large (getrusage(2); exec
-copies the high-water mark of the old memory). `spawn_apart` puts two small programs in between: setsid(1), whose child
-is a fresh process, and a shell, which tells its pid and becomes the command.
+process executes another program, so a command that a large process spawns seems as large (getrusage(2); exec copies the
+high-water mark of the old memory). `spawn_apart` puts two small programs in between: setsid(1), whose child is a fresh
+process, and a shell, which reports its pid and becomes the command.
 """
 
 from __future__ import annotations
@@ -17,9 +15,8 @@ import sys
 import time
 
 from omx_autoresearch.foundation.records import dataclass
-from omx_autoresearch.system import processes
 from omx_autoresearch.system.files import first_line
-from omx_autoresearch.system.processes import command_line, descendant_pids, is_ending
+from omx_autoresearch.system.processes import command_line, descendant_pids, is_ending, signals
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -39,7 +36,7 @@ def spawn_apart(
     """Start a command as a fresh process in a session of its own; it becomes a child of the calling subreaper.
 
     Returns:
-        Its pid; 0 where the system has not what it takes, and nothing was started.
+        Its pid; 0 if the system lacks setsid(1) or a shell, and nothing was started.
     """
     program = next((path for path in _SETSID_PATHS if os.access(path, os.X_OK)), "")
     if sys.platform != "linux" or not program or not os.access(_SHELL_PATH, os.X_OK):
@@ -69,9 +66,9 @@ def spawn_apart(
 
 
 def _go(between: int, told_fd: int, open_fd: int) -> int:
-    """Let the shell go on once its parent is gone and we are its parent; returns its pid, 0 where there is none.
+    """Let the shell go on once its parent is gone and we are its parent; returns its pid, 0 if there is none.
 
-    A command may ask to be killed with its parent (bwrap does), and must not take the passing one for it.
+    A command may ask to be killed with its parent (bwrap does); that must not be the temporary one.
     """
     os.waitpid(between, 0)
     with open(told_fd, "rb", closefd=False) as stream:
@@ -83,7 +80,7 @@ def _go(between: int, told_fd: int, open_fd: int) -> int:
 
 
 def _high_pipe() -> list[int]:
-    """A pipe whose descriptors stay clear of the standard ones."""
+    """A pipe whose descriptors do not collide with the standard ones."""
     import fcntl
 
     ends = os.pipe()
@@ -94,7 +91,7 @@ def _high_pipe() -> list[int]:
 
 
 def peak_of(max_rss: int, *, is_apart: bool) -> int:
-    """The peak in bytes of the largest process, from its ``ru_maxrss``; 0 where our own memory hides it."""
+    """The peak in bytes of the largest process, from its ``ru_maxrss``; 0 if our own memory hides it."""
     if sys.platform != "linux":
         return max_rss
     import resource
@@ -105,18 +102,20 @@ def peak_of(max_rss: int, *, is_apart: bool) -> int:
 
 
 def explain_start(number: int, path: str, cwd: str) -> str:
-    """Why a program could not be started: the path, the name of the errno, and the cure."""
+    """Why a program could not be started: the path, the errno's name, and the cure."""
     name = errno.errorcode.get(number, str(number))
     full_path = os.path.join(cwd, path)
     if number == errno.ENOENT and os.path.isfile(full_path):
         interpreter = shebang(full_path)
         if interpreter.endswith("\r"):
-            return f"{path}: its lines end the Windows way ({name}); run: sed -i 's/\\r$//' {path}"
-        return f"{path}: its first line names {interpreter or 'an interpreter'}, which is not there ({name})"
+            return f"{path}: it has Windows line endings ({name}); run: sed -i 's/\\r$//' {path}"
+        return (
+            f"{path}: its first line names {interpreter or 'an interpreter'}, which does not exist ({name})"
+        )
     if number == errno.ENOENT and "/" not in path:
-        return f"{path}: no such program on PATH ({name}); install it, or write its whole path"
+        return f"{path}: no such program on PATH ({name}); install it, or give its full path"
     if number in (errno.ENOENT, errno.ENOTDIR):
-        return f"{path}: no such file ({name}); paths count from {cwd}"
+        return f"{path}: no such file ({name}); paths are relative to {cwd}"
     if number == errno.EACCES and os.path.isdir(full_path):
         return f"{path}: is a folder ({name})"
     if number == errno.EACCES and os.path.isfile(full_path) and not os.access(full_path, os.X_OK):
@@ -128,7 +127,7 @@ def explain_start(number: int, path: str, cwd: str) -> str:
 
 
 def shebang(path: str) -> str:
-    """The interpreter that the first line of a script names; empty where there is none or it cannot be read."""
+    """The interpreter that the first line of a script names; empty if there is none or it cannot be read."""
     line = first_line(path, 256)
     if not line.startswith(b"#!"):
         return ""
@@ -138,7 +137,7 @@ def shebang(path: str) -> str:
 
 
 def why_not_started(fault: OSError | ValueError, place: str, cwd: str, *, is_cwd: bool) -> str:
-    """Why a command could not be started, from what the system said and where."""
+    """Why a command could not be started, from the system's error and the path that caused it."""
     if not isinstance(fault, OSError):
         return f"{place}: {fault}"
     number = fault.errno or 0
@@ -150,29 +149,29 @@ def why_not_started(fault: OSError | ValueError, place: str, cwd: str, *, is_cwd
 
 
 def socket_pair() -> tuple[int, int]:
-    """Our end and theirs of a way for output that no process can open anew by /proc/PID/fd, as it can a pipe.
+    """Our end and the command's end of a channel that no process can reopen by /proc/PID/fd, as it can a pipe.
 
-    So what was written can neither be taken out again nor changed before we read it (ENXIO in open(2)).
+    So no process can take out or change the output before we read it (ENXIO in open(2)).
     """
-    import _socket  # what socket is made of; that module around it would cost each run 3 ms
+    import _socket  # the module below socket, which would cost each run 3 ms more
 
     ours, theirs = _socket.socketpair(_socket.AF_UNIX, _socket.SOCK_STREAM)
     ours.shutdown(_socket.SHUT_WR)
     return ours.detach(), theirs.detach()
 
 
-# --- The process between us and a command: it watches one command and answers for every process below it.
+# --- The process between us and a command: it watches one command and is responsible for every process below it.
 #
 # A command may start children that leave its process group and its session. Only a process that adopts orphans
-# (PR_SET_CHILD_SUBREAPER, prctl(2)) still finds those, and it must have no other children, or it would end
-# another command's. So each command gets a forked supervisor with a session of its own, which runs what is here and
-# exits. When the process that asked is killed, the lifeline pipe closes and the supervisor ends the command.
+# (PR_SET_CHILD_SUBREAPER, prctl(2)) still finds those, and it must have no other children, or it would end those of
+# another command. So each command gets a forked supervisor in its own session, which runs the code below and exits. If
+# the calling process is killed, the lifeline pipe closes and the supervisor ends the command.
 
 LEFTOVER_GRACE_SECONDS = 0.5
-"""How long what a command left behind may take to end, at most, before it is killed."""
+"""How long processes that a command left behind may take to end before they are killed."""
 
 KILL_LIMIT_SECONDS = 5.0
-"""How long killed processes may take to vanish (one in a stuck system call does not) before we give up."""
+"""How long we wait for killed processes to vanish; one in a stuck system call never does."""
 
 SHOWN_COMMAND_LENGTH = 200
 
@@ -181,22 +180,22 @@ _READ_BYTES = 65536
 _READS_AT_ONCE = 64  # a command that never pauses must not keep us from the clock
 _KILL_PASS_SECONDS = 0.01
 RESET_SIGNALS = (
-    processes.SIGPIPE,
-    processes.SIGXFSZ,
-    processes.SIGINT,
-    processes.SIGQUIT,
-    processes.SIGTERM,
-    processes.SIGHUP,
-    processes.SIGCHLD,
+    signals.SIGPIPE,
+    signals.SIGXFSZ,
+    signals.SIGINT,
+    signals.SIGQUIT,
+    signals.SIGTERM,
+    signals.SIGHUP,
+    signals.SIGCHLD,
 )
 
 
 @dataclass(frozen=True, slots=True)
 class Order:
-    """What to run, and within which limits.
+    """The command to run, and its limits.
 
-    ``output_fd`` is open for writing and takes both streams; ``stdout_fd``, unless negative, takes stdout once more,
-    which is a socket where ``is_stdout_sealed``.
+    ``output_fd`` is open for writing and takes both streams; ``stdout_fd``, unless negative, takes a copy of stdout.
+    With ``is_stdout_sealed`` the command's stdout is a socket.
     """
 
     argv: tuple[str, ...]
@@ -213,9 +212,9 @@ class Order:
 
 
 def supervise(order: Order, lifeline_fd: int) -> dict[str, Any]:
-    """Run the command to its end or its deadline, leave no process behind, tell what happened.
+    """Run the command to its end or its deadline, leave no process behind, and report the outcome.
 
-    Runs inside a child of `commands.fork_alone`. The keys of the answer are the fields of ``CommandResult``.
+    Runs inside a child of `commands.fork_alone`. The keys of the report are fields of ``CommandResult``.
     """
     _adopt_orphans()
     wake_fd = _wake_on_child_end()  # before there is a child, whose end could be missed otherwise
@@ -229,9 +228,10 @@ def supervise(order: Order, lifeline_fd: int) -> dict[str, Any]:
         first = _spawn(program, order, pipes)
     except (OSError, ValueError) as fault:
         is_cwd = place is order.cwd and place is not order.argv[0]
-        return _report("not_started", error=why_not_started(fault, place, order.cwd, is_cwd=is_cwd))
+        why = why_not_started(fault, place, order.cwd, is_cwd=is_cwd)
+        return {"outcome": "not_started", "error": why}
     if first.is_apart:
-        began = order.clock.monotonic()  # what stood in between is no part of the command
+        began = order.clock.monotonic()  # the programs in between are no part of the command
     pipes.close_write_ends()
     watch = _Watch(order, first, pipes, (lifeline_fd, wake_fd))
     outcome = watch.until_end(began + order.timeout_seconds)
@@ -241,27 +241,27 @@ def supervise(order: Order, lifeline_fd: int) -> dict[str, Any]:
         grace_seconds = min(grace_seconds, LEFTOVER_GRACE_SECONDS)
     watch.end_tree(grace_seconds)
     pipes.drain()
-    return _report(
-        outcome,
-        exit_status=watch.exit_status,
-        duration_seconds=duration_seconds,
-        user_seconds=watch.user_seconds,
-        system_seconds=watch.system_seconds,
-        peak_bytes=watch.peak_bytes,
-        output_size_bytes=pipes.size_bytes,
-        stdout_size_bytes=pipes.stdout_size_bytes,
-        is_truncated=pipes.stored_bytes < pipes.size_bytes,
-        leaked=tuple(watch.leaked.values()),
-        has_left_running=watch.has_left,
-        error=pipes.error or watch.error,
-    )
+    return {
+        "outcome": outcome,
+        "exit_status": watch.exit_status,
+        "duration_seconds": duration_seconds,
+        "user_seconds": watch.user_seconds,
+        "system_seconds": watch.system_seconds,
+        "peak_bytes": watch.peak_bytes,
+        "output_size_bytes": pipes.size_bytes,
+        "stdout_size_bytes": pipes.stdout_size_bytes,
+        "is_truncated": pipes.stored_bytes < pipes.size_bytes,
+        "leaked": tuple(watch.leaked.values()),
+        "has_left_running": watch.has_left,
+        "error": pipes.error or watch.error,
+    }
 
 
 def find_program(name: str, path: str) -> str:
-    """The file that the name means on this PATH; a name with a slash is the file itself.
+    """The file of this name on PATH; a name with a slash is the file itself.
 
     Raises:
-        OSError: ENOENT where no folder has it, EACCES where one has it but may not run it.
+        OSError: ENOENT if no folder has it, EACCES if the file is not executable.
     """
     if "/" in name:
         return name
@@ -276,16 +276,11 @@ def find_program(name: str, path: str) -> str:
     raise OSError(number, os.strerror(number), barred or name)
 
 
-def _sealed_pipe() -> tuple[int, int]:
-
-    return socket_pair()
-
-
 class _Pipes:
     """The output of one command: read from its pipes, stored up to the limit.
 
-    One pipe takes both streams in the order they were written; where stdout is wanted alone each has its own, and the
-    order in the output is that of their arrival.
+    One pipe takes both streams in the order of writing. If stdout is wanted alone, each stream has a pipe, and the
+    order in the output is that of arrival.
     """
 
     def __init__(self, order: Order) -> None:
@@ -293,7 +288,7 @@ class _Pipes:
         self.size_bytes = self.stored_bytes = 0
         self.stdout_size_bytes = self._stdout_stored_bytes = 0
         self.error = ""
-        read_end, self.stdout_end = _sealed_pipe() if order.is_stdout_sealed else os.pipe()
+        read_end, self.stdout_end = socket_pair() if order.is_stdout_sealed else os.pipe()
         self.stderr_end = self.stdout_end
         self._stdout_fd = read_end
         self.open = {read_end}
@@ -304,12 +299,12 @@ class _Pipes:
             os.set_blocking(descriptor, False)
 
     def close_write_ends(self) -> None:
-        """Keep none but the command from closing them."""
+        """Close our copies, so that the pipes end when the command closes its own."""
         for descriptor in {self.stdout_end, self.stderr_end}:
             os.close(descriptor)
 
     def drain(self) -> tuple[int, ...]:
-        """Take what stands in the pipes; past the limit it is read and not stored. Returns the pipes that ended."""
+        """Read the pipes; output past the limit is not stored. Returns the pipes that ended."""
         ended = tuple(descriptor for descriptor in self.open if not self._drain(descriptor))
         self.open.difference_update(ended)
         return ended
@@ -335,7 +330,7 @@ class _Pipes:
         return True
 
     def _store(self, descriptor: int, chunk: bytes, room: int) -> int:
-        """Store what there is room for; returns how many bytes."""
+        """Store as much as there is room for; returns the number of bytes."""
         stored = 0
         view = memoryview(chunk)[: max(room, 0)]
         try:
@@ -344,7 +339,7 @@ class _Pipes:
                 stored += written
                 view = view[written:]
         except OSError as fault:
-            self.error = f"the output could not be stored whole: {fault.strerror}"
+            self.error = f"part of the output could not be stored: {fault.strerror}"
         return stored
 
 
@@ -369,14 +364,13 @@ class _Watch:
 
     @property
     def peak_bytes(self) -> int:
-        """Of the largest process; 0 where it was not to be measured, or could not be told from our own."""
+        """The peak of the largest process; 0 if it was not measured, or if our own memory hides it."""
         if not self._order.measures_memory:
             return 0
-
         return peak_of(self._peak, is_apart=self._first.is_apart)
 
     def until_end(self, deadline: float) -> str:
-        """Wait for the command: ``exited``, ``timed_out`` (the clock says so, whatever the command says) and so on."""
+        """Wait for the command's outcome; by the clock alone it is ``timed_out``, whatever its exit status."""
         while True:
             left_seconds = deadline - self._order.clock.monotonic()
             if left_seconds <= 0:
@@ -388,14 +382,14 @@ class _Watch:
                 return "exited" if self._order.clock.monotonic() < deadline else "timed_out"
 
     def end_tree(self, grace_seconds: float) -> None:
-        """Ask every process below us to end, kill what still runs after the grace, collect them all."""
+        """Ask every process below us to end, kill those that still run after the grace period, collect them all."""
         self._reap()
         if not self._has_children:
             return
         self.has_left = any(map(self._works, descendant_pids(os.getpid())))
         kill_at = time.monotonic() + grace_seconds
-        self._signal_tree(processes.SIGTERM)
-        self._signal_tree(processes.SIGCONT)
+        self._signal_tree(signals.SIGTERM)
+        self._signal_tree(signals.SIGCONT)
         while self._has_children:
             now = time.monotonic()
             if now > kill_at + KILL_LIMIT_SECONDS:
@@ -403,7 +397,7 @@ class _Watch:
                 self.error = f"processes {left} could not be killed"
                 return
             if now >= kill_at:
-                self._signal_tree(processes.SIGKILL)
+                self._signal_tree(signals.SIGKILL)
             self._wait(_KILL_PASS_SECONDS if now >= kill_at else kill_at - now)
             self._reap()
 
@@ -414,7 +408,7 @@ class _Watch:
             return  # forgotten before
 
     def _wait(self, seconds: float) -> set[int]:
-        """Sleep until output, the end of a child, the end of the caller, or the time is over."""
+        """Sleep until there is output, a child ends, the caller ends, or the time is over."""
         ready = {descriptor for descriptor, _ in self._poll.poll(int(seconds * 1000) + 1)}
         if not self._pipes.open.isdisjoint(ready):
             for descriptor in self._pipes.drain():
@@ -453,7 +447,7 @@ class _Watch:
                 continue  # it has ended
 
     def _works(self, pid: int) -> str:
-        """The command line of a process that is not about to end, as bwrap's own in its sandbox is; else empty."""
+        """The command line of a process; empty if it is about to end, or is bwrap's own process in its sandbox."""
         argv, line = self._order.argv, command_line(pid)
         is_sandbox = argv[0].endswith("/bwrap") and line == " ".join(argv)
         return "" if is_sandbox or is_ending(pid) else line
@@ -467,7 +461,7 @@ class _Watch:
 
 @dataclass(frozen=True, slots=True)
 class First:
-    """The first process of a command. ``is_apart``: it stands in a session of its own."""
+    """The first process of a command. ``is_apart``: it has its own session."""
 
     pid: int
     is_apart: bool = False
@@ -495,29 +489,11 @@ def _spawn(program: str, order: Order, pipes: _Pipes) -> First:
     return First(pid)
 
 
-def _report(outcome: str, **known: Any) -> dict[str, Any]:
-    report: dict[str, Any] = {
-        "outcome": outcome,
-        "exit_status": None,
-        "duration_seconds": 0.0,
-        "user_seconds": 0.0,
-        "system_seconds": 0.0,
-        "peak_bytes": 0,
-        "output_size_bytes": 0,
-        "stdout_size_bytes": 0,
-        "is_truncated": False,
-        "leaked": (),
-        "has_left_running": False,
-        "error": "",
-    }
-    return report | known
-
-
 def _adopt_orphans() -> None:
     if sys.platform != "linux":
         return
     try:
-        import _ctypes  # what ctypes calls C with; loading the package around it costs a run 2.5 ms
+        import _ctypes  # the module below ctypes, which would cost a run 2.5 ms more
 
         itself: Any = None  # the process, as CDLL(None) opens it
         prctl = _ctypes.dlsym(_ctypes.dlopen(itself, 0), "prctl")
@@ -529,10 +505,10 @@ def _adopt_orphans() -> None:
 
 
 def _wake_on_child_end() -> int:
-    """A descriptor that becomes readable when a child ends."""
+    """Returns a descriptor that becomes readable when a child ends."""
     read_end, write_end = os.pipe()
     os.set_blocking(read_end, False)
     os.set_blocking(write_end, False)
-    processes.signal(processes.SIGCHLD, lambda _number, _frame: None)
-    processes.set_wakeup_fd(write_end, warn_on_full_buffer=False)
+    signals.signal(signals.SIGCHLD, lambda _number, _frame: None)
+    signals.set_wakeup_fd(write_end, warn_on_full_buffer=False)
     return read_end
