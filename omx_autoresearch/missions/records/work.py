@@ -305,18 +305,23 @@ class ValidationFinished:
         A mission that ended keeps the attestation that ended it. A run that began before a person's newest prompt
         says nothing about the world after it, so it is due again.
         """
-        running = mission.running_validation
-        is_current = running is not None and running.run_id == self.attestation.run_id
+        mission = _without_run(mission, self.attestation.run_id)
         if mission.phase in FINAL_PHASES:
-            return replace(mission, running_validation=None if is_current else running)
+            return mission
         is_older = self.attestation.started_at < mission.prompted_at
         return replace(
             mission,
             attestation=self.attestation,
-            running_validation=None if is_current else running,
             lost_run_id="",
             is_recheck_due=mission.is_recheck_due and is_older,
         )
+
+
+def _without_run(mission: Mission, run_id: str) -> Mission:
+    """The mission after the end of a run; if another run is under way, nothing changes."""
+    running = mission.running_validation
+    is_current = running is not None and running.run_id == run_id
+    return replace(mission, running_validation=None) if is_current else mission
 
 
 @dataclass(frozen=True, slots=True)
@@ -328,10 +333,8 @@ class ValidationLost:
 
     def apply(self, mission: Mission, ts: str) -> Mission:
         """This run is no longer under way; if another one is, nothing changes."""
-        running = mission.running_validation
-        if running is None or running.run_id != self.run_id:
-            return mission
-        return replace(mission, running_validation=None, lost_run_id=self.run_id)
+        after = _without_run(mission, self.run_id)
+        return mission if after is mission else replace(after, lost_run_id=self.run_id)
 
 
 @dataclass(frozen=True, slots=True)
@@ -413,13 +416,8 @@ class CriteriaChecked:
         """The newest check of each criterion; a run of this id is no longer under way."""
         new = {check.criterion_id: check for check in self.checks}
         kept = tuple(new.pop(check.criterion_id, check) for check in mission.checks)
-        running = mission.running_validation
-        is_current = running is not None and bool(self.run_id) and running.run_id == self.run_id
-        return replace(
-            mission,
-            checks=(*kept, *new.values())[-CRITERIA_LIMIT:],
-            running_validation=None if is_current else running,
-        )
+        mission = _without_run(mission, self.run_id)
+        return replace(mission, checks=(*kept, *new.values())[-CRITERIA_LIMIT:])
 
 
 @dataclass(frozen=True, slots=True)

@@ -196,7 +196,7 @@ def summary(mission: Mission) -> str:
     """
     contract = mission.contract
     how = ""
-    if contract is not None and contract.validation_mode == "mission-validator-script":
+    if contract is not None and not contract.is_review:
         how = f"Done means: `{one_line(contract.validator_command, 120)}` passes when the runtime runs it."
     elif contract is not None:
         how = f"Done means: a reviewer approves {one_line(contract.output_artifact_path, 120)}."

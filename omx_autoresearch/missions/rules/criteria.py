@@ -25,9 +25,6 @@ from omx_autoresearch.foundation.text import quoted
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from omx_autoresearch.foundation.types import FindingKind
-
-if TYPE_CHECKING:
     from typing import Any, ClassVar, Protocol, Self
 
     from omx_autoresearch.foundation.types import FindingKind

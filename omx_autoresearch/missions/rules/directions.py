@@ -15,17 +15,6 @@ if TYPE_CHECKING:
 
     from omx_autoresearch.foundation.types import DirectionBy
 
-AXES: tuple[str, ...] = (
-    "source_class",
-    "decomposition",
-    "evidence_standard",
-    "evaluation_method",
-    "search_space",
-    "representation",
-    "environment",
-    "objective",
-)
-"""Structural axes: changing one is a pivot, tuning a parameter is not."""
 FRESH: dict[str, str] = {
     "source_class": "learn from a different class of sources",
     "decomposition": "divide the problem differently, or begin at another end of it",
@@ -37,6 +26,8 @@ FRESH: dict[str, str] = {
     "objective": "work on another sub-goal of the contract",
 }
 """What a fresh direction does, by the axis that it changes."""
+AXES: tuple[str, ...] = tuple(FRESH)
+"""Structural axes: changing one is a pivot, tuning a parameter is not."""
 SUMMARY_LIMIT = 16_384
 INJECTED_LIMIT = 1_000
 AXIS_LIMIT = 500
@@ -47,7 +38,6 @@ RECENT = 3
 """How many directions back a pivot is held against."""
 _KEPT_CHARACTERS = 300
 _SHOWN_AXES = 8
-_IGNORED = frozenset(("Cf",))
 _SEPARATING = frozenset(("Cc", "Cs", "Sk"))
 _INVISIBLE = (
     ("\u034f", "\u034f"), ("\u115f", "\u1160"), ("\u17b4", "\u17b5"), ("\u180b", "\u180f"), ("\u2060", "\u206f"),
@@ -113,11 +103,9 @@ def direction_of(
 def kept(direction: Direction) -> Direction:
     """A direction as the state keeps it: the beginning of a long summary; the journal has the whole."""
     text = direction.summary
-    return (
-        direction
-        if len(text) <= _KEPT_CHARACTERS
-        else replace(direction, summary=text[: _KEPT_CHARACTERS - 1] + "…")
-    )
+    if len(text) <= _KEPT_CHARACTERS:
+        return direction
+    return replace(direction, summary=text[: _KEPT_CHARACTERS - 1] + "…")
 
 
 def claim_text(direction: Direction) -> str:
@@ -160,7 +148,7 @@ def words_of(text: str) -> tuple[str, ...]:
 
 
 def _is_invisible(char: str, kind: str) -> bool:
-    return kind in _IGNORED or any(first <= char <= last for first, last in _INVISIBLE)
+    return kind == "Cf" or any(first <= char <= last for first, last in _INVISIBLE)
 
 
 def fingerprint_of(summary: str) -> str:

@@ -9,6 +9,7 @@ from __future__ import annotations
 from omx_autoresearch.foundation.records import dataclass
 from omx_autoresearch.foundation.text import quoted
 from omx_autoresearch.missions.rules.criteria import Facts
+from omx_autoresearch.missions.rules.mission import is_finite_number
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -19,6 +20,7 @@ if TYPE_CHECKING:
     from omx_autoresearch.missions.rules.criteria import Criterion, CriterionCheck, WorkspaceSnapshot
     from omx_autoresearch.missions.rules.mission import Attestation, Contract, Mission
 
+IGNORED_OUTPUT = "files that a run writes belong in an ignored path"
 REJECTED_BY_PERSON = "rejected-by-person"
 """The cause of a person's rejection, as an attestation has it."""
 
@@ -52,7 +54,7 @@ def is_fresh(run: Attestation | None, mission: Mission, look: WorkspaceSnapshot)
         return False
     if run.pin_digest != look.pin_digest:
         return False
-    if mission.contract is not None and mission.contract.validation_mode == "prompt-architect-artifact":
+    if mission.contract is not None and mission.contract.is_review:
         return bool(look.output_artifact_digest) and is_same_artifact(run, look)
     return run.head == look.head and bool(look.tree_digest) and run.tree_digest == look.tree_digest
 
@@ -61,7 +63,7 @@ def has_moved(before: WorkspaceSnapshot, after: WorkspaceSnapshot, mission: Miss
     """True when what a run depends on changed while it ran."""
     if before.pin_digest != after.pin_digest:
         return True
-    if mission.contract is not None and mission.contract.validation_mode == "prompt-architect-artifact":
+    if mission.contract is not None and mission.contract.is_review:
         return before.output_artifact_digest != after.output_artifact_digest
     return (before.head, before.tree_digest) != (after.head, after.tree_digest)
 
@@ -118,7 +120,7 @@ def missing_items(mission: Mission, look: WorkspaceSnapshot) -> tuple[Missing, .
         )
     if contract.accept_unattested and look.artifact_claim == "passed":
         return ()
-    if contract.validation_mode == "prompt-architect-artifact" and not look.output_artifact_digest:
+    if contract.is_review and not look.output_artifact_digest:
         return (
             Missing(
                 "output-artifact",
@@ -133,29 +135,25 @@ def missing_items(mission: Mission, look: WorkspaceSnapshot) -> tuple[Missing, .
 
 
 def _lacking_run(mission: Mission, contract: Contract, look: WorkspaceSnapshot) -> Missing:
-    is_script = contract.validation_mode == "mission-validator-script"
+    kind, verb = "validation", "validate"
     what = (
         f"a passing run of the validator `{contract.validator_command}`, by the runtime, on the workspace as it is now"
-        if is_script
-        else f"an approving review of {contract.output_artifact_path} as it is now"
     )
+    moved = "the workspace, HEAD or a pinned file"
+    if contract.is_review:
+        kind, verb, moved = "review", "review", "the artifact or a pinned file"
+        what = f"an approving review of {contract.output_artifact_path} as it is now"
     run = mission.attestation
     if run is None or run.contract_digest != mission.contract_digest:
         received = "no run under this contract yet"
     elif run.verdict == "passed":  # and yet it is missing
-        moved = "the workspace, HEAD or a pinned file" if is_script else "the artifact or a pinned file"
-        since = (
-            "since it began" if run.is_fresh else "while it ran; what a run writes belongs in an ignored path"
-        )
+        since = "since it began" if run.is_fresh else f"while it ran; {IGNORED_OUTPUT}"
         received = f"run {run.run_id} passed, but {moved} changed {since}"
     else:
         received = f"run {run.run_id}: {run.verdict} ({run.cause}): {run.summary}"
     if look.artifact_report:  # first, since a long summary is cut
         received = f"{look.artifact_report}; {received}"
-    verb = "validate" if is_script else "review"
-    return Missing(
-        "validation" if is_script else "review", what, received, f"omx-autoresearch {verb} {mission.task_id}"
-    )
+    return Missing(kind, what, received, f"omx-autoresearch {verb} {mission.task_id}")
 
 
 def needs_run(mission: Mission, look: WorkspaceSnapshot) -> bool:
@@ -165,7 +163,7 @@ def needs_run(mission: Mission, look: WorkspaceSnapshot) -> bool:
         return False
     if not missing_items(mission, look):
         return bool(unsettled_criteria(mission, look))
-    if contract.validation_mode == "prompt-architect-artifact":
+    if contract.is_review:
         is_ready = bool(contract.reviewer_command) and bool(look.output_artifact_digest)
         return is_ready and not is_rejected_by_person(mission, look)
     return True
@@ -313,21 +311,12 @@ def _read_report(report: dict[str, Any]) -> tuple[bool | None, float | None, str
     if len(claims) == 2:
         return None, None, "", "passed and status contradict each other"
     score = report.get("score")
-    if score is not None and not _is_finite_number(score):
+    if score is not None and not is_finite_number(score):
         return None, None, "", f"score must be a finite number, received {quoted(score)}"
     summary = report.get("summary", "")
     if not isinstance(summary, str):
         return None, None, "", f"summary must be text, received {quoted(summary)}"
     return (claims.pop() if claims else None), (None if score is None else float(score)), summary[:500], ""
-
-
-def _is_finite_number(value: object) -> bool:
-    if isinstance(value, bool) or not isinstance(value, (int, float)):
-        return False
-    try:
-        return float(value) - float(value) == 0.0  # neither infinite nor NaN, without loading math
-    except OverflowError:  # an integer that no float can hold
-        return False
 
 
 def read_artifact(artifact: Any, mission: Mission) -> tuple[bool, str]:
@@ -343,7 +332,7 @@ def read_artifact(artifact: Any, mission: Mission) -> tuple[bool, str]:
     if not isinstance(artifact, dict):
         return False, f"{said} is not an object but {type(artifact).__name__}"
     status, passed = artifact.get("status"), artifact.get("passed")
-    if contract.validation_mode == "mission-validator-script":
+    if not contract.is_review:
         if status == "passed" and passed is True:
             return True, f"{said} says passed; it is unattested and does not count"
         return False, f"{said} has status={quoted(status)}, passed={quoted(passed)}; it does not count"
@@ -605,7 +594,7 @@ def recorded_codes(mission: Mission) -> tuple[str, ...]:
         return ()
     run = mission.attestation
     is_told = run is not None and (run.verdict, run.contract_digest) == ("passed", mission.contract_digest)
-    what = "review" if contract.validation_mode == "prompt-architect-artifact" else "validation"
+    what = "review" if contract.is_review else "validation"
     return (*(() if is_told else (what,)), *(f"criterion:{name}" for name in open_criteria(mission)))
 
 
@@ -631,7 +620,7 @@ def is_verified(mission: Mission, look: WorkspaceSnapshot) -> bool:
     contract = mission.contract
     if contract is None:
         return False
-    if contract.validation_mode == "mission-validator-script":
+    if not contract.is_review:
         return is_passing(mission, look) or (contract.accept_unattested and look.artifact_claim == "passed")
     return any(
         bool(criterion.rule.argv) and is_criterion_met(mission, criterion, look)

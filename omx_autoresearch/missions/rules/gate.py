@@ -49,7 +49,7 @@ if TYPE_CHECKING:
 
 # --- Progress and its absence: what resets the stale count, what only holds it, what adds to it.
 #
-# Strong progress (accepted evidence, a better score, an accepted trial, a publication) resets. Weak progress (the tree
+# Strong progress (accepted evidence, a better score, an accepted trial) resets. Weak progress (the tree
 # changed, the validator said something new, a pivot that was never tried, reading that found something) holds, a finite
 # number of times between two strong ones. Everything else adds one, and so does a repeated direction or a drop of the
 # metric. Nothing else moves the count: not a release, not a repeated stop, not the same evidence again.
@@ -63,7 +63,6 @@ class Observation:
         has_new_evidence: a criterion accepted evidence that it had not before.
         has_better_score: the validator's score beat the best of the mission.
         has_accepted_trial: a measured trial was accepted.
-        has_publication: research was published.
         has_tree_change: the tree digest differs from the one at the last stop.
         has_new_output: the validator's output, normalized_output, was never seen in this mission.
         has_pivot: a pivot with an untried fingerprint was declared.
@@ -76,7 +75,6 @@ class Observation:
     has_new_evidence: bool = False
     has_better_score: bool = False
     has_accepted_trial: bool = False
-    has_publication: bool = False
     has_tree_change: bool = False
     has_new_output: bool = False
     has_pivot: bool = False
@@ -120,7 +118,7 @@ def observe(mission: Mission, *, has_tree_change: bool, used_tools: bool) -> Obs
 
 def progress_of(seen: Observation) -> Progress:
     """The kind of progress that an iteration made."""
-    if seen.has_new_evidence or seen.has_better_score or seen.has_accepted_trial or seen.has_publication:
+    if seen.has_new_evidence or seen.has_better_score or seen.has_accepted_trial:
         return "strong"
     if seen.has_tree_change or seen.has_new_output or seen.has_pivot or seen.has_reading:
         return "weak"
@@ -287,7 +285,6 @@ def _judged(seen: Situation) -> Observation:
         has_new_evidence=False,
         has_better_score=False,
         has_accepted_trial=False,
-        has_publication=False,
     )
 
 
@@ -432,7 +429,7 @@ def review_blocker(mission: Mission, look: WorkspaceSnapshot) -> Blocker | None:
     contract = mission.contract
     if contract is None or contract.reviewer_command or not look.output_artifact_digest:
         return None
-    if contract.validation_mode != "prompt-architect-artifact" or not missing_items(mission, look):
+    if not contract.is_review or not missing_items(mission, look):
         return None
     run = mission.attestation
     if run and run.verdict == "failed" and run.output_artifact_digest == look.output_artifact_digest:

@@ -15,15 +15,22 @@ from omx_autoresearch.missions.rules.directions import Direction, Tried
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from typing import Any, Literal, TypeGuard, TypeVar
+
     from omx_autoresearch.foundation.types import (
         Operation,
         Phase,
         Reviewer,
         RunVerdict,
         ScoreDirection,
+        Step,
         TaskType,
         ValidationMode,
     )
+
+    AnyPhase = TypeVar("AnyPhase", bound=str)
+    AnyStep = TypeVar("AnyStep", bound=str)
+    Table = tuple[tuple[AnyStep, tuple[AnyPhase, ...], AnyPhase], ...]
 
 
 # --- What may be spent and what was: the finite allowances that every refusal draws on.
@@ -96,7 +103,7 @@ def check_limits(limits: Limits) -> list[str]:
     for item in fields(limits):
         value = getattr(limits, item.name)
         is_count = isinstance(item.default, int)
-        if not _is_positive(value) or (is_count and not isinstance(value, int)):
+        if not is_finite_number(value) or value <= 0 or (is_count and not isinstance(value, int)):
             wanted = "a positive whole number" if is_count else "a positive finite number"
             faults.append(f"limits.{item.name} must be {wanted}, received {str(value)[:40]}")
     if not faults and not limits.stale_pivot <= limits.stale_fresh <= limits.stale_stalled:
@@ -104,14 +111,12 @@ def check_limits(limits: Limits) -> list[str]:
     return faults
 
 
-def _is_positive(value: object) -> bool:
-    """True for a finite number above zero that a float can hold; True and False are no numbers."""
+def is_finite_number(value: object) -> TypeGuard[int | float]:
+    """True for a number that a float can hold, neither infinite nor NaN; True and False are no numbers."""
     if isinstance(value, bool) or not isinstance(value, (int, float)):
         return False
-    from math import isfinite
-
     try:
-        return isfinite(value) and value > 0
+        return float(value) - float(value) == 0.0  # without loading math
     except OverflowError:
         return False
 
@@ -156,15 +161,6 @@ def extended(limits: Limits, *, hours: float = 0.0, refusals: int = 0) -> Limits
 # which run the machine, and records the phase that it reached. A replay runs no machine: :func:`target` reads the
 # same table as data, and a record whose step the phase does not have changes nothing. So a refused stop, a fold and a
 # look never load the package.
-
-if TYPE_CHECKING:
-    from typing import Any, Literal, TypeVar
-
-    from omx_autoresearch.foundation.types import Phase, Step
-
-    AnyPhase = TypeVar("AnyPhase", bound=str)
-    AnyStep = TypeVar("AnyStep", bound=str)
-    Table = tuple[tuple[AnyStep, tuple[AnyPhase, ...], AnyPhase], ...]
 
 FINAL_PHASES: tuple[Phase, ...] = ("complete", "cancelled")
 
@@ -360,6 +356,11 @@ class Contract:
     limits: Limits = nested(Limits, default_factory=Limits)
     intake_digests: dict[str, str] = field(default_factory=dict)
 
+    @property
+    def is_review(self) -> bool:
+        """A reviewer judges an artifact; otherwise the validator's command decides."""
+        return self.validation_mode == "prompt-architect-artifact"
+
 
 @dataclass(frozen=True, slots=True)
 class Attestation:
@@ -508,7 +509,7 @@ class Mission:
         scope: what belongs to the mission.
         non_goals: what does not.
         milestones: what is reached on the way, in order.
-        phase: see ``core/lifecycle``.
+        phase: of the lifecycle.
         contract: None while draft.
         contract_digest: sha256 of the contract's canonical JSON.
         usage: what was spent.

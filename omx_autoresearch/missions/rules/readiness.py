@@ -128,7 +128,7 @@ def _verification_line(mission: Mission, look: WorkspaceSnapshot, lacking: Missi
     what = "code that changed since the launch was verified, or the owner accepted a reason why not"
     excuse = mission.verification_excuse
     contract = mission.contract
-    is_run = contract is not None and contract.validation_mode == "mission-validator-script"
+    is_run = contract is not None and not contract.is_review
     is_changed = look.tree_digest != mission.launch_tree_digest
     if lacking is None and not excuse and is_run and is_changed and not is_verified(mission, look):
         lacking = Missing(

@@ -11,7 +11,7 @@ import os
 import sys
 
 from omx_autoresearch.foundation.errors import CommandFault, StepIllegal, UsageError, WorkspaceFault
-from omx_autoresearch.foundation.records import dataclass, field, replace, sha256
+from omx_autoresearch.foundation.records import dataclass, replace, sha256
 from omx_autoresearch.foundation.text import head_and_tail
 from omx_autoresearch.journal.safe_files import FILE_LIMIT_BYTES, open_inside, read_chunks
 from omx_autoresearch.missions.records.work import CriteriaChecked, FindingRecorded, VerificationExcused
@@ -23,6 +23,7 @@ from omx_autoresearch.missions.rules.criteria import (
     evidence_digest,
 )
 from omx_autoresearch.missions.rules.evidence import (
+    IGNORED_OUTPUT,
     has_moved,
     is_passing,
     normalized_output,
@@ -89,7 +90,7 @@ def evidence_of(
 
 
 class _Workspace:
-    """The world as a rule may look at it (``core.criteria.Examiner``)."""
+    """The world as a rule may look at it (``rules.criteria.Examiner``)."""
 
     def __init__(
         self,
@@ -220,13 +221,9 @@ def _why_not(contract: Contract, result: CommandResult, output: bytes) -> str:
 def _why_not_fresh(mission: Mission, before: WorkspaceSnapshot, after: WorkspaceSnapshot) -> str:
     if after.changed_pins:
         return f"pinned files changed while it ran: {', '.join(after.changed_pins[:5])}"
-    if has_moved(before, after, mission) or (before.head, before.tree_digest) != (
-        after.head,
-        after.tree_digest,
-    ):
-        return (
-            "it passed, but the workspace changed while it ran; what a run writes belongs in an ignored path"
-        )
+    seen, now = (before.head, before.tree_digest), (after.head, after.tree_digest)
+    if seen != now or has_moved(before, after, mission):
+        return f"it passed, but the workspace changed while it ran; {IGNORED_OUTPUT}"
     return ""
 
 
@@ -256,14 +253,13 @@ class Settlement:
     outcomes: tuple[Examination, ...]
     contract_digest: str
     run_id: str = ""
-    submission: Finding | None = field(default=None)
+    submission: Finding | None = None
 
     def record(self, transaction: Transaction) -> None:
         """Record new evidence, the submission as evidence or claim, and a check of every criterion, in one write."""
         mission = transaction.mission
-        if (
-            mission.contract_digest != self.contract_digest
-        ):  # amended while we looked: the rule may be another one
+        # Where the owner amended the contract while we looked, the rule may be another one.
+        if mission.contract_digest != self.contract_digest:
             if self.run_id:
                 transaction.record(CriteriaChecked((), self.run_id))
             return
@@ -341,7 +337,7 @@ def claim_reason(mission: Mission, criterion: Criterion, received: str) -> str:
 def checking(
     runtime: Runtime, isolation: str, *, names: tuple[str, ...] = (), submission: Finding | None = None
 ) -> Callable[[Mission, str], Callable[[Transaction], None]]:
-    """What :class:`validation.Ask` calls: look at these criteria (all that a look can settle, without names)."""
+    """What :class:`runs.Ask` calls: look at these criteria (all that a look can settle, without names)."""
 
     def then(mission: Mission, run_id: str) -> Callable[[Transaction], None]:
         if mission.experiments and "news" in runtime.sources:

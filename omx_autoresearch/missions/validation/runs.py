@@ -56,9 +56,8 @@ if TYPE_CHECKING:
     from omx_autoresearch.foundation.types import Reviewer
     from omx_autoresearch.journal.layout import Runtime, StateHome
     from omx_autoresearch.missions.rules.criteria import WorkspaceSnapshot
-    from omx_autoresearch.missions.rules.mission import Contract, Mission
+    from omx_autoresearch.missions.rules.mission import Mission
     from omx_autoresearch.missions.store import Transaction
-    from omx_autoresearch.system.commands import CommandResult
 
 # --- What the owner allows to run outside a sandbox: one small file a key, outside every workspace.
 #
@@ -159,7 +158,7 @@ def report_of(
     if result.exit_status in (126, 127):
         return _unstartable(contract, workspace_path, result.exit_status)
     last, fault = last_object(output)
-    if contract.validation_mode == "prompt-architect-artifact":
+    if contract.is_review:
         return report_of_review(result.exit_status, last, fault, nonce)
     return report_of_run(
         result.exit_status,
@@ -437,7 +436,7 @@ def _attested(runtime: Runtime, mission: Mission, run_id: str, ask: Ask, started
         return _tampered(mission, run_id, (started_at, runtime.now()), pins.changed)
     scratch_path = os.path.join(folder.root_path, "scratch", run_id)
     argv = shell_argv(contract.validator_command)
-    if contract.validation_mode == "prompt-architect-artifact":
+    if contract.is_review:
         argv = _reviewer_argv(mission, contract, scratch_path, nonce)
     output_path = folder.output_path(run_id)
     result = run_validator(
@@ -635,7 +634,7 @@ def record_review(  # noqa: PLR0913  # what a verdict says, and nothing else
     store = MissionStore(runtime.home)
     mission = store.load(task_id)
     contract = mission.contract
-    if contract is None or contract.validation_mode != "prompt-architect-artifact":
+    if contract is None or not contract.is_review:
         raise StepIllegal(
             "this mission is not completed by a review", next_step=f"omx-autoresearch validate {task_id}"
         )

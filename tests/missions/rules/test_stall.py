@@ -23,7 +23,7 @@ from omx_autoresearch.missions.rules.mission import Limits, Usage
 from tests.missions.rules.samples import NEEDED, a_mission
 
 LIMITS = Limits()
-STRONG_FIELDS = ("has_new_evidence", "has_better_score", "has_accepted_trial", "has_publication")
+STRONG_FIELDS = ("has_new_evidence", "has_better_score", "has_accepted_trial")
 WEAK_FIELDS = ("has_tree_change", "has_new_output", "has_pivot", "has_reading")
 NAMES = [item.name for item in fields(Observation)]
 EVERY_OBSERVATION = [

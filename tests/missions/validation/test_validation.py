@@ -159,7 +159,7 @@ def test_a_run_during_which_the_workspace_moved_completes_nothing_and_says_why(
     mission = world.mission(protect=("!work.txt", "!log.txt"))
     refusal = world.stop().refusal
     assert "passed, but the workspace, HEAD or a pinned file changed while it ran" in refusal
-    assert "what a run writes belongs in an ignored path" in refusal
+    assert "files that a run writes belong in an ignored path" in refusal
     assert not run_of(world, mission).is_fresh
     world.write(".gitignore", "work.txt\nlog.txt\n")
     world.git("rm", "-q", "--cached", "--ignore-unmatch", "work.txt", "log.txt")
