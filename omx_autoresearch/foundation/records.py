@@ -290,20 +290,4 @@ def _thaw(inner: Any, value: Any) -> Any:
     return value
 
 
-__all__ = [
-    "MISSING",
-    "NewerShape",
-    "OlderShape",
-    "ShapeError",
-    "as_fields",
-    "dataclass",
-    "field",
-    "fields",
-    "from_plain",
-    "nested",
-    "replace",
-    "sha1",
-    "sha256",
-    "to_plain",
-    "twin_of",
-]
+__all__ = ["MISSING", "dataclass", "field", "fields", "replace", "sha1", "sha256"]

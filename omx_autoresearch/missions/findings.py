@@ -20,7 +20,7 @@ from omx_autoresearch.journal.layout import ProjectFolder, Runtime
 from omx_autoresearch.journal.safe_files import read_bounded
 from omx_autoresearch.missions import claims, projection_texts
 from omx_autoresearch.missions.records.work import FindingRecorded
-from omx_autoresearch.missions.rules.criteria import FINDING_KINDS, Finding, finding_faults
+from omx_autoresearch.missions.rules.criteria import Finding, finding_faults
 from omx_autoresearch.missions.store import MissionStore, refuse_ended
 from omx_autoresearch.missions.validation import checks
 from omx_autoresearch.missions.validation.checks import look_at
@@ -129,6 +129,14 @@ def add_finding(
     return _looked_at(runtime, mission, criterion, finding)
 
 
+_SAME = ("kind", "summary", "command", "paths", "criterion_id")
+"""Two findings that agree in these fields say the same."""
+
+
+def _said(submission: Submission | Finding) -> dict[str, Any]:
+    return {name: getattr(submission, name) for name in _SAME}
+
+
 def refuse_faults(finding: Finding) -> None:
     """Refuse a finding that cannot be recorded at all.
 
@@ -142,12 +150,8 @@ def refuse_faults(finding: Finding) -> None:
 def _offered(runtime: Runtime, mission: Mission, submission: Submission, source: str) -> Finding:
     finding = Finding(
         id=submission.id or f"f-{runtime.new_id()}",
-        kind=submission.kind,
-        summary=submission.summary,
+        **_said(submission),
         source=source,
-        command=submission.command,
-        paths=tuple(submission.paths),
-        criterion_id=submission.criterion_id,
         iteration=mission.iteration + (1 if mission.phase == "running" else 0),
         direction=mission.recent_directions[-1].fingerprint if mission.recent_directions else "",
     )
@@ -174,8 +178,7 @@ def _bare_claim(mission: Mission, finding: Finding) -> Finding:
 
 def _again(task_id: str, finding: Finding, known: Finding) -> Recorded:
     """The same finding sent twice is one; another one under its id is refused."""
-    same = ("kind", "summary", "command", "paths", "criterion_id")
-    differing = [name for name in same if getattr(finding, name) != getattr(known, name)]
+    differing = [name for name in _SAME if getattr(finding, name) != getattr(known, name)]
     if differing:
         raise UsageError(
             f"id: {finding.id!r} belongs to another finding of this mission; {', '.join(differing)} differ",
@@ -329,20 +332,6 @@ _INBOX = (
     "omx-autoresearch criterion check {}"
 )
 
-__all__ = [
-    "FINDING_KINDS",
-    "Recorded",
-    "Submission",
-    "add_finding",
-    "drop_finding",
-    "find_finding",
-    "list_findings",
-    "list_iterations",
-    "refuse_faults",
-    "show_finding",
-]
-
-
 # --- Importing findings from a file of JSON lines: every line is validated before the first is recorded.
 #
 # One faulty line refuses the whole file, with every fault by its line. What is imported is a claim: an acceptance in
@@ -357,32 +346,14 @@ _WHY = "an imported finding is always a claim; to make it evidence: omx-autorese
 
 
 @dataclass(frozen=True, slots=True)
-class ImportLine:
+class ImportLine(Submission):
     """One line of the file: the fields of ``findings.jsonl``; those that the runtime decides itself are ignored.
 
-    Attributes:
-        summary: what was observed.
-        kind: of the observation.
-        id: unique in the mission; made from the line where it is left out.
-        source: ignored: where it came from is the file.
-        command: that showed it.
-        paths: files that it is about.
-        criterion_id: the criterion it is about.
-        accepted: ignored, as everything below: nothing imported is evidence, and the record's own time counts.
-        created_at: ignored.
-        evidence: ignored.
-        claim_reason: ignored.
-        iteration: ignored.
-        direction: ignored.
+    The id is made from the line where the line has none. Nothing imported is evidence, the record has its own time, and
+    the file is the source.
     """
 
-    summary: str
-    kind: FindingKind = "manual"
-    id: str = ""
     source: str = ""
-    command: str = ""
-    paths: tuple[str, ...] = ()
-    criterion_id: str = ""
     accepted: bool = False
     created_at: str = ""
     evidence: dict[str, object] | None = None
@@ -446,7 +417,7 @@ def _refuse(runtime: Runtime, mission: Mission, path: str, data: bytes) -> None:
         except UsageError as error:
             faults.append(error.message)
             continue
-        mark = sha256(repr(_identity(finding)).encode("utf-8", "surrogatepass")).digest()
+        mark = sha256(repr(_said(finding)).encode("utf-8", "surrogatepass")).digest()
         if seen.setdefault(finding.id, mark) != mark:
             faults.append(f"{path}, line {number}: id: {finding.id!r} appears twice in the file")
     if not count:
@@ -505,12 +476,8 @@ def _finding(mission: Mission, path: str, number: int, line: bytes) -> Finding:
     read = validated(ImportLine, value, where=where, error=UsageError)
     finding = Finding(
         id=read.id or f"i-{sha256(line).hexdigest()[:24]}",
-        kind=read.kind,
-        summary=read.summary,
+        **_said(read),
         source="import",
-        command=read.command,
-        paths=read.paths,
-        criterion_id=read.criterion_id,
         claim_reason=_WHY.format(mission.task_id),
         iteration=mission.iteration,
     )
@@ -522,10 +489,6 @@ def _finding(mission: Mission, path: str, number: int, line: bytes) -> Finding:
             f"{where}: criterion_id: {finding.criterion_id[:80]!r} is not a criterion of this contract"
         )
     return finding
-
-
-def _identity(finding: Finding) -> tuple[object, ...]:
-    return (finding.kind, finding.summary, finding.command, finding.paths, finding.criterion_id)
 
 
 def _record_import(runtime: Runtime, task_id: str, batch: list[Finding]) -> int:
@@ -556,12 +519,4 @@ def _record_import(runtime: Runtime, task_id: str, batch: list[Finding]) -> int:
 
 
 def _differs(finding: Finding, known: dict[str, object]) -> bool:
-    paths = known.get("paths")
-    stands = (
-        known.get("kind"),
-        known.get("summary"),
-        known.get("command"),
-        tuple(paths) if isinstance(paths, (list, tuple)) else (),
-        known.get("criterion_id"),
-    )
-    return stands != _identity(finding)
+    return {name: known.get(name) for name in _SAME} != {**_said(finding), "paths": [*finding.paths]}

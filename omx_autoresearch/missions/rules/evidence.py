@@ -135,10 +135,8 @@ def missing_items(mission: Mission, look: WorkspaceSnapshot) -> tuple[Missing, .
 
 
 def _lacking_run(mission: Mission, contract: Contract, look: WorkspaceSnapshot) -> Missing:
-    kind, verb = "validation", "validate"
-    what = (
-        f"a passing run of the validator `{contract.validator_command}`, by the runtime, on the workspace as it is now"
-    )
+    kind, verb, command = "validation", "validate", contract.validator_command
+    what = f"a passing run of the validator `{command}`, by the runtime, on the workspace as it is now"
     moved = "the workspace, HEAD or a pinned file"
     if contract.is_review:
         kind, verb, moved = "review", "review", "the artifact or a pinned file"
