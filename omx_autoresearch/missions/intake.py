@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 import re
 from dataclasses import replace
-from typing import Any, Literal
+from typing import Any
 
 import yaml
 
@@ -22,7 +22,7 @@ from omx_autoresearch.foundation.errors import (
 )
 from omx_autoresearch.foundation.input_validation import Fault, refusal, validated
 from omx_autoresearch.foundation.records import as_fields, dataclass, field, sha256, to_plain
-from omx_autoresearch.foundation.types import Operation, Reviewer, TaskType, ValidationMode
+from omx_autoresearch.foundation.types import Operation, TaskType, ValidationMode
 from omx_autoresearch.journal.layout import (
     INTAKE_NAMES,
     ProjectFolder,
@@ -45,6 +45,7 @@ from omx_autoresearch.missions.rules.criteria import (
     rule_forms,
 )
 from omx_autoresearch.missions.rules.intake import IntakeRecord, MissionDraft, draft_faults, settled
+from omx_autoresearch.missions.rules.mission import JudgingTerms
 
 # --- Markdown files with YAML frontmatter: written and read by the YAML library, with fewer surprises than YAML 1.1.
 #
@@ -272,25 +273,14 @@ class CriterionPage:
 
 
 @dataclass(frozen=True, slots=True)
-class SandboxPage:
+class SandboxPage(JudgingTerms):
     """The frontmatter of sandbox.md; the names are those of :class:`MissionDraft`, but for ``env``.
 
     ``experiment`` is read where an experiment is started (``experiments/configuration.py``).
     """
 
-    validation_mode: ValidationMode
-    validator_command: str = ""
-    validator_prompt: str = ""
-    output_artifact_path: str = ""
-    reviewer_command: str = ""
-    reviewed_by: tuple[Reviewer, ...] = ("command", "person")
-    timeout_seconds: float = 900.0
     protect: tuple[str, ...] = ()
     env: tuple[str, ...] = ()
-    isolate_home: bool = False
-    accept_unattested: bool = False
-    unfrozen_reason: str = ""
-    score_direction: Literal["higher", "lower"] = "higher"
     criteria: tuple[str | CriterionPage, ...] = ()
     forbid: tuple[Operation, ...] = ()
     limits: dict[str, int | float] | None = None

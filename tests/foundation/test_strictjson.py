@@ -9,7 +9,7 @@ from omx_autoresearch.foundation.records import to_plain
 from omx_autoresearch.missions.rules.mission import Contract, Limits, Mission
 
 MISSION = Mission(
-    "t", "s", 'the "goal" é\ud800', "standard", "/p", "/w", "x", "2026", scope=("a", "b"),
+    "t", "s", 'the "goal" é\ud800', "standard", "/p", "/w", "x", scope=("a", "b"), created_at="2026",
     contract=Contract("mission-validator-script", environment={"PATH": "/bin"}, limits=Limits(stale_pivot=9)),
 )  # fmt: skip
 

@@ -168,7 +168,7 @@ def test_a_later_edit_of_the_intake_is_told_and_changes_nothing(runtime: Runtime
     folder = project / record.specs_path
     contract, _ = compile_contract(runtime, workspace_path=str(project), draft=read_intake(str(folder)))
     mission = Mission(
-        "t", "s", "g", "standard", str(project), str(project), record.specs_path, "now", contract=contract
+        "t", "s", "g", "standard", str(project), str(project), record.specs_path, contract=contract
     )
     assert intake_drift(mission) == ()
     (folder / "sandbox.md").write_text((folder / "sandbox.md").read_text().replace("./check.sh", "true"))

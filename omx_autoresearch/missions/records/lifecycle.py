@@ -9,11 +9,11 @@ from __future__ import annotations
 
 from omx_autoresearch.foundation.records import as_fields, dataclass, field, nested, replace
 from omx_autoresearch.missions.rules.mission import (
-    SCHEMA_VERSION,
     TRANSITIONS,
     Blocker,
     Contract,
     Mission,
+    MissionIdentity,
     Notice,
     extended,
     is_legal,
@@ -28,7 +28,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any, ClassVar, Self
 
-    from omx_autoresearch.foundation.types import Phase, Step, TaskType
+    from omx_autoresearch.foundation.types import Phase, Step
 
 _KEPT_REFUSED_VERBS = 20
 
@@ -90,21 +90,10 @@ def _because(what: str, reason: str) -> str:
 
 
 @dataclass(frozen=True, slots=True)
-class MissionCreated:
+class MissionCreated(MissionIdentity):
     """``init`` or ``start`` made the mission; it is a draft."""
 
     kind: ClassVar[str] = "mission_created"
-    task_id: str
-    slug: str
-    goal: str
-    task_type: TaskType
-    project_path: str
-    workspace_path: str
-    specs_path: str
-    scope: tuple[str, ...] = ()
-    non_goals: tuple[str, ...] = ()
-    milestones: tuple[str, ...] = ()
-    schema_version: int = SCHEMA_VERSION
 
     def apply(self, mission: Mission | None, ts: str) -> Mission:
         """A draft; a second creation in one journal is ignored, the first one stands."""

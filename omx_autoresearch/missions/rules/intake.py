@@ -6,13 +6,13 @@ import re
 from typing import Any, Literal
 
 from omx_autoresearch.foundation.records import dataclass, field, fields, replace
-from omx_autoresearch.foundation.types import Operation, Reviewer, TaskType, ValidationMode
+from omx_autoresearch.foundation.types import Operation, TaskType, ValidationMode
 from omx_autoresearch.freezing.manifest import glob_faults
 from omx_autoresearch.missions.rules.criteria import Criterion, criteria_faults, has_measured
 from omx_autoresearch.missions.rules.mission import (
     OPERATIONS,
     VALIDATION_MODES,
-    Contract,
+    JudgingTerms,
     Limits,
     check_limits,
 )
@@ -24,18 +24,13 @@ TEXT_LIMIT = 20_000
 
 
 @dataclass(frozen=True, slots=True)
-class MissionDraft:
+class MissionDraft(JudgingTerms):
     """A mission as asked for, before anything of it is compiled.
 
     Attributes:
+        validation_mode: follows from the other fields where empty.
         goal: what shall be true in the end, in the owner's words.
         slug: short name of its folder; made from the goal where empty.
-        validation_mode: follows from the other fields where empty.
-        validator_command: first mode: the shell command that decides.
-        validator_prompt: second mode: what a reviewer is asked.
-        output_artifact_path: second mode: the file under review, relative to the workspace.
-        reviewer_command: second mode: the shell command that reviews.
-        reviewed_by: second mode: who may review.
         protect: globs of further files to freeze; ``!glob`` takes files out.
         environment_names: further variables that the commands may see.
         scope: what belongs to the mission.
@@ -44,24 +39,14 @@ class MissionDraft:
         forbid: operations that the mission does without: ``network``, ``write``, ``publish``.
         track: leave the specs folder to be committed.
         limits: allowances that differ from the defaults, by name.
-        timeout_seconds: limit of one validation or review.
-        isolate_home: run with an empty home folder.
-        accept_unattested: a completion artifact that somebody wrote by hand counts.
-        unfrozen_reason: why no file needs to be frozen.
-        score_direction: whether higher or lower scores are better.
         criteria: further conditions, each with its own rule.
         task_type: the kind of mission.
         intake_digests: of mission.md and sandbox.md as read; empty for a draft that was not read from files.
     """
 
+    validation_mode: ValidationMode | Literal[""] = ""  # type: ignore[assignment]
     goal: str = ""
     slug: str = ""
-    validation_mode: str = ""
-    validator_command: str = ""
-    validator_prompt: str = ""
-    output_artifact_path: str = ""
-    reviewer_command: str = ""
-    reviewed_by: tuple[Reviewer, ...] = ("command", "person")
     protect: tuple[str, ...] = ()
     environment_names: tuple[str, ...] = ()
     scope: tuple[str, ...] = ()
@@ -70,18 +55,12 @@ class MissionDraft:
     forbid: tuple[Operation, ...] = ()
     track: bool = False
     limits: dict[str, int | float] = field(default_factory=dict)
-    timeout_seconds: float = 900.0
-    isolate_home: bool = False
-    accept_unattested: bool = False
-    unfrozen_reason: str = ""
-    score_direction: Literal["higher", "lower"] = "higher"
     criteria: tuple[Criterion, ...] = ()
     task_type: TaskType = "standard"
     intake_digests: dict[str, str] = field(default_factory=dict)
 
 
-_CONTRACT_NAMES = frozenset(item.name for item in fields(Contract)) - {"limits", "intake_digests"}
-TAKEN_OVER = tuple(item.name for item in fields(MissionDraft) if item.name in _CONTRACT_NAMES)
+TAKEN_OVER = (*(item.name for item in fields(JudgingTerms)), "criteria")
 """What a contract takes over from its draft, and a draft from the contract that is amended, as it is."""
 
 

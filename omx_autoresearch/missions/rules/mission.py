@@ -303,33 +303,21 @@ OPERATIONS: tuple[Operation, ...] = ("network", "write", "publish")
 
 
 @dataclass(frozen=True, slots=True)
-class Contract:
-    """What completes a mission, compiled by the owner; a verdict counts only under the digest of its own contract.
+class JudgingTerms:
+    """How a mission is judged: the fields that a draft, its sandbox.md and its contract share.
 
     Attributes:
         validation_mode: exactly one of the two modes.
-        validator_command: shell command that decides (first mode); run in the workspace by the runtime.
-        validator_prompt: what a reviewer is asked (second mode).
+        validator_command: shell command that decides (first mode); the runtime runs it in the workspace.
+        validator_prompt: the question to a reviewer (second mode).
         output_artifact_path: the artifact under review, relative to the workspace (second mode).
         reviewer_command: shell command of the reviewer, fed the prompt on stdin (second mode).
-        reviewed_by: who may review: ``command``, ``person``, ``session``.
+        reviewed_by: who may review: ``command``, ``person``, ``session`` (second mode).
         timeout_seconds: limit of one validation or review.
-        output_limit_bytes: what is kept of one output; the rest is drained and said.
-        score_direction: ``higher`` or ``lower`` is better for the validator's score.
-        environment: the owner's environment at launch, the only one that validators get.
-        isolate_home: run with a private HOME too.
+        score_direction: whether ``higher`` or ``lower`` scores of the validator are better.
+        isolate_home: run with an empty home folder.
         accept_unattested: a hand-written completion artifact counts.
-        allow_unsandboxed: the owner allows runs outside a sandbox for a sandboxed client as well.
-        pin_digest: sha256 of the manifest of pinned files.
-        pinned_count: how many files are pinned.
-        unfrozen_reason: why the owner accepted an empty pin set.
-        runner: the known test runner that the validator calls, or empty.
-        baseline_tests: tests that it ran at intake, passed or failed; as many must pass in the end.
-        baseline_score: its score at intake.
-        criteria: further conditions, each with its own rule.
-        forbidden: operations that the mission does without; they narrow what the runtime's own runs may do.
-        limits: the owner's allowances.
-        intake_digests: digests of mission.md and sandbox.md as compiled, to report a later edit.
+        unfrozen_reason: why no file needs to be frozen.
     """
 
     validation_mode: ValidationMode
@@ -339,15 +327,36 @@ class Contract:
     reviewer_command: str = ""
     reviewed_by: tuple[Reviewer, ...] = ("command", "person")
     timeout_seconds: float = 900.0
-    output_limit_bytes: int = 64 * 1024 * 1024
     score_direction: ScoreDirection = "higher"
-    environment: dict[str, str] = field(default_factory=dict)
     isolate_home: bool = False
     accept_unattested: bool = False
+    unfrozen_reason: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Contract(JudgingTerms):
+    """What completes a mission, compiled by the owner; a verdict counts only under the digest of its own contract.
+
+    Attributes:
+        output_limit_bytes: what is kept of one output; the rest is drained and said.
+        environment: the owner's environment at launch, the only one that validators get.
+        allow_unsandboxed: the owner allows runs outside a sandbox for a sandboxed client as well.
+        pin_digest: sha256 of the manifest of pinned files.
+        pinned_count: how many files are pinned.
+        runner: the known test runner that the validator calls, or empty.
+        baseline_tests: tests that it ran at intake, passed or failed; as many must pass in the end.
+        baseline_score: its score at intake.
+        criteria: further conditions, each with its own rule.
+        forbidden: operations that the mission does without; they narrow what the runtime's own runs may do.
+        limits: the owner's allowances.
+        intake_digests: digests of mission.md and sandbox.md as compiled, to report a later edit.
+    """
+
+    output_limit_bytes: int = 64 * 1024 * 1024
+    environment: dict[str, str] = field(default_factory=dict)
     allow_unsandboxed: bool = False
     pin_digest: str = ""
     pinned_count: int = 0
-    unfrozen_reason: str = ""
     runner: str = ""
     baseline_tests: int | None = None
     baseline_score: float | None = None
@@ -494,8 +503,8 @@ class Binding:
 
 
 @dataclass(frozen=True, slots=True)
-class Mission:
-    """The state of one mission.
+class MissionIdentity:
+    """The facts of a mission that its creation sets.
 
     Attributes:
         task_id: ``YYYYMMDD-HHMMSS-slug``.
@@ -505,10 +514,31 @@ class Mission:
         project_path: the project's root, whose ``.omx`` shows this mission.
         workspace_path: where the agent works and validation runs (a worktree of the project, or the project itself).
         specs_path: folder of mission.md and sandbox.md, relative to the project.
-        created_at: ISO 8601 UTC.
         scope: what belongs to the mission.
         non_goals: what does not.
         milestones: what is reached on the way, in order.
+        schema_version: of the journal's newest records.
+    """
+
+    task_id: str
+    slug: str
+    goal: str
+    task_type: TaskType
+    project_path: str
+    workspace_path: str
+    specs_path: str
+    scope: tuple[str, ...] = ()
+    non_goals: tuple[str, ...] = ()
+    milestones: tuple[str, ...] = ()
+    schema_version: int = SCHEMA_VERSION
+
+
+@dataclass(frozen=True, slots=True)
+class Mission(MissionIdentity):
+    """The state of one mission.
+
+    Attributes:
+        created_at: ISO 8601 UTC.
         phase: of the lifecycle.
         contract: None while draft.
         contract_digest: sha256 of the contract's canonical JSON.
@@ -562,21 +592,10 @@ class Mission:
         told_digest: of the summary that was last given at a prompt.
         turn_heartbeat_failed: a heartbeat of this turn could not be written.
         adopted_from: the folder of another runtime that it began as; empty for none.
-        schema_version: of the journal's newest records.
         updated_at: time of the newest record.
     """
 
-    task_id: str
-    slug: str
-    goal: str
-    task_type: TaskType
-    project_path: str
-    workspace_path: str
-    specs_path: str
-    created_at: str
-    scope: tuple[str, ...] = ()
-    non_goals: tuple[str, ...] = ()
-    milestones: tuple[str, ...] = ()
+    created_at: str = ""
     phase: Phase = "draft"
     contract: Contract | None = nested(Contract, default=None)
     contract_digest: str = ""
@@ -630,7 +649,6 @@ class Mission:
     told_digest: str = ""
     turn_heartbeat_failed: bool = False
     adopted_from: str = ""
-    schema_version: int = SCHEMA_VERSION
     updated_at: str = ""
 
     @property
