@@ -395,7 +395,7 @@ def conduct(runtime: Runtime, task_id: str, ask: Ask) -> None:
             run = _attested(runtime, mission, run_id, ask, started_at)
         except (AutoresearchError, OSError) as error:
             report = RunReport("error", "runtime-fault", str(error))
-            run = _without_run(mission, run_id, (started_at, runtime.now()), report)
+            run = _attestation(mission, run_id, (started_at, runtime.now()), report)
     record_rest = None
     if ask.then is not None and (run is None or run.verdict == "passed"):
         try:
@@ -446,27 +446,17 @@ def _attested(runtime: Runtime, mission: Mission, run_id: str, ask: Ask, started
     report = report_of(contract, mission.workspace_path, result, output, nonce)
     if changed := pins.changes(has_passed=report.verdict == "passed"):
         return _tampered(mission, run_id, (started_at, runtime.now()), changed)
+    report = replace(
+        report, summary=head_and_tail(report.summary.encode("utf-8", "replace"), 500).replace("\n", " ")
+    )
     # A quick failure is run anew at the next stop, which costs less than the look that would let it be reused.
     is_worth_knowing = report.verdict == "passed" or result.duration_seconds >= REUSED_FROM_SECONDS
-    return Attestation(
-        run_id=run_id,
-        verdict=report.verdict,
-        cause=report.cause,
-        summary=head_and_tail(report.summary.encode("utf-8", "replace"), 500).replace("\n", " "),
-        contract_digest=mission.contract_digest,
-        pin_digest=before.pin_digest,
-        head=before.head,
-        tree_digest=before.tree_digest,
-        is_fresh=is_worth_knowing and not has_moved(before, snapshot_workspace(folder, mission), mission),
-        started_at=started_at,
-        finished_at=runtime.now(),
+    is_fresh = is_worth_knowing and not has_moved(before, snapshot_workspace(folder, mission), mission)
+    return replace(
+        _attestation(mission, run_id, (started_at, runtime.now()), report, before, is_fresh=is_fresh),
         exit_status=result.exit_status if result.outcome == "exited" else None,
-        score=report.score,
-        tests=report.tests,
-        tests_passed=report.tests_passed,
         output_digest=sha256(output).hexdigest(),
         output_mark=sha256(normalized_output(output.decode("utf-8", "replace")).encode()).hexdigest()[:16],
-        output_artifact_digest=before.output_artifact_digest,
         isolation=isolation_of(result).backend,
         duration_seconds=round(result.duration_seconds, 3),
         leaked=result.leaked,
@@ -558,26 +548,30 @@ def output_tail(runtime: Runtime, mission: Mission, limit: int = 1500) -> str:
         return ""
 
 
-# --- attestations of runs that never came to a verdict
-
-
 def _tampered(mission: Mission, run_id: str, times: tuple[str, str], paths: tuple[str, ...]) -> Attestation:
     report = RunReport("tampered", "pins-changed", ", ".join(paths[:5]))
-    return _without_run(mission, run_id, times, report)
+    return _attestation(mission, run_id, times, report)
 
 
-def _without_run(mission: Mission, run_id: str, times: tuple[str, str], report: RunReport) -> Attestation:
-    """The attestation of a run that never got as far as a verdict of its own; it is never fresh."""
+def _attestation(  # noqa: PLR0913 - the facts that every attestation has
+    mission: Mission,
+    run_id: str,
+    times: tuple[str, str],
+    report: RunReport,
+    look: WorkspaceSnapshot | None = None,
+    *,
+    is_fresh: bool = False,
+) -> Attestation:
+    """The attestation of a report on the workspace at ``look``; there is no look where the run reached no verdict."""
     return Attestation(
+        **to_plain(report),
         run_id=run_id,
-        verdict=report.verdict,
-        cause=report.cause,
-        summary=report.summary,
         contract_digest=mission.contract_digest,
-        pin_digest="",
-        head="",
-        tree_digest="",
-        is_fresh=False,
+        pin_digest=look.pin_digest if look else "",
+        head=look.head if look else "",
+        tree_digest=look.tree_digest if look else "",
+        output_artifact_digest=look.output_artifact_digest if look else "",
+        is_fresh=is_fresh,
         started_at=times[0],
         finished_at=times[1],
     )
@@ -659,20 +653,8 @@ def record_review(  # noqa: PLR0913  # what a verdict says, and nothing else
         )
     now = runtime.now()
     verdict = "approved" if is_approved else "rejected"
-    attestation = Attestation(
-        run_id=f"r-{runtime.new_id()}",
-        verdict="passed" if is_approved else "failed",
-        cause=f"{verdict}-by-{by}",
-        summary=summary or verdict,
-        contract_digest=mission.contract_digest,
-        pin_digest=look.pin_digest,
-        head=look.head,
-        tree_digest=look.tree_digest,
-        is_fresh=True,
-        started_at=now,
-        finished_at=now,
-        output_artifact_digest=look.output_artifact_digest,
-    )
+    report = RunReport("passed" if is_approved else "failed", f"{verdict}-by-{by}", summary or verdict)
+    attestation = _attestation(mission, f"r-{runtime.new_id()}", (now, now), report, look, is_fresh=True)
     with store.transaction(task_id, now) as transaction:
         return transaction.record(ValidationFinished(attestation))
 
