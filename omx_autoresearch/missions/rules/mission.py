@@ -33,10 +33,8 @@ if TYPE_CHECKING:
     Table = tuple[tuple[AnyStep, tuple[AnyPhase, ...], AnyPhase], ...]
 
 
-# --- What may be spent and what was: the finite allowances that every refusal draws on.
-#
-# Counters stand between an agent and an endless loop. No allowance is unlimited by accident: a limit is a positive
-# finite number, a whole one where it counts, and :func:`check_limits` refuses anything else with the field's name.
+# --- The allowances that every refusal draws on, and what was spent of them. Each is finite, or an agent could loop for
+# ever: :func:`check_limits` refuses anything but a positive finite number.
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,7 +114,7 @@ def is_finite_number(value: object) -> TypeGuard[int | float]:
     if isinstance(value, bool) or not isinstance(value, (int, float)):
         return False
     try:
-        return float(value) - float(value) == 0.0  # without loading math
+        return float(value) - float(value) == 0.0  # not isfinite: loading math costs a hook time
     except OverflowError:
         return False
 
@@ -143,11 +141,8 @@ def after_tool(usage: Usage, *, resets_row: bool) -> Usage:
 
 def extended(limits: Limits, *, hours: float = 0.0, refusals: int = 0) -> Limits:
     """The limits after ``--add-hours`` and ``--add-refusals``; :func:`check_limits` says whether they can stand."""
-    return replace(
-        limits,
-        wall_clock_hours=limits.wall_clock_hours + hours,
-        refusals_total=limits.refusals_total + refusals,
-    )
+    hours, refusals = limits.wall_clock_hours + hours, limits.refusals_total + refusals
+    return replace(limits, wall_clock_hours=hours, refusals_total=refusals)
 
 
 # --- Phases as tables, and the one place that runs them: ``transitions`` decides every change of phase.
@@ -157,10 +152,9 @@ def extended(limits: Limits, *, hours: float = 0.0, refusals: int = 0) -> Limits
 # running --pause--> paused --resume--> running
 # draft | running | blocked | paused --cancel--> cancelled
 #
-# A use case that changes a phase asks :func:`next_phase` (a mission) or :func:`~.experiments.next_experiment_phase`,
-# which run the machine, and records the phase that it reached. A replay runs no machine: :func:`target` reads the
-# same table as data, and a record whose step the phase does not have changes nothing. So a refused stop, a fold and a
-# look never load the package.
+# A use case that changes a phase asks :func:`next_phase`, which runs the machine, and records the phase after it. A
+# replay runs no machine: :func:`target` reads the table as data, and a record of a step that the phase does not have
+# changes nothing. So a refused stop, a fold and a look never load the package.
 
 FINAL_PHASES: tuple[Phase, ...] = ("complete", "cancelled")
 
@@ -229,6 +223,8 @@ def reached(table: Table[AnyStep, AnyPhase], phase: AnyPhase, step: AnyStep) -> 
         AutoresearchError: the package ``transitions`` cannot be loaded.
     """
     try:
+        from types import SimpleNamespace
+
         from transitions import Machine, MachineError  # here, since only a change of phase needs it
     except ImportError as error:
         folder = __file__.rpartition("/omx_autoresearch/")[0]
@@ -236,7 +232,7 @@ def reached(table: Table[AnyStep, AnyPhase], phase: AnyPhase, step: AnyStep) -> 
             f"the step {step} was not taken: the package transitions, which decides it, cannot be loaded ({error})",
             next_step=f"pip install transitions (into the environment of {folder}), then the same again",
         ) from None
-    holder: Any = _Holder()
+    holder: Any = SimpleNamespace()  # it gets the state and a method for each step
     Machine(model=holder, **machine_options(table, phase))
     try:
         getattr(holder, step)()
@@ -270,12 +266,6 @@ def _done(step: Step) -> str:
     """What a mission is once a step was taken, in words."""
     return {"launch": "started", "cancel": "cancelled"}.get(step, f"{step.removesuffix('e')}ed")
 
-
-class _Holder:
-    """The object that ``transitions`` hangs state and triggers on."""
-
-
-# --- Lifecycle notices: what a host shows of a mission's life, kept newest last beside the state. The journal has all.
 
 KEPT_NOTICES = 16
 
@@ -487,13 +477,9 @@ class Blocker:
 
 @dataclass(frozen=True, slots=True)
 class Binding:
-    """The session that a mission holds.
+    """The session that a mission holds, by the client's own id and name.
 
-    Attributes:
-        session_id: the client's session id, verbatim.
-        client: the dialect's name.
-        how: the act that bound it: ``prompt``, ``session-option``, ``environment``, ``agent-start``, ``clear``.
-        at: ISO 8601 UTC.
+    ``how`` is the act that bound it: ``prompt``, ``session-option``, ``environment``, ``agent-start``, ``clear``.
     """
 
     session_id: str
@@ -514,9 +500,7 @@ class MissionIdentity:
         project_path: the project's root, whose ``.omx`` shows this mission.
         workspace_path: where the agent works and validation runs (a worktree of the project, or the project itself).
         specs_path: folder of mission.md and sandbox.md, relative to the project.
-        scope: what belongs to the mission.
-        non_goals: what does not.
-        milestones: what is reached on the way, in order.
+        milestones: in the order in which they are reached.
         schema_version: of the journal's newest records.
     """
 
@@ -680,9 +664,6 @@ class Mission(MissionIdentity):
     def is_pivot_required(self) -> bool:
         """The stale count demands a change of structure."""
         return self.usage.stale >= self.limits.stale_pivot
-
-
-# --- What records of the lifecycle add to the notices of a mission; no record of its own.
 
 
 def noticed(mission: Mission, ts: str, kind: str, text: str) -> Mission:
