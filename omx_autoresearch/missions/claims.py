@@ -60,6 +60,7 @@ TAKEN_LIMIT = 50
 _CUT = " [... cut]"
 _FILE_LIMIT_BYTES = 8 * CLAIM_LIMIT_BYTES
 _KEYS = frozenset(("verb", "text", "at"))
+_BY_HAND = "somebody added it to findings.jsonl; to make it evidence: omx-autoresearch criterion check {}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -349,16 +350,15 @@ def _fresh(
     """What claims and edits become, as far as the journal has it not. No verb of a file in the inbox is obeyed."""
     if not claims and not edits:
         return []
-    findings = _findings(store, mission.task_id, claims)
+    added = [(edit.name, bounded_claim(text)) for edit in edits for text in edit.added]
+    findings = _findings(store, mission, claims, added)
     said = [
         (claim.text.strip(), "inbox" if claim.verb else "unknown", claim.verb == DIRECTION_VERB)
         for claim in claims
         if claim.file_path not in findings
     ]
     said += [
-        (bounded_claim(text), "unknown", edit.name == projection_texts.DIRECTIONS)
-        for edit in edits
-        for text in edit.added
+        (text, "unknown", name == projection_texts.DIRECTIONS) for name, text in added if text not in findings
     ]
     texts = {text for text, _, is_direction in said if is_direction}
     fresh = _unknown(
@@ -393,35 +393,56 @@ def _directions(mission: Mission, texts: list[str]) -> list[DirectionDeclared]:
 
 
 def _findings(
-    store: MissionStore, task_id: str, claims: tuple[InboxClaim, ...]
+    store: MissionStore, mission: Mission, claims: tuple[InboxClaim, ...], added: list[tuple[str, str]]
 ) -> dict[str, FindingRecorded | None]:
-    """The files that hold a finding, each with its record as a claim: None for one that the journal has already."""
-    said = [claim for claim in claims if claim.verb == FINDING_VERB]
-    if not said:
+    """Inbox files (by path) and added lines (by text) that hold a finding, each with its record as a claim.
+
+    None for one that the journal has already. A line whose id another finding has gets one of its own.
+    """
+    offered = [(claim.file_path, claim.text, "inbox") for claim in claims if claim.verb == FINDING_VERB]
+    offered += [
+        (text, text, "unknown")
+        for name, text in added
+        if name == projection_texts.FINDINGS and text.startswith("{")
+    ]
+    if not offered:
         return {}
     from omx_autoresearch.missions.records.work import FindingRecorded
 
-    read = {claim.file_path: finding for claim in said if (finding := _finding_in(claim.text)) is not None}
-    with store.journal(task_id) as journal:
-        known = set(journal.by_ids([f"finding:{finding.id}" for finding in read.values()]))
+    read = {key: found for key, text, source in offered if (found := _finding_in(mission, text, source))}
+    with store.journal(mission.task_id) as journal:
+        names = [f"finding:{one}" for key, found in read.items() for one in (found.id, claim_id(key))]
+        known = {name: entry.data["finding"]["summary"] for name, entry in journal.by_ids(names).items()}
     records: dict[str, FindingRecorded | None] = {}
-    for path, finding in read.items():
-        name = f"finding:{finding.id}"
-        records[path] = None if name in known else FindingRecorded(finding)
-        known.add(name)
+    for key, finding in read.items():
+        is_taken = known.get(f"finding:{finding.id}", finding.summary) != finding.summary
+        found = replace(finding, id=claim_id(key)) if is_taken and finding.source == "unknown" else finding
+        name = f"finding:{found.id}"
+        records[key] = None if name in known else FindingRecorded(found)
+        known[name] = found.summary
     return records
 
 
-def _finding_in(text: str) -> Finding | None:
-    """What an inbox file says: the finding as a claim, whatever it says of itself; None for one that cannot stand."""
-    from omx_autoresearch.foundation.json_codec import decode
-    from omx_autoresearch.foundation.records import from_plain
+def _finding_in(mission: Mission, text: str, source: str) -> Finding | None:
+    """The finding that an inbox file or an added line holds, as a claim, whatever it says of itself; None for none."""
+    from omx_autoresearch.foundation.records import fields, from_plain
     from omx_autoresearch.missions.rules.criteria import Finding, finding_faults
 
     try:
-        value = decode(text.encode("utf-8", "replace"))["finding"]
-        finding: Finding = from_plain(Finding, {**value, "evidence": None, "source": "inbox"})
-        is_sound = not finding_faults(finding)
+        value = json_codec.decode(text.encode("utf-8", "replace"))
+        if source == "inbox":
+            given = {**value["finding"], "evidence": None, "source": source}
+        else:
+            names = {item.name for item in fields(Finding)}
+            given = {"id": claim_id(text), "kind": "manual"} | {k: value[k] for k in names & value.keys()}
+            contract = mission.contract
+            known = [item.id for item in contract.criteria] if contract is not None else []
+            given |= {"evidence": None, "source": source, "iteration": mission.iteration, "direction": ""}
+            given["claim_reason"] = _BY_HAND.format(mission.task_id)
+            if given.get("criterion_id") not in known:
+                given["criterion_id"] = ""
+        finding: Finding = from_plain(Finding, given)
+        is_sound = isinstance(given.get("paths", []), list) and not finding_faults(finding)
     except (ValueError, KeyError, TypeError, AttributeError):
         return None
     return finding if is_sound else None

@@ -96,8 +96,8 @@ class FindingLine:
         id: unique in the mission.
         kind: ``command``, ``file``, ``test``, ``benchmark``, ``manual``, ``review`` or ``verification``.
         summary: what was seen.
-        source: who says so: ``cli``, ``mcp``, ``inbox``, ``import``, ``hook``, ``runtime``, ``owner``; of a note, where
-            it came from.
+        source: who says so: ``cli``, ``mcp``, ``inbox``, ``import``, ``hook``, ``runtime``, ``owner``, or
+            ``unknown`` for a line that somebody added to this file.
         command: that was run, as it was said; nothing here runs it.
         paths: that it is about, relative to the workspace.
         accepted: a criterion's rule accepted it; else it is a claim.

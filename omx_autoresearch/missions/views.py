@@ -6,6 +6,7 @@ meant. The command line, the tools, the status line and other programs render wh
 
 from __future__ import annotations
 
+import contextlib
 import os
 from typing import TYPE_CHECKING, Literal
 
@@ -13,12 +14,14 @@ from omx_autoresearch.foundation.errors import (
     AutoresearchError,
     JournalBroken,
     StepIllegal,
+    StorageFailed,
     UsageError,
 )
 from omx_autoresearch.foundation.records import dataclass
 from omx_autoresearch.foundation.times import seconds_between
 from omx_autoresearch.foundation.types import RunVerdict
 from omx_autoresearch.journal.layout import ProjectFolder, is_safe_task_id
+from omx_autoresearch.journal.safe_files import read_bounded, replace_file
 from omx_autoresearch.missions.checkouts import project_of
 from omx_autoresearch.missions.claims import take_in_quietly
 from omx_autoresearch.missions.registry import Beat, Registry, is_expired, last_beat
@@ -49,7 +52,9 @@ _LEAST_OF_A_NAME = 4
 _TAIL_CHARACTERS = 4000
 """The shortest beginning of an id that names a mission, in characters."""
 _TOLD = ("pivot_required", "heartbeat_failed", "readiness_blocked", "projection_edited")
-"""Events that the owner should read of; the others show in phase and blocker."""
+"""Events that the owner should read of once; the others show in phase and blocker."""
+_TOLD_NAME = "told"
+"""File of the mission in the state home: the time of the newest event that its owner has read of."""
 Status = Literal["running", "blocked", "complete", "stopped", "invalid", "missing"]
 
 
@@ -91,7 +96,7 @@ class StatusView:
         session_id: bound session; empty when unbound.
         client: its agent CLI.
         hold: ``proven (last event ...)``, ``unproven``, ``stale (...)``, ``unbound``.
-        notices: what the owner should read, a line each.
+        notices: what the owner should read, a line each; an event stands here until ``status`` told a person.
         lifecycle: the newest events of the mission's life, oldest first, for hosts that show them.
     """
 
@@ -319,6 +324,7 @@ class RunView:
 
     Attributes:
         task_id: of the mission.
+        workspace_path: the folder that is judged.
         is_running: a validation goes on; its verdict is not here yet.
         run_id: of the newest ended run; empty when there was none.
         verdict: of that run; null when there was none.
@@ -337,6 +343,7 @@ class RunView:
     """
 
     task_id: str
+    workspace_path: str
     is_running: bool
     run_id: str
     verdict: RunVerdict | None
@@ -360,6 +367,7 @@ def run_view(runtime: Runtime, task_id: str, *, is_running: bool = False) -> Run
     run = mission.attestation
     return RunView(
         task_id=task_id,
+        workspace_path=mission.workspace_path,
         is_running=is_running,
         run_id=run.run_id if run else "",
         verdict=run.verdict if run else None,
@@ -470,7 +478,7 @@ def _view_of(runtime: Runtime, mission: Mission, *, looks: bool) -> StatusView:
         session_id=mission.binding.session_id if mission.binding else "",
         client=mission.binding.client if mission.binding else "",
         hold=hold_of(runtime, mission, last),
-        notices=_notices(mission),
+        notices=_notices(runtime, mission),
         lifecycle=mission.notices,
     )
 
@@ -565,7 +573,7 @@ def criteria(runtime: Runtime, task_id: str) -> tuple[CriterionView, ...]:
     return criteria_of(mission, drafted=draft.criteria)
 
 
-def _notices(mission: Mission) -> tuple[str, ...]:
+def _notices(runtime: Runtime, mission: Mission) -> tuple[str, ...]:
     from omx_autoresearch.missions.contracts import intake_drift
 
     found = [f"an agent tried an owner verb: {item}" for item in mission.refused_verbs[-5:]]
@@ -585,5 +593,30 @@ def _notices(mission: Mission) -> tuple[str, ...]:
     ]
     if mission.contract is not None and mission.contract.unfrozen_reason:
         found.append(f"no file is pinned: {mission.contract.unfrozen_reason}")
-    found += [f"{item.at} {item.text}" for item in mission.notices if item.kind in _TOLD]
-    return tuple(found)
+    return (
+        *found,
+        *(f"{item.at} {item.text}" for item in _untold(runtime, mission.task_id, mission.notices)),
+    )
+
+
+def _untold(runtime: Runtime, task_id: str, notices: tuple[Notice, ...]) -> list[Notice]:
+    events = [item for item in notices if item.kind in _TOLD]
+    if not events:
+        return []
+    try:
+        told = read_bounded(_told_path(runtime, task_id), 64).decode("ascii", "replace")
+    except (OSError, AutoresearchError):
+        told = ""
+    return [item for item in events if item.at > told]
+
+
+def mark_told(runtime: Runtime, shown: StatusView) -> None:
+    """Remember that a person has read the notices of a view, so that no event is told twice."""
+    untold = _untold(runtime, shown.task_id, shown.lifecycle)
+    if untold:
+        with contextlib.suppress(StorageFailed):  # then it is told again
+            replace_file(_told_path(runtime, shown.task_id), untold[-1].at.encode(), is_durable=False)
+
+
+def _told_path(runtime: Runtime, task_id: str) -> str:
+    return os.path.join(runtime.home.mission(task_id).root_path, _TOLD_NAME)

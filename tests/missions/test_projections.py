@@ -283,6 +283,67 @@ def test_added_lines_become_claims_of_unknown_origin(
     assert place.projections() == rebuilt(place)
 
 
+def hand_written(place: Place) -> list[dict[str, Any]]:
+    """The findings that have no known origin, as findings.jsonl shows them."""
+    lines = [json.loads(line) for line in place.projections()[FINDINGS].splitlines()]
+    return [line for line in lines if line["source"] == "unknown"]
+
+
+@pytest.mark.requirement("STATE-09")
+def test_a_finding_that_somebody_added_as_json_keeps_its_fields_and_is_a_claim(place: Place) -> None:
+    added = {
+        "id": "f-mine",
+        "kind": "benchmark",
+        "summary": "it is quadratic",
+        "command": "./bench",
+        "paths": ["parser.py"],
+        "accepted": True,
+        "evidence": {"criterion_id": "fast"},
+        "criterion_id": "no-such-criterion",
+        "source": "owner",
+        "author": "me",
+    }
+    path = place.task_path / FINDINGS
+    path.write_text(path.read_text() + json.dumps(added) + "\n")
+    assert take_in(place.runtime, TASK) == 1
+    (line,) = hand_written(place)
+    for name in ("id", "kind", "summary", "command", "paths"):
+        assert line[name] == added[name]
+    assert (line["accepted"], line["evidence"], line["criterion_id"]) == (False, None, "")
+    assert f"omx-autoresearch criterion check {TASK}" in line["claim_reason"]
+    assert place.texts() == []
+    assert place.projections() == rebuilt(place)
+    assert take_in(place.runtime, TASK, is_thorough=True) == 0
+
+
+@pytest.mark.requirement("STATE-09")
+def test_an_added_finding_counts_once_and_never_takes_the_place_of_another(place: Place) -> None:
+    path = place.task_path / FINDINGS
+    line = '{"id": "f-1", "summary": "first"}\n'
+    path.write_text(line)
+    assert take_in(place.runtime, TASK) == 1
+    path.write_bytes(path.read_bytes() + line.encode() + b'{"id": "f-1", "summary": "second"}\n')
+    assert take_in(place.runtime, TASK) == 1
+    assert [(item["id"] == "f-1", item["summary"]) for item in hand_written(place)] == [
+        (True, "first"),
+        (False, "second"),
+    ]
+    path.write_bytes(path.read_bytes() + b'{"id": "f-1", "summary": "second"}\n')
+    assert take_in(place.runtime, TASK) == 0
+
+
+@pytest.mark.requirement("STATE-09")
+@pytest.mark.parametrize(
+    "fields",
+    [{}, {"summary": 5}, {"summary": " "}, {"summary": "x", "kind": "guess"}, {"summary": "x", "paths": "a"}],
+)
+def test_json_that_is_no_finding_stays_a_claim_in_its_own_words(place: Place, fields: dict[str, Any]) -> None:
+    path = place.task_path / FINDINGS
+    path.write_text(json.dumps({"id": "f-1", **fields}) + "\n")
+    assert take_in(place.runtime, TASK) == 1
+    assert place.texts() == [json.dumps({"id": "f-1", **fields})]
+
+
 @pytest.mark.requirement("STATE-09")
 @pytest.mark.parametrize("indent", [None, 2])
 def test_added_entries_become_directions_of_unknown_origin(place: Place, indent: int | None) -> None:

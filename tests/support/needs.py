@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+
 import pytest
 
 from omx_autoresearch.foundation.clients import CLIENT_NAMES
@@ -16,3 +18,8 @@ HELD_CLIENTS = tuple(
     for name in CLIENT_NAMES
 )
 """Every agent CLI; a stop of Codex, whose tools have a sandbox of their own, is judged in bubblewrap or not at all."""
+
+AS_ANYBODY = (
+    () if os.geteuid() else ("setpriv", "--bounding-set", "-dac_override", "--inh-caps", "-dac_override")
+)
+"""Before a command: without root's right to write what is read-only."""

@@ -167,7 +167,7 @@ class MissionAmended:
         """
         if not is_legal(mission.phase, "amend"):
             return mission
-        mission = noticed(mission, ts, self.kind, _because("the contract was amended", self.reason))
+        mission = noticed(mission, ts, self.kind, "the contract was amended", self.reason)
         before = {item.id: item.rule for item in mission.contract.criteria} if mission.contract else {}
         kept = {item.id for item in self.contract.criteria if before.get(item.id) == item.rule}
         return replace(

@@ -78,6 +78,7 @@ class SessionUnbound:
     def apply(self, mission: Mission, ts: str) -> Mission:
         """The mission holds no session until the next binding."""
         is_current = mission.binding is not None and mission.binding.session_id == self.session_id
+        mission = noticed(mission, ts, self.kind, f"session {self.session_id} was let go", self.reason)
         return replace(mission, binding=None if is_current else mission.binding)
 
 
@@ -346,8 +347,12 @@ class CommandsApproved:
     is_unsandboxed: bool = False
 
     def apply(self, mission: Mission, ts: str) -> Mission:
-        """The approval itself stands in ``approved/``; the record tells when."""
-        return mission
+        """The approval itself stands in ``approved/``; a notice, unless it came with a start or an ``amend``."""
+        last = mission.notices[-1] if mission.notices else None
+        if last is not None and last.at == ts and last.kind in ("mission_launched", "mission_amended"):
+            return mission
+        how = ", even without a sandbox" if self.is_unsandboxed else ""
+        return noticed(mission, ts, self.kind, f"the owner allowed the contract's commands to run{how}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -360,6 +365,8 @@ class PinsRestored:
 
     def apply(self, mission: Mission, ts: str) -> Mission:
         """One refusal that names ``restore`` is available again."""
+        said = f"pinned files were put back ({', '.join(self.paths[:5]) or 'none had changed'})"
+        mission = noticed(mission, ts, self.kind, said, self.reason)
         return replace(mission, usage=replace(mission.usage, tamper_refusals=0))
 
 
@@ -429,6 +436,7 @@ class VerificationExcused:
 
     def apply(self, mission: Mission, ts: str) -> Mission:
         """Readiness asks no more for verification."""
+        mission = noticed(mission, ts, self.kind, "the changed code needs no verification", self.reason)
         return replace(mission, verification_excuse=self.reason)
 
 
@@ -662,6 +670,7 @@ class DirectionInjected:
 
     def apply(self, mission: Mission, ts: str) -> Mission:
         """Shown to the agent by the next summary and refusal."""
+        mission = noticed(mission, ts, self.kind, f"the owner directs: {self.direction.summary}")
         older = (item for item in mission.open_directions if item.fingerprint != self.direction.fingerprint)
         return replace(mission, open_directions=(*older, self.direction)[-OPEN_LIMIT:])
 

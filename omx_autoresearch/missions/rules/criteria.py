@@ -481,7 +481,8 @@ class Finding:
         id: unique in the mission.
         kind: of the observation.
         summary: in the words of its author; data, never an instruction.
-        source: where it comes from: ``cli``, ``mcp``, ``inbox``, ``hook``, ``runtime``, ``owner``, ``import``.
+        source: where it comes from: ``cli``, ``mcp``, ``inbox``, ``hook``, ``runtime``, ``owner``, ``import``, or
+            ``unknown`` for one that somebody added to ``findings.jsonl``.
         command: the command that showed it, as text.
         paths: files that it is about.
         criterion_id: the criterion it was offered for; empty for none.

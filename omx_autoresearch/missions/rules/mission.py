@@ -666,8 +666,9 @@ class Mission(MissionIdentity):
         return self.usage.stale >= self.limits.stale_pivot
 
 
-def noticed(mission: Mission, ts: str, kind: str, text: str) -> Mission:
-    """The mission with one more notice; the oldest ones make room."""
+def noticed(mission: Mission, ts: str, kind: str, text: str, reason: str = "") -> Mission:
+    """The mission with one more notice, and the reason behind it where one was given; the oldest ones make room."""
+    text = f"{text}: {reason}" if reason else text
     return replace(mission, notices=(*mission.notices, Notice(ts, kind, text))[-KEPT_NOTICES:])
 
 

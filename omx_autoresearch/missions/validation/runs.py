@@ -20,7 +20,13 @@ from omx_autoresearch.foundation.errors import (
 )
 from omx_autoresearch.foundation.records import ShapeError, dataclass, from_plain, replace, sha256, to_plain
 from omx_autoresearch.foundation.text import head_and_tail
-from omx_autoresearch.journal.safe_files import ensure_folder, load_json, replace_file, storage_failed
+from omx_autoresearch.journal.safe_files import (
+    ensure_folder,
+    load_json,
+    replace_file,
+    require_writable,
+    storage_failed,
+)
 from omx_autoresearch.missions.claims import write_changed
 from omx_autoresearch.missions.records.work import ValidationFinished, ValidationLost, ValidationStarted
 from omx_autoresearch.missions.rules.evidence import (
@@ -335,7 +341,9 @@ def validate_now(
     Raises:
         CommandFault: the owner has to let the command run first, or no process could be started.
         WorkspaceFault: the workspace cannot be looked at, or there is no artifact to review.
+        StorageFailed: the verdict could not be recorded.
     """
+    require_writable(runtime.home.mission(mission.task_id).root_path)
     look = snapshot_workspace(runtime.home.mission(mission.task_id), mission)
     permit = permission(runtime, mission, is_sandboxed=is_sandboxed)
     if not permit.may_run and not look.changed_pins:

@@ -55,11 +55,14 @@ def status_verb(task: str, look: bool, as_json: bool) -> None:
 
     What is missing is what the newest run or check found, and the answer says how long ago; --look looks now.
     """
-    view = this_caller().shown_view(task, looks=look)
+    caller = this_caller()
+    view = caller.shown_view(task, looks=look)
     if as_json:
         print_json(view)
-    else:
-        print_status(view)
+        return
+    print_status(view)
+    if view.notices and not caller.is_agent():
+        views.mark_told(caller.runtime, view)
 
 
 @verb("list", Document("status-list", tuple[StatusView, ...]))
@@ -246,14 +249,13 @@ def _missing(criterion: str) -> str:
 _VERDICT_STYLES = {"passed": "green", "failed": "red", "error": "red", "tampered": "red"}
 
 
-def print_run(caller: Caller, task_id: str, *, is_running: bool, as_json: bool) -> Mission:
-    """Print the newest run, or that one still goes on; returns the mission as it is now."""
-    view, mission = run_view(caller.runtime, task_id, is_running=is_running), caller.mission(task_id)
+def print_run(caller: Caller, task_id: str, *, is_running: bool, as_json: bool) -> None:
+    """Print the newest run, or that one still goes on."""
+    view = run_view(caller.runtime, task_id, is_running=is_running)
     if as_json:
         print_json(view)
     else:
-        _print_run(view, caller.runtime, mission)
-    return mission
+        _print_run(view, caller.runtime, caller.mission(task_id))
 
 
 def _print_run(document: RunView, runtime: Runtime, mission: Mission) -> None:
@@ -272,6 +274,7 @@ def _print_run(document: RunView, runtime: Runtime, mission: Mission) -> None:
         [
             ("verdict", f"{document.verdict} ({document.cause})", _VERDICT_STYLES[document.verdict]),
             ("summary", document.summary, ""),
+            ("judged", document.workspace_path, ""),
             ("measured", ", ".join(numbers), ""),
             ("note", *_run_note(document, runtime, mission)),
             ("leaked", "\n".join(document.leaked), "yellow"),

@@ -104,10 +104,13 @@ def _run(caller: Caller, mission: Mission, seconds: float | None, *, as_json: bo
     task_id = mission.task_id
     before = mission.attestation.run_id if mission.attestation else ""
     ended = runs.validate_now(caller.runtime, mission, wait_seconds=_patience(caller, mission, seconds))
-    mission = print_run(caller, task_id, is_running=not ended, as_json=as_json)
-    run = mission.attestation
+    run = caller.mission(task_id).attestation
     if ended and (run is None or run.run_id == before):
-        raise CommandFault("the run left no verdict", next_step=f"omx-autoresearch validate {task_id}")
+        raise CommandFault(
+            "the run ended without a verdict, because its process was killed or could not record one",
+            next_step=f"omx-autoresearch validate {task_id}",
+        )
+    print_run(caller, task_id, is_running=not ended, as_json=as_json)
     return 0 if ended and run is not None and run.verdict == "passed" else CHECK_SAID_NO
 
 

@@ -11,7 +11,7 @@ import pytest
 
 from omx_autoresearch.missions.claims import relay_line
 from omx_autoresearch.system.processes import ProcessIdentity, wait_for
-from tests.support.needs import needs_bubblewrap
+from tests.support.needs import AS_ANYBODY, needs_bubblewrap
 from tests.surfaces.support.command_line import AGENT, REVIEWER, SESSION, Person, at_terminal
 
 if TYPE_CHECKING:
@@ -36,6 +36,31 @@ def test_validate_ends_with_0_only_when_it_passed(person: Person) -> None:
     assert os.path.exists(passing["output_path"])
     # It is the stop that completes, by a look at the workspace as it then is.
     assert person.json("status", task_id)["phase"] == "running"
+
+
+@pytest.mark.requirement("CLI-03")
+def test_validate_names_the_folder_that_is_judged_wherever_it_is_typed(person: Person) -> None:
+    task_id = person.start()
+    person.git("worktree", "add", "-q", str(person.root / "elsewhere"))
+    done = person.run("validate", task_id, cwd=person.root / "elsewhere")
+    (line,) = [line for line in done.stdout.splitlines() if line.startswith("judged")]
+    assert line.split()[1] == str(person.project)
+    assert person.json("validate", task_id, status=9)["workspace_path"] == str(person.project)
+
+
+@pytest.mark.requirement("CLI-03")
+def test_validate_in_a_read_only_state_home_names_the_cause_and_shows_no_older_run(person: Person) -> None:
+    task_id = person.start()
+    person.run("validate", task_id)
+    folder = person.home / "missions" / task_id
+    folder.chmod(0o500)
+    try:
+        done = person.run("validate", task_id, under=AS_ANYBODY)
+    finally:
+        folder.chmod(0o700)
+    assert done.returncode == 4
+    assert str(folder) in done.stderr
+    assert done.stdout == ""
 
 
 @pytest.mark.requirement("DONE-19")

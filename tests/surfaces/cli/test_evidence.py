@@ -282,3 +282,42 @@ def test_a_check_of_all_criteria_fails_while_one_waits_for_a_person(person: Pers
     assert person.run("criterion", "check", task_id).returncode == 9
     person.ok("criterion", "accept", task_id, "seen", "--reason", "I saw it")
     assert person.run("criterion", "check", task_id).returncode == 0
+
+
+@pytest.mark.requirement("LIFE-06")
+def test_the_log_lists_what_the_owner_did(person: Person) -> None:
+    task_id = person.start()
+    person.bind(task_id)
+    before = [notice["kind"] for notice in person.json("log", task_id)["lifecycle"]]
+    assert before == ["mission_launched", "mission_created"], (
+        "an approval that comes with the start is no event"
+    )
+    person.ok("approve", task_id, "--unsandboxed")
+    person.ok("direct", task_id, "borrow a device")
+    person.ok("restore", task_id, "--reason", "to be sure")
+    person.ok("unbind", task_id, "--reason", "lunch")
+    said = person.json("log", task_id, "--limit", "4")["lifecycle"]
+    assert [notice["kind"] for notice in said] == [
+        "session_unbound",
+        "pins_restored",
+        "direction_injected",
+        "commands_approved",
+    ]
+    assert said[0]["text"].endswith("was let go: lunch")
+    assert said[1]["text"].endswith(": to be sure")
+
+
+@pytest.mark.requirement("STATE-09")
+def test_status_tells_a_person_once_of_an_edited_projection_and_an_agent_tells_nobody(person: Person) -> None:
+    task_id = person.start()
+    progress = person.project / ".omx" / "autoresearch" / task_id / "state" / "progress.json"
+    progress.write_text("{}")
+    told = "progress.json was edited and has been rewritten"
+    assert told in person.run("status", task_id, env=AGENT).stdout
+    assert any(told in notice for notice in person.json("status", task_id)["notices"])
+    assert told in person.ok("status", task_id)
+    assert told not in person.ok("status", task_id)
+    assert person.json("status", task_id)["notices"] == []
+    assert told in person.ok("log", task_id)
+    progress.write_text("[]")
+    assert told in person.ok("status", task_id)
