@@ -338,10 +338,9 @@ def _reviewer_warnings(draft: MissionDraft) -> list[str]:
     if not is_review or draft.reviewer_command.strip():
         return []
     others = " or ".join(f"a {who}" for who in draft.reviewed_by if who != "command")
-    said = (
-        f"there is no reviewer command, so only {others} can decide; until then a stop is let go as blocked"
-    )
-    return [f"{said}; --reviewer 'COMMAND' adds a reviewer command"]
+    until = "until then a stop blocks the mission and lets the agent go"
+    hint = "--reviewer 'COMMAND' adds a reviewer command"
+    return [f"there is no reviewer command, so only {others} can decide; {until}; {hint}"]
 
 
 def command_warnings(runtime: Runtime, workspace_path: str, command: str) -> list[str]:

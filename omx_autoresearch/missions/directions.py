@@ -74,7 +74,7 @@ class Declared:
 
 
 def declare(runtime: Runtime, task_id: str, direction: Direction) -> Declared:
-    """Declare a direction (``core.directions.direction_of`` makes one); one that may not be is a value with faults.
+    """Declare a direction, made by :func:`direction_of`; one that is refused comes back with its faults.
 
     Where the journal cannot be written it waits in the inbox as a claim, which moves no counter.
 
@@ -114,10 +114,8 @@ def judge(mission: Mission, direction: Direction) -> Declared:
             next_step=next_command(mission),
         )
     direction, is_invited = _taken_up(mission, direction)
-    same, similar = (
-        repeated(direction.summary, mission.directions),
-        near(direction.summary, mission.directions),
-    )
+    tried = mission.directions
+    same, similar = repeated(direction.summary, tried), near(direction.summary, tried)
     worn = None if same is None or is_invited or same.first_seen_iteration >= mission.iteration else same
     faults = direction_faults(direction.summary, direction.axes)
     if not faults:
@@ -133,24 +131,17 @@ def _taken_up(mission: Mission, direction: Direction) -> tuple[Direction, bool]:
     """The owner's open direction that is meant, by its words or its fingerprint, with the axes of both."""
     for item in mission.open_directions:
         if item.fingerprint in (direction.fingerprint, direction.summary):
-            taken = direction_of(
-                item.summary,
-                {**item.axes, **direction.axes},
-                is_pivot=direction.is_pivot,
-                by=direction.by,
-            )
-            return taken, True
+            axes = {**item.axes, **direction.axes}
+            return direction_of(item.summary, axes, is_pivot=direction.is_pivot, by=direction.by), True
     return direction, False
 
 
 def _worn_faults(mission: Mission, direction: Direction, worn: Tried | None) -> list[str]:
     if worn is not None and mission.is_after_stall and direction.by == "agent":
-        told = f"{worn.summary[:80]!r} was, in iteration {worn.first_seen_iteration}, {worn.count} times"
+        told = f"{worn.summary[:80]!r} was first tried in iteration {worn.first_seen_iteration}"
         return [f"after a stall, a direction that was already tried is refused: {told}"]
-    if (
-        repeated(direction.summary, mission.directions) is None
-        and len(mission.directions) >= DIRECTIONS_LIMIT
-    ):
+    is_new = repeated(direction.summary, mission.directions) is None
+    if is_new and len(mission.directions) >= DIRECTIONS_LIMIT:
         return [f"a mission remembers at most {DIRECTIONS_LIMIT} directions, and it has tried that many"]
     return []
 
@@ -188,16 +179,10 @@ def inject(runtime: Runtime, task_id: str, direction: Direction) -> Declared:
             )
         others = [item for item in mission.open_directions if item.fingerprint != direction.fingerprint]
         if len(others) >= OPEN_LIMIT:
-            faults.append(f"{OPEN_LIMIT} directions are waiting to be taken up already")
+            faults.append(f"{OPEN_LIMIT} directions already wait for the agent")
         tried = mission.directions
-        declared = Declared(
-            direction,
-            mission,
-            repeated(direction.summary, tried),
-            near(direction.summary, tried),
-            tuple(faults),
-            offered_axis(mission),
-        )
+        same, similar = repeated(direction.summary, tried), near(direction.summary, tried)
+        declared = Declared(direction, mission, same, similar, tuple(faults), offered_axis(mission))
         if faults:
             return declared
         return replace(declared, mission=transaction.record(DirectionInjected(direction)))

@@ -144,7 +144,7 @@ def refuse_faults(finding: Finding) -> None:
         UsageError: every fault of it.
     """
     if faults := finding_faults(finding):
-        raise UsageError("; ".join(faults), next_step="send it again with these fixed")
+        raise UsageError("; ".join(faults), next_step="fix these, then send it again")
 
 
 def _offered(runtime: Runtime, mission: Mission, submission: Submission, source: str) -> Finding:
@@ -225,7 +225,7 @@ def _checked(
 ) -> Recorded:
     ended = checks.check(runtime, task_id, (criterion.id,), wait_seconds=wait_seconds, submission=finding)
     if not ended:
-        reason = f"`{criterion.rule}` is still running; its end is recorded: omx-autoresearch wait {task_id}"
+        reason = f"`{criterion.rule}` is still running; to see its result: omx-autoresearch wait {task_id}"
         return Recorded(finding, was_accepted=False, reason=reason, is_pending=True)
     return _of(_needed(runtime, task_id, finding.id))
 
@@ -328,7 +328,7 @@ def drop_finding(runtime: Runtime, task_id: str, submission: Submission) -> Reco
 
 
 _INBOX = (
-    "it came through the inbox, where nothing is run; only what the runtime itself sees counts: at a stop, or "
+    "it came through the inbox, which runs nothing; the runtime checks it at a stop, or with: "
     "omx-autoresearch criterion check {}"
 )
 

@@ -340,7 +340,7 @@ def test_an_injection_has_limits_that_are_said(world: Scratch) -> None:
     for number in range(OPEN_LIMIT):
         assert not inject(world.runtime(), mission.task_id, direction_of(f"way {number}", {})).faults
     assert (
-        "waiting to be taken up"
+        "already wait for the agent"
         in inject(world.runtime(), mission.task_id, direction_of("more", {})).faults[0]
     )
     assert not inject(world.runtime(), mission.task_id, direction_of("way 3", {})).faults

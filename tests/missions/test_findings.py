@@ -252,7 +252,7 @@ def test_only_the_owners_word_is_evidence_for_a_persons_criterion(world: Scratch
         checks.check(world.runtime(), mission.task_id, ("look",), wait_seconds=1)
     with pytest.raises(StepIllegal, match="not a person's word"):
         checks.accept(world.runtime(), mission.task_id, "done", "I say so")
-    with pytest.raises(UsageError, match="says what was seen"):
+    with pytest.raises(UsageError, match="an acceptance needs a reason"):
         checks.accept(world.runtime(), mission.task_id, "look", " ")
     state = checks.accept(world.runtime(), mission.task_id, "look", "seen on the screen")
     assert state.checks[0].is_met

@@ -99,7 +99,7 @@ class MissionCreated(MissionIdentity):
         """A draft; a second creation in one journal is ignored, the first one stands."""
         if mission is not None:
             return mission
-        notice = Notice(ts, self.kind, f"mission {self.task_id} was written down")
+        notice = Notice(ts, self.kind, f"mission {self.task_id} was created")
         return Mission(**as_fields(self), notices=(notice,), created_at=ts)
 
 

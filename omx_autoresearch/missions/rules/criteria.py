@@ -264,7 +264,7 @@ def criterion_of(text: str) -> Criterion:
         )
     if len(words) == 2 and is_required:
         raise CriterionFault(
-            f"before the id of a criterion only the word `optional` may stand, as in `optional {name[:80]}: ...`; "
+            f"only the word `optional` may come before the id of a criterion, as in `optional {name[:80]}: ...`; "
             f"received {words[0][:80]!r}"
         )
     if not re.match(_ID, name):
@@ -350,8 +350,8 @@ def _own_faults(criterion: Criterion) -> list[str]:
         return [*faults, str(error)]
     if not is_same:
         faults.append(
-            f"criterion {criterion.id} cannot be written down so that it is read back: no `::` in the description,"
-            " no ` ~ ` in the path"
+            f"criterion {criterion.id} would not read back as written: take `::` out of its description and ` ~ ` out"
+            " of its path"
         )
     return faults
 

@@ -208,7 +208,7 @@ def direction_faults(summary: str, axes: Mapping[str, str]) -> list[str]:
     """Why a direction cannot be declared, a sentence a fault."""
     faults = []
     if not words_of(summary):
-        faults.append(f"a direction must say in words what is tried, received {summary[:80]!r}")
+        faults.append(f"a direction must say in words what to try, received {summary[:80]!r}")
     if len(summary) > SUMMARY_LIMIT:
         faults.append(f"a direction has at most {SUMMARY_LIMIT} characters, received {len(summary)}")
     unknown = [name for name in axes if name not in AXES]

@@ -287,7 +287,7 @@ def _lost_tests(count: RunnerCount | None, contract: Contract) -> str:
     wanted = contract.baseline_tests
     if wanted is None or (count is not None and count.passed >= wanted):
         return ""
-    said = "it named no number of tests" if count is None else f"{count.passed} tests passed"
+    said = "it reported no test count" if count is None else f"{count.passed} tests passed"
     return f"{said}; {wanted} ran at intake, and skipped ones do not count"
 
 
@@ -578,8 +578,8 @@ def _received(mission: Mission, criterion: Criterion, look: WorkspaceSnapshot | 
         return known
     check = check_of(mission, criterion)
     if check is None or check.contract_digest != mission.contract_digest:
-        return "nothing that the runtime itself saw under this contract yet"
-    return check.received or f"evidence {check.finding_id}, but what it depends on has changed since"
+        return "the runtime has checked nothing for it under this contract yet"
+    return check.received or f"evidence {check.finding_id}, but its inputs have changed since"
 
 
 # --- as it was last seen
@@ -638,7 +638,7 @@ def _lacking_verification(mission: Mission, look: WorkspaceSnapshot) -> Missing 
         "verification",
         "verification of the code that changed since the launch, by a command of a criterion, or the owner's reason"
         " why none could run",
-        f"changed and verified by nothing: {shown}{f' and {more} more' if more > 0 else ''}",
+        f"changed but not verified: {shown}{f' and {more} more' if more > 0 else ''}",
         f"omx-autoresearch criterion check {task_id} {commands[0].id}"
         if commands
         else f'omx-autoresearch excuse {task_id} --reason "..."',

@@ -374,7 +374,7 @@ def _spent_blocker(seen: Situation, limits: Limits) -> Blocker:
     return Blocker(
         "refusals-spent",
         f"all {limits.refusals_total} refusals of this mission are spent",
-        "more refusals, or an end",
+        "more refusals, or a decision to cancel the mission",
         f"omx-autoresearch unblock {seen.task_id} --add-refusals 100",
     )
 
@@ -404,7 +404,7 @@ def time_blocker(mission: Mission, spent_seconds: float) -> Blocker | None:
     return Blocker(
         "wall-clock-spent",
         f"the mission has run for {spent_seconds / 3600:.1f} h of {mission.limits.wall_clock_hours:g} h",
-        "more hours, or an end",
+        "more hours, or a decision to cancel the mission",
         f"omx-autoresearch unblock {mission.task_id} --add-hours 8",
     )
 
@@ -419,7 +419,7 @@ def run_blocker(mission: Mission, seen: Seen) -> Blocker | None:
     return Blocker(
         "validator-gone",
         f"the validator cannot be started: {run.summary}",
-        "a validator that runs",
+        "a validator that starts",
         f"omx-autoresearch amend {mission.task_id} --validator '...'",
     )
 

@@ -105,7 +105,7 @@ def check_limits(limits: Limits) -> list[str]:
             wanted = "a positive whole number" if is_count else "a positive finite number"
             faults.append(f"limits.{item.name} must be {wanted}, received {str(value)[:40]}")
     if not faults and not limits.stale_pivot <= limits.stale_fresh <= limits.stale_stalled:
-        faults.append("limits must hold stale_pivot <= stale_fresh <= stale_stalled")
+        faults.append("limits must satisfy stale_pivot <= stale_fresh <= stale_stalled")
     return faults
 
 

@@ -178,7 +178,7 @@ class Person(Rule):
 
     def missing(self, facts: Facts) -> str:  # noqa: ARG002 - it depends on nothing that moves
         """What is missing."""
-        return "the owner has not said so under this contract"
+        return "the owner has not confirmed it under this contract"
 
     def next_command(self, task_id: str, criterion_id: str) -> str:
         """What the owner types."""

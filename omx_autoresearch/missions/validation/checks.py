@@ -402,7 +402,7 @@ def refuse_amended(newest: Mission, seen: Mission) -> None:
     """
     if newest.contract_digest != seen.contract_digest:
         raise StepIllegal(
-            f"the contract of {seen.task_id} was amended a moment ago; its criteria may ask for another thing now",
+            f"the contract of {seen.task_id} was amended a moment ago; its criteria may have changed",
             next_step=f"omx-autoresearch criterion list {seen.task_id}",
         )
 
@@ -440,7 +440,7 @@ def named(mission: Mission, names: tuple[str, ...]) -> tuple[Criterion, ...]:
     for criterion in found:
         if criterion.rule.is_owners:
             raise StepIllegal(
-                f"criterion {criterion.id} accepts only the owner's word, which no look can give",
+                f"criterion {criterion.id} accepts only the owner's word, which the runtime cannot check",
                 next_step=f"the owner types: {criterion.rule.next_command(mission.task_id, criterion.id)}",
             )
     return found
@@ -463,7 +463,7 @@ def accept(runtime: Runtime, task_id: str, name: str, reason: str) -> Mission:
         )
     if not reason.strip():
         raise UsageError(
-            "an acceptance says what was seen",
+            "an acceptance needs a reason: say what you saw",
             next_step=f'omx-autoresearch criterion accept {task_id} {name} --reason "..."',
         )
     look = snapshot_workspace(runtime.home.mission(task_id), mission)
@@ -492,7 +492,7 @@ def excuse(runtime: Runtime, task_id: str, reason: str) -> Mission:
     """
     if not reason.strip():
         raise UsageError(
-            "an excuse says why nothing could verify the code",
+            "an excuse needs a reason: say why nothing could verify the code",
             next_step=f'omx-autoresearch excuse {task_id} --reason "..."',
         )
     with MissionStore(runtime.home).transaction(task_id, runtime.now()) as transaction:

@@ -276,7 +276,7 @@ def _needs_sandbox(mission: Mission) -> Permission:
     words = [name for name in forbidden if name != "publish"]
     return Permission(
         "none",
-        f"the mission forbids {' and '.join(words)}, and bubblewrap is not available to run its commands without",
+        f"the mission forbids {' and '.join(words)}, and bubblewrap is not available to run its commands without it",
         f"omx-autoresearch amend {mission.task_id} {' '.join(f'--allow {name}' for name in words)}"
         " --reason '...', or install bubblewrap",
     )
@@ -642,7 +642,7 @@ def record_review(  # noqa: PLR0913  # what a verdict says, and nothing else
         )
     if by not in contract.reviewed_by:
         raise StepIllegal(
-            f"the contract does not admit a review by a {by}; it admits: {', '.join(contract.reviewed_by)}",
+            f"the contract does not allow a review by a {by}; it allows: {', '.join(contract.reviewed_by)}",
             next_step=f"omx-autoresearch review {task_id}",
         )
     refuse_ended(mission, "a review changes nothing")

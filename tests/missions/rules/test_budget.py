@@ -75,7 +75,7 @@ def test_every_wrong_limit_is_named_at_once() -> None:
 @pytest.mark.parametrize(("pivot", "fresh", "stalled"), [(3, 2, 4), (2, 5, 4), (5, 5, 4)])
 def test_the_stale_steps_are_in_order(pivot: int, fresh: int, stalled: int) -> None:
     limits = Limits(stale_pivot=pivot, stale_fresh=fresh, stale_stalled=stalled)
-    assert check_limits(limits) == ["limits must hold stale_pivot <= stale_fresh <= stale_stalled"]
+    assert check_limits(limits) == ["limits must satisfy stale_pivot <= stale_fresh <= stale_stalled"]
 
 
 def test_all_stale_steps_may_be_one() -> None:

@@ -270,7 +270,7 @@ def test_what_was_received_says_that_evidence_went_stale() -> None:
     (item,) = (
         item for item in completion_items(state, replace(LOOK, head="h2")) if item.code != "validation"
     )
-    assert item.received == "evidence f1, but what it depends on has changed since"
+    assert item.received == "evidence f1, but its inputs have changed since"
     missed = check(COMMAND, is_met=False, finding_id="", received="exit status 1")
     (item,) = completion_items(mission(COMMAND, checks=(missed,)), LOOK)
     assert item.received == "exit status 1"

@@ -257,7 +257,7 @@ def test_another_session_reviews_only_where_the_contract_says_so_and_never_its_o
 ) -> None:
     mission = reviewed(world)
     world.write("report.md", "one\n")
-    with pytest.raises(StepIllegal, match="does not admit a review by a session"):
+    with pytest.raises(StepIllegal, match="does not allow a review by a session"):
         record_review(world.runtime(), mission.task_id, "session", is_approved=True, session_id=OTHER)
     lifecycle_commands.cancel(world.runtime(), mission.task_id)
     mission = reviewed(world, reviewed_by=("session",), goal="again")

@@ -45,7 +45,7 @@ def test_a_folder_is_adopted_started_and_resumed_by_its_path(person: Person) -> 
     person.ok("start", path)
     person.ok("pause", path)
     assert person.json("resume", f"{path}/.")["status"] == "running"
-    assert "was written down" not in person.ok("findings", ID)
+    assert "was created" not in person.ok("findings", ID)
     again = person.run("adopt", path, "--validator", "./check.sh")
     assert again.returncode == 5
     assert f"adopted already, as mission {ID}" in again.stderr
