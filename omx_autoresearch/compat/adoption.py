@@ -1,15 +1,15 @@
-"""Adopting another runtime's task folder: read, validated whole, copied into a mission of its own; never touched.
+"""Adopting another runtime's task folder: it is read, checked as a whole and copied into a new mission, never changed.
 
 host      ``.reasonix/autoresearch/ID``: task_spec.json, progress.json, directions_tried.json, findings.jsonl
-own       the same names as our own projections show them, where the state behind them was lost
+own       the same files from our own projections, whose state was lost
 protocol  the layout of the long-horizon protocol: task_spec.md instead of task_spec.json
 
-The models below are those of the published schemas (``missions/task_files.py``), read leniently: other runtimes leave
-fields out and have fields of their own. A folder with any fault is refused with every fault in it.
+The models below follow the published schemas (``missions/task_files.py``) leniently: other runtimes omit fields and add
+their own. A folder with a fault is refused, and the error lists all faults.
 
-Nothing in such a folder is evidence: this runtime attested none of it. Findings become claims that say where they come
-from, directions are remembered as tried, criteria without a rule wait for the owner's word. What is taken over stands
-in the first write of the new journal, so no mission is ever half adopted.
+Nothing in such a folder is evidence: this runtime attested none of it. Findings become claims that name their origin,
+directions count as tried, and criteria without a rule wait for the owner's word. The first write of the new journal has
+everything that is taken over, so no mission is ever half adopted.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from omx_autoresearch.foundation.errors import AutoresearchError, MissionInvalid
 from omx_autoresearch.foundation.input_validation import checked
 from omx_autoresearch.journal.layout import ProjectFolder, Runtime, is_safe_task_id, slugify
 from omx_autoresearch.journal.layout import task_id as make_task_id
-from omx_autoresearch.journal.safe_files import open_inside, read_chunks
+from omx_autoresearch.journal.safe_files import read_inside
 from omx_autoresearch.missions.intake import read_intake, write_intake
 from omx_autoresearch.missions.launch import creation_of
 from omx_autoresearch.missions.records.lifecycle import MissionAdopted
@@ -46,9 +46,9 @@ if TYPE_CHECKING:
 TASK_SPEC, TASK_PAGE = "task_spec.json", "task_spec.md"
 PROGRESS, DIRECTIONS, FINDINGS = "progress.json", "directions_tried.json", "findings.jsonl"
 LIMIT_BYTES = 256 * 1024 * 1024
-"""Of one file of a folder."""
+"""Of one file in a folder."""
 KEPT_DIRECTIONS = directions.DIRECTIONS_LIMIT // 2
-"""The newest of a folder: a mission that remembered as many as it may could declare none of its own."""
+"""The newest are kept, and only half the limit, so that the mission can declare directions of its own."""
 
 
 # --- the files of a folder
@@ -148,7 +148,7 @@ class _FindingLine(_File):
     accepted: Any = False
 
     def finding(self, origin: str, number: int) -> Finding:
-        """The claim that it becomes.
+        """The line as a claim.
 
         Raises:
             ValueError: it cannot be recorded.
@@ -174,16 +174,16 @@ class Origin:
     """A folder that can be adopted.
 
     Attributes:
-        path: of the folder, absolute.
+        path: the folder's absolute path.
         layout: ``host``, ``own`` or ``protocol``.
-        task_id: that the folder's files say; empty where they say none.
-        status: what they say last of the task.
-        iteration: that was reached.
-        draft: what was asked; criteria without a rule of their own accept the owner's word.
+        task_id: the task id in the folder's files; empty if they have none.
+        status: the task's last status in the files.
+        iteration: the last iteration in the files.
+        draft: the task; criteria without a rule accept the owner's word.
         findings: claims.
-        directions: what was tried, the newest :data:`KEPT_DIRECTIONS`.
-        digests: sha256 of each file read, by its name.
-        notes: what was left out, and what the folder would have run, a line each.
+        directions: the tried directions, the newest :data:`KEPT_DIRECTIONS`.
+        digests: sha256 of each file that was read, by name.
+        notes: things that were left out and commands that the folder contains, a line each.
     """
 
     path: str
@@ -203,7 +203,7 @@ def read_origin(path: str) -> Origin:
 
     Raises:
         WorkspaceFault: there is no such folder, or no task in it.
-        MissionInvalid: something in it cannot be taken over; every fault by file, place and cause.
+        MissionInvalid: part of it cannot be taken over; lists every fault by file, place and cause.
     """
     folder = _Folder(os.path.abspath(path))
     path, page = folder.path, None
@@ -223,13 +223,13 @@ def read_origin(path: str) -> Origin:
         count = f"{len(folder.faults)} fault{'s' if len(folder.faults) > 1 else ''}"
         raise MissionInvalid(
             "\n".join([f"{path} cannot be adopted: {count}", *folder.faults]),
-            next_step=f"copy the folder, fix the copy, and adopt that: cp -r {path} COPY",
+            next_step=f"copy the folder, fix the copy, and adopt the copy: cp -r {path} COPY",
         )
     kept = tuple({item.fingerprint: item for item in tried}.values())
     if len(kept) > KEPT_DIRECTIONS:
         folder.notes.append(f"the oldest {len(kept) - KEPT_DIRECTIONS} directions were left out")
     folder.notes += [
-        f"criterion {item.id} comes from that folder, and a start approves the command that it runs: {item.rule}"
+        f"criterion {item.id} is from that folder and runs a command, which a start approves: {item.rule}"
         for item in draft.criteria
         if item.rule.argv
     ]
@@ -249,7 +249,7 @@ def read_origin(path: str) -> Origin:
 
 
 class _Folder:
-    """The files of one folder, opened once each and only read; what is wrong is collected.
+    """The files of one folder, each opened once and only read; faults are collected.
 
     Raises:
         WorkspaceFault: there is no such folder, or no task in it.
@@ -259,7 +259,7 @@ class _Folder:
         self.path = path
         if not os.path.isdir(path):
             raise WorkspaceFault(
-                f"there is no folder {path}; the task folder is missing or has another name",
+                f"there is no folder {path}: the task folder is missing or has another name",
                 next_step=f"ls {os.path.dirname(path)}",
             )
         self._prefix = "state/" if os.path.isdir(os.path.join(path, "state")) else ""
@@ -279,13 +279,8 @@ class _Folder:
 
     def data(self, name: str, *, is_needed: bool = False) -> bytes | None:
         try:
-            descriptor = open_inside(
-                self.path, f"{self._prefix}{name}"
-            )  # a link would lead out of the folder
-            try:
-                data = b"".join(read_chunks(descriptor, LIMIT_BYTES))
-            finally:
-                os.close(descriptor)
+            # it refuses a link, which would lead out of the folder
+            data = read_inside(self.path, f"{self._prefix}{name}", LIMIT_BYTES)
         except FileNotFoundError:
             if is_needed:
                 self.fault(name, "it is missing")
@@ -297,7 +292,7 @@ class _Folder:
         return data
 
     def document(self, name: str, kind: type[Any], *, is_needed: bool = False) -> Any:
-        """A JSON file as ``kind``; None where it is missing or has faults."""
+        """A JSON file as ``kind``; None if it is missing or has faults."""
         data = self.data(name, is_needed=is_needed)
         try:
             return None if data is None else self._checked(name, "", kind, json_codec.decode_document(data))
@@ -316,8 +311,8 @@ class _Folder:
             try:
                 read = self._checked(FINDINGS, place, _FindingLine, json_codec.decode(line))
             except ValueError as error:
-                if number == len(lines):  # no newline: its writer was cut off
-                    self.notes.append(f"{FINDINGS} line {number} is torn and was left out")
+                if number == len(lines):  # no newline: its writer was interrupted
+                    self.notes.append(f"{FINDINGS} line {number} is incomplete and was left out")
                 else:
                     self.fault(FINDINGS, f"{place}{error}")
                 continue
@@ -352,7 +347,7 @@ _HEADINGS = (
 
 
 def _draft_of_page(text: str) -> MissionDraft:
-    """What task_spec.md asks for: its sections by their headings, whatever their level."""
+    """The task in task_spec.md, from its sections; headings may have any level."""
     sections = _sections(text)
     return MissionDraft(
         goal=" ".join(sections.get("goal") or sections.get("", ())[:1]),
@@ -367,7 +362,7 @@ def _draft_of_page(text: str) -> MissionDraft:
 
 
 def _sections(text: str) -> dict[str, list[str]]:
-    """The items or paragraphs below each known heading; those below none stand under an empty name."""
+    """The items or paragraphs below each known heading; the empty name has those below no heading."""
     found: dict[str, list[str]] = {}
     name, is_open = "", False
     for line in text.splitlines():
@@ -396,21 +391,8 @@ def _heading(text: str) -> str:
 # --- adopting
 
 
-@dataclass(frozen=True, slots=True)
-class Adopted:
-    """What became of a folder.
-
-    Attributes:
-        mission: a draft.
-        origin: what it was taken from.
-    """
-
-    mission: Mission
-    origin: Origin
-
-
 def draft_of(origin: Origin, project_path: str) -> MissionDraft:
-    """What the folder says of the mission; how it is judged only where our own intake still stands beside it."""
+    """The folder's draft of the mission; our own intake, if it still exists, also has the validator."""
     if origin.layout != "own":
         return origin.draft
     slug = slugify(os.path.basename(origin.path).split("-", 2)[-1])
@@ -420,19 +402,19 @@ def draft_of(origin: Origin, project_path: str) -> MissionDraft:
         return origin.draft
 
 
-def adopt(runtime: Runtime, project_path: str, origin: Origin, draft: MissionDraft) -> Adopted:
-    """Make a draft mission of a folder that was read.
+def adopt(runtime: Runtime, project_path: str, origin: Origin, draft: MissionDraft) -> Mission:
+    """Make a draft mission from a folder that was read.
 
     Raises:
-        MissionInvalid: the draft cannot stand.
-        StepIllegal: a mission of it is under way.
+        MissionInvalid: the draft is not valid.
+        StepIllegal: a mission from this folder is under way.
         StorageFailed: the disk refused; no mission remains.
     """
     store = MissionStore(runtime.home)
     _refuse_adopted(store, origin)
     record = write_intake(runtime, project_path, draft)
     task_id = _task_id(runtime, project_path, origin, record.slug)
-    mission = store.create(
+    return store.create(
         task_id,
         runtime.now(),
         creation_of(task_id, project_path, record, draft),
@@ -449,7 +431,6 @@ def adopt(runtime: Runtime, project_path: str, origin: Origin, draft: MissionDra
         *map(DirectionDeclared, origin.directions),
         *map(FindingRecorded, origin.findings),
     )
-    return Adopted(mission, origin)
 
 
 def _refuse_adopted(store: MissionStore, origin: Origin) -> None:
@@ -460,13 +441,13 @@ def _refuse_adopted(store: MissionStore, origin: Origin) -> None:
             continue  # a corrupt mission hides no other
         if mission.adopted_from == origin.path and mission.phase not in FINAL_PHASES:
             raise StepIllegal(
-                f"{origin.path} is adopted already, as mission {task_id}",
+                f"{origin.path} is already adopted, as mission {task_id}",
                 next_step=f"omx-autoresearch status {task_id}",
             )
 
 
 def _task_id(runtime: Runtime, project_path: str, origin: Origin, slug: str) -> str:
-    """The folder's own id where it is safe and free; a folder of projections keeps its id, and stays as it is."""
+    """The folder's own id if it is safe and free, else a new one, so that a folder of projections stays unchanged."""
     store, project = MissionStore(runtime.home), ProjectFolder(project_path)
     wanted = os.path.basename(origin.path)
     serial = 1

@@ -423,15 +423,10 @@ def _document(job: Job) -> str | None:
     if not job.document_path:
         return None
     try:
-        descriptor = safe_files.open_inside(job.worktree_path, job.document_path)
+        data = safe_files.read_inside(job.worktree_path, job.document_path, DOCUMENT_LIMIT_BYTES)
     except (OSError, WorkspaceFault):
         return None
-    try:
-        return b"".join(safe_files.read_chunks(descriptor, DOCUMENT_LIMIT_BYTES)).decode("utf-8", "replace")
-    except (OSError, WorkspaceFault):
-        return None
-    finally:
-        os.close(descriptor)
+    return data.decode("utf-8", "replace")
 
 
 def _remove_document(worktree_path: str, path: str) -> None:

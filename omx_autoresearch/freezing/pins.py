@@ -47,6 +47,7 @@ from omx_autoresearch.journal.safe_files import (
     open_inside,
     read_bounded,
     read_chunks,
+    read_inside,
     replace_file,
     storage_failed,
     sync_folder,
@@ -477,11 +478,7 @@ def read_pinned(workspace_path: str, pin: Pin) -> bytes:
                 return os.fsencode(os.readlink(pin.path.rpartition("/")[2], dir_fd=folder))
             finally:
                 os.close(folder)
-        descriptor = open_inside(workspace_path, pin.path)
-        try:
-            return b"".join(read_chunks(descriptor))
-        finally:
-            os.close(descriptor)
+        return read_inside(workspace_path, pin.path)
     except OSError as error:
         raise WorkspaceFault(
             f"{pin.path} cannot be read: {error.strerror}",

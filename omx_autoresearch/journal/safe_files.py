@@ -483,6 +483,15 @@ def _not_regular(root_path: str, path: str, what: str) -> WorkspaceFault:
     )
 
 
+def read_inside(root_path: str, path: str, limit_bytes: int = FILE_LIMIT_BYTES) -> bytes:
+    """Return the content of a regular file of a workspace. Raises what `open_inside` and `read_chunks` do."""
+    descriptor = open_inside(root_path, path)
+    try:
+        return b"".join(read_chunks(descriptor, limit_bytes))
+    finally:
+        os.close(descriptor)
+
+
 def read_chunks(descriptor: int, limit_bytes: int = FILE_LIMIT_BYTES) -> Iterator[bytes]:
     """Yield the content of an open file.
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from omx_autoresearch.compat.adoption import Adopted, adopt, draft_of, read_origin
+from omx_autoresearch.compat.adoption import adopt, draft_of, read_origin
 from omx_autoresearch.foundation.errors import MissionInvalid, StepIllegal, WorkspaceFault
 from omx_autoresearch.missions import launch, lifecycle_commands
 from omx_autoresearch.missions.directions import declare
@@ -21,6 +21,7 @@ from omx_autoresearch.missions.rules.directions import direction_of
 if TYPE_CHECKING:
     from pathlib import Path
 
+    from omx_autoresearch.missions.rules.mission import Mission
     from tests.support.scratch import Scratch
 
 ID = "20260629-153000-debug-lag"
@@ -89,7 +90,7 @@ def host_folder(world: Scratch, **files: Any) -> Path:
     return path
 
 
-def adopted(world: Scratch, path: Path, **fields: Any) -> Adopted:
+def adopted(world: Scratch, path: Path, **fields: Any) -> Mission:
     origin = read_origin(str(path))
     draft = replace(draft_of(origin, str(world.project)), **fields)
     return adopt(world.runtime(), str(world.project), origin, draft)
@@ -108,8 +109,7 @@ def prints(path: Path) -> dict[str, str]:
 def test_a_host_task_becomes_a_draft_of_claims_and_stays_as_it_was(world: Scratch) -> None:
     path = host_folder(world)
     before = prints(path)
-    done = adopted(world, path, validator_command="./check.sh")
-    mission = world.load(done.mission)
+    mission = world.load(adopted(world, path, validator_command="./check.sh"))
     assert (mission.task_id, mission.phase, mission.goal) == (ID, "draft", SPEC["goal"])
     assert (mission.iteration, mission.accepted_count, mission.finding_count) == (0, 0, 2)
     assert [item.summary for item in mission.directions] == ["Profile markdown rendering"]
@@ -148,14 +148,14 @@ def test_a_folder_of_the_protocol_is_adopted_from_its_page(world: Scratch) -> No
     )
     (path / "state" / "findings.jsonl").write_text('{"finding": "GPM forgets"}\n{"text": "torn', "utf-8")
     before = prints(path)
-    done = adopted(world, path, validator_command="./check.sh")
-    assert done.origin.layout == "protocol"
-    assert done.origin.notes == ("findings.jsonl line 2 is torn and was left out",)
-    assert (done.mission.goal, done.mission.milestones) == (
+    origin = read_origin(str(path))
+    mission = adopted(world, path, validator_command="./check.sh")
+    assert origin.layout == "protocol"
+    assert origin.notes == ("findings.jsonl line 2 is incomplete and was left out",)
+    assert (mission.goal, mission.milestones) == (
         "Survey continual learning.",
         ("outline", "draft"),
     )
-    origin = done.origin
     assert [item.description for item in origin.draft.criteria] == ["200 citations that resolve", "reviewed"]
     assert [item.summary for item in origin.directions] == ["read surveys", "ask authors"]
     assert [(item.id, item.summary) for item in origin.findings] == [("line-1", "GPM forgets")]
@@ -173,16 +173,15 @@ def test_our_own_projections_outlive_a_lost_state_home(world: Scratch) -> None:
     shutil.rmtree(world.home_path)
     path = world.project / ".omx" / "autoresearch" / lost.task_id
     before = prints(path)
-    done = adopted(world, path)
-    assert done.origin.layout == "own"
-    mission = done.mission
+    assert read_origin(str(path)).layout == "own"
+    mission = adopted(world, path)
     assert mission.task_id != lost.task_id, "its folder is the original, which stays"
     assert (mission.goal, mission.milestones, mission.finding_count) == (lost.goal, ("read",), 2)
     started = launch.start(world.runtime(), mission.task_id, launch.StartOptions(has_baseline=False)).mission
     assert started.contract is not None
     assert (started.contract.validator_command, started.contract.forbidden) == ("./check.sh", ("publish",))
     assert prints(path) == before
-    with pytest.raises(StepIllegal, match="adopted already, as mission"):
+    with pytest.raises(StepIllegal, match="already adopted, as mission"):
         adopted(world, path)
 
 

@@ -164,7 +164,10 @@ def test_the_validator_runs_by_the_owners_approval_and_says_what_to_do_next(scra
         "x-codex-turn-metadata": {"sandbox_mode": "danger-full-access"},
     }
     run = ask(scratch.runtime(), "validate", sandboxed_no_more).structured_content
-    assert (run["verdict"], run["next"]) == ("failed", "work on what it says, then call the tool `validate`")
+    assert (run["verdict"], run["next"]) == (
+        "failed",
+        "fix the named problems, then call the tool `validate`",
+    )
     scratch.write("answer.txt", "42\n")
     assert told(scratch, "validate")["verdict"] == "passed"
     assert told(scratch, "wait")["verdict"] == "passed"
@@ -216,10 +219,7 @@ def test_what_nobody_foresaw_is_told_without_a_traceback(
 
     monkeypatch.setattr(tools, "_status", fail)
     text = refused(scratch, "status")
-    assert (
-        "unexpected: ZeroDivisionError: by zero\nnext: tell your person to run omx-autoresearch doctor"
-        in text
-    )
+    assert "unexpected: ZeroDivisionError: by zero\nnext: ask a person to run omx-autoresearch doctor" in text
     assert "Traceback" not in text
 
 
@@ -283,7 +283,7 @@ def test_an_agent_starts_the_prepared_mission_and_its_client_confirms_the_sessio
 
 @pytest.mark.requirement("MCP-06")
 def test_a_start_names_the_drafts_where_there_are_several(scratch: Scratch) -> None:
-    assert "none is written down" in refused(scratch, "start", {})
+    assert "this project has no draft mission" in refused(scratch, "start", {})
     first, second = scratch.draft(slug="one").task_id, scratch.draft(slug="two").task_id
     text = refused(scratch, "start", {})
     assert first in text
@@ -345,7 +345,7 @@ def test_a_client_with_two_sessions_is_ambiguous_and_nothing_is_written(scratch:
         registry.put(replace(entry, left_at=""))
     (answer,) = stdio(scratch, "validate")
     assert answer.is_error
-    assert "holds several sessions" in answer.content[0].text
+    assert "has several sessions" in answer.content[0].text
 
 
 @pytest.mark.requirement("MCP-01")

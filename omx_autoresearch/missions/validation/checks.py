@@ -13,7 +13,7 @@ import sys
 from omx_autoresearch.foundation.errors import CommandFault, StepIllegal, UsageError, WorkspaceFault
 from omx_autoresearch.foundation.records import dataclass, replace, sha256
 from omx_autoresearch.foundation.text import head_and_tail
-from omx_autoresearch.journal.safe_files import FILE_LIMIT_BYTES, open_inside, read_chunks
+from omx_autoresearch.journal.safe_files import read_inside
 from omx_autoresearch.missions.records.work import CriteriaChecked, FindingRecorded, VerificationExcused
 from omx_autoresearch.missions.rules.criteria import (
     CriterionCheck,
@@ -162,11 +162,7 @@ class _Workspace:
     def read(self, path: str) -> bytes | str:
         """A file of the workspace, through real folders only; or why it cannot be taken."""
         try:
-            descriptor = open_inside(self._mission.workspace_path, path)
-            try:
-                return b"".join(read_chunks(descriptor, FILE_LIMIT_BYTES))
-            finally:
-                os.close(descriptor)
+            return read_inside(self._mission.workspace_path, path)
         except FileNotFoundError:
             return f"{path}: no such file"
         except WorkspaceFault as error:

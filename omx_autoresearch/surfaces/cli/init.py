@@ -37,9 +37,10 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from typing import Any
 
-    from omx_autoresearch.compat.adoption import Adopted
+    from omx_autoresearch.compat.adoption import Origin
     from omx_autoresearch.missions.contracts import DryRun
     from omx_autoresearch.missions.rules.intake import MissionDraft
+    from omx_autoresearch.missions.rules.mission import Mission
 
 
 OPERATIONS = ("network", "write", "publish")
@@ -476,8 +477,7 @@ def adopt_verb(path: str, as_json: bool, **given: Any) -> None:
     origin = read_origin(os.path.join(caller.cwd, os.path.expanduser(path)))
     draft = changed_draft(draft_of(origin, project_path), given)
     _check_adopted(draft, path)
-    adopted = adopt(caller.runtime, project_path, origin, draft)
-    document = _adopted_document(adopted, draft)
+    document = _adopted_document(adopt(caller.runtime, project_path, origin, draft), origin, draft)
     if as_json:
         print_json(document)
         return
@@ -502,8 +502,7 @@ def _check_adopted(draft: MissionDraft, path: str) -> None:
         raise MissionInvalid("\n".join(faults), next_step=f"omx-autoresearch adopt {path}{how}")
 
 
-def _adopted_document(adopted: Adopted, draft: MissionDraft) -> AdoptDocument:
-    mission, origin = adopted.mission, adopted.origin
+def _adopted_document(mission: Mission, origin: Origin, draft: MissionDraft) -> AdoptDocument:
     return AdoptDocument(
         task_id=mission.task_id,
         phase=mission.phase,

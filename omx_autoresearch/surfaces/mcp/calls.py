@@ -1,4 +1,4 @@
-"""One call of a tool: who makes it, with what sandbox, and how what went wrong is told."""
+"""One call of a tool: its caller, the caller's sandbox, and the report of an error."""
 
 from __future__ import annotations
 
@@ -36,29 +36,28 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
 
 
-# --- Which session a call of a tool (MCP) comes from, asked anew at every call: a client's process outlives its
-# sessions.
+# --- The session of a tool call, determined at every call, because a client's process outlives its sessions.
 #
-# the call names it     Codex does, in the call's ``_meta``; what a client writes there no model can
-# the client's process  Claude Code and Gemini CLI name nothing that a hook would know before the call has ended (and
-# the environment of Claude's server is that of another session after ``/clear`` and
-# ``--continue``): the session that the client above this process began last
+# from the call         Codex names the session in the call's ``_meta``, which no model can write.
+# from the process      Claude Code and Gemini CLI name nothing that a hook would know before the call has ended, and
+#                       Claude's server has the environment of an older session after ``/clear`` and ``--continue``.
+#                       So we take the newest session of the client above this process.
 #
-# A hook marks the older session of a process as left when another one begins there. Where two remain, neither is taken.
+# When a session begins in a process, a hook marks the older one as left. If two remain, we take neither.
 
 SESSION_KEYS = ("sessionId", "threadId")
-"""Where a client names the session in a call's ``_meta``, best first."""
-_TYPE_IT = "a person types in this session: $autoresearch TASK; or call the tool `start`"
+"""The keys of a call's ``_meta`` in which a client names the session, best first."""
+_TYPE_IT = "ask a person to type in this session: $autoresearch TASK; or call the tool `start`"
 
 
 @dataclass(frozen=True, slots=True)
 class ToolCaller:
-    """Who calls a tool.
+    """The caller of a tool.
 
     Attributes:
-        session_id: the client's session id; empty where neither the call nor the registry tells it.
+        session_id: the client's session id; empty if neither the call nor the registry tells it.
         task_id: the mission that holds the session; empty for none.
-        why_not: why no mission is taken for the caller's own; empty when one is.
+        why_not: why the caller has no mission of its own; empty if it has one.
     """
 
     session_id: str
@@ -67,14 +66,12 @@ class ToolCaller:
 
 
 def tool_caller(runtime: Runtime, meta: Mapping[str, object]) -> ToolCaller:
-    """Tell the caller of one tool call by its ``_meta`` or by the client above this process."""
+    """The caller of one tool call, by the call's ``_meta`` or by the client above this process."""
     for key in SESSION_KEYS:
         named = meta.get(key)
         if isinstance(named, str) and named:
             if _is_anothers(runtime, named):
-                return ToolCaller(
-                    "", "", "the session that the call names is held in another client's process"
-                )
+                return ToolCaller("", "", "the call names a session of another client's process")
             return _of_session(runtime, named)
     process = client_process()
     bound = sessions_of_process(Registry(runtime.home), process) if process else []
@@ -83,16 +80,16 @@ def tool_caller(runtime: Runtime, meta: Mapping[str, object]) -> ToolCaller:
         return _of_session(runtime, found[0].session_id)
     if found:
         names = ", ".join(entry.task_id for entry in found)
-        return ToolCaller("", "", f"the client above this server holds several sessions, of {names}")
+        return ToolCaller("", "", f"the client above this server has several sessions, of {names}")
     return ToolCaller("", "", "no mission holds this session")
 
 
 def _is_anothers(runtime: Runtime, session_id: str) -> bool:
-    """True for a session whose client runs, and not above this server: its starter speaks for another one."""
+    """True if the session's client runs, but not above this server: then the call comes from another client."""
     try:
         entry = Registry(runtime.home).find(session_id)
     except AutoresearchError:
-        return False  # the caller that needs the entry tells it
+        return False  # code that needs the entry reports the error
     if entry is None or not entry.client_pid:
         return False
     process = ProcessIdentity(entry.client_pid, entry.client_started)
@@ -110,20 +107,23 @@ def _of_session(runtime: Runtime, session_id: str) -> ToolCaller:
     return ToolCaller(session_id, mission.task_id)
 
 
-# --- a tool: a function of a call and of what the client sends, whose answer is a document
+# --- a tool: a function of a call and of the client's arguments, which returns a document
 
 
 TEXT_CHARACTERS = 2000
-"""Of one text in an answer; of a longer one the beginning is told."""
+"""The length of one text in an answer; longer ones are cut."""
+OUTPUT_CHARACTERS = 4000
+"""The same for the output of a command."""
 LIST_LIMIT = 50
 WAIT_SECONDS = 45.0
-"""Below the limit that every known client puts on a call (Codex: 60 s)."""
+"""Below every known client's limit for a call (Codex: 60 s)."""
+Limit = Annotated[int, Field(ge=1, le=LIST_LIMIT, description="At most this many")]
 Seconds = Annotated[
     float, Field(ge=0, le=50, description="Wait at most this long; the run goes on by itself")
 ]
 
 _ONE_AT_A_TIME = threading.Lock()
-"""A run of the validator forks; two calls at once could meet each other's locks in the child."""
+"""A run of the validator forks: with two calls at once, a child could inherit the other call's locks."""
 
 
 def make_tool(  # noqa: PLR0913 - each is a hint to the client, or a limit
@@ -135,15 +135,15 @@ def make_tool(  # noqa: PLR0913 - each is a hint to the client, or a limit
     is_alone: bool = True,
     text_characters: int = TEXT_CHARACTERS,
 ) -> Tool:
-    """Make a tool of ``function(call, ...)``: its name, docstring, parameters and the schema of what it returns.
+    """Make a tool from the name, docstring, parameters and return type of ``function(call, ...)``.
 
     Args:
         runtime: the world.
-        function: returns a document, or a tuple of documents whose fields are told beside each other.
+        function: returns a document, or a tuple of documents whose fields are merged in the answer.
         is_looking: it writes nothing.
-        is_idempotent: the same call twice does no more than once.
-        is_alone: no other call goes on meanwhile; False for one that only looks, however long.
-        text_characters: of a text in the answer.
+        is_idempotent: repeating a call has no further effect.
+        is_alone: no other call runs at the same time; False for a tool that only looks, however long.
+        text_characters: the length of a text in the answer.
     """
     types = get_type_hints(function, include_extras=True)
     answer = types.pop("return")
@@ -182,7 +182,7 @@ def make_tool(  # noqa: PLR0913 - each is a hint to the client, or a limit
 
 
 def _schema_beside(kinds: tuple[Any, ...]) -> dict[str, Any]:
-    """The schema of an answer that has the fields of every kind."""
+    """The schema of an answer that has the fields of all documents."""
     first, *others = (schema_of(kind, mode="serialization") for kind in kinds)
     for other in others:
         first["properties"] |= other["properties"]
@@ -192,7 +192,7 @@ def _schema_beside(kinds: tuple[Any, ...]) -> dict[str, Any]:
 
 
 def cut(value: Any, text_characters: int = TEXT_CHARACTERS) -> Any:
-    """A document with its long texts and lists of texts cut, and said to be."""
+    """A document with its long texts and long lists of texts cut and marked."""
     if isinstance(value, str) and len(value) > text_characters:
         return f"{value[:text_characters]}... (cut)"
     if isinstance(value, dict):
@@ -207,14 +207,14 @@ def cut(value: Any, text_characters: int = TEXT_CHARACTERS) -> Any:
 
 @dataclass(frozen=True, slots=True)
 class Call:
-    """One call, as the tools see it.
+    """One call of a tool.
 
     Attributes:
         runtime: the world.
-        caller: the session that calls, and the mission that holds it.
-        client: the client's name; empty for an unknown one.
+        caller: the calling session, and the mission that holds it.
+        client: the client's name; empty if unknown.
         meta: the call's ``_meta``.
-        context: of the request, for notifications.
+        context: the context of the request, for notifications.
     """
 
     runtime: Runtime
@@ -224,26 +224,26 @@ class Call:
     context: Context[Any, Any]
 
     def own_task(self, named: str = "") -> str:
-        """The mission that holds the caller's session, which alone it may write to; its inbox is taken in.
+        """The mission that holds the caller's session, the only one it may write to; takes in the mission's inbox.
 
         Raises:
-            StepIllegal: there is none, or another one is named.
+            StepIllegal: there is none, or the call names another one.
         """
         task_id = self.caller.task_id
         if not task_id:
             raise StepIllegal(f"{self.caller.why_not}, so nothing is written", next_step=_TYPE_IT)
         if named not in ("", task_id, task_id.split("-", 2)[-1]):
             raise StepIllegal(
-                f"this session works on mission {task_id}, not on {named!r}", next_step="leave the task out"
+                f"this session works on mission {task_id}, not on {named!r}", next_step="omit the task id"
             )
         take_in_quietly(self.runtime, task_id)
         return task_id
 
     def seen_task(self, named: str) -> str:
-        """The mission that the caller looks at: its own, the named one, or the only one of the project; in step.
+        """The mission to read: the caller's, the named one, or the project's only one; takes in its inbox.
 
         Raises:
-            UsageError: nothing fits, or several do.
+            UsageError: there is none, or there are several.
         """
         task_id = "" if named else self.caller.task_id
         promised = self.runtime.environ.get(TASK_VARIABLE, "").partition(":")[0]
@@ -257,7 +257,7 @@ class Call:
         return task_id
 
     def is_sandboxed(self) -> bool:
-        """Whether the caller's client runs tools in a sandbox, so that a run gets no wider rights; true in doubt."""
+        """Whether the caller's client runs tools in a sandbox, so that our runs need one too; true in doubt."""
         if not self.client:
             return True
         event = HookEvent(client=self.client, kind="tool", session_id=self.caller.session_id, cwd=os.getcwd())
@@ -265,7 +265,7 @@ class Call:
 
 
 def server_runtime(home_path: str = "") -> Runtime:
-    """The runtime of a server: without the session that its environment names, which is that of another one by now."""
+    """The runtime of a server. It drops the session in its environment, which may be over."""
     environ = {name: value for name, value in os.environ.items() if name not in SESSION_IDS}
     return Runtime(
         home=StateHome(home_path or state_home(os.environ)),
@@ -277,15 +277,15 @@ def server_runtime(home_path: str = "") -> Runtime:
 
 @contextmanager
 def begun(runtime: Runtime, context: Context[Any, Any], *, is_alone: bool = True) -> Iterator[Call]:
-    """One call from its request; what goes wrong in it is told with its slug and the next step.
+    """One call from its request; an error in it is reported with its slug and the next step.
 
     Args:
         runtime: the world.
         context: of the request.
-        is_alone: no other call goes on meanwhile; False for one that only looks, however long.
+        is_alone: as for `make_tool`.
 
     Raises:
-        ToolError: whatever it was; the SDK makes an error result of it.
+        ToolError: any error; the SDK turns it into an error result.
     """
     try:
         with _ONE_AT_A_TIME if is_alone else nullcontext():
@@ -300,16 +300,16 @@ def begun(runtime: Runtime, context: Context[Any, Any], *, is_alone: bool = True
         raise ToolError(
             f"{error.slug}: {error.message}\nnext: {error.next_step or 'call the tool `status`'}"
         ) from None
-    except Exception as error:  # noqa: BLE001 - an agent is told what to do, whatever it was
+    except Exception as error:  # noqa: BLE001 - for any error, the agent needs the next step
         traceback.print_exc(file=sys.stderr)
         raise ToolError(
-            f"unexpected: {type(error).__name__}: {' '.join(str(error).split())[:200]}\nnext: tell your person to run "
+            f"unexpected: {type(error).__name__}: {' '.join(str(error).split())[:200]}\nnext: ask a person to run "
             "omx-autoresearch doctor"
         ) from None
 
 
 def _client_of(request: Any) -> str:
-    """The name of the client that said hello (``claude-code``, ``codex-mcp-client``, ``gemini-cli-mcp-client``)."""
+    """The client's name, from its own (``claude-code``, ``codex-mcp-client``, ``gemini-cli-mcp-client``)."""
     parameters = request.session.client_params
     name = parameters.client_info.name.lower() if parameters else ""
     return next((client for client in CLIENT_NAMES if name.startswith(client)), "")

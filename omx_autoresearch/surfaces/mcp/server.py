@@ -1,4 +1,4 @@
-"""The server: its name, what it tells the agent about itself, and its tools."""
+"""The server: its name, its instructions for the agent, and its tools."""
 
 from __future__ import annotations
 
@@ -16,15 +16,15 @@ if TYPE_CHECKING:
     from omx_autoresearch.journal.layout import Runtime
 
 INSTRUCTIONS = (
-    "A mission holds this session until its completion contract is met by evidence that the runtime itself produced or "
-    "checked; what you write is kept as a claim. Record what you observe (finding_add), declare what you try next "
-    "(direction_add), ask what is missing (readiness), and run the contract's validator (validate). If a person must "
-    "act first, say so with block. Every answer names the next step."
+    "A mission holds this session until evidence meets its completion contract. Only the runtime produces or checks "
+    "evidence; your own statements are kept as claims. Record observations (finding_add), declare the direction that "
+    "you try next (direction_add), see which items are missing (readiness), and run the contract's validator "
+    "(validate). If a person must act first, call block. Every answer names the next step."
 )
 
 
 def build_server(runtime: Runtime, *, has_session_tools: bool = False) -> MCPServer:
-    """The server over one state home, not yet running; the older session tools only where the owner asked for them."""
+    """The server of one state home, not yet running; with the older session tools only if the owner asked for them."""
     instructions = INSTRUCTIONS + experiment_tools.INSTRUCTIONS
     tools = [*mission_tools(runtime), *experiment_tools.experiment_tools(runtime)]
     if has_session_tools:
@@ -34,7 +34,7 @@ def build_server(runtime: Runtime, *, has_session_tools: bool = False) -> MCPSer
 
 
 def serve(home_path: str = "", *, has_session_tools: bool = False) -> None:
-    """Answer a client on stdin and stdout until it closes them.
+    """Serve a client on stdin and stdout until it closes them.
 
     Args:
         home_path: the state home; empty for the environment's.

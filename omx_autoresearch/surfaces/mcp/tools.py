@@ -1,6 +1,6 @@
-"""What each tool does. Looking works on any mission; writing only on the one that holds the caller's session.
+"""The tools of missions. They read any mission, and write only to the one that holds the caller's session.
 
-A tool answers with the document that its twin on the command line prints with ``--json``; what follows names tools.
+A tool returns the document that its counterpart on the command line prints with ``--json``; next steps name tools.
 """
 
 from __future__ import annotations
@@ -33,9 +33,11 @@ from omx_autoresearch.surfaces.documents import (
 )
 from omx_autoresearch.surfaces.mcp.calls import (
     LIST_LIMIT,
+    OUTPUT_CHARACTERS,
     TEXT_CHARACTERS,
     WAIT_SECONDS,
     Call,
+    Limit,
     Seconds,
     make_tool,
 )
@@ -46,18 +48,15 @@ if TYPE_CHECKING:
 
     from omx_autoresearch.journal.layout import Runtime
 
-OUTPUT_CHARACTERS = 4000
-
-Task = Annotated[str, Field(description="Task id; leave it out for the mission that holds this session")]
-Limit = Annotated[int, Field(ge=1, le=LIST_LIMIT, description="At most this many")]
+Task = Annotated[str, Field(description="Task id; omit it for the mission that holds this session")]
 
 
 @dataclass(frozen=True, slots=True)
 class Ownership:
-    """What the answer about a mission says beside its view.
+    """An addition to the view of a mission.
 
     Attributes:
-        is_own: this mission holds the session that asks.
+        is_own: this mission holds the caller's session.
     """
 
     is_own: bool
@@ -65,10 +64,10 @@ class Ownership:
 
 @dataclass(frozen=True, slots=True)
 class Confirmation:
-    """What the answer of a start ends with, where a client may cut it: its hook looks for the token in the end.
+    """The end of a start's answer: a client may cut the answer, and its hook looks for the token at the end.
 
     Attributes:
-        confirmation: by this text the client's hook binds the session; to be shown nowhere else.
+        confirmation: the text by which the client's hook binds the session; do not show it anywhere else.
     """
 
     confirmation: str
@@ -81,17 +80,17 @@ MissionStatus = tuple[views.StatusView, Ownership]
 
 
 def status(call: Call, task: Task = "") -> MissionStatus:
-    """Show how the mission stands and what is in its way."""
+    """Show the state of the mission and the obstacles to its completion."""
     return _status(call, call.seen_task(task))
 
 
 def readiness(call: Call, task: Task = "") -> ReadinessReport:
-    """Show line by line whether the mission would complete now; runs nothing."""
+    """Show, item by item, whether the mission would complete now. Runs nothing."""
     return views.readiness(call.runtime, call.seen_task(task))
 
 
 def criterion_list(call: Call, task: Task = "") -> CriterionListDocument:
-    """List the conditions of the contract, with the rule that says what counts for each."""
+    """List the criteria of the contract, each with the rule for the evidence that it accepts."""
     task_id = call.seen_task(task)
     return CriterionListDocument(task_id, False, views.criteria(call.runtime, task_id))
 
@@ -101,7 +100,7 @@ def finding_list(
     task: Task = "",
     limit: Limit = 20,
     wanted: Literal["all", "accepted", "claims"] = "all",
-    before: Annotated[int, Field(ge=0, description="Only those with a smaller seq; 0 for all")] = 0,
+    before: Annotated[int, Field(ge=0, description="Only findings with a smaller seq; 0 for all")] = 0,
 ) -> FindingListDocument:
     """List the newest findings: evidence first, then claims."""
     task_id = call.seen_task(task)
@@ -109,7 +108,7 @@ def finding_list(
 
 
 def direction_list(call: Call, task: Task = "") -> DirectionListDocument:
-    """List the directions that were tried, and those of the owner that wait."""
+    """List the directions that were tried, and the owner's directions that wait."""
     mission = MissionStore(call.runtime.home).load(call.seen_task(task))
     return direction_list_document(mission, limit=LIST_LIMIT)
 
@@ -119,14 +118,16 @@ def direction_list(call: Call, task: Task = "") -> DirectionListDocument:
 
 def finding_add(  # noqa: PLR0913, PLR0917 - each parameter is a field of the tool
     call: Call,
-    summary: Annotated[str, Field(description="What was observed, in a sentence")],
+    summary: Annotated[str, Field(description="Your observation, in one sentence")],
     kind: FindingKind = "manual",
-    criterion: Annotated[str, Field(description="Criterion that it is offered for; empty for none")] = "",
-    paths: Annotated[list[str] | None, Field(description="Files that it is about")] = None,
+    criterion: Annotated[
+        str, Field(description="Id of the criterion that it is evidence for; empty for none")
+    ] = "",
+    paths: Annotated[list[str] | None, Field(description="Files that the finding is about")] = None,
     shown_by: Annotated[str, Field(description="The command that showed it, as text; it is not run")] = "",
-    finding_id: Annotated[str, Field(description="Unique; made where empty")] = "",
+    finding_id: Annotated[str, Field(description="A unique id; generated if empty")] = "",
 ) -> FindingDocument:
-    """Record a finding: evidence where the criterion's own rule accepts it, a claim everywhere else."""
+    """Record a finding: it is evidence if the criterion's rule accepts it, and a claim otherwise."""
     from omx_autoresearch.missions.findings import Submission, add_finding
 
     task_id = call.own_task()
@@ -137,13 +138,15 @@ def finding_add(  # noqa: PLR0913, PLR0917 - each parameter is a field of the to
 
 def direction_add(
     call: Call,
-    summary: Annotated[str, Field(description="What is tried next, in a sentence")],
+    summary: Annotated[str, Field(description="The direction that you try next, in one sentence")],
     axes: Annotated[
-        dict[str, str] | None, Field(description="Structural axes that are meant, by name")
+        dict[str, str] | None, Field(description="The structural axes of the direction: a value by name")
     ] = None,
-    is_pivot: Annotated[bool, Field(description="It changes the structure of the approach")] = False,
+    is_pivot: Annotated[
+        bool, Field(description="The direction changes the structure of the approach")
+    ] = False,
 ) -> DirectionDocument:
-    """Declare the direction that is taken next."""
+    """Declare the direction that you try next."""
     from omx_autoresearch.missions.directions import declare, direction_of
 
     task_id = call.own_task()
@@ -151,8 +154,8 @@ def direction_add(
     return direction_document(task_id, declare(call.runtime, task_id, direction))
 
 
-def note(call: Call, text: Annotated[str, Field(description="In a sentence or more")]) -> NoteDocument:
-    """Leave a note in the mission: a claim, kept and shown, never proof."""
+def note(call: Call, text: Annotated[str, Field(description="One or more sentences")]) -> NoteDocument:
+    """Add a note to the mission. It is a claim: kept and shown, but never proof."""
     from omx_autoresearch.missions import claims
 
     task_id = call.own_task()
@@ -162,19 +165,22 @@ def note(call: Call, text: Annotated[str, Field(description="In a sentence or mo
 
 def block(
     call: Call,
-    reason: Annotated[str, Field(description="What is in the way")],
-    needs: Annotated[str, Field(description="The smallest input of a person that would help")],
+    reason: Annotated[str, Field(description="The obstacle")],
+    needs: Annotated[str, Field(description="The smallest input from a person that would help")],
 ) -> MissionStatus:
-    """Say that a person must act first: the mission is blocked, loudly, and you are let go. Never completes it."""
+    """Report that a person must act first. This blocks the mission, notifies the owner and lets you stop.
+
+    It never completes the mission.
+    """
     task_id = call.own_task()
     lifecycle_commands.block(call.runtime, task_id, reason=reason, needs=needs, by="agent")
     return _status(call, task_id)
 
 
 def start(call: Call, task: Task = "") -> tuple[StartDocument, Confirmation]:
-    """Launch the mission that your person wrote down, for this very session; your client confirms it by itself.
+    """Launch a draft mission for this session; your client's hook confirms it automatically.
 
-    By the bind token in the answer your client's hook binds the session; show it nowhere else.
+    The hook binds the session by the bind token in the answer; do not show the token anywhere else.
     """
     from omx_autoresearch.missions.launch import StartOptions
     from omx_autoresearch.missions.launch import start as launch
@@ -185,7 +191,7 @@ def start(call: Call, task: Task = "") -> tuple[StartDocument, Confirmation]:
     )
     started = launch(call.runtime, task_id, options)
     token = f"the bind token is {started.token} and is for your client alone" if started.token else ""
-    confirmation = Confirmation(token or "this session is held by it already")
+    confirmation = Confirmation(token or "the mission holds this session already")
     return start_document(call.runtime, started), confirmation
 
 
@@ -193,17 +199,17 @@ def start(call: Call, task: Task = "") -> tuple[StartDocument, Confirmation]:
 
 
 def validate(call: Call, seconds: Seconds = WAIT_SECONDS) -> views.RunView:
-    """Run the contract's validator now, as a stop would; what passes completes the mission at your next stop."""
+    """Run the contract's validator now, as a stop would. If it passes, your next stop completes the mission."""
     return _run(call, call.own_task(), seconds, is_review=False)
 
 
 def review(call: Call, seconds: Seconds = WAIT_SECONDS) -> views.RunView:
-    """Have the reviewer command of the contract judge the artifact now."""
+    """Run the contract's reviewer command on the artifact now."""
     return _run(call, call.own_task(), seconds, is_review=True)
 
 
 def wait(call: Call, task: Task = "", seconds: Seconds = WAIT_SECONDS) -> views.RunView:
-    """Wait for a running validation or review and show its verdict."""
+    """Wait for a running validation or review, and show its verdict."""
     task_id = call.seen_task(task)
     running = runs.running_validation(call.runtime, MissionStore(call.runtime.home).load(task_id))
     return _run_result(call, task_id, is_running=running is not None and not wait_for(running, seconds))
@@ -215,7 +221,7 @@ RUNNING = (validate, review)
 
 
 def mission_tools(runtime: Runtime) -> list[Tool]:
-    """The tools over one state home."""
+    """The tools of one state home."""
     return [
         make_tool(
             runtime,
@@ -229,19 +235,21 @@ def mission_tools(runtime: Runtime) -> list[Tool]:
 
 
 def _only_draft(call: Call) -> str:
-    """The one mission of this project that was written down and not launched.
+    """The only draft mission of this project.
 
     Raises:
         UsageError: there is none, or there are several.
     """
     drafts = views.draft_tasks(call.runtime, os.getcwd())
     if len(drafts) != 1:
-        found = (
-            f"{len(drafts)} are written down: {', '.join(drafts[:8])}" if drafts else "none is written down"
-        )
+        if not drafts:
+            raise UsageError(
+                "this project has no draft mission",
+                next_step="ask the owner to write one: omx-autoresearch init --goal ...",
+            )
         raise UsageError(
-            f"which mission? {found}",
-            next_step="call `start` with a task id; to write one down: omx-autoresearch init --goal ...",
+            f"this project has {len(drafts)} draft missions: {', '.join(drafts[:8])}",
+            next_step="call `start` with a task id",
         )
     return drafts[0]
 
@@ -252,7 +260,7 @@ def _status(call: Call, task_id: str) -> MissionStatus:
 
 
 def _run(call: Call, task_id: str, seconds: float, *, is_review: bool) -> views.RunView:
-    """Run what the owner's contract names, with the rights that the caller's sandbox leaves."""
+    """Run the command of the owner's contract, with no more rights than the caller's sandbox has."""
     mission = lifecycle_commands.require_runnable(call.runtime, task_id, is_review=is_review)
     ended = runs.validate_now(call.runtime, mission, is_sandboxed=call.is_sandboxed(), wait_seconds=seconds)
     return _run_result(call, task_id, is_running=not ended)
@@ -270,4 +278,4 @@ def _next(verdict: str, *, is_running: bool) -> str:
         return "stop: the runtime confirms it and completes the mission"
     if verdict == "tampered":
         return "run: omx-autoresearch restore"
-    return "work on what it says, then call the tool `validate`" if verdict else "call the tool `validate`"
+    return "fix the named problems, then call the tool `validate`" if verdict else "call the tool `validate`"

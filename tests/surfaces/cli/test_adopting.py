@@ -48,7 +48,7 @@ def test_a_folder_is_adopted_started_and_resumed_by_its_path(person: Person) -> 
     assert "was created" not in person.ok("findings", ID)
     again = person.run("adopt", path, "--validator", "./check.sh")
     assert again.returncode == 5
-    assert f"adopted already, as mission {ID}" in again.stderr
+    assert f"already adopted, as mission {ID}" in again.stderr
 
 
 @pytest.mark.requirement("RESUME-04")

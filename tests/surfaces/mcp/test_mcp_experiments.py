@@ -255,7 +255,7 @@ def test_a_change_of_a_sandboxed_client_runs_in_no_wider_rights(scratch: Scratch
     quiet = Quiet.begin(scratch)
     patch = quiet.patch(100, 90)
     text = refused(scratch, "experiment_trial", free=False, description="x", patch=patch)
-    assert "command: your client runs commands in a sandbox" in text
+    assert "command: your client may run commands in a sandbox" in text
     assert "--sandbox bubblewrap" in text
     assert quiet.state.rows == ()
 
