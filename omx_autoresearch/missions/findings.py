@@ -1,16 +1,18 @@
 """Findings: recorded as evidence where the criterion's own rule accepts them, as claims everywhere else.
 
-    add_finding    one; the runtime runs the criterion's command only when the command line asked for it
-    list_findings  the newest, evidence first, in the time of the list
-    find_finding   one by its id
+    add_finding      one; the runtime runs the criterion's command only when the command line asked for it
+    list_findings    the newest, evidence first, in the time of the list
+    find_finding     one by its id
+    import_findings  many, from a file of JSON lines
 
-Bulk import stands in ``missions/findings.py``. A finding that cannot be recorded at all is refused with every fault:
-the field, what was received, what would count, how to send it.
+A finding that cannot be recorded at all is refused with every fault: the field, the value received, what would count,
+how to send it.
 """
 
 from __future__ import annotations
 
-from itertools import chain
+from io import BytesIO
+from itertools import islice
 
 from omx_autoresearch.foundation import json_codec
 from omx_autoresearch.foundation.errors import UsageError
@@ -334,10 +336,9 @@ _INBOX = (
 
 # --- Importing findings from a file of JSON lines: every line is validated before the first is recorded.
 #
-# One faulty line refuses the whole file, with every fault by its line. What is imported is a claim: an acceptance in
-# the
-# file is somebody's word. Recorded in batches of one write each; a process that is killed in between leaves whole
-# batches, and the same file imported again adds only what is missing (ids come from the file, or from the line itself).
+# One faulty line refuses the whole file, with every fault by its line. Every imported finding is a claim, whatever the
+# file says of its acceptance. Each batch is one write; a process that is killed in between leaves whole batches, and a
+# second import of the same file adds only the missing findings (ids come from the file, or from the line itself).
 
 FILE_LIMIT_BYTES = 1024 * 1024 * 1024
 BATCH_FINDINGS = 10_000
@@ -387,15 +388,11 @@ def import_findings(runtime: Runtime, task_id: str, path: str) -> Imported:
     refuse_ended(mission, "nothing can be added to it")
     data = _read(path)
     _refuse(runtime, mission, path, data)
-    added = known = 0
-    batch: list[Finding] = []
-    for finding in _findings(mission, path, data):
-        batch.append(finding)
-        if len(batch) == BATCH_FINDINGS:
-            more = _record_import(runtime, task_id, batch)
-            added, known, batch = added + more, known + len(batch) - more, []
-    more = _record_import(runtime, task_id, batch)
-    return Imported(added + more, known + len(batch) - more)
+    added = count = 0
+    for batch in _batches(mission, path, data):
+        added += _record_import(runtime, task_id, batch)
+        count += len(batch)
+    return Imported(added, count - added)
 
 
 def _read(path: str) -> bytes:
@@ -435,36 +432,27 @@ def _refuse(runtime: Runtime, mission: Mission, path: str, data: bytes) -> None:
 def _taken(runtime: Runtime, mission: Mission, path: str, data: bytes) -> list[str]:
     """Ids of the file that other findings of the mission have."""
     faults = []
-    batch: dict[str, Finding] = {}
     with MissionStore(runtime.home).journal(mission.task_id) as journal:
-        for finding in chain(_findings(mission, path, data), (None,)):
-            if finding is not None:
-                batch[f"finding:{finding.id}"] = finding
-            if batch and (finding is None or len(batch) == BATCH_FINDINGS):
-                for name, entry in journal.by_ids(list(batch)).items():
-                    if _differs(batch[name], entry.data["finding"]):
-                        faults.append(
-                            f"{path}: id: {batch[name].id!r} belongs to another finding of this mission"
-                        )
-                batch = {}
+        for batch in _batches(mission, path, data):
+            named = {f"finding:{finding.id}": finding for finding in batch}
+            for name, entry in journal.by_ids(list(named)).items():
+                if _differs(named[name], entry.data["finding"]):
+                    faults.append(
+                        f"{path}: id: {named[name].id!r} belongs to another finding of this mission"
+                    )
     return faults
 
 
 def _lines(data: bytes) -> Iterator[tuple[int, bytes]]:
-    start, number = 0, 0
-    while start < len(data):
-        end = data.find(b"\n", start)
-        end = len(data) if end < 0 else end
-        number += 1
-        line = data[start:end].strip()
-        if line:
-            yield number, line
-        start = end + 1
+    for number, line in enumerate(BytesIO(data), 1):
+        if stripped := line.strip():
+            yield number, stripped
 
 
-def _findings(mission: Mission, path: str, data: bytes) -> Iterator[Finding]:
-    for number, line in _lines(data):
-        yield _finding(mission, path, number, line)
+def _batches(mission: Mission, path: str, data: bytes) -> Iterator[list[Finding]]:
+    findings = (_finding(mission, path, number, line) for number, line in _lines(data))
+    while batch := list(islice(findings, BATCH_FINDINGS)):
+        yield batch
 
 
 def _finding(mission: Mission, path: str, number: int, line: bytes) -> Finding:
@@ -497,8 +485,6 @@ def _record_import(runtime: Runtime, task_id: str, batch: list[Finding]) -> int:
     Raises:
         UsageError: an id of the file is another finding of the mission; nothing of this batch is recorded.
     """
-    if not batch:
-        return 0
     store = MissionStore(runtime.home)
     with store.transaction(task_id, runtime.now()) as transaction:
         new: dict[str, Finding] = {}

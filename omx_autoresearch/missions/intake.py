@@ -1,6 +1,6 @@
 """Intake: what was asked becomes mission.md and sandbox.md, and these become a draft again.
 
-The files are for people to read and fix before the start; ``start`` compiles them once (``runtime.contracts``).
+The files are for people to read and fix before the start; ``start`` compiles them once (``missions/contracts.py``).
 Nothing that exists is ever overwritten: a taken slug gets a suffix.
 """
 
@@ -22,7 +22,7 @@ from omx_autoresearch.foundation.errors import (
 )
 from omx_autoresearch.foundation.input_validation import Fault, refusal, validated
 from omx_autoresearch.foundation.records import as_fields, dataclass, field, sha256, to_plain
-from omx_autoresearch.foundation.types import Operation, TaskType, ValidationMode
+from omx_autoresearch.foundation.types import Operation, TaskType
 from omx_autoresearch.journal.layout import (
     INTAKE_NAMES,
     ProjectFolder,
@@ -49,9 +49,8 @@ from omx_autoresearch.missions.rules.mission import JudgingTerms
 
 # --- Markdown files with YAML frontmatter: written and read by the YAML library, with fewer surprises than YAML 1.1.
 #
-# Only ``true``, ``false``, ``null``, whole and decimal numbers are anything but text: ``no``, ``on``, ``12:30`` and
-# dates
-# stay the text that a person typed. A key given twice, an alias and a tag are errors that name the line.
+# Everything but ``true``, ``false``, ``null``, whole and decimal numbers is text: ``no``, ``on``, ``12:30`` and dates
+# stay as a person typed them. A key given twice, an alias and a tag are errors that name the line.
 
 LIMIT_BYTES = 1024 * 1024
 Place = tuple[str | int, ...]
@@ -381,9 +380,7 @@ def write_sandbox(specs_path: str, data: bytes) -> None:
 
 
 def _pages(draft: MissionDraft) -> dict[str, str]:
-    mission = MissionPage(
-        draft.goal, draft.slug, draft.task_type, draft.scope, draft.non_goals, draft.milestones
-    )
+    mission = MissionPage(**{name: getattr(draft, name) for name in MissionPage.__dataclass_fields__})
     sandbox = _sandbox_page(draft)
     return {
         MISSION_NAME: templates.render("mission.md.j2", frontmatter=dump(_said(mission)), draft=draft),
@@ -407,8 +404,7 @@ _ALWAYS_SAID = ("goal", "slug", "task_type", "validation_mode", "timeout_seconds
 
 
 def _said(page: Any) -> dict[str, Any]:
-    values = page if isinstance(page, dict) else to_plain(page)
-    plain: dict[str, Any] = to_plain(values)
+    plain: dict[str, Any] = to_plain(page)
     quiet = {"score_direction": "higher"}
     return {
         name: value
@@ -423,15 +419,12 @@ def _files(
     """The record of an intake, and the content of its files by name."""
     pages = {name: text.encode("utf-8") for name, text in _pages(draft).items()}
     specs_path = os.path.relpath(folder_path, project.root_path)
-    mode: ValidationMode = (
-        "mission-validator-script" if draft.validator_command else "prompt-architect-artifact"
-    )
     record = IntakeRecord(
         schema_version=RECORD_VERSION,
         slug=draft.slug,
         goal=draft.goal,
         task_type=draft.task_type,
-        validation_mode=mode,
+        validation_mode=draft.validation_mode or "prompt-architect-artifact",
         specs_path=specs_path,
         mission_path=os.path.join(specs_path, MISSION_NAME),
         sandbox_path=os.path.join(specs_path, SANDBOX_NAME),

@@ -330,25 +330,19 @@ def read_artifact(artifact: Any, mission: Mission) -> tuple[bool, str]:
     if not isinstance(artifact, dict):
         return False, f"{said} is not an object but {type(artifact).__name__}"
     status, passed = artifact.get("status"), artifact.get("passed")
-    if not contract.is_review:
-        if status == "passed" and passed is True:
-            return True, f"{said} says passed; it is unattested and does not count"
-        return False, f"{said} has status={quoted(status)}, passed={quoted(passed)}; it does not count"
-    review = artifact.get("architect_review")
-    verdict = review.get("verdict") if isinstance(review, dict) else None
-    path = artifact.get("output_artifact_path")
-    is_contradictory = (
-        ("passed" in artifact and passed is not True)
-        or ("status" in artifact and status != "passed")
-        or "verdict" in artifact
-    )
-    if verdict != "approved" or path != contract.output_artifact_path or is_contradictory:
-        claims = f"verdict={quoted(verdict)}, output_artifact_path={quoted(path)}"
-        return (
-            False,
-            f"{said} has {claims}, status={quoted(status)}, passed={quoted(passed)}; it does not count",
-        )
-    return True, f"{said} says approved; it is unattested and does not count"
+    facts = f"status={quoted(status)}, passed={quoted(passed)}"
+    is_claimed, word = status == "passed" and passed is True, "passed"
+    if contract.is_review:
+        review, path = artifact.get("architect_review"), artifact.get("output_artifact_path")
+        verdict = review.get("verdict") if isinstance(review, dict) else None
+        facts = f"verdict={quoted(verdict)}, output_artifact_path={quoted(path)}, {facts}"
+        is_contradictory = "verdict" in artifact or artifact.get("status", "passed") != "passed"
+        is_contradictory = is_contradictory or artifact.get("passed", True) is not True
+        word = "approved"
+        is_claimed = (verdict, path) == (word, contract.output_artifact_path) and not is_contradictory
+    if is_claimed:
+        return True, f"{said} says {word}; it is unattested and does not count"
+    return False, f"{said} has {facts}; it does not count"
 
 
 _MASKS = (

@@ -200,10 +200,8 @@ def _mode_faults(draft: MissionDraft) -> list[str]:
     if (draft.validation_mode == SCRIPT) != bool(draft.validator_command):
         other = "validator_command" if draft.validator_command else "validator_prompt"
         return [f"validation_mode: {draft.validation_mode} is given, but with {other}; {one}"]
-    return _script_faults(draft) if draft.validation_mode == SCRIPT else _review_faults(draft)
-
-
-def _script_faults(draft: MissionDraft) -> list[str]:
+    if draft.validation_mode == REVIEW:
+        return _review_faults(draft)
     if draft.reviewer_command:
         return ["reviewer_command: it belongs to prompt-architect-artifact; the validator needs no reviewer"]
     return []

@@ -285,7 +285,10 @@ class Settlement:
             is_reusable=outcome.is_reusable,
         )
         if outcome.evidence is None:
-            return self._claim(mission, outcome), check
+            if self.submission is None:
+                return None, check
+            reason = claim_reason(mission, criterion, outcome.received)
+            return replace(self.submission, claim_reason=reason), check
         known = journal.by_id(f"evidence:{outcome.evidence.digest}")
         known_id = known.data["finding"]["id"] if known is not None else ""
         if self.submission is None and known_id in mission.evidence_ids.get(criterion.id, ()):
@@ -293,12 +296,6 @@ class Settlement:
         finding = self.submission or self._own_finding(mission, criterion)
         evidence = replace(outcome.evidence, is_new=known is None)
         return replace(finding, evidence=evidence, claim_reason=""), replace(check, finding_id=finding.id)
-
-    def _claim(self, mission: Mission, outcome: Examination) -> Finding | None:
-        if self.submission is None:
-            return None
-        reason = claim_reason(mission, outcome.criterion, outcome.received)
-        return replace(self.submission, claim_reason=reason)
 
     def _own_finding(self, mission: Mission, criterion: Criterion) -> Finding:
         rule = criterion.rule
