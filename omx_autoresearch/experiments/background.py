@@ -14,7 +14,6 @@ import os
 import time
 from collections.abc import Callable
 from dataclasses import replace
-from typing import Any
 
 from omx_autoresearch.experiments.judge.state import (
     ExperimentHypothesis,
@@ -145,7 +144,8 @@ def start_trial(
             next_step=f"omx-autoresearch experiment report {experiment_id}",
         )
     _require_free(folder)
-    patch_path = _keep_patch(folder, ask.request_id, take_candidate(runtime, experiment_id, ask.patch))
+    patch_path = os.path.join(folder.root_path, f"candidate-{ask.request_id}.patch")
+    replace_file(patch_path, take_candidate(runtime, experiment_id, ask.patch))
     child = fork_detached(lambda: conduct_trial(runtime, experiment_id, ask, patch_path))
     give_up_at = time.monotonic() + wait_seconds
     while not child.wait(min(SLICE_SECONDS, max(0.0, give_up_at - time.monotonic()))):
@@ -209,18 +209,13 @@ def conduct_trial(runtime: Runtime, experiment_id: str, ask: TrialAsk, patch_pat
         with AutoresearchController.resume(experiment_id, runtime=runtime) as controller:
             if controller.state.phase == "started":
                 controller.establish_baseline()
-            require_applicable(folder.work_path, patch_path)
-            row = controller.run_iteration(
-                ask.hypothesis, patched(folder.work_path, patch_path, ask.cost_usd)
-            )
+            row = controller.run_iteration(ask.hypothesis, patched(folder, patch_path, ask.cost_usd))
     except AutoresearchError as error:
         fault, next_step = error.message, error.next_step
     except Exception as error:  # noqa: BLE001 - no other process sees what happens in this one
         fault = f"{type(error).__name__}: {' '.join(str(error).split())[:300]}"
         next_step = "omx-autoresearch doctor"
-    if row is not None:
-        os.unlink(patch_path)
-    elif fault:
+    if fault and os.path.exists(patch_path):
         next_step = f"{next_step or 'look at the experiment'} (your change is kept in {patch_path})"
     ended = replace(note, has_ended=True, iteration=row.iteration if row else 0)
     _save_note(folder, replace(ended, fault=fault if row is None else "", next_step=next_step))
@@ -231,32 +226,20 @@ def _view(store: ExperimentStore, experiment_id: str, note: BackgroundTrial | No
     state = store.load(experiment_id)
     newest = state.rows[-1] if state.rows else None
     running = state.running_row
-    is_conducted = note is not None and not note.has_ended and is_alive(note.process)
-    if is_conducted:
+    if _is_under_way(note) or (running is not None and is_at_work(state)):
         return TrialView(state, running, is_running=True)
     if running is not None:
-        if is_at_work(state):
-            return TrialView(state, running, is_running=True)
-        return TrialView(
-            state,
-            None,
-            is_running=False,
-            fault=f"trial {running.iteration} was interrupted: its process ended early",
-            next_step="try the change again; that also records the interrupted trial as failed and rolls it back",
-        )
+        kept = store.folder(experiment_id).kept_change(running.iteration)
+        fault = f"trial {running.iteration} was interrupted: its process was killed{kept}"
+        next_step = "try the change again; the interrupted trial is then recorded as failed"
+        return TrialView(state, None, is_running=False, fault=fault, next_step=next_step)
     if note is not None and note.has_ended:
         row = _row_of(state, note.iteration)
-        is_newest = newest is None or newest.started_at <= note.started_at or row is newest
-        if is_newest:
+        if newest is None or newest.started_at <= note.started_at or row is newest:
             return TrialView(state, row, is_running=False, fault=note.fault, next_step=note.next_step)
     elif note is not None and (newest is None or newest.started_at < note.started_at):
-        return TrialView(
-            state,
-            None,
-            is_running=False,
-            fault="the trial's process ended before the trial was admitted",
-            next_step="try the change again",
-        )
+        fault = "the trial's process was killed before the trial began"
+        return TrialView(state, None, is_running=False, fault=fault, next_step="try the change again")
     return TrialView(state, newest, is_running=False)
 
 
@@ -266,7 +249,7 @@ def _row_of(state: ExperimentState, iteration: int) -> TrialRow | None:
 
 def _process_of(view: TrialView, note: BackgroundTrial | None) -> ProcessIdentity:
     """Whose end ends the wait at the latest."""
-    if note is not None and not note.has_ended and is_alive(note.process):
+    if note is not None and _is_under_way(note):
         return note.process
     return ProcessIdentity(view.state.controller_pid, view.state.controller_started)
 
@@ -274,9 +257,13 @@ def _process_of(view: TrialView, note: BackgroundTrial | None) -> ProcessIdentit
 # --- the note
 
 
+def _is_under_way(note: BackgroundTrial | None) -> bool:
+    return note is not None and not note.has_ended and is_alive(note.process)
+
+
 def _require_free(folder: ExperimentFolder) -> None:
     note = _load_note(folder)
-    if note is not None and not note.has_ended and is_alive(note.process):
+    if note is not None and _is_under_way(note):
         raise StepIllegal(
             f"a trial has been under way since {note.started_at}",
             next_step="wait for it (experiment_wait), then try the next change",
@@ -287,8 +274,7 @@ def _claim(runtime: Runtime, folder: ExperimentFolder, request_id: str) -> Backg
     """Note that this process conducts a trial now; None where another one does."""
     myself = this_process()
     with Lock(os.path.join(folder.root_path, _LOCK)):
-        note = _load_note(folder)
-        if note is not None and not note.has_ended and is_alive(note.process):
+        if _is_under_way(_load_note(folder)):
             return None
         claimed = BackgroundTrial(request_id, myself.pid, myself.started, runtime.now())
         _save_note(folder, claimed)
@@ -305,12 +291,6 @@ def _load_note(folder: ExperimentFolder) -> BackgroundTrial | None:
 
 def _save_note(folder: ExperimentFolder, note: BackgroundTrial) -> None:
     replace_file(os.path.join(folder.root_path, _NOTE), encode(to_plain(note)), is_durable=False)
-
-
-def _keep_patch(folder: ExperimentFolder, request_id: str, patch: bytes) -> str:
-    path = os.path.join(folder.root_path, f"candidate-{request_id}.patch")
-    replace_file(path, patch)
-    return path
 
 
 PATCH_LIMIT_BYTES = 64 * 1024 * 1024
@@ -335,17 +315,16 @@ def take_candidate(runtime: Runtime, experiment_id: str, patch: bytes = b"") -> 
     state = store.load(experiment_id)
     with hold_repository(runtime, state.project_path, experiment_id):
         state = store.load(experiment_id)  # its last holder may have written since
-        workspaces = Workspaces.open(store.folder(experiment_id).work_path)
-        standing = b"" if state.running_row is not None else _standing(workspaces)
+        folder, killed = store.folder(experiment_id), state.running_row
+        workspaces = Workspaces.open(folder.work_path)
+        standing = b"" if killed is not None else _standing(workspaces)
     if patch.strip() and standing:
         raise StepIllegal(
             f"a patch was sent, but {workspaces.candidate_path} already holds changes",
             next_step="undo those changes, or leave the patch out",
         )
     if not patch.strip() and not standing:
-        was_lost = (
-            " (the last trial was interrupted, and its change went with it)" if state.running_row else ""
-        )
+        was_lost = f" (the last trial was killed{folder.kept_change(killed.iteration)})" if killed else ""
         raise UsageError(
             f"nothing was changed, so there is nothing to try{was_lost}",
             next_step=f"change files in {workspaces.candidate_path}, or send a patch (git diff)",
@@ -368,44 +347,36 @@ def _standing(workspaces: Workspaces) -> bytes:
     return workspaces.patch(commit, taken.tree) if taken.changed else b""
 
 
-def require_applicable(work_path: str, patch_path: str) -> None:
-    """See that a patch fits the candidate's worktree, before a trial is spent on it.
+def patched(
+    folder: ExperimentFolder, patch_path: str, cost_usd: float
+) -> Callable[[ExperimentWorkspace], HypothesisOutcome]:
+    """The callback of a trial whose candidate is a patch, which it renames to the trial's own.
+
+    Args:
+        folder: of the experiment.
+        patch_path: the file with the patch.
+        cost_usd: what the host reports for it.
 
     Raises:
-        UsageError: it does not, in git's own words.
+        UsageError: the patch does not fit the candidate's worktree, in git's own words; no trial is spent on it.
     """
-    workspaces = Workspaces.open(work_path)
-    result = workspaces.git_in(workspaces.candidate_path).run(*_APPLY, "--check", from_path=patch_path)
-    if result.exit_status != 0:
+    workspaces = Workspaces.open(folder.work_path)
+    git = workspaces.git_in(workspaces.candidate_path)
+    tried = git.run(*_APPLY, "--check", from_path=patch_path)
+    if tried.exit_status != 0:
         commit = workspaces.tree(workspaces.candidate_path).commit
         raise UsageError(
-            f"the patch does not fit the incumbent {commit[:12]}: {result.stderr[:_REASON_LENGTH]}",
+            f"the patch does not fit the incumbent {commit[:12]}: {tried.stderr[:_REASON_LENGTH]}",
             next_step=f"make it against the files in {workspaces.candidate_path}, or change the files there",
         )
 
-
-def patched(
-    work_path: str, patch_path: str, cost_usd: float = 0.0, metadata: dict[str, Any] | None = None
-) -> Callable[[ExperimentWorkspace], HypothesisOutcome]:
-    """The callback of a trial whose candidate is a patch.
-
-    Args:
-        work_path: the experiment's folder of worktrees.
-        patch_path: the file with the patch; read when the callback is called.
-        cost_usd: what the host reports for it.
-        metadata: the host's words.
-    """
-
-    def put_in(_: ExperimentWorkspace) -> HypothesisOutcome:
-        workspaces = Workspaces.open(work_path)
-        result = workspaces.git_in(workspaces.candidate_path).run(*_APPLY, from_path=patch_path)
+    def put_in(workspace: ExperimentWorkspace) -> HypothesisOutcome:
+        kept_path = folder.change_path(workspace.iteration)
+        os.replace(patch_path, kept_path)
+        result = git.run(*_APPLY, from_path=kept_path)
         if result.exit_status == 0:
-            return HypothesisOutcome(cost_usd=cost_usd, metadata=metadata or {})
-        return HypothesisOutcome(
-            cost_usd=cost_usd,
-            metadata=metadata or {},
-            fault="patch_failed",
-            fault_reason=f"the patch could not be applied: {result.stderr[:_REASON_LENGTH]}",
-        )
+            return HypothesisOutcome(cost_usd=cost_usd)
+        reason = f"the patch could not be applied: {result.stderr[:_REASON_LENGTH]}"
+        return HypothesisOutcome(cost_usd=cost_usd, fault="patch_failed", fault_reason=reason)
 
     return put_in

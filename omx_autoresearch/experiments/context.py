@@ -498,7 +498,7 @@ class ExperimentContext:
             row,
             status="failed",
             reason_code="interrupted",
-            reason="its controller was killed; the checkpoint was restored",
+            reason=f"its controller was killed{self.log.folder.kept_change(row.iteration)}",
             ended_at=self.log.runtime.now(),
         )
         self.log.record(events.step_taken(self.log.state, events.TrialFailed, ended, self.log.usage()))

@@ -501,7 +501,7 @@ class AutoresearchController:
     def _admitted(self, hypothesis: ExperimentHypothesis) -> TrialRow:
         state = self.state
         row = TrialRow(
-            iteration=state.rows[-1].iteration + 1 if state.rows else 1,
+            iteration=state.next_iteration,
             hypothesis_id=hypothesis.id,
             description=hypothesis.description,
             direction=hypothesis.direction,

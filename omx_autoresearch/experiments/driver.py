@@ -257,8 +257,7 @@ def drive(
         if trials and done >= trials:
             return DriveEnd(done, "trials", f"{_trials(done)}, as requested")
         state = controller.state
-        number = state.rows[-1].iteration + 1 if state.rows else 1
-        hypothesis = given or ExperimentHypothesis(id=f"h-{number}")
+        hypothesis = given or ExperimentHypothesis(id=f"h-{state.next_iteration}")
         is_given = bool(given and given.description)
         turn = agent_turn(agent, folder, state, is_given=is_given)
         try:

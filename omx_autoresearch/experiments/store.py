@@ -60,6 +60,15 @@ class ExperimentFolder:
         self.scratch_path = os.path.join(root_path, "scratch")
         self.request_path = os.path.join(root_path, "request")
 
+    def change_path(self, iteration: int) -> str:
+        """Where the patch of a trial is kept from before it is tried until it is judged."""
+        return os.path.join(self.root_path, f"candidate-{iteration:04}.patch")
+
+    def kept_change(self, iteration: int) -> str:
+        """Words that name the patch of a trial without a judgement; empty where the change did not come as a patch."""
+        path = self.change_path(iteration)
+        return f"; its change is kept in {path}" if os.path.exists(path) else ""
+
 
 class ExperimentStore:
     """The experiments of one state home.

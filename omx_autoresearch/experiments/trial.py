@@ -43,6 +43,7 @@ from omx_autoresearch.experiments.worktrees.checkout import named, shown_path
 from omx_autoresearch.experiments.worktrees.worktree import TreeFault
 from omx_autoresearch.foundation.errors import AutoresearchError, StateUntrusted, UsageError, WorkspaceFault
 from omx_autoresearch.foundation.json_codec import encode
+from omx_autoresearch.system.files import remove
 from omx_autoresearch.system.processes import identify
 
 Callback = Callable[["ExperimentWorkspace"], HypothesisOutcome]
@@ -112,7 +113,10 @@ class Trial:
             code = "controller_failed" if isinstance(interruption, Exception) else "cancelled"
             self._roll_back(self._ended("failed", code, f"{type(interruption).__name__}: {interruption}"))
             raise
-        return self._accept(row) if row.status == "accepted" else self._roll_back(row)
+        row = self._accept(row) if row.status == "accepted" else self._roll_back(row)
+        if row.status != "failed":
+            remove(self._context.log.folder.change_path(row.iteration))
+        return row
 
     def _play(self, callback: Callback) -> TrialRow:
         """The terminal row, not recorded yet."""
@@ -145,6 +149,8 @@ class Trial:
         """The row at its end; an accepted one alone names its commit."""
         runtime = self._context.log.runtime
         sentence, _, detail = reason.partition("\n")
+        if status == "failed":
+            sentence += self._context.log.folder.kept_change(self.row.iteration)
         self.row = replace(
             self.row,
             status=status,  # type: ignore[arg-type]

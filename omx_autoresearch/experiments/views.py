@@ -22,7 +22,7 @@ from omx_autoresearch.experiments.judge.summary import count_kinds, quoted_claim
 from omx_autoresearch.experiments.store import ExperimentStore
 from omx_autoresearch.foundation.clients import EXAMPLE_AGENT
 from omx_autoresearch.foundation.errors import AutoresearchError, UsageError
-from omx_autoresearch.foundation.records import dataclass
+from omx_autoresearch.foundation.records import dataclass, replace
 from omx_autoresearch.foundation.types import MetricDirection
 from omx_autoresearch.missions.checkouts import experiment_around, project_root, workspace_root
 from omx_autoresearch.system.processes import ProcessIdentity, is_alive
@@ -215,12 +215,18 @@ class ExperimentLine:
 def view(runtime: Runtime, state: ExperimentState) -> ExperimentView:
     """How an experiment of the state home stands."""
     folder = ExperimentStore(runtime.home).folder(state.experiment_id)
-    return view_of(
+    has_controller = is_at_work(state)
+    shown = view_of(
         state,
         session_path=folder.root_path,
         workspace_path=candidate_path(runtime, state.experiment_id),
-        has_controller=is_at_work(state),
+        has_controller=has_controller,
     )
+    killed = None if has_controller else state.running_row
+    if killed is None or not (kept := folder.kept_change(killed.iteration)):
+        return shown
+    warning = f"Trial {killed.iteration} was killed before it was judged{kept}."
+    return replace(shown, warnings=(*shown.warnings, warning))
 
 
 def view_of(

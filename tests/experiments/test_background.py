@@ -12,6 +12,7 @@ import pytest
 from omx_autoresearch.experiments.background import TrialAsk, TrialView, start_trial, wait_for_trial
 from omx_autoresearch.experiments.controller import AutoresearchController
 from omx_autoresearch.experiments.judge.state import ExperimentHypothesis
+from omx_autoresearch.experiments.views import view as view_of
 from omx_autoresearch.foundation.errors import StepIllegal, UsageError, WorkspaceFault
 from omx_autoresearch.system.processes import ProcessIdentity, wait_for
 from tests.support.experiments import Quiet
@@ -203,11 +204,14 @@ def test_a_trial_whose_process_was_killed_is_interrupted_and_its_number_stays_us
         assert wait_for(process, 60)
         lost = awaited(quiet)
         assert not lost.is_running
-        assert "trial 1 was interrupted" in lost.fault
-    with pytest.raises(UsageError, match="the last trial was interrupted"):
+        (kept,) = quiet.folder.glob("candidate-*.patch")
+        assert f"trial 1 was interrupted: its process was killed; its change is kept in {kept}" in lost.fault
+        assert str(kept) in view_of(quiet.scratch.runtime(), quiet.state).warnings[-1]
+    with pytest.raises(UsageError, match=f"the last trial was killed; its change is kept in {kept}"):
         attempt(quiet)  # what it left is not taken for a new candidate
-    assert ended(attempt(quiet, quiet.patch(100, 90))) == (2, "accepted", "improved")
+    assert ended(attempt(quiet, kept.read_text())) == (2, "accepted", "improved")
     assert [row.reason_code for row in quiet.state.rows] == ["interrupted", "improved"]
+    assert quiet.state.rows[0].reason == f"its controller was killed; its change is kept in {kept}"
 
 
 @pytest.mark.requirement("MCP-08")

@@ -339,6 +339,11 @@ class ExperimentState:
         return self.rows[-1] if self.rows and self.rows[-1].status == "running" else None
 
     @property
+    def next_iteration(self) -> int:
+        """The number of the next trial."""
+        return self.rows[-1].iteration + 1 if self.rows else 1
+
+    @property
     def tampered(self) -> int:
         """How many candidates touched what they must not."""
         return sum(row.reason_code == "tampered" for row in self.rows)

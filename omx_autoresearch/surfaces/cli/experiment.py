@@ -205,7 +205,7 @@ def print_experiment(state: ExperimentState, document: ExperimentView) -> None:
             ("baseline", figure(state.baseline, metric.unit) if state.baseline is not None else "", ""),
             ("noise", noise_words(state), ""),
             ("result", quoted.sentence, "green" if quoted.has_gain else ""),
-            ("warning", "\n".join(quoted.warnings), "yellow"),
+            ("warning", "\n".join(document.warnings), "yellow"),
             ("spent", spent, ""),
             ("left", ", ".join(left_words(state)), ""),
             ("isolation", state.isolation if state.usage.runs else "", ""),

@@ -362,10 +362,9 @@ def experiment_trial(  # noqa: PLR0913, PLR0917 - each parameter is an option
             f"{command[0]} is an experiment, and would be run as the command that makes the change",
             next_step=f"omx-autoresearch experiment trial --experiment {command[0]}",
         )
-    state = found.load()
-    number = state.rows[-1].iteration + 1 if state.rows else 1
+    hypothesis_id = said["hypothesis_id"] or f"h-{found.load().next_iteration}"
     hypothesis = checked_hypothesis(
-        ExperimentHypothesis(said["hypothesis_id"] or f"h-{number}", said["description"], said["direction"])
+        ExperimentHypothesis(hypothesis_id, said["description"], said["direction"])
     )
     # an agent waits less than its client's limit, a person for the end
     limit_seconds = WAIT_SECONDS if seconds is None and found.caller.is_agent() else seconds
@@ -394,17 +393,12 @@ def _maker(
     if command:
         _require_startable(found, command)
         return lambda controller: _by_command(found, controller, command, cost_usd)
-    from omx_autoresearch.experiments.background import patched, require_applicable, take_candidate
+    from omx_autoresearch.experiments.background import patched, take_candidate
 
     patch = take_candidate(found.caller.runtime, found.experiment_id, _read_patch(patch_path))
     path = os.path.join(found.folder.root_path, PATCH_NAME)
     replace_file(path, patch, mode=0o600)
-
-    def make(_: AutoresearchController) -> Callback:
-        require_applicable(found.folder.work_path, path)
-        return patched(found.folder.work_path, path, cost_usd)
-
-    return make
+    return lambda _: patched(found.folder, path, cost_usd)
 
 
 def _require_startable(found: Meant, command: tuple[str, ...]) -> None:
