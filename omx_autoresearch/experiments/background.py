@@ -26,7 +26,7 @@ from omx_autoresearch.experiments.startup import hold_repository, this_process
 from omx_autoresearch.experiments.store import ExperimentFolder, ExperimentStore
 from omx_autoresearch.experiments.trial import ExperimentWorkspace
 from omx_autoresearch.experiments.views import is_at_work
-from omx_autoresearch.experiments.worktrees.pair import Workspaces
+from omx_autoresearch.experiments.worktrees.pair import WorktreePair
 from omx_autoresearch.experiments.worktrees.worktree import TreeFault
 from omx_autoresearch.foundation.errors import (
     AutoresearchError,
@@ -316,35 +316,34 @@ def take_candidate(runtime: Runtime, experiment_id: str, patch: bytes = b"") -> 
     with hold_repository(runtime, state.project_path, experiment_id):
         state = store.load(experiment_id)  # its last holder may have written since
         folder, killed = store.folder(experiment_id), state.running_row
-        workspaces = Workspaces.open(folder.work_path)
-        standing = b"" if killed is not None else _standing(workspaces)
+        worktrees = WorktreePair.open(folder.work_path)
+        standing = b"" if killed is not None else _standing(worktrees)
     if patch.strip() and standing:
         raise StepIllegal(
-            f"a patch was sent, but {workspaces.candidate_path} already holds changes",
+            f"a patch was sent, but {worktrees.candidate.root_path} already holds changes",
             next_step="undo those changes, or leave the patch out",
         )
     if not patch.strip() and not standing:
         was_lost = f" (the last trial was killed{folder.kept_change(killed.iteration)})" if killed else ""
         raise UsageError(
             f"nothing was changed, so there is nothing to try{was_lost}",
-            next_step=f"change files in {workspaces.candidate_path}, or send a patch (git diff)",
+            next_step=f"change files in {worktrees.candidate.root_path}, or send a patch (git diff)",
         )
     return patch if patch.strip() else standing
 
 
-def _standing(workspaces: Workspaces) -> bytes:
+def _standing(worktrees: WorktreePair) -> bytes:
     """What stands in the candidate's worktree beyond the commit that it was set to; empty for nothing."""
-    path = workspaces.candidate_path
-    commit = workspaces.tree(path).commit
-    if not commit or workspaces.tree(path).is_lost():
+    tree = worktrees.candidate
+    if not tree.commit or tree.is_lost():
         return b""  # killed in the middle of a restoration; what stands there is no candidate
-    taken = workspaces.tree(path).snapshot()
+    taken = tree.snapshot()
     if isinstance(taken, TreeFault):
         raise WorkspaceFault(
             f"the candidate's worktree cannot be tried: {taken.detail}",
-            next_step=f"fix it in {path}, then try again",
+            next_step=f"fix it in {tree.root_path}, then try again",
         )
-    return workspaces.patch(commit, taken.tree) if taken.changed else b""
+    return worktrees.patch(tree.commit, taken.tree) if taken.changed else b""
 
 
 def patched(
@@ -360,20 +359,18 @@ def patched(
     Raises:
         UsageError: the patch does not fit the candidate's worktree, in git's own words; no trial is spent on it.
     """
-    workspaces = Workspaces.open(folder.work_path)
-    git = workspaces.git_in(workspaces.candidate_path)
-    tried = git.run(*_APPLY, "--check", from_path=patch_path)
+    tree = WorktreePair.open(folder.work_path).candidate
+    tried = tree.git.run(*_APPLY, "--check", from_path=patch_path)
     if tried.exit_status != 0:
-        commit = workspaces.tree(workspaces.candidate_path).commit
         raise UsageError(
-            f"the patch does not fit the incumbent {commit[:12]}: {tried.stderr[:_REASON_LENGTH]}",
-            next_step=f"make it against the files in {workspaces.candidate_path}, or change the files there",
+            f"the patch does not fit the incumbent {tree.commit[:12]}: {tried.stderr[:_REASON_LENGTH]}",
+            next_step=f"make it against the files in {tree.root_path}, or change the files there",
         )
 
     def put_in(workspace: ExperimentWorkspace) -> HypothesisOutcome:
         kept_path = folder.change_path(workspace.iteration)
         os.replace(patch_path, kept_path)
-        result = git.run(*_APPLY, from_path=kept_path)
+        result = tree.git.run(*_APPLY, from_path=kept_path)
         if result.exit_status == 0:
             return HypothesisOutcome(cost_usd=cost_usd)
         reason = f"the patch could not be applied: {result.stderr[:_REASON_LENGTH]}"

@@ -32,7 +32,8 @@ from omx_autoresearch.experiments.judge.state import (
     spent_budget,
 )
 from omx_autoresearch.experiments.store import ExperimentFolder, ExperimentStore
-from omx_autoresearch.experiments.worktrees.pair import Workspaces
+from omx_autoresearch.experiments.worktrees.arm import Arm
+from omx_autoresearch.experiments.worktrees.pair import WorktreePair
 from omx_autoresearch.foundation.errors import StateUntrusted, StepIllegal, StorageFailed
 from omx_autoresearch.journal.layout import Runtime
 from omx_autoresearch.journal.safe_files import read_bounded, replace_file
@@ -435,17 +436,17 @@ class ExperimentContext:
     Args:
         log: of the experiment.
         evaluators: what judges.
-        workspaces: the two worktrees.
+        worktrees: the two worktrees.
     """
 
-    def __init__(self, log: ExperimentLog, evaluators: FrozenEvaluators, workspaces: Workspaces) -> None:
+    def __init__(self, log: ExperimentLog, evaluators: FrozenEvaluators, worktrees: WorktreePair) -> None:
         self.log = log
         self.evaluators = evaluators
-        self.workspaces = workspaces
+        self.worktrees = worktrees
         self.under_way: Operation | None = None
         self._own_changes: frozenset[str] = frozenset()  # what the incumbent's own runs leave changed
-        self._bare: set[str] = set()  # worktrees whose kept paths were removed
-        self._ready: dict[str, str] = {}  # worktrees that are set up and warm, and at which commit
+        self._bare: set[Arm] = set()  # worktrees whose kept paths were removed
+        self._ready: dict[Arm, str] = {}  # worktrees that are set up and warm, and at which commit
 
     @property
     def config(self) -> ExperimentConfig:
@@ -465,15 +466,15 @@ class ExperimentContext:
 
     # --- both worktrees
 
-    def set_to(self, path: str, commit: str) -> None:
+    def set_to(self, tree: Arm, commit: str) -> None:
         """Make a worktree exactly what a commit is; it must be set up and warmed again then.
 
         Raises:
             WorkspaceFault: it cannot be done.
         """
-        self._ready.pop(path, None)
-        if self.workspaces.tree(path).set_to(commit).dropped:
-            self._bare.add(path)
+        self._ready.pop(tree, None)
+        if tree.set_to(commit):
+            self._bare.add(tree)
 
     def restore(self) -> None:
         """Make both worktrees what the incumbent is; its own stays as it is where it was measured as just that.
@@ -482,9 +483,9 @@ class ExperimentContext:
             WorkspaceFault: it cannot be done.
         """
         commit = self.log.state.incumbent_commit
-        self.set_to(self.workspaces.candidate_path, commit)
-        if self._ready.get(self.workspaces.incumbent_path) != commit:
-            self.set_to(self.workspaces.incumbent_path, commit)
+        self.set_to(self.worktrees.candidate, commit)
+        if self._ready.get(self.worktrees.incumbent) != commit:
+            self.set_to(self.worktrees.incumbent, commit)
 
     def fail_interrupted(self) -> None:
         """Restore both worktrees; the trial that has no end, if there is one, ends as interrupted."""
@@ -505,45 +506,45 @@ class ExperimentContext:
 
     # --- whether a worktree is ready to be measured
 
-    def is_ready(self, path: str) -> bool:
+    def is_ready(self, tree: Arm) -> bool:
         """True where the worktree is set up and warm, and still at that commit."""
-        return self._ready.get(path) == self.workspaces.tree(path).commit
+        return self._ready.get(tree) == tree.commit
 
-    def note_ready(self, path: str) -> None:
+    def note_ready(self, tree: Arm) -> None:
         """The worktree was set up and warmed."""
-        self._ready[path] = self.workspaces.tree(path).commit
-        if path == self.workspaces.incumbent_path:
-            self._own_changes = frozenset(self.workspaces.drift(path))
+        self._ready[tree] = tree.commit
+        if tree is self.worktrees.incumbent:
+            self._own_changes = frozenset(tree.drift())
 
-    def is_bare(self, path: str) -> bool:
+    def is_bare(self, tree: Arm) -> bool:
         """True where the worktree's kept paths are gone until its next set-up."""
-        return path in self._bare
+        return tree in self._bare
 
-    def note_set_up(self, path: str) -> None:
+    def note_set_up(self, tree: Arm) -> None:
         """The set-up was run in a worktree.
 
         What it made in kept paths may stay only where it was made from the incumbent: a candidate's own set-up may
         have put anything there, and goes with its candidate.
         """
-        self._bare.discard(path)
-        if self.config.keep and self.workspaces.tree(path).commit == self.log.state.incumbent_commit:
-            self.workspaces.tree(path).seal()
+        self._bare.discard(tree)
+        if self.config.keep and tree.commit == self.log.state.incumbent_commit:
+            tree.seal()
 
     # --- the incumbent's worktree, to which an agent or a candidate may have reached over
 
     def foreign_changes(self) -> tuple[str, ...]:
         """Paths of the incumbent's worktree that changed otherwise than by its own set-up and first runs."""
-        return tuple(sorted(set(self.workspaces.drift(self.workspaces.incumbent_path)) - self._own_changes))
+        return tuple(sorted(set(self.worktrees.incumbent.drift()) - self._own_changes))
 
     def begin_refresh(self) -> Callable[[], None]:
         """Look at the incumbent's worktree while something else is done; returns what makes it right again."""
-        path = self.workspaces.incumbent_path
+        tree = self.worktrees.incumbent
         looking = ThreadPoolExecutor(1)
-        looked = looking.submit(lambda: path not in self._ready or bool(self.foreign_changes()))
+        looked = looking.submit(lambda: tree not in self._ready or bool(self.foreign_changes()))
 
         def finish() -> None:
             with looking:
                 if looked.result():
-                    self.set_to(path, self.log.state.incumbent_commit)
+                    self.set_to(tree, self.log.state.incumbent_commit)
 
         return finish

@@ -327,8 +327,8 @@ class AutoresearchController:
     def _measured_claim(self) -> Claim:
         context = self._context
         try:
-            context.set_to(context.workspaces.incumbent_path, self.state.base_commit)
-            context.set_to(context.workspaces.candidate_path, self.state.incumbent_commit)
+            context.set_to(context.worktrees.incumbent, self.state.base_commit)
+            context.set_to(context.worktrees.candidate, self.state.incumbent_commit)
             verified = measure_claim(context)
             self._log.record(verified)
         finally:
@@ -339,7 +339,7 @@ class AutoresearchController:
 
     def final_patch(self) -> FinalPatch:
         """What was reached so far, whole; nothing is changed by looking."""
-        return final_patch_of(self.state, self._context.workspaces, self.session_dir())
+        return final_patch_of(self.state, self._context.worktrees, self.session_dir())
 
     def accept_final_patch(self) -> PatchAcceptance:
         """Take the final state into the user's checkout: index and files, nothing committed.
@@ -388,7 +388,7 @@ class AutoresearchController:
                 self._log.measure_disk()
                 self._log.record(events.ControllerDetached(self._log.usage()))
                 if self.state.phase == "completed":
-                    self._context.workspaces.close()
+                    self._context.worktrees.close()
             finally:
                 self._hold.release()
 

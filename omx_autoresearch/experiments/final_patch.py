@@ -21,7 +21,7 @@ from omx_autoresearch.experiments.judge.summary import figure, patch_warning, qu
 from omx_autoresearch.experiments.worktrees.acceptance import PatchAcceptance
 from omx_autoresearch.experiments.worktrees.checkout import open_repository
 from omx_autoresearch.experiments.worktrees.object_store import FileChange
-from omx_autoresearch.experiments.worktrees.pair import Workspaces
+from omx_autoresearch.experiments.worktrees.pair import WorktreePair
 from omx_autoresearch.foundation.errors import StepIllegal, UsageError, WorkspaceFault
 from omx_autoresearch.foundation.text import one_line
 
@@ -54,7 +54,7 @@ class FinalPatch:
         return tuple(change.path for change in self.changed)
 
 
-def final_patch_of(state: ExperimentState, workspaces: Workspaces, folder_path: str) -> FinalPatch:
+def final_patch_of(state: ExperimentState, worktrees: WorktreePair, folder_path: str) -> FinalPatch:
     """Write the patch of a state into a folder; needs no hold of the repository.
 
     Raises:
@@ -62,12 +62,13 @@ def final_patch_of(state: ExperimentState, workspaces: Workspaces, folder_path: 
     """
     base, final = state.base_commit, state.incumbent_commit
     path = os.path.join(folder_path, f"final-{final[:12]}.patch")
+    worktrees.patch(base, final, to_path=path)
     return FinalPatch(
         path=path,
-        size_bytes=workspaces.write_patch(base, final, path),
+        size_bytes=os.path.getsize(path),
         base_commit=base,
         final_commit=final,
-        changed=workspaces.changes(base, final),
+        changed=worktrees.changes(base, final),
         claim=state.claim if state.claim_commit == final else None,
         warning=patch_warning(state),
     )
@@ -92,7 +93,7 @@ def apply_final_patch(context: ExperimentContext) -> PatchAcceptance:
             next_step="omx-autoresearch experiment report",
         )
     warning = patch_warning(state)
-    done = context.workspaces.apply_to_user(state.incumbent_commit)
+    done = context.worktrees.apply_to_user(state.incumbent_commit)
     if done.is_applied:
         context.log.record(PatchApplied(state.incumbent_commit, warning))
     return replace(done, warning=warning)
@@ -163,12 +164,12 @@ def branch_plan(state: ExperimentState, prefix: str = "") -> tuple[BranchPlan, .
     )
 
 
-def finalize(state: ExperimentState, workspaces: Workspaces, prefix: str = "") -> tuple[FinalBranch, ...]:
+def finalize(state: ExperimentState, worktrees: WorktreePair, prefix: str = "") -> tuple[FinalBranch, ...]:
     """Make the branches of `branch_plan`, all of them or none.
 
     Args:
         state: of the experiment.
-        workspaces: that hold its checkpoints, open or closed.
+        worktrees: that hold its checkpoints, open or closed.
         prefix: of the names; ``autoresearch/{experiment_id}`` without.
 
     Raises:
@@ -181,9 +182,9 @@ def finalize(state: ExperimentState, workspaces: Workspaces, prefix: str = "") -
     made: list[FinalBranch] = []
     parent = state.base_commit
     for plan in plans:
-        parent = workspaces.commit(f"{plan.checkpoint}^{{tree}}", parent, plan.message)
+        parent = worktrees.commit(f"{plan.checkpoint}^{{tree}}", parent, plan.message)
         made.append(FinalBranch(plan.name, parent, plan.iteration))
-    workspaces.branches((branch.name, branch.commit) for branch in made)
+    worktrees.branches((branch.name, branch.commit) for branch in made)
     return tuple(made)
 
 

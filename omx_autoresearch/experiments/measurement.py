@@ -31,8 +31,8 @@ from omx_autoresearch.experiments.judge.plans import DETERMINISTIC_PAIRS
 from omx_autoresearch.experiments.judge.state import ExperimentConfig, budget_left
 from omx_autoresearch.experiments.judge.statistics import orders
 from omx_autoresearch.experiments.runs import Run, RunKind, run_once
+from omx_autoresearch.experiments.worktrees.arm import Arm
 from omx_autoresearch.experiments.worktrees.checkout import named
-from omx_autoresearch.experiments.worktrees.pair import Workspaces
 from omx_autoresearch.system.files import remove, walk
 
 Marks = dict[str, tuple[int, ...]]
@@ -40,8 +40,8 @@ Marks = dict[str, tuple[int, ...]]
 LOADED = (ctypes, marshal, resource)
 """Loaded once here, or the process that watches a run would load them anew for each: 1.3 ms of 1.9."""
 
-Arm = Literal["incumbent", "candidate"]
-ARMS: tuple[Arm, Arm] = ("incumbent", "candidate")
+ArmName = Literal["incumbent", "candidate"]
+ARMS: tuple[ArmName, ArmName] = ("incumbent", "candidate")
 Stage = Literal["calibration", "trial", "reverification", "claim"]
 CANDIDATE_FAULTS = {"check": "check_failed", "held_out": "held_out_failed"}
 """Faults of a check that say something about the candidate: it is rejected, not failed."""
@@ -51,7 +51,6 @@ CALIBRATION_SHARE = 4
 _STRIDE = 1_000_003
 """Between the seeds of two experiments that differ by one, so that their orders of pairs never overlap."""
 _CLAIM_PART = 5
-_GIT_FOLDER = ".git"
 
 
 def is_reverified(config: ExperimentConfig) -> bool:
@@ -134,47 +133,42 @@ class Measurement:
     def __init__(
         self, context: ExperimentContext, iteration: int, stage: Stage, *, is_swapped: bool = False
     ) -> None:
-        config, workspaces = context.config, context.workspaces
-        first, second = workspaces.incumbent_path, workspaces.candidate_path
+        config = context.config
         is_last = stage in ("reverification", "claim") or (stage == "trial" and not is_reverified(config))
         self._context = context
         self._evaluators = context.evaluators
         self._iteration = iteration
         self._stage = stage
-        self._monitor = WorktreeMonitor(workspaces, (*config.keep, *config.link)) if is_last else None
-        self.paths: dict[Arm, str] = {
-            "incumbent": second if is_swapped else first,
-            "candidate": first if is_swapped else second,
-        }
+        self._monitor = WorktreeMonitor((*config.keep, *config.link)) if is_last else None
+        trees = reversed(context.worktrees.arms) if is_swapped else context.worktrees.arms
+        self._trees: dict[ArmName, Arm] = dict(zip(ARMS, trees, strict=True))
 
-    def set_up(self, arm: Arm) -> None:
+    def set_up(self, arm: ArmName) -> None:
         """Run the set-up command in the arm's worktree."""
-        path = self.paths[arm]
         if self._evaluators.config.setup:
             self._run("setup", "setup", arm)
         if self._monitor:
-            self._monitor.settle(path)
-        self._context.note_set_up(path)
+            self._monitor.settle(self._trees[arm])
+        self._context.note_set_up(self._trees[arm])
 
-    def make_ready(self, arm: Arm) -> None:
+    def make_ready(self, arm: ArmName) -> None:
         """Set an arm up and warm it, unless its worktree is ready from before."""
-        path = self.paths[arm]
-        if not self._context.is_ready(path):
+        if not self._context.is_ready(self._trees[arm]):
             self.set_up(arm)
             self.warm_up(arm)
-            self._context.note_ready(path)
+            self._context.note_ready(self._trees[arm])
 
-    def warm_up(self, arm: Arm) -> None:
+    def warm_up(self, arm: ArmName) -> None:
         """Measure the arm as often as the rule says and discard it."""
         for _ in range(self._evaluators.config.rule.warmups):
             self._run("measure", "warmup", arm)
 
-    def check(self, arm: Arm) -> None:
+    def check(self, arm: ArmName) -> None:
         """Run the check of correctness."""
         if self._evaluators.config.check:
             self._run("check", "check", arm)
 
-    def check_held_out(self, arm: Arm) -> None:
+    def check_held_out(self, arm: ArmName) -> None:
         """Run the held-out check; nothing where there is none."""
         if self._evaluators.held_out_digest:
             self._run("held_out", "held_out", arm)
@@ -215,26 +209,22 @@ class Measurement:
             raise rejected(
                 "left_running", f"{left}, and the incumbent's did not: some of the work was not measured"
             )
-        workspaces = self._context.workspaces
-        common = set(workspaces.drift(self.paths["incumbent"]))
-        own = set(workspaces.tree(self.paths["candidate"]).drift()[0])
-        if rewritten := tuple(sorted(own - common)):
+        rewritten_by_candidate, _ = self._trees["candidate"].differences()
+        if rewritten := tuple(sorted({*rewritten_by_candidate}.difference(self._trees["incumbent"].drift()))):
             raise rejected(
                 "tampered", f"the files to be measured were rewritten before the run: {named(rewritten)}"
             )
 
-    def _run(self, kind: RunKind, stage: str, arm: Arm, pair: tuple[int, bool] = (0, False)) -> Run:
+    def _run(self, kind: RunKind, stage: str, arm: ArmName, pair: tuple[int, bool] = (0, False)) -> Run:
         """One run: within the budgets, recorded whatever it gave; a fault ends the trial."""
         operation, log = self._context.operation, self._context.log
         operation.check()
-        incumbent_path = self.paths["incumbent"]
-        monitor = self._monitor
+        tree, incumbent, monitor = self._trees[arm], self._trees["incumbent"], self._monitor
         if monitor and kind == "measure":
-            other_path = self.paths["candidate"] if arm == "incumbent" else incumbent_path
-            monitor.clear(self.paths[arm], other_path)
-        before = monitor.marks(incumbent_path) if monitor and arm == "candidate" else None
+            monitor.clear(tree, self._trees["candidate"] if arm == "incumbent" else incumbent)
+        before = monitor.marks(incumbent) if monitor and arm == "candidate" else None
         run = run_once(
-            kind, self._evaluators, self.paths[arm], self._run_id(stage, arm), operation.cancellation
+            kind, self._evaluators, tree.root_path, self._run_id(stage, arm), operation.cancellation
         )
         log.record(
             events.RunMeasured(
@@ -258,16 +248,16 @@ class Measurement:
         if run.fault:
             operation.check()  # a cancellation or the end of the wall clock ended it
             raise _ending(run, stage, arm)
-        if monitor and before is not None and (touched := monitor.touched(incumbent_path, before)):
+        if monitor and before is not None and (touched := monitor.touched(incumbent, before)):
             raise rejected("tampered", f"the other worktree changed during the run: {named(touched)}")
         return run
 
-    def _run_id(self, stage: str, arm: Arm) -> str:
+    def _run_id(self, stage: str, arm: ArmName) -> str:
         place = "claim" if self._iteration < 0 else f"{self._iteration:04}"
         return f"{place}-{self._context.log.next_run():05}-{stage.replace('_', '-')}-{arm}"
 
 
-def _ending(run: Run, stage: str, arm: Arm) -> TrialAborted:
+def _ending(run: Run, stage: str, arm: ArmName) -> TrialAborted:
     """Whose fault a failed run was."""
     if run.is_tampered:
         return rejected("tampered", run.detail)
@@ -395,24 +385,22 @@ class WorktreeMonitor:
     """Looks at worktrees before and after a run.
 
     Args:
-        workspaces: the two worktrees.
         kept: ignored paths of them that checkpoints do not restore (``config.keep`` and ``config.link``).
     """
 
-    def __init__(self, workspaces: Workspaces, kept: Sequence[str]) -> None:
-        self._workspaces = workspaces
-        self._kept = (_GIT_FOLDER, *kept)
-        self._made: dict[str, set[str]] = {}  # what stood in a worktree after its set-up
+    def __init__(self, kept: Sequence[str]) -> None:
+        self._kept = (".git", *kept)
+        self._made: dict[Arm, set[str]] = {}  # what stood in a worktree after its set-up
 
-    def settle(self, path: str) -> None:
+    def settle(self, tree: Arm) -> None:
         """A worktree was set up; what stands in it now is no run's.
 
         Raises:
             WorkspaceFault: the worktree is gone, or cannot be read.
         """
-        self._made[path] = set(self._workspaces.tree(path).drift()[1])
+        self._made[tree] = set(tree.differences()[1])
 
-    def clear(self, path: str, other_path: str) -> None:
+    def clear(self, tree: Arm, other: Arm) -> None:
         """Remove what the runs in this worktree left there, and those in the other one did not.
 
         Nothing where one of them was not set up under this watch.
@@ -420,31 +408,31 @@ class WorktreeMonitor:
         Raises:
             WorkspaceFault: a worktree is gone, or something cannot be removed.
         """
-        if path not in self._made or other_path not in self._made:
+        if tree not in self._made or other not in self._made:
             return
-        left = set(self._workspaces.tree(path).drift()[1]) - self._made[path]
-        for name in left - set(self._workspaces.tree(other_path).drift()[1]) if left else ():
-            remove(os.path.join(path, name))
+        left = set(tree.differences()[1]) - self._made[tree]
+        for name in left.difference(other.differences()[1]) if left else ():
+            remove(os.path.join(tree.root_path, name))
 
-    def marks(self, path: str) -> Marks:
+    def marks(self, tree: Arm) -> Marks:
         """How everything stands in a worktree that is not just as its checkpoint has it.
 
         Raises:
             WorkspaceFault: the worktree is gone, or cannot be read.
         """
         found: Marks = {}
-        for name in (*self._workspaces.drift(path), *self._kept):
-            for below in _paths_below(path, name):
-                found[below] = _mark(os.path.join(path, below))
+        for name in (*tree.drift(), *self._kept):
+            for below in _paths_below(tree.root_path, name):
+                found[below] = _mark(os.path.join(tree.root_path, below))
         return found
 
-    def touched(self, path: str, before: Marks) -> tuple[str, ...]:
+    def touched(self, tree: Arm, before: Marks) -> tuple[str, ...]:
         """Paths of a worktree that were changed, added or removed since; sorted.
 
         Raises:
             WorkspaceFault: as `marks`.
         """
-        after = self.marks(path)
+        after = self.marks(tree)
         moved = {name for name in before.keys() | after.keys() if before.get(name) != after.get(name)}
         return tuple(sorted(moved))
 

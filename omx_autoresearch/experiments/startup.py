@@ -13,7 +13,7 @@ from __future__ import annotations
 import os
 import shlex
 import shutil
-from dataclasses import asdict, replace
+from dataclasses import replace
 
 from omx_autoresearch.experiments.configuration import checked_config, limit_faults
 from omx_autoresearch.experiments.context import ExperimentContext, ExperimentLog, clear_request
@@ -22,11 +22,12 @@ from omx_autoresearch.experiments.judge import events
 from omx_autoresearch.experiments.judge.state import ExperimentConfig, ExperimentLimits, ExperimentState
 from omx_autoresearch.experiments.store import ExperimentStore, Hold, Holder, Holds
 from omx_autoresearch.experiments.worktrees.pair import (
-    Workspaces,
+    WorktreePair,
     held_experiments,
     let_base_go,
 )
 from omx_autoresearch.foundation.errors import StorageFailed, UsageError, WorkspaceFault
+from omx_autoresearch.foundation.records import to_plain
 from omx_autoresearch.journal.layout import Runtime
 from omx_autoresearch.missions.checkouts import new_workspace
 from omx_autoresearch.missions.contracts import captured_environment
@@ -85,17 +86,17 @@ def begin_experiment(
     except BaseException:
         shutil.rmtree(folder.root_path, ignore_errors=True)
         raise
-    workspaces: Workspaces | None = None
+    worktrees: WorktreePair | None = None
     try:
         _sweep_unbegun(store, root_path, folder.experiment_id)
-        workspaces = Workspaces.create(
+        worktrees = WorktreePair.create(
             root_path, folder.work_path, folder.experiment_id, keep=config.keep, link=config.link
         )
         evaluators = freeze_evaluators(
             folder,
             config,
             project_path=root_path,
-            worktree_paths=(workspaces.incumbent_path, workspaces.candidate_path),
+            worktree_paths=tuple(tree.root_path for tree in worktrees.arms),
             environment=captured_environment(runtime, tuple(config.env)),
         )
         log = ExperimentLog(runtime, store, folder)
@@ -104,21 +105,21 @@ def begin_experiment(
                 experiment_id=folder.experiment_id,
                 project_path=root_path,
                 config=config,
-                base_commit=workspaces.base_commit,
+                base_commit=worktrees.base_commit,
                 pin_digest=evaluators.manifest.digest,
-                user_stamp=asdict(workspaces.stamp),
+                user_stamp=to_plain(worktrees.stamp),
                 task_id=task_id,
                 is_agents=bool(task_id and marks_of_agent(runtime)),
             )
         )
         attach(log)
     except BaseException:
-        if workspaces is not None:
-            workspaces.close(forget=True)
+        if worktrees is not None:
+            worktrees.close(forget=True)
         shutil.rmtree(folder.root_path, ignore_errors=True)
         hold.release()
         raise
-    return ExperimentContext(log, evaluators, workspaces), hold
+    return ExperimentContext(log, evaluators, worktrees), hold
 
 
 def _sweep_unbegun(store: ExperimentStore, root_path: str, own_id: str) -> None:
@@ -172,15 +173,15 @@ def reopen_experiment(
         folder = store.folder(experiment_id)
         log = ExperimentLog(runtime, store, folder, state)
         _end_leftovers(state, folder.scratch_path, adopt_seconds)
-        workspaces = Workspaces.open(folder.work_path)
+        worktrees = WorktreePair.open(folder.work_path)
         evaluators = open_evaluators(
             folder,
             state.config,
             project_path=state.project_path,
-            worktree_paths=(workspaces.incumbent_path, workspaces.candidate_path),
+            worktree_paths=tuple(tree.root_path for tree in worktrees.arms),
             pin_digest=state.pin_digest,
         )
-        context = ExperimentContext(log, evaluators, workspaces)
+        context = ExperimentContext(log, evaluators, worktrees)
         clear_request(folder)
         _attach(context)
         _extend(log, limits, target)
@@ -196,7 +197,7 @@ def _attach(context: ExperimentContext) -> None:
     try:
         attach(context.log)
     except StorageFailed:
-        context.workspaces.tree(context.workspaces.candidate_path).shed()
+        context.worktrees.candidate.shed()
         attach(context.log)
 
 

@@ -40,6 +40,7 @@ from omx_autoresearch.experiments.judge.state import (
 from omx_autoresearch.experiments.judge.summary import effect_text
 from omx_autoresearch.experiments.measurement import ARMS, Judgement, Measurement, is_reverified, seed_of
 from omx_autoresearch.experiments.worktrees.checkout import named, shown_path
+from omx_autoresearch.experiments.worktrees.pair import WorktreePair
 from omx_autoresearch.experiments.worktrees.worktree import TreeFault
 from omx_autoresearch.foundation.errors import AutoresearchError, StateUntrusted, UsageError, WorkspaceFault
 from omx_autoresearch.foundation.json_codec import encode
@@ -124,7 +125,7 @@ class Trial:
             self._make(callback)
             finish_refresh = self._context.begin_refresh()
             try:
-                self._take(self._context.workspaces.candidate_path)
+                self._take(self._context.worktrees)
             finally:
                 finish_refresh()
             calibration = self._context.log.state.calibration
@@ -184,22 +185,19 @@ class Trial:
         return row
 
     def _workspace_code(self) -> str:
-        workspaces = self._context.workspaces
-        paths = (workspaces.incumbent_path, workspaces.candidate_path)
-        return (
-            "workspace_lost" if any(workspaces.tree(path).is_lost() for path in paths) else "workspace_failed"
-        )
+        is_lost = any(tree.is_lost() for tree in self._context.worktrees.arms)
+        return "workspace_lost" if is_lost else "workspace_failed"
 
     # --- make
 
     def _make(self, callback: Callback) -> None:
         context, operation = self._context, self._context.operation
         operation.check()
-        path = context.workspaces.candidate_path
-        if context.is_bare(path):  # what the owner keeps between trials is there for the callback
+        tree = context.worktrees.candidate
+        if context.is_bare(tree):  # what the owner keeps between trials is there for the callback
             self._measurement.set_up("candidate")
         workspace = ExperimentWorkspace(
-            path=path,
+            path=tree.root_path,
             iteration=self.row.iteration,
             hypothesis=self._hypothesis,
             cancellation=AutoresearchCancellation(operation.cancellation),
@@ -237,14 +235,14 @@ class Trial:
 
     # --- take
 
-    def _take(self, path: str) -> None:
+    def _take(self, worktrees: WorktreePair) -> None:
         """The candidate's tree as a commit, and the worktree made exactly that."""
-        workspaces = self._context.workspaces
-        if workspaces.tree(path).is_lost():
+        path = worktrees.candidate.root_path
+        if worktrees.candidate.is_lost():
             raise failed("workspace_lost", f"the worktree {path} is gone")
         if touched := self._context.evaluators.restore(path):
             raise rejected("tampered", f"frozen files were touched: {named(touched)}")
-        taken = workspaces.checkpoint(path, self._message())
+        taken = worktrees.checkpoint(self._message())
         if isinstance(taken, TreeFault):
             ends = failed if taken.reason_code == "workspace_lost" else rejected
             raise ends(taken.reason_code, taken.detail)
@@ -258,7 +256,7 @@ class Trial:
         """Git would write the frozen files as before: other line ends in them would make every later tree tampered."""
         attributes = tuple(name for name in changed if os.path.basename(name) == ".gitattributes")
         frozen = [pin.path for pin in self._context.evaluators.manifest.pins if pin.kind != "absent-guard"]
-        if attributes and frozen and not self._context.workspaces.has_same_attributes(frozen):
+        if attributes and frozen and not self._context.worktrees.has_same_attributes(frozen):
             raise rejected("tampered", f"git would write frozen files differently: {named(attributes)}")
 
     def _message(self) -> str:
@@ -314,7 +312,7 @@ class Trial:
 
         New files cannot be told from the commands' own. A sandbox keeps one arm from seeing the other.
         """
-        root_path = self._context.workspaces.candidate_path
+        root_path = self._context.worktrees.candidate.root_path
         return tuple(
             path
             for path in self._context.foreign_changes()
@@ -326,8 +324,8 @@ class Trial:
         context, config = self._context, self._context.config
         trials = config.limits.trials or max(TRIALS_WITHOUT_LIMIT, self.row.iteration)
         context.operation.check()
-        context.set_to(context.workspaces.incumbent_path, self.row.candidate_commit)
-        context.set_to(context.workspaces.candidate_path, self.row.checkpoint)
+        context.set_to(context.worktrees.incumbent, self.row.candidate_commit)
+        context.set_to(context.worktrees.candidate, self.row.checkpoint)
         measurement = Measurement(context, self.row.iteration, "reverification", is_swapped=True)
         for arm in ARMS:
             measurement.make_ready(arm)

@@ -9,7 +9,7 @@ import pytest
 
 from omx_autoresearch.experiments.final_patch import branch_plan, finalize
 from omx_autoresearch.experiments.reports.pages import ReportMaterial, markdown_report, step_changes
-from omx_autoresearch.experiments.worktrees.pair import Checkpoint, Workspaces
+from omx_autoresearch.experiments.worktrees.pair import Checkpoint, WorktreePair
 from omx_autoresearch.foundation.errors import StepIllegal, UsageError, WorkspaceFault
 from tests.experiments.samples import a_claim, a_state, a_story, accepted, commit, judged
 from tests.support.contents_on_disk import contents
@@ -36,23 +36,23 @@ def project(tmp_path: Path) -> Path:
 
 
 @pytest.fixture
-def workspaces(project: Path, tmp_path: Path) -> Workspaces:
-    return Workspaces.create(str(project), str(tmp_path / "work"), "e1")
+def worktrees(project: Path, tmp_path: Path) -> WorktreePair:
+    return WorktreePair.create(str(project), str(tmp_path / "work"), "e1")
 
 
 @pytest.fixture
-def two_steps(project: Path, workspaces: Workspaces) -> ExperimentState:
+def two_steps(project: Path, worktrees: WorktreePair) -> ExperimentState:
     """Two accepted steps, as they stand in the checkpoints."""
-    commits, parent = [], workspaces.base_commit
+    commits, parent = [], worktrees.base_commit
     for text in ("two\n", "two\nthree\n"):
-        workspaces.tree(workspaces.candidate_path).set_to(parent)
-        with open(f"{workspaces.candidate_path}/a.py", "w", encoding="utf-8") as target:
+        worktrees.candidate.set_to(parent)
+        with open(f"{worktrees.candidate.root_path}/a.py", "w", encoding="utf-8") as target:
             target.write(text)
-        made = workspaces.checkpoint(workspaces.candidate_path, "private words")
+        made = worktrees.checkpoint("private words")
         assert isinstance(made, Checkpoint), made
         parent = made.commit
         commits.append(parent)
-    base, (one, two) = workspaces.base_commit, commits
+    base, (one, two) = worktrees.base_commit, commits
     rows = (
         accepted(1, 100, 90, checkpoint=base, candidate_commit=one, description="Fewer copies"),
         judged(2, 90, 91),
@@ -129,14 +129,14 @@ def test_without_a_step_there_is_nothing_to_finalize() -> None:
 
 @pytest.mark.requirement("SEE-09")
 def test_branches_stand_on_each_other_and_hold_the_checkpoints_trees(
-    project: Path, workspaces: Workspaces, two_steps: ExperimentState
+    project: Path, worktrees: WorktreePair, two_steps: ExperimentState
 ) -> None:
     before = (
         contents(project),
         git(project, "rev-parse", "HEAD"),
         git(project, "symbolic-ref", "HEAD"),
     )
-    first, second = finalize(two_steps, workspaces)
+    first, second = finalize(two_steps, worktrees)
     assert git(project, "rev-parse", f"{second.name}~1") == first.commit
     assert git(project, "rev-parse", f"{first.name}~1") == two_steps.base_commit
     assert git(project, "show", f"{first.name}:a.py") == "two"
@@ -157,17 +157,17 @@ def test_branches_stand_on_each_other_and_hold_the_checkpoints_trees(
 
 @pytest.mark.requirement("SEE-09")
 def test_a_branch_that_exists_refuses_the_whole(
-    project: Path, workspaces: Workspaces, two_steps: ExperimentState
+    project: Path, worktrees: WorktreePair, two_steps: ExperimentState
 ) -> None:
     taken = branch_plan(two_steps)[1].name
     git(project, "branch", taken)
     before = git(project, "for-each-ref")
     with pytest.raises(UsageError, match="this branch exists already") as caught:
-        finalize(two_steps, workspaces)
+        finalize(two_steps, worktrees)
     assert taken in caught.value.message
     assert "--prefix" in caught.value.next_step
     assert git(project, "for-each-ref") == before
-    assert [branch.name for branch in finalize(two_steps, workspaces, "review")] == [
+    assert [branch.name for branch in finalize(two_steps, worktrees, "review")] == [
         "review/1-fewer-copies",
         "review/2-a-smaller-table",
     ]
@@ -176,29 +176,29 @@ def test_a_branch_that_exists_refuses_the_whole(
 @pytest.mark.requirement("SEE-09")
 @pytest.mark.parametrize("prefix", ["main", "a..b", "with space", "-x", "a.lock"])
 def test_a_prefix_that_makes_no_branch_is_refused(
-    project: Path, workspaces: Workspaces, two_steps: ExperimentState, prefix: str
+    project: Path, worktrees: WorktreePair, two_steps: ExperimentState, prefix: str
 ) -> None:
     before = git(project, "for-each-ref")
     with pytest.raises(WorkspaceFault):
-        finalize(two_steps, workspaces, prefix)
+        finalize(two_steps, worktrees, prefix)
     assert git(project, "for-each-ref") == before
 
 
 @pytest.mark.requirement("SEE-09")
 def test_branches_can_be_made_after_the_work_trees_are_gone(
-    project: Path, tmp_path: Path, workspaces: Workspaces, two_steps: ExperimentState
+    project: Path, tmp_path: Path, worktrees: WorktreePair, two_steps: ExperimentState
 ) -> None:
-    workspaces.close()
-    reopened = Workspaces.open(str(tmp_path / "work"))
+    worktrees.close()
+    reopened = WorktreePair.open(str(tmp_path / "work"))
     assert len(finalize(two_steps, reopened)) == 2
     assert git(project, "fsck", "--no-dangling") == ""
 
 
 @pytest.mark.requirement("SEE-07")
 def test_a_report_shows_the_lines_of_each_step_alone(
-    workspaces: Workspaces, two_steps: ExperimentState
+    worktrees: WorktreePair, two_steps: ExperimentState
 ) -> None:
-    changes = step_changes(two_steps, workspaces)
+    changes = step_changes(two_steps, worktrees)
     report = markdown_report(two_steps, ReportMaterial(changes=changes))
     assert "`a.py` +1 -1" in report
     assert "`a.py` +1 -0" in report

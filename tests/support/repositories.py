@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import os
 import subprocess
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from omx_autoresearch.system.git import git_dir
 
 if TYPE_CHECKING:
-    from pathlib import Path
+    from omx_autoresearch.experiments.worktrees.pair import WorktreePair
 
 OLD_NS = 1_700_000_000 * 10**9
 
@@ -34,3 +35,13 @@ def settle(repository: Path) -> None:
     index = os.path.join(git_dir(str(repository)) or "", "index")
     later = os.stat(index).st_mtime_ns + 10**9
     os.utime(index, ns=(later, later))
+
+
+def store_of(worktrees: WorktreePair) -> str:
+    """The repository beside both worktrees that has their checkpoints."""
+    return os.path.join(os.path.dirname(worktrees.candidate.root_path), "checkpoints")
+
+
+def tree_of(worktrees: WorktreePair, commit: str) -> str:
+    """The id of a checkpoint's tree."""
+    return git(Path(worktrees.candidate.root_path), "rev-parse", f"{commit}^{{tree}}")

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from omx_autoresearch.experiments.worktrees.pair import Checkpoint, Workspaces
+from omx_autoresearch.experiments.worktrees.pair import Checkpoint, WorktreePair
 from omx_autoresearch.foundation.errors import WorkspaceFault
 from tests.support.contents_on_disk import contents, everything
 from tests.support.repositories import git
@@ -29,8 +29,8 @@ def repository(repository: Path) -> Path:
     return repository
 
 
-def create(repository: Path, work: Path) -> Workspaces:
-    return Workspaces.create(
+def create(repository: Path, work: Path) -> WorktreePair:
+    return WorktreePair.create(
         str(repository), str(work), "e1", keep=(".venv", "build/deps"), link=("node_modules",)
     )
 
@@ -46,20 +46,19 @@ def set_up(tree: Path) -> None:
 @pytest.mark.requirement("TREE-16")
 @pytest.mark.case("GIT-03")
 def test_what_the_setup_made_is_there_for_every_trial(repository: Path, tmp_path: Path) -> None:
-    workspaces = create(repository, tmp_path / "work")
+    worktrees = create(repository, tmp_path / "work")
     candidate = tmp_path / "work" / "candidate"
     set_up(candidate)
-    workspaces.tree(workspaces.candidate_path).seal()
+    worktrees.candidate.seal()
     for number in range(3):
         (candidate / "a.py").write_text(str(number))
         (candidate / "build" / "other").write_text("left")
-        made = workspaces.checkpoint(workspaces.candidate_path, "m")
+        made = worktrees.checkpoint("m")
         assert isinstance(made, Checkpoint)
-        assert (made.changed, made.dropped) == (("a.py",), ())
+        assert made.changed == ("a.py",)
         if number == 1:
-            workspaces = Workspaces.open(str(tmp_path / "work"))
-        restored = workspaces.tree(workspaces.candidate_path).set_to(workspaces.base_commit)
-        assert (restored.dropped, restored.copied) == ((), ())
+            worktrees = WorktreePair.open(str(tmp_path / "work"))
+        assert worktrees.candidate.set_to(worktrees.base_commit) == ()
         assert (candidate / ".venv" / "ok").read_text() == "ok"
         assert sorted(os.listdir(candidate / "build")) == ["deps"]
 
@@ -72,10 +71,10 @@ def test_what_the_setup_made_is_there_for_every_trial(repository: Path, tmp_path
 def test_a_kept_path_that_a_candidate_changed_is_dropped_and_named(
     repository: Path, tmp_path: Path, act: str
 ) -> None:
-    workspaces = create(repository, tmp_path / "work")
+    worktrees = create(repository, tmp_path / "work")
     candidate = tmp_path / "work" / "candidate"
     set_up(candidate)
-    workspaces.tree(workspaces.candidate_path).seal()
+    worktrees.candidate.seal()
     kept = candidate / ".venv" / "ok"
     status = kept.stat()
     if act.startswith("edit"):
@@ -93,54 +92,53 @@ def test_a_kept_path_that_a_candidate_changed_is_dropped_and_named(
     else:
         (candidate / ".venv").rename(candidate / "elsewhere")
         (candidate / ".venv").symlink_to("elsewhere")
-    restored = workspaces.tree(workspaces.candidate_path).set_to(workspaces.base_commit)
-    assert restored.dropped == (".venv",)
+    assert worktrees.candidate.set_to(worktrees.base_commit) == (".venv",)
     assert not (candidate / ".venv").exists()
     assert (candidate / "build" / "deps" / "lib.a").exists()
 
 
 @pytest.mark.requirement("TREE-16")
 def test_what_nobody_sealed_does_not_stay(repository: Path, tmp_path: Path) -> None:
-    workspaces = create(repository, tmp_path / "work")
+    worktrees = create(repository, tmp_path / "work")
     set_up(tmp_path / "work" / "candidate")
-    restored = workspaces.tree(workspaces.candidate_path).set_to(workspaces.base_commit)
-    assert restored.dropped == (".venv", "build/deps")
+    assert worktrees.candidate.set_to(worktrees.base_commit) == (".venv", "build/deps")
 
 
 @pytest.mark.requirement("TREE-16")
 @pytest.mark.case("GIT-02")
 def test_a_linked_path_is_a_copy_and_made_anew_when_it_changed(repository: Path, tmp_path: Path) -> None:
     before = everything(repository)
-    workspaces = create(repository, tmp_path / "work")
+    worktrees = create(repository, tmp_path / "work")
     linked = tmp_path / "work" / "candidate" / "node_modules"
     assert contents(linked) == contents(repository / "node_modules")
     (linked / "lib" / "index.js").write_text("cheat\n")
-    restored = workspaces.tree(workspaces.candidate_path).set_to(workspaces.base_commit)
-    assert restored.copied == ("node_modules",)
+    worktrees.candidate.set_to(worktrees.base_commit)
+    made_anew = linked.stat().st_ino
     assert contents(linked) == contents(repository / "node_modules")
-    assert workspaces.tree(workspaces.candidate_path).set_to(workspaces.base_commit).copied == ()
+    worktrees.candidate.set_to(worktrees.base_commit)
+    assert linked.stat().st_ino == made_anew
     assert everything(repository) == before
 
 
 @pytest.mark.requirement("TREE-16")
 def test_copies_of_two_different_states_are_not_compared(repository: Path, tmp_path: Path) -> None:
-    workspaces = create(repository, tmp_path / "work")
+    worktrees = create(repository, tmp_path / "work")
     (repository / "node_modules" / "lib" / "index.js").write_text("later\n")
     (tmp_path / "work" / "candidate" / "node_modules" / "lib" / "index.js").write_text("cheat\n")
     with pytest.raises(WorkspaceFault, match="changed since the experiment began"):
-        workspaces.tree(workspaces.candidate_path).set_to(workspaces.base_commit)
+        worktrees.candidate.set_to(worktrees.base_commit)
 
 
 @pytest.mark.requirement("TREE-16")
 def test_a_candidate_that_no_longer_ignores_a_kept_path_checkpoints_none_of_it(
     repository: Path, tmp_path: Path
 ) -> None:
-    workspaces = create(repository, tmp_path / "work")
+    worktrees = create(repository, tmp_path / "work")
     candidate = tmp_path / "work" / "candidate"
     (candidate / ".gitignore").write_text("")
     for number in range(300):
         (candidate / f"n{number}").write_text("x")
-    made = workspaces.checkpoint(workspaces.candidate_path, "m")
+    made = worktrees.checkpoint("m")
     assert isinstance(made, Checkpoint)
     assert not [path for path in made.changed if path.startswith("node_modules")]
 
@@ -161,10 +159,10 @@ def test_only_ignored_paths_inside_the_checkout_can_be_kept(
     repository: Path, tmp_path: Path, kind: str, path: str, said: str
 ) -> None:
     with pytest.raises(WorkspaceFault, match=said):
-        Workspaces.create(str(repository), str(tmp_path / "work"), "e1", **{kind: (path,)})
+        WorktreePair.create(str(repository), str(tmp_path / "work"), "e1", **{kind: (path,)})
 
 
 @pytest.mark.requirement("TREE-16")
 def test_a_linked_path_that_is_not_there_is_named(repository: Path, tmp_path: Path) -> None:
     with pytest.raises(WorkspaceFault, match="ignored is not there"):
-        Workspaces.create(str(repository), str(tmp_path / "work"), "e1", link=("ignored",))
+        WorktreePair.create(str(repository), str(tmp_path / "work"), "e1", link=("ignored",))

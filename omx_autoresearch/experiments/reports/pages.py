@@ -21,7 +21,7 @@ from omx_autoresearch.experiments.judge.calibration import Calibration, known_ef
 from omx_autoresearch.experiments.judge.state import ExperimentState, TrialRow
 from omx_autoresearch.experiments.reports.plots import COLOURS, plot_specification, render_plot
 from omx_autoresearch.experiments.worktrees.object_store import FileChange
-from omx_autoresearch.experiments.worktrees.pair import Workspaces
+from omx_autoresearch.experiments.worktrees.pair import WorktreePair
 from omx_autoresearch.foundation import json_codec, templates
 from omx_autoresearch.foundation.errors import StateUntrusted, UsageError
 from omx_autoresearch.foundation.records import to_plain
@@ -458,14 +458,14 @@ def report_files(state: ExperimentState, material: ReportMaterial, patch: bytes 
     return files
 
 
-def step_changes(state: ExperimentState, workspaces: Workspaces) -> dict[str, tuple[FileChange, ...]]:
+def step_changes(state: ExperimentState, worktrees: WorktreePair) -> dict[str, tuple[FileChange, ...]]:
     """For `ReportMaterial.changes`: the files of every accepted step, by its checkpoint.
 
     Raises:
         WorkspaceFault: a checkpoint is missing.
     """
     return {
-        row.candidate_commit: workspaces.changes(row.checkpoint, row.candidate_commit)
+        row.candidate_commit: worktrees.changes(row.checkpoint, row.candidate_commit)
         for row in summary.steps_of(state)
     }
 

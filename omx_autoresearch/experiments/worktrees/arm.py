@@ -9,28 +9,28 @@ from __future__ import annotations
 
 import fcntl
 import hashlib
-import json
 import os
 import shlex
 import shutil
 import stat
 import sys
 from collections.abc import Iterable
-from dataclasses import asdict, astuple, dataclass, fields
-from typing import Any
 
 from omx_autoresearch.experiments.worktrees.checkout import Submodule, UserRepository, UserStamp, named
 from omx_autoresearch.experiments.worktrees.object_store import ObjectStore, make_git_folder
 from omx_autoresearch.experiments.worktrees.worktree import Snapshot, TreeFault, WorkTree, take_snapshot
 from omx_autoresearch.foundation.errors import StateUntrusted, StepIllegal, StorageFailed, WorkspaceFault
+from omx_autoresearch.foundation.json_codec import encode
+from omx_autoresearch.foundation.records import ShapeError, dataclass, field, from_plain, nested, to_plain
+from omx_autoresearch.journal.safe_files import load_json, replace_file
 from omx_autoresearch.system.files import remove, walk
+from omx_autoresearch.system.git import Git
 
-_NAME = "workspaces.json"
-_VERSION = 1
+STATE_NAME = "worktrees.json"
 
 
 @dataclass(frozen=True, slots=True)
-class WorkspaceState:
+class PairState:
     """The facts that never change while an experiment lasts.
 
     Attributes:
@@ -47,11 +47,11 @@ class WorkspaceState:
     experiment_id: str
     repository_path: str
     folder_path: str
-    stamp: UserStamp
-    submodules: tuple[Submodule, ...]
-    keep: tuple[str, ...]
-    link: tuple[str, ...]
-    link_seals: tuple[str, ...]
+    stamp: UserStamp = nested(UserStamp)
+    submodules: tuple[Submodule, ...] = nested(Submodule, default=())
+    keep: tuple[str, ...] = ()
+    link: tuple[str, ...] = ()
+    link_seals: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,45 +63,31 @@ class ArmState:
         seals: from kept and linked paths to what stood there.
     """
 
-    commit: str
-    seals: dict[str, str]
+    commit: str = ""
+    seals: dict[str, str] = field(default_factory=dict)
 
 
-def save_state(store_path: str, state: WorkspaceState) -> None:
+def save_state(store_path: str, state: PairState) -> None:
     """Write the facts of an experiment, durably.
 
     Raises:
         StorageFailed: the system refused.
     """
-    facts = asdict(state)
-    facts["submodules"] = [astuple(sub) for sub in state.submodules]
-    _replace(os.path.join(store_path, _NAME), facts | {"version": _VERSION}, is_durable=True)
+    replace_file(os.path.join(store_path, STATE_NAME), encode(to_plain(state)))
 
 
-def load_state(store_path: str) -> WorkspaceState:
+def load_state(store_path: str) -> PairState:
     """Read the facts of an experiment.
 
     Raises:
-        StateUntrusted: they are missing, unreadable or of a later version.
+        StateUntrusted: they are missing or cannot be read.
     """
-    path = os.path.join(store_path, _NAME)
-    facts = _load(path)
-    if facts is None or facts.pop("version", None) != _VERSION:
-        raise StateUntrusted(f"{path} is missing or cannot be read", next_step=f"ls -la {store_path}")
+    path = os.path.join(store_path, STATE_NAME)
     try:
-        stamp = facts["stamp"]
-        facts["stamp"] = UserStamp(**{**stamp, "dirty": tuple(stamp["dirty"])})
-        facts["submodules"] = tuple(Submodule(*words) for words in facts["submodules"])
-        for name in ("keep", "link", "link_seals"):
-            facts[name] = tuple(facts[name])
-        return WorkspaceState(**{fact.name: facts[fact.name] for fact in fields(WorkspaceState)})
-    except (KeyError, TypeError) as fault:
-        raise StateUntrusted(f"{path} lacks {fault}", next_step=f"ls -la {store_path}") from fault
-
-
-def has_state(store_path: str) -> bool:
-    """An experiment was made here to its end."""
-    return os.path.exists(os.path.join(store_path, _NAME))
+        state: PairState = from_plain(PairState, load_json(path))
+    except (FileNotFoundError, ShapeError) as fault:
+        raise StateUntrusted(f"{path} cannot be read: {fault}", next_step=f"ls -la {store_path}") from fault
+    return state
 
 
 def save_arm(path: str, arm: ArmState) -> None:
@@ -110,39 +96,16 @@ def save_arm(path: str, arm: ArmState) -> None:
     Raises:
         StorageFailed: the system refused.
     """
-    _replace(path, {"commit": arm.commit, "seals": arm.seals}, is_durable=False)
+    replace_file(path, encode(to_plain(arm)), is_durable=False)
 
 
-def load_arm(path: str) -> ArmState:
-    """Read where one work tree stands; nowhere, where nothing can be read."""
-    facts = _load(path) or {}
-    commit, seals = facts.get("commit"), facts.get("seals")
-    if not isinstance(commit, str) or not isinstance(seals, dict):
-        return ArmState("", {})
-    return ArmState(commit, seals)
-
-
-def _load(path: str) -> dict[str, Any] | None:
+def _load_arm(path: str) -> ArmState:
+    """Where one work tree stands; nowhere, where nothing can be read."""
     try:
-        with open(path, "rb") as stream:
-            facts = json.loads(stream.read())
-    except (OSError, ValueError):
-        return None
-    return facts if isinstance(facts, dict) else None
-
-
-def _replace(path: str, facts: dict[str, Any], *, is_durable: bool) -> None:
-    try:
-        with open(f"{path}.new", "w", encoding="utf-8") as stream:
-            json.dump(facts, stream)
-            stream.flush()
-            if is_durable:
-                os.fsync(stream.fileno())
-        os.replace(f"{path}.new", path)
-    except OSError as fault:
-        raise StorageFailed(
-            f"{path} cannot be written: {fault.strerror}", next_step=f"df -h {os.path.dirname(path)}"
-        ) from fault
+        arm: ArmState = from_plain(ArmState, load_json(path))
+    except (FileNotFoundError, StateUntrusted, ShapeError):
+        return ArmState()
+    return arm
 
 
 # --- kept paths
@@ -255,12 +218,12 @@ def _facts(path: bytes, status: os.stat_result) -> bytes:
     )
 
 
-def _copy_file(source: str, target: str, *, follow_symlinks: bool = False) -> str:
+def _copy_file(source: str, target: str) -> str:
     """Copy one file, sharing its blocks where the file system can; special files are left out."""
     mode = os.lstat(source).st_mode
     if not stat.S_ISREG(mode):
         if stat.S_ISLNK(mode):
-            shutil.copy2(source, target, follow_symlinks=follow_symlinks)
+            shutil.copy2(source, target, follow_symlinks=False)
         return target
     with open(source, "rb") as original, open(target, "wb") as copy:
         if not _clone(original.fileno(), copy.fileno()):
@@ -279,23 +242,6 @@ def _clone(source: int, target: int) -> bool:
     return True
 
 
-@dataclass(frozen=True, slots=True)
-class Restored:
-    """What making a work tree equal to a commit took.
-
-    Attributes:
-        touched: paths that were removed or written again.
-        dropped: kept paths that had changed and were removed: the setup command must run again, then `seal`.
-        copied: linked paths that had changed and were copied anew.
-        was_lost: the folder was gone and was made anew.
-    """
-
-    touched: tuple[str, ...]
-    dropped: tuple[str, ...]
-    copied: tuple[str, ...]
-    was_lost: bool
-
-
 class Arm:
     """A work tree and all that belongs to it.
 
@@ -305,7 +251,7 @@ class Arm:
         state: what the experiment was made from.
     """
 
-    def __init__(self, name: str, store: ObjectStore, state: WorkspaceState) -> None:
+    def __init__(self, name: str, store: ObjectStore, state: PairState) -> None:
         self.root_path = os.path.join(state.folder_path, name)
         self._store = store
         self._state = state
@@ -327,26 +273,30 @@ class Arm:
     @property
     def commit(self) -> str:
         """The commit that the tree was set to; empty in the middle of that."""
-        return load_arm(self._state_path).commit
+        return _load_arm(self._state_path).commit
 
     def is_lost(self) -> bool:
         """The folder is gone, or something else stands in its place."""
         return self._tree.is_lost()
 
-    def set_to(self, commit: str) -> Restored:
-        """Make the tree equal to a commit, whatever was done to it; kept paths stay as `Workspaces.create` says.
+    @property
+    def git(self) -> Git:
+        """Git over the files of the tree with the configuration of our own repository, never with the tree's own."""
+        above = os.path.dirname(self.root_path)
+        return self._store.git.at(self.root_path, GIT_WORK_TREE=self.root_path, GIT_CEILING_DIRECTORIES=above)
+
+    def set_to(self, commit: str) -> tuple[str, ...]:
+        """Make the tree equal to a commit, whatever was done to it; kept paths stay as `WorktreePair.create` says.
+
+        Returns:
+            Kept paths that had changed and were removed: the setup command must run again, then `seal`.
 
         Raises:
             WorkspaceFault: it cannot be done: no such commit, a full disk, a failing filter, files of another user.
         """
-        was_lost = self.is_lost()
         seals = self._begin_anew()
-        touched = self._tree.set_to(commit)
-        for sub in self._state.submodules:
-            touched += self._set_submodule(sub.path, sub.commit)
-        dropped, copied = self._restore_kept(seals)
-        self._end(commit, seals)
-        return Restored(touched, dropped, copied, was_lost)
+        self._tree.set_to(commit)
+        return self._end(commit, seals)
 
     def snapshot(self) -> Snapshot | TreeFault:
         """The content of the tree beside the commit that it was set to, or why no checkpoint can be made of it.
@@ -364,7 +314,11 @@ class Arm:
             return TreeFault("workspace_lost", (self.root_path,), f"the work tree {self.root_path} is gone")
         return self._changed_submodules() or take_snapshot(self._tree, base)
 
-    def drift(self) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    def drift(self) -> tuple[str, ...]:
+        """Paths changed, added or only touched since the tree was set to its commit. Raises as `differences`."""
+        return sum(self.differences(), ())
+
+    def differences(self) -> tuple[tuple[str, ...], tuple[str, ...]]:
         """Tracked paths that differ from the commit or were only touched, and what was added: the topmost of each.
 
         Raises:
@@ -376,7 +330,7 @@ class Arm:
         look = self._tree.look()
         return tuple(map(os.fsdecode, look.modified)), tuple(os.fsdecode(extra.path) for extra in look.extras)
 
-    def settle(self, commit: str, changed: tuple[str, ...]) -> Restored:
+    def settle(self, commit: str, changed: tuple[str, ...]) -> None:
         """Make the tree, just taken as a snapshot, equal to the commit of it: no ignored file stays.
 
         Args:
@@ -388,12 +342,8 @@ class Arm:
         """
         seals = self._begin()
         self._tree.settle(os.fsencode(path) for path in changed)
-        touched = self._tree.remove_extras()
-        for sub in self._state.submodules:
-            touched += self._set_submodule(sub.path, sub.commit)
-        dropped, copied = self._restore_kept(seals)
+        self._tree.remove_extras()
         self._end(commit, seals)
-        return Restored(touched, dropped, copied, was_lost=False)
 
     def seal(self) -> None:
         """Take the kept paths, as they are now, for those that may stay.
@@ -401,7 +351,7 @@ class Arm:
         Raises:
             WorkspaceFault: one cannot be read.
         """
-        arm = load_arm(self._state_path)
+        arm = _load_arm(self._state_path)
         kept = {path: os.path.join(self.root_path, path) for path in self._state.keep}
         seals = arm.seals | {
             path: require_seal(place) for path, place in kept.items() if os.path.lexists(place)
@@ -434,7 +384,7 @@ class Arm:
 
     def _begin(self) -> dict[str, str]:
         """From here to `_end` the tree stands at no commit."""
-        arm = load_arm(self._state_path)
+        arm = _load_arm(self._state_path)
         save_arm(self._state_path, ArmState("", arm.seals))
         return arm.seals
 
@@ -446,21 +396,24 @@ class Arm:
             self.shed()
             return self._begin()
 
-    def _end(self, commit: str, seals: dict[str, str]) -> None:
+    def _end(self, commit: str, seals: dict[str, str]) -> tuple[str, ...]:
+        """Restore all but the tree's own files, and note the commit; returns the kept paths that were removed."""
+        for sub in self._state.submodules:
+            self._set_submodule(sub.path, sub.commit)
+        dropped = self._drop_changed(seals)
+        self._copy_linked(seals)
         template = os.path.join(self._store.path, "template")
         make_git_folder(self.root_path, template, self._store, commit, self._tree.index_path)
         save_arm(self._state_path, ArmState(commit, seals))
+        return dropped
 
-    def _set_submodule(self, path: str, commit: str) -> tuple[str, ...]:
-        tree = self._submodules.get(path)
-        if tree is not None:
-            return tuple(os.path.join(path, name) for name in tree.set_to(commit))
+    def _set_submodule(self, path: str, commit: str) -> None:
         folder = os.path.join(self.root_path, path)
-        if os.path.isdir(folder) and not os.path.islink(folder) and not os.listdir(folder):
-            return ()
-        remove(folder)
-        os.makedirs(folder)
-        return (path,)
+        if (tree := self._submodules.get(path)) is not None:
+            tree.set_to(commit)
+        elif not os.path.isdir(folder) or os.path.islink(folder) or os.listdir(folder):
+            remove(folder)
+            os.makedirs(folder)
 
     def _changed_submodules(self) -> TreeFault | None:
         """Submodules that a candidate worked in: no patch of the repository around them can carry that."""
@@ -485,16 +438,17 @@ class Arm:
         paths = tuple(changed)
         return TreeFault("submodule_changed", paths, f"a submodule was changed: {named(paths)}")
 
-    def _restore_kept(self, seals: dict[str, str]) -> tuple[tuple[str, ...], tuple[str, ...]]:
-        """Remove kept paths that changed, copy linked ones that changed; both are returned."""
-        dropped, copied = [], []
-        for path in self._state.keep:
-            place = os.path.join(self.root_path, path)
-            seal, found = seals.get(path, ""), seal_of(place)
-            if found != seal:
-                remove(place)
-                seals.pop(path, None)
-                dropped.append(path)
+    def _drop_changed(self, seals: dict[str, str]) -> tuple[str, ...]:
+        """Remove the kept paths that changed since they were sealed, and return them."""
+        places = {path: os.path.join(self.root_path, path) for path in self._state.keep}
+        changed = tuple(path for path, place in places.items() if seal_of(place) != seals.get(path, ""))
+        for path in changed:
+            remove(places[path])
+            seals.pop(path, None)
+        return changed
+
+    def _copy_linked(self, seals: dict[str, str]) -> None:
+        """Copy the linked paths again whose copies changed."""
         for path, expected in zip(self._state.link, self._state.link_seals, strict=True):
             place = os.path.join(self.root_path, path)
             if seals.get(path) and seal_of(place) == seals[path]:
@@ -508,5 +462,3 @@ class Arm:
             remove(place)
             copy_linked(source, place)
             seals[path] = seal_of(place)
-            copied.append(path)
-        return tuple(dropped), tuple(copied)

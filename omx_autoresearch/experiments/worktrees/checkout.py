@@ -8,10 +8,10 @@ from __future__ import annotations
 
 import os
 import shlex
-from dataclasses import dataclass
 from hashlib import sha256
 
 from omx_autoresearch.foundation.errors import WorkspaceFault
+from omx_autoresearch.foundation.records import dataclass
 from omx_autoresearch.foundation.text import escaped
 from omx_autoresearch.system.git import Git, common_dir, find_root, git_dir, user_git
 

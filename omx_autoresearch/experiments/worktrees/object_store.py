@@ -14,7 +14,7 @@ import os
 import re
 import shlex
 import shutil
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 from omx_autoresearch.experiments.worktrees.checkout import UserRepository
@@ -97,17 +97,14 @@ def tree_changes(git: Git, base: str, final: str) -> tuple[TreeChange, ...]:
         WorkspaceFault: git cannot read one of them.
     """
     said = git.output("diff-tree", "-r", "-z", "--no-renames", "--ignore-submodules=none", base, final)
-    return tuple(read_changes(said))
-
-
-def read_changes(said: bytes) -> Iterator[TreeChange]:
-    """The paths in git's raw output with ``-z`` and without renames."""
     words = iter(said.split(b"\0"))
+    found = []
     for facts in words:
-        if not facts.startswith(b":"):
-            continue
-        old_mode, mode, old_id, object_id, status = facts[1:].decode("ascii").split(" ")
-        yield TreeChange(os.fsdecode(next(words)), status[:1], mode, object_id, old_mode, old_id)
+        if facts.startswith(b":"):
+            old_mode, mode, old_id, object_id, status = facts[1:].decode("ascii").split(" ")
+            path = os.fsdecode(next(words))
+            found.append(TreeChange(path, status[:1], mode, object_id, old_mode, old_id))
+    return tuple(found)
 
 
 def file_changes(git: Git, base: str, final: str) -> tuple[FileChange, ...]:
@@ -137,8 +134,8 @@ def file_changes(git: Git, base: str, final: str) -> tuple[FileChange, ...]:
     return tuple(found)
 
 
-def write_patch(git: Git, base: str, final: str, to_path: str) -> int:
-    """Write the whole patch from one commit to another into a new file; returns its size in bytes.
+def read_patch(git: Git, base: str, final: str, to_path: str = "") -> bytes:
+    """The whole patch from one commit to another, or with ``to_path`` written there, whatever its size.
 
     ``git apply --whitespace=nowarn`` on the base gives the tree of the final commit, with binary files, modes, links,
     renames and line ends.
@@ -146,8 +143,7 @@ def write_patch(git: Git, base: str, final: str, to_path: str) -> int:
     Raises:
         WorkspaceFault: git cannot read one of them, or the file cannot be written.
     """
-    git.output(*_PATCH, base, final, to_path=to_path)
-    return os.path.getsize(to_path)
+    return git.output(*_PATCH, base, final, to_path=to_path)
 
 
 def _count(digits: bytes) -> int | None:
@@ -170,9 +166,7 @@ _CONVERTING = (b'[filter "', b"\tautocrlf =", b"\teol =", b"\tattributesfile =")
 MESSAGE_LIMIT_BYTES = 16 * 1024
 _BORROWED = ("info/exclude", "info/attributes")
 
-_CREATED = frozenset(
-    {"objects", "refs", "info", "config", "shallow", "HEAD", "template", "workspaces.json.new"}
-)
+_CREATED = frozenset({"objects", "refs", "info", "config", "shallow", "HEAD", "template"})
 
 _SETTINGS = (
     ("core.bare", "true"),
@@ -291,7 +285,7 @@ def create_store(
     path: str,
     repository: UserRepository,
     settings: Iterable[tuple[str, str]],
-    submodule_objects: tuple[str, ...] = (),
+    submodule_objects: tuple[str, ...],
 ) -> ObjectStore:
     """Make the repository anew, borrowing from the user's and from its submodules.
 
@@ -319,9 +313,9 @@ def create_store(
     return open_store(path, repository.root_path)
 
 
-def open_store(path: str, repository_path: str, environ: Mapping[str, str] | None = None) -> ObjectStore:
+def open_store(path: str, repository_path: str) -> ObjectStore:
     """The repository at a path; ``repository_path`` is the checkout whose programs are never taken for git."""
-    return ObjectStore(path, own_git(repository_path, path, environ), _has_conversions(path))
+    return ObjectStore(path, own_git(repository_path, path), _has_conversions(path))
 
 
 def is_unfinished(path: str) -> bool:
@@ -330,7 +324,7 @@ def is_unfinished(path: str) -> bool:
         names = set(os.listdir(path))
     except OSError:
         return False
-    return names <= _CREATED
+    return {name for name in names if not name.endswith(".tmp")} <= _CREATED
 
 
 def format_settings(repository: UserRepository) -> tuple[tuple[str, str], ...]:

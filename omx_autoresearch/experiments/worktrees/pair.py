@@ -24,6 +24,7 @@ from dataclasses import dataclass, replace
 from typing import Self
 
 from omx_autoresearch.experiments.worktrees import acceptance, arm, object_store
+from omx_autoresearch.experiments.worktrees.arm import Arm
 from omx_autoresearch.experiments.worktrees.checkout import (
     UserRepository,
     UserStamp,
@@ -34,7 +35,6 @@ from omx_autoresearch.experiments.worktrees.checkout import (
 from omx_autoresearch.experiments.worktrees.worktree import TreeFault
 from omx_autoresearch.foundation.errors import AutoresearchError, StepIllegal, WorkspaceFault
 from omx_autoresearch.system.files import remove
-from omx_autoresearch.system.git import Git
 
 INCUMBENT, CANDIDATE = "incumbent", "candidate"
 """Names of the two folders, equally long: a path of another length can change what is measured."""
@@ -48,30 +48,23 @@ class Checkpoint:
 
     Attributes:
         commit: in our repository; the parent itself where nothing changed.
-        tree: its tree.
         changed: paths that differ from the parent; empty where nothing did.
-        dropped: kept paths that had changed and were removed: the setup command must run again, then `seal`.
     """
 
     commit: str
-    tree: str
     changed: tuple[str, ...]
-    dropped: tuple[str, ...]
 
 
-class Workspaces:
+class WorktreePair:
     """The work trees of one experiment; made by `create`, found again by `open`."""
 
-    def __init__(self, store: object_store.ObjectStore, state: arm.WorkspaceState) -> None:
+    def __init__(self, store: object_store.ObjectStore, state: arm.PairState) -> None:
         self._store = store
         self._state = state
-        self._arms = {
-            tree.root_path: tree for tree in (arm.Arm(name, store, state) for name in (INCUMBENT, CANDIDATE))
-        }
         self._serial = 0
-        self.incumbent_path, self.candidate_path = self._arms
+        self.incumbent, self.candidate = (Arm(name, store, state) for name in (INCUMBENT, CANDIDATE))
+        self.arms = (self.incumbent, self.candidate)
         self.repository_path = state.repository_path
-        self.store_path = store.path
         self.stamp: UserStamp = state.stamp
         self.base_commit = state.stamp.head_commit
 
@@ -99,7 +92,7 @@ class Workspaces:
         stamp = require_clean(repository)
         folder = _private_folder(folder_path, repository.root_path)
         store_path = os.path.join(folder, _STORE)
-        if arm.has_state(store_path):
+        if os.path.exists(os.path.join(store_path, arm.STATE_NAME)):
             raise StepIllegal(
                 f"{store_path} already holds an experiment", next_step="resume or close that one first"
             )
@@ -112,7 +105,7 @@ class Workspaces:
         store = object_store.create_store(store_path, repository, settings, objects)
         object_store.make_template(os.path.join(store_path, "template"), repository, settings)
         _hold_base(repository, experiment_id, stamp.head_commit)
-        state = arm.WorkspaceState(
+        state = arm.PairState(
             experiment_id=experiment_id,
             repository_path=repository.root_path,
             folder_path=folder,
@@ -125,8 +118,8 @@ class Workspaces:
         arm.save_state(store_path, state)
         made = cls(store, state)
         try:
-            for path in made._arms:
-                made.tree(path).set_to(made.base_commit)
+            for tree in made.arms:
+                tree.set_to(made.base_commit)
         except AutoresearchError:
             made.close(forget=True)
             raise
@@ -152,27 +145,6 @@ class Workspaces:
         state = replace(state, folder_path=folder)
         return cls(object_store.open_store(store_path, state.repository_path), state)
 
-    def tree(self, path: str) -> arm.Arm:
-        """The work tree at a path: restored, sealed, looked at or taken as a snapshot.
-
-        Raises:
-            WorkspaceFault: it is none of this experiment's two.
-        """
-        if path not in self._arms:
-            raise WorkspaceFault(
-                f"{path} is not a worktree of this experiment", next_step="give one of its two worktrees"
-            )
-        return self._arms[path]
-
-    def drift(self, path: str) -> tuple[str, ...]:
-        """What was changed, added or only touched in a work tree since it was set to its commit; nothing is read.
-
-        Raises:
-            StepIllegal: nothing is known about the tree; restore it first.
-            WorkspaceFault: the tree is gone; git or the file system fails.
-        """
-        return sum(self.tree(path).drift(), ())
-
     def commit(self, tree: str, parent: str, message: str) -> str:
         """Make a checkpoint of a tree and hold it by a reference in our repository; returns the new commit.
 
@@ -194,8 +166,8 @@ class Workspaces:
         self._store.own(commit, parent)
         return commit
 
-    def checkpoint(self, path: str, message: str) -> Checkpoint | TreeFault:
-        """Snapshot, commit, and the tree made equal to that commit: what is measured is what a patch will carry.
+    def checkpoint(self, message: str) -> Checkpoint | TreeFault:
+        """Take the candidate as a commit, and make its tree equal to that: what is measured is what a patch will carry.
 
         Ignored files that the agent left are removed, its ``.git`` is made anew at the new commit.
 
@@ -203,14 +175,13 @@ class Workspaces:
             StepIllegal: the tree was not restored completely.
             WorkspaceFault: git or the file system fails.
         """
-        tree = self.tree(path)
-        parent = tree.commit
-        taken = tree.snapshot()
+        parent = self.candidate.commit
+        taken = self.candidate.snapshot()
         if isinstance(taken, TreeFault):
             return taken
         commit = self.commit(taken.tree, parent, message) if taken.changed else parent
-        restored = tree.settle(commit, taken.changed)
-        return Checkpoint(commit, taken.tree, taken.changed, restored.dropped)
+        self.candidate.settle(commit, taken.changed)
+        return Checkpoint(commit, taken.changed)
 
     def changes(self, base: str, final: str) -> tuple[object_store.FileChange, ...]:
         """The changed files between two commits, for people.
@@ -220,40 +191,22 @@ class Workspaces:
         """
         return object_store.file_changes(self._store.git, base, final)
 
-    def patch(self, base: str, final: str) -> bytes:
-        """The whole patch from one commit to another; `write_patch` for one that should not be held in memory.
-
-        Raises:
-            WorkspaceFault: there is no such commit.
-        """
-        path = os.path.join(self._store.path, f"patch-{os.getpid()}")
-        object_store.write_patch(self._store.git, base, final, path)
-        try:
-            with open(path, "rb") as stream:
-                return stream.read()
-        finally:
-            os.unlink(path)
-
-    def write_patch(self, base: str, final: str, to_path: str) -> int:
-        """Write the whole patch into a new file; returns its size in bytes.
+    def patch(self, base: str, final: str, to_path: str = "") -> bytes:
+        """The whole patch from one commit to another; with ``to_path`` it is written there and not returned.
 
         Raises:
             WorkspaceFault: there is no such commit, or the file cannot be written.
         """
-        return object_store.write_patch(self._store.git, base, final, to_path)
+        return object_store.read_patch(self._store.git, base, final, to_path)
 
-    def apply_to_user(self, final: str, stamp: UserStamp | None = None) -> acceptance.PatchAcceptance:
-        """Bring a checkpoint into the user's checkout: index and files, nothing committed.
-
-        Args:
-            final: the checkpoint.
-            stamp: what the checkout must look like; as it was when the experiment began where none is given.
+    def apply_to_user(self, final: str) -> acceptance.PatchAcceptance:
+        """Bring a checkpoint into the user's checkout as it was when the experiment began; nothing is committed.
 
         Raises:
             WorkspaceFault: git cannot read the checkout, or a failed attempt could not be taken back.
         """
         return acceptance.apply_checkpoint(
-            self._store, self.repository_path, stamp or self.stamp, self.base_commit, final
+            self._store, self.repository_path, self.stamp, self.base_commit, final
         )
 
     def reasons_against(self) -> tuple[str, ...]:
@@ -280,16 +233,12 @@ class Workspaces:
         Raises:
             WorkspaceFault: something cannot be removed.
         """
-        for tree in self._arms.values():
+        for tree in self.arms:
             tree.remove()
         if forget:
             if os.path.isdir(self.repository_path):
                 let_base_go(self.repository_path, self._state.experiment_id)
             remove(self._store.path)
-
-    def git_in(self, path: str) -> Git:
-        """Git over the files of a work tree with the configuration of our own repository, never with the tree's own."""
-        return self._store.git.at(path, GIT_WORK_TREE=path, GIT_CEILING_DIRECTORIES=os.path.dirname(path))
 
     def has_same_attributes(self, names: Sequence[str]) -> bool:
         """True when git writes these files in both trees alike: line ends, filters, encodings (gitattributes(5)).
@@ -299,7 +248,7 @@ class Workspaces:
         """
         stdin = b"".join(os.fsencode(name) + b"\0" for name in names)
         args = ("check-attr", "-z", "--all", "--stdin")
-        first, second = (self.git_in(path).output(*args, stdin=stdin) for path in self._arms)
+        first, second = (tree.git.output(*args, stdin=stdin) for tree in self.arms)
         return first == second
 
 

@@ -76,8 +76,8 @@ class WorkTree:
         except OSError:
             return True
 
-    def set_to(self, commit: str) -> tuple[str, ...]:
-        """Make the folder equal to a commit; returns the paths that had to be removed or written.
+    def set_to(self, commit: str) -> None:
+        """Make the folder equal to a commit.
 
         Raises:
             WorkspaceFault: it cannot be done: no such commit, a full disk, a failing filter, foreign files.
@@ -85,13 +85,10 @@ class WorkTree:
         self._make_folder()
         self._aim(commit)
         look = self.look()
-        for extra in look.extras:
-            remove(os.path.join(os.fsencode(self.root_path), extra.path))
+        self._remove(extra.path for extra in look.extras)
         self.write(look.modified)
         if look.extras:
             self._require_no_extras()
-        touched = {extra.path for extra in look.extras} | set(look.modified)
-        return tuple(sorted(os.fsdecode(path) for path in touched))
 
     def look(self) -> Look:
         """How the folder differs from its index.
@@ -155,8 +152,8 @@ class WorkTree:
         self._fresh.note(noted)
         self.write(again)
 
-    def remove_extras(self) -> tuple[str, ...]:
-        """Remove everything that the index does not have; returns the topmost paths.
+    def remove_extras(self) -> None:
+        """Remove everything that the index does not have.
 
         Raises:
             WorkspaceFault: something cannot be removed.
@@ -165,11 +162,9 @@ class WorkTree:
             extras = self._scan.look()
         except OSError as fault:
             raise _unreadable(self.root_path, fault) from fault
-        for extra in extras:
-            remove(os.path.join(os.fsencode(self.root_path), extra.path))
+        self._remove(extra.path for extra in extras)
         if extras:
             self._require_no_extras()
-        return tuple(os.fsdecode(extra.path) for extra in extras)
 
     def shed(self) -> None:
         """Remove what a restoration would remove or write again; nothing is written, so it helps on a full disk.
@@ -178,7 +173,10 @@ class WorkTree:
             WorkspaceFault: it cannot be read, or something cannot be removed.
         """
         look = self.look()
-        for path in (*(extra.path for extra in look.extras), *look.modified):
+        self._remove((*(extra.path for extra in look.extras), *look.modified))
+
+    def _remove(self, paths: Iterable[bytes]) -> None:
+        for path in paths:
             remove(os.path.join(os.fsencode(self.root_path), path))
 
     def take_over(self, tree: str, changes: Sequence[TreeChange]) -> None:
@@ -206,7 +204,7 @@ class WorkTree:
         self._tree = ""
         remove(self.index_path)
 
-    def update(self, *args: str, stdin: bytes = b"", is_literal: bool = False) -> bytes:
+    def update(self, *args: str, stdin: bytes = b"") -> bytes:
         """The output of a command that writes the index.
 
         A lock that a killed git left behind is waited for, then removed.
@@ -215,7 +213,7 @@ class WorkTree:
             WorkspaceFault: git refused; the index counts as unknown.
         """
         tree, self._tree = self._tree, ""
-        result = self.attempt(*args, stdin=stdin, is_literal=is_literal)
+        result = self.attempt(*args, stdin=stdin)
         output = self.git.checked(result, args)
         self._tree = tree
         return output

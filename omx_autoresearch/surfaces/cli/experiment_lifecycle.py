@@ -219,7 +219,7 @@ def experiment_close(named: str, as_json: bool) -> None:
 def experiment_remove(named: str, yes: bool, as_json: bool) -> None:
     """Remove everything of an experiment: worktrees, log, outputs. Nothing brings it back."""
     from omx_autoresearch.experiments.controller import AutoresearchController
-    from omx_autoresearch.experiments.worktrees.pair import Workspaces
+    from omx_autoresearch.experiments.worktrees.pair import WorktreePair
 
     found = meant(named)
     found.require_owner("remove")
@@ -237,7 +237,7 @@ def experiment_remove(named: str, yes: bool, as_json: bool) -> None:
         )
     with AutoresearchController.resume(found.experiment_id, runtime=found.caller.runtime) as controller:
         controller.complete("explicit", "removed")
-    Workspaces.open(found.folder.work_path).close(forget=True)
+    WorktreePair.open(found.folder.work_path).close(forget=True)
     shutil.rmtree(found.folder.root_path)
     if as_json:
         print_json(ExperimentRemovalDocument(found.experiment_id, "everything"))

@@ -13,7 +13,7 @@ from omx_autoresearch.experiments.judge.state import ExperimentState
 from omx_autoresearch.experiments.judge.summary import quoted_claim
 from omx_autoresearch.experiments.views import is_at_work, next_command
 from omx_autoresearch.experiments.worktrees.acceptance import PatchAcceptance
-from omx_autoresearch.experiments.worktrees.pair import Workspaces
+from omx_autoresearch.experiments.worktrees.pair import WorktreePair
 from omx_autoresearch.foundation.errors import StepIllegal, UsageError
 from omx_autoresearch.foundation.records import dataclass
 from omx_autoresearch.surfaces.cli.console import (
@@ -63,7 +63,7 @@ def experiment_patch(named: str, output: str, stat: bool, as_json: bool) -> None
 
 def _written(found: Meant, state: ExperimentState) -> FinalPatch:
     """The final patch as a file; no controller is needed for it."""
-    return final_patch_of(state, Workspaces.open(found.folder.work_path), found.folder.root_path)
+    return final_patch_of(state, WorktreePair.open(found.folder.work_path), found.folder.root_path)
 
 
 def _copy_patch(source: str, target: str) -> None:
@@ -169,7 +169,7 @@ def _refused(found: Meant, state: ExperimentState) -> PatchAcceptance | None:
     """That the checkout moved, before base and final are measured for nothing; None where it stands as it was."""
     if state.incumbent_commit in (state.base_commit, state.claim_commit):
         return None  # nothing is measured
-    reasons = Workspaces.open(found.folder.work_path).reasons_against()
+    reasons = WorktreePair.open(found.folder.work_path).reasons_against()
     return PatchAcceptance(False, (), "", "user_moved", reasons) if reasons else None
 
 
@@ -213,7 +213,7 @@ def experiment_finalize(named: str, prefix: str, as_json: bool) -> None:
     found = meant(named)
     found.require_owner("finalize")
     state = found.load()
-    branches = finalize(state, Workspaces.open(found.folder.work_path), prefix)
+    branches = finalize(state, WorktreePair.open(found.folder.work_path), prefix)
     next_step = f"git -C {shlex.quote(state.project_path)} log --oneline {branches[-1].name}"
     if as_json:
         print_json(ExperimentBranchesDocument(found.experiment_id, branches, next_step))

@@ -191,9 +191,9 @@ def _export_to_mlflow(
 def _whole(found: Meant, state: ExperimentState, material: ReportMaterial) -> ReportMaterial:
     """The material of an experiment: frozen files, the files of each step, what isolated the runs."""
     from omx_autoresearch.experiments.reports.pages import step_changes
-    from omx_autoresearch.experiments.worktrees.pair import Workspaces
+    from omx_autoresearch.experiments.worktrees.pair import WorktreePair
 
-    changes = step_changes(state, Workspaces.open(found.folder.work_path))
+    changes = step_changes(state, WorktreePair.open(found.folder.work_path))
     isolations = dict.fromkeys(
         event.isolation
         for _, event in found.store.events(found.experiment_id)
@@ -209,11 +209,11 @@ def _whole(found: Meant, state: ExperimentState, material: ReportMaterial) -> Re
 
 def _patch(found: Meant | None, state: ExperimentState) -> bytes:
     """From base to final; empty where nothing was accepted, and for an ``.auto/`` log."""
-    from omx_autoresearch.experiments.worktrees.pair import Workspaces
+    from omx_autoresearch.experiments.worktrees.pair import WorktreePair
 
     if found is None or not state.checkpoints:
         return b""
-    return Workspaces.open(found.folder.work_path).patch(state.base_commit, state.incumbent_commit)
+    return WorktreePair.open(found.folder.work_path).patch(state.base_commit, state.incumbent_commit)
 
 
 def _beside_log(found: Meant | None, name: str) -> str:

@@ -28,7 +28,7 @@ from omx_autoresearch.experiments.judge.state import (
 )
 from omx_autoresearch.experiments.judge.summary import effect_scale, effect_text, quoted_claim
 from omx_autoresearch.experiments.store import ExperimentStore
-from omx_autoresearch.experiments.worktrees.pair import Workspaces
+from omx_autoresearch.experiments.worktrees.pair import WorktreePair
 from omx_autoresearch.foundation.errors import CommandFault, StepIllegal
 from omx_autoresearch.surfaces.experiment_documents import ExperimentPatchDocument, ExperimentWaitDocument
 from omx_autoresearch.surfaces.mcp.calls import (
@@ -176,7 +176,7 @@ def experiment_patch(call: Call, experiment: Named = "") -> tuple[ExperimentPatc
     state = _meant(call, experiment)
     folder = ExperimentStore(call.runtime.home).folder(state.experiment_id)
     with TemporaryDirectory(dir=folder.root_path, prefix=".patch-") as place:
-        patch = final_patch_of(state, Workspaces.open(folder.work_path), place)
+        patch = final_patch_of(state, WorktreePair.open(folder.work_path), place)
         with open(patch.path, "rb") as stream:
             beginning = stream.read(PATCH_CHARACTERS)
     quoted = quoted_claim(state)

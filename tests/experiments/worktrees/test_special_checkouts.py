@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from omx_autoresearch.experiments.worktrees.pair import Checkpoint, Workspaces
+from omx_autoresearch.experiments.worktrees.pair import Checkpoint, WorktreePair
 from omx_autoresearch.experiments.worktrees.worktree import TreeFault
 from omx_autoresearch.foundation.errors import WorkspaceFault
 from tests.support.contents_on_disk import contents
-from tests.support.repositories import git
+from tests.support.repositories import git, tree_of
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -35,28 +35,28 @@ def work(tmp_path: Path) -> Path:
     return tmp_path / "work"
 
 
-def create(repository: Path, work: Path) -> Workspaces:
-    return Workspaces.create(str(repository), str(work), "e1")
+def create(repository: Path, work: Path) -> WorktreePair:
+    return WorktreePair.create(str(repository), str(work), "e1")
 
 
 @pytest.mark.requirement("TREE-14")
 @pytest.mark.case("GIT-17")
 @pytest.mark.parametrize("is_reopened", [False, True])
 def test_a_sparse_checkout_stays_sparse(sparse: Path, work: Path, is_reopened: bool) -> None:
-    workspaces = create(sparse, work)
+    worktrees = create(sparse, work)
     candidate = work / "candidate"
     assert contents(candidate) == contents(sparse)
     assert not (candidate / "out").exists()
     (candidate / "in" / "c").write_text("new\n")
     if is_reopened:
-        workspaces = Workspaces.open(str(work))
-    made = workspaces.checkpoint(workspaces.candidate_path, "m")
+        worktrees = WorktreePair.open(str(work))
+    made = worktrees.checkpoint("m")
     assert isinstance(made, Checkpoint)
     assert made.changed == ("in/c",)
     assert git(candidate, "status", "--porcelain") == ""
-    workspaces.tree(workspaces.incumbent_path).set_to(made.commit)
-    assert b"out/" not in workspaces.patch(workspaces.base_commit, made.commit)
-    assert workspaces.apply_to_user(made.commit).is_applied
+    worktrees.incumbent.set_to(made.commit)
+    assert b"out/" not in worktrees.patch(worktrees.base_commit, made.commit)
+    assert worktrees.apply_to_user(made.commit).is_applied
     assert git(sparse, "diff", "--cached", "--name-status") == "A\tin/c"
     assert not (sparse / "out").exists()
     assert contents(sparse) == contents(candidate) == contents(work / "incumbent")
@@ -66,14 +66,14 @@ def test_a_sparse_checkout_stays_sparse(sparse: Path, work: Path, is_reopened: b
 @pytest.mark.case("GIT-17")
 @pytest.mark.parametrize("name", ["out/f", "out/new", "other/deep/new"])
 def test_a_path_outside_a_sparse_checkout_is_refused_by_name(sparse: Path, work: Path, name: str) -> None:
-    workspaces = create(sparse, work)
+    worktrees = create(sparse, work)
     path = work / "candidate" / name
     path.parent.mkdir(parents=True)
     path.write_text("edited\n")
-    fault = workspaces.tree(workspaces.candidate_path).snapshot()
+    fault = worktrees.candidate.snapshot()
     assert isinstance(fault, TreeFault)
     assert (fault.reason_code, fault.paths) == ("outside_sparse_checkout", (name,))
-    workspaces.tree(workspaces.candidate_path).set_to(workspaces.base_commit)
+    worktrees.candidate.set_to(worktrees.base_commit)
     assert contents(work / "candidate") == contents(sparse)
 
 
@@ -101,16 +101,16 @@ def test_submodules_are_filled_from_the_checkout_without_a_network(
     shutil.rmtree(tmp_path / "inner")
     shutil.rmtree(tmp_path / "inmost")
     before = contents(parent)
-    workspaces = create(parent, work)
+    worktrees = create(parent, work)
     for name in ("incumbent", "candidate"):
         assert (work / name / "libs" / "sub" / "f").read_text() == "inner\n"
         assert (work / name / "libs" / "sub" / "nested" / "f").read_text() == "inmost\n"
     (work / "candidate" / "a.py").write_text("two\n")
-    made = workspaces.checkpoint(workspaces.candidate_path, "m")
+    made = worktrees.checkpoint("m")
     assert isinstance(made, Checkpoint)
     assert made.changed == ("a.py",)
     assert git(work / "candidate", "status", "--porcelain") == ""
-    assert workspaces.apply_to_user(made.commit).is_applied
+    assert worktrees.apply_to_user(made.commit).is_applied
     git(parent, "reset", "-q", "--hard")
     assert contents(parent) == before
 
@@ -118,28 +118,28 @@ def test_submodules_are_filled_from_the_checkout_without_a_network(
 @pytest.mark.requirement("TREE-15")
 @pytest.mark.parametrize("name", ["libs/sub/f", "libs/sub/new", "libs/sub/nested/f", "libs/sub/nested/new"])
 def test_a_changed_submodule_is_refused_by_name_and_restored(parent: Path, work: Path, name: str) -> None:
-    workspaces = create(parent, work)
+    worktrees = create(parent, work)
     before = contents(work / "candidate")
     (work / "candidate" / name).write_text("edited\n")
-    fault = workspaces.tree(workspaces.candidate_path).snapshot()
+    fault = worktrees.candidate.snapshot()
     assert isinstance(fault, TreeFault)
     assert (fault.reason_code, fault.paths) == ("submodule_changed", (os.path.dirname(name),))
-    workspaces.tree(workspaces.candidate_path).set_to(workspaces.base_commit)
+    worktrees.candidate.set_to(worktrees.base_commit)
     assert contents(work / "candidate") == before
 
 
 @pytest.mark.requirement("TREE-15")
 def test_a_submodule_that_is_gone_or_a_link_is_refused_and_restored(parent: Path, work: Path) -> None:
-    workspaces = create(parent, work)
+    worktrees = create(parent, work)
     before = contents(work / "candidate")
     for is_link in (False, True):
         shutil.rmtree(work / "candidate" / "libs")
         if is_link:
             (work / "candidate" / "libs").symlink_to(parent / "libs")
-        fault = workspaces.tree(workspaces.candidate_path).snapshot()
+        fault = worktrees.candidate.snapshot()
         assert isinstance(fault, TreeFault)
         assert fault.reason_code == "submodule_changed"
-        workspaces.tree(workspaces.candidate_path).set_to(workspaces.base_commit)
+        worktrees.candidate.set_to(worktrees.base_commit)
         assert contents(work / "candidate") == before
     assert (parent / "libs" / "sub" / "f").exists()
 
@@ -155,14 +155,14 @@ def test_a_submodule_that_is_not_there_is_named_unless_it_stays_empty(
         create(clone, work)
     assert "submodule update --init" in caught.value.next_step
     git(clone, "config", "submodule.libs/sub.update", "none")
-    workspaces = create(clone, work)
+    worktrees = create(clone, work)
     sub = work / "candidate" / "libs" / "sub"
     assert os.listdir(sub) == []
     (sub / "x").write_text("x")
-    fault = workspaces.tree(workspaces.candidate_path).snapshot()
+    fault = worktrees.candidate.snapshot()
     assert isinstance(fault, TreeFault)
     assert fault.reason_code == "submodule_changed"
-    workspaces.tree(workspaces.candidate_path).set_to(workspaces.base_commit)
+    worktrees.candidate.set_to(worktrees.base_commit)
     assert os.listdir(sub) == []
 
 
@@ -170,11 +170,11 @@ def test_a_submodule_that_is_not_there_is_named_unless_it_stays_empty(
 def test_a_linked_work_tree_of_the_user_is_a_checkout_like_any(repository: Path, work: Path) -> None:
     git(repository, "worktree", "add", "-q", "../linked", "-b", "linked")
     linked = repository.parent / "linked"
-    workspaces = create(linked, work)
+    worktrees = create(linked, work)
     (work / "candidate" / "a.py").write_text("two\n")
-    made = workspaces.checkpoint(workspaces.candidate_path, "m")
+    made = worktrees.checkpoint("m")
     assert isinstance(made, Checkpoint)
-    assert workspaces.apply_to_user(made.commit).is_applied
+    assert worktrees.apply_to_user(made.commit).is_applied
     assert git(linked, "diff", "--cached", "--name-only") == "a.py"
     assert git(repository, "status", "--porcelain") == ""
 
@@ -185,13 +185,13 @@ def test_shallow_and_borrowing_clones_serve(repository: Path, work: Path, option
     git(repository, "commit", "-q", "--allow-empty", "-m", "second")
     source = f"file://{repository}" if option.startswith("--depth") else str(repository)
     git(repository.parent, "clone", "-q", option, source, "clone")
-    workspaces = create(repository.parent / "clone", work)
+    worktrees = create(repository.parent / "clone", work)
     (work / "candidate" / "a.py").write_text("two\n")
-    made = workspaces.checkpoint(workspaces.candidate_path, "m")
+    made = worktrees.checkpoint("m")
     assert isinstance(made, Checkpoint)
     assert git(work / "candidate", "log", "-1", "--format=%s", "HEAD~") == "second"
-    assert workspaces.apply_to_user(made.commit).is_applied
-    assert git(repository.parent / "clone", "write-tree") == made.tree
+    assert worktrees.apply_to_user(made.commit).is_applied
+    assert git(repository.parent / "clone", "write-tree") == tree_of(worktrees, made.commit)
 
 
 @pytest.mark.requirement("TREE-01")
@@ -200,14 +200,14 @@ def test_a_repository_of_sha256_serves(tmp_path: Path, work: Path) -> None:
     (tmp_path / "long" / "a.py").write_text("one\n")
     git(tmp_path / "long", "add", "-A")
     git(tmp_path / "long", "commit", "-qm", "first")
-    workspaces = create(tmp_path / "long", work)
+    worktrees = create(tmp_path / "long", work)
     (work / "candidate" / "a.py").write_text("two\n")
-    made = workspaces.checkpoint(workspaces.candidate_path, "m")
+    made = worktrees.checkpoint("m")
     assert isinstance(made, Checkpoint)
     assert len(made.commit) == 64
-    workspaces.tree(workspaces.candidate_path).set_to(workspaces.base_commit)
+    worktrees.candidate.set_to(worktrees.base_commit)
     assert (work / "candidate" / "a.py").read_text() == "one\n"
-    assert workspaces.apply_to_user(made.commit).is_applied
+    assert worktrees.apply_to_user(made.commit).is_applied
 
 
 @pytest.mark.requirement("TREE-01")
@@ -220,13 +220,13 @@ def test_odd_names_of_the_checkout_and_of_the_folder_serve(
     repository.rename(odd)
     git(odd, "config", "filter.same.clean", "cat")
     git(odd, "config", "filter.same.smudge", "cat")
-    workspaces = create(odd, tmp_path / name / "work")
+    worktrees = create(odd, tmp_path / name / "work")
     candidate = tmp_path / name / "work" / "candidate"
     (candidate / ".gitattributes").write_text("*.py filter=same\n")
     (candidate / "a.py").write_text("two\n")
-    made = workspaces.checkpoint(workspaces.candidate_path, "m")
+    made = worktrees.checkpoint("m")
     assert isinstance(made, Checkpoint), made
     assert made.changed == (".gitattributes", "a.py")
     assert "first" in git(candidate, "log", "--format=%s")
-    assert workspaces.apply_to_user(made.commit).is_applied
-    workspaces.close(forget=True)
+    assert worktrees.apply_to_user(made.commit).is_applied
+    worktrees.close(forget=True)

@@ -12,11 +12,11 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from omx_autoresearch.experiments.worktrees.pair import Checkpoint, Workspaces
+from omx_autoresearch.experiments.worktrees.pair import Checkpoint, WorktreePair
 from omx_autoresearch.experiments.worktrees.worktree import TreeFault
 from omx_autoresearch.foundation.errors import WorkspaceFault
 from tests.support.contents_on_disk import contents, everything, script
-from tests.support.repositories import git
+from tests.support.repositories import git, store_of, tree_of
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -51,22 +51,22 @@ def plant_hooks(folder: Path, ran: Path, *, status: int = 1) -> None:
         script(folder / name, f"echo {name} >> {ran}; exit {status}")
 
 
-def a_whole_experiment(repository: Path, work: Path) -> Workspaces:
+def a_whole_experiment(repository: Path, work: Path) -> WorktreePair:
     """Baseline, an accepted trial, a rejected one, a refused one, closed; the trees are gone afterwards."""
-    workspaces = Workspaces.create(str(repository), str(work), "e1")
+    worktrees = WorktreePair.create(str(repository), str(work), "e1")
     (work / "candidate" / "a.py").write_text("better\n")
-    made = workspaces.checkpoint(workspaces.candidate_path, "better")
+    made = worktrees.checkpoint("better")
     assert isinstance(made, Checkpoint)
-    workspaces.tree(workspaces.incumbent_path).set_to(made.commit)
+    worktrees.incumbent.set_to(made.commit)
     (work / "candidate" / "a.py").write_text("worse\n")
-    assert isinstance(workspaces.checkpoint(workspaces.candidate_path, "worse"), Checkpoint)
-    workspaces.tree(workspaces.candidate_path).set_to(made.commit)
+    assert isinstance(worktrees.checkpoint("worse"), Checkpoint)
+    worktrees.candidate.set_to(made.commit)
     git(work / "candidate", "init", "-q", "nest")
-    assert isinstance(workspaces.checkpoint(workspaces.candidate_path, "nest"), TreeFault)
-    workspaces.tree(workspaces.candidate_path).set_to(made.commit)
-    assert workspaces.patch(workspaces.base_commit, made.commit)
-    workspaces.close()
-    return workspaces
+    assert isinstance(worktrees.checkpoint("nest"), TreeFault)
+    worktrees.candidate.set_to(made.commit)
+    assert worktrees.patch(worktrees.base_commit, made.commit)
+    worktrees.close()
+    return worktrees
 
 
 @pytest.mark.requirement("TREE-10")
@@ -82,9 +82,9 @@ def test_a_whole_experiment_leaves_the_checkout_byte_for_byte(repository: Path, 
     git(repository, "worktree", "add", "-q", "../second", "-b", "second")
     git(repository, "update-index", "-q", "--refresh")
     before = everything(repository)
-    workspaces = a_whole_experiment(repository, tmp_path / "work")
+    worktrees = a_whole_experiment(repository, tmp_path / "work")
     assert everything(repository) == before
-    workspaces.close(forget=True)
+    worktrees.close(forget=True)
     assert everything(repository) == before
     assert not (repository / ".git" / "refs" / "omx-autoresearch").exists()
 
@@ -97,7 +97,7 @@ def test_what_an_agent_does_with_git_in_its_tree_reaches_nobody_else(
     (repository / "a.py").write_text("stashed\n")
     git(repository, "stash", "-q")
     git(repository, "update-index", "-q", "--refresh")
-    workspaces = Workspaces.create(str(repository), str(tmp_path / "work"), "e1")
+    worktrees = WorktreePair.create(str(repository), str(tmp_path / "work"), "e1")
     before = everything(repository)
     candidate = tmp_path / "work" / "candidate"
     (candidate / "a.py").write_text("mine\n")
@@ -110,7 +110,7 @@ def test_what_an_agent_does_with_git_in_its_tree_reaches_nobody_else(
     git(candidate, "update-ref", "-d", "refs/heads/main")
     git(candidate, "reflog", "expire", "--expire=now", "--all")
     git(candidate, "gc", "-q", "--prune=now")
-    made = workspaces.checkpoint(workspaces.candidate_path, "better")
+    made = worktrees.checkpoint("better")
     assert isinstance(made, Checkpoint)
     assert made.changed == ("a.py",)
     assert everything(repository) == before
@@ -128,11 +128,11 @@ def test_no_hook_of_the_user_runs_and_none_can_refuse(
         stream.write(
             f"[core]\n\thooksPath = {tmp_path / 'global-hooks'}\n\tfsmonitor = {tmp_path}/global-hooks/pre-push\n"
         )
-    workspaces = a_whole_experiment(repository, tmp_path / "work")
-    final = git(repository, "-C", workspaces.store_path, "rev-parse", "refs/omx-autoresearch/1")
-    assert workspaces.apply_to_user(final).is_applied
-    workspaces.branches([("tried/1", final)])
-    workspaces.close(forget=True)
+    worktrees = a_whole_experiment(repository, tmp_path / "work")
+    final = git(repository, "-C", store_of(worktrees), "rev-parse", "refs/omx-autoresearch/1")
+    assert worktrees.apply_to_user(final).is_applied
+    worktrees.branches([("tried/1", final)])
+    worktrees.close(forget=True)
     assert not ran.exists()
 
 
@@ -143,18 +143,18 @@ def test_nobody_is_asked_for_a_signature(repository: Path, tmp_path: Path, home:
     with open(home / ".gitconfig", "a", encoding="utf-8") as stream:
         stream.write(f"[commit]\n\tgpgsign = true\n[tag]\n\tgpgsign = true\n[gpg]\n\tprogram = {gpg}\n")
     a_whole_experiment(repository, tmp_path / "work")
-    workspaces = Workspaces.create(str(repository), str(tmp_path / "more"), "e2")
+    worktrees = WorktreePair.create(str(repository), str(tmp_path / "more"), "e2")
     env = {"PATH": os.environ["PATH"], "HOME": str(home)}
     (tmp_path / "more" / "candidate" / "a.py").write_text("x\n")
     subprocess.run(
-        ["git", "commit", "-qam", "an agent's"], cwd=workspaces.candidate_path, env=env, check=True
+        ["git", "commit", "-qam", "an agent's"], cwd=worktrees.candidate.root_path, env=env, check=True
     )
     assert not ran.exists()
 
 
 @pytest.mark.requirement("TREE-11")
 def test_nothing_that_a_candidate_plants_ever_runs(repository: Path, tmp_path: Path, ran: Path) -> None:
-    workspaces = Workspaces.create(str(repository), str(tmp_path / "work"), "e1")
+    worktrees = WorktreePair.create(str(repository), str(tmp_path / "work"), "e1")
     candidate = tmp_path / "work" / "candidate"
     evil = script(candidate / "evil", f"echo ran >> {ran}; cat")
     plant_hooks(candidate / ".git" / "hooks", ran)
@@ -185,12 +185,12 @@ def test_nothing_that_a_candidate_plants_ever_runs(repository: Path, tmp_path: P
         '[submodule "x"]\n\tpath = pkg\n\turl = ext::sh -c evil\n\tupdate = !evil\n'
     )
     (candidate / "a.py").write_text("better\n")
-    made = workspaces.checkpoint(workspaces.candidate_path, "better")
+    made = worktrees.checkpoint("better")
     assert isinstance(made, Checkpoint)
-    workspaces.tree(workspaces.incumbent_path).set_to(made.commit)
+    worktrees.incumbent.set_to(made.commit)
     (candidate / "a.py").write_text("worse\n")
-    workspaces.tree(workspaces.candidate_path).set_to(workspaces.base_commit)
-    workspaces.patch(workspaces.base_commit, made.commit)
+    worktrees.candidate.set_to(worktrees.base_commit)
+    worktrees.patch(worktrees.base_commit, made.commit)
     assert not ran.exists()
 
 
@@ -205,16 +205,16 @@ def test_a_submodule_that_a_candidate_made_its_own_is_never_asked(
     git(inner, "commit", "-qm", "inner")
     git(repository, "submodule", "add", "-q", str(inner), "sub")
     git(repository, "commit", "-qm", "with a submodule")
-    workspaces = Workspaces.create(str(repository), str(tmp_path / "work"), "e1")
+    worktrees = WorktreePair.create(str(repository), str(tmp_path / "work"), "e1")
     sub = tmp_path / "work" / "candidate" / "sub"
     git(sub, "init", "-q")
     git(sub, "config", "core.fsmonitor", str(script(tmp_path / "evil", f"echo ran >> {ran}")))
     for number in range(300):
         (sub.parent / f"n{number}").write_text("x")
-    fault = workspaces.tree(workspaces.candidate_path).snapshot()
+    fault = worktrees.candidate.snapshot()
     assert isinstance(fault, TreeFault)
     assert (fault.reason_code, fault.paths) == ("submodule_changed", ("sub",))
-    workspaces.tree(workspaces.candidate_path).set_to(workspaces.base_commit)
+    worktrees.candidate.set_to(worktrees.base_commit)
     assert sorted(os.listdir(sub)) == ["f"]
     assert not ran.exists()
 
@@ -232,12 +232,12 @@ def test_filters_of_the_user_work_and_relative_ones_are_the_users_own(
     (repository / "a.txt").write_text("WORDS\n")
     git(repository, "add", "-A")
     git(repository, "commit", "-qm", "filtered")
-    workspaces = Workspaces.create(str(repository), str(tmp_path / "work"), "e1")
+    worktrees = WorktreePair.create(str(repository), str(tmp_path / "work"), "e1")
     candidate = tmp_path / "work" / "candidate"
     assert (candidate / "a.txt").read_text() == "WORDS\n"
     script(candidate / "tools" / "whisper", f"echo ran >> {ran}; cat")
     (candidate / "a.txt").write_text("OTHER\n")
-    made = workspaces.checkpoint(workspaces.candidate_path, "other")
+    made = worktrees.checkpoint("other")
     assert isinstance(made, Checkpoint)
     assert set(made.changed) == {"a.txt", "tools/whisper"}
     assert git(candidate, "cat-file", "blob", "HEAD:a.txt") == "other"
@@ -255,9 +255,9 @@ def test_a_filter_that_asks_git_finds_the_users_repository(repository: Path, tmp
     (repository / "a.txt").write_text("text\nsecret\n")
     git(repository, "add", "-A")
     git(repository, "commit", "-qm", "keyed")
-    workspaces = Workspaces.create(str(repository), str(tmp_path / "work"), "e1")
+    worktrees = WorktreePair.create(str(repository), str(tmp_path / "work"), "e1")
     assert (tmp_path / "work" / "candidate" / "a.txt").read_text() == "text\nsecret\n"
-    assert workspaces.tree(workspaces.candidate_path).set_to(workspaces.base_commit).touched == ()
+    assert worktrees.candidate.drift() == ()
 
 
 @pytest.mark.requirement("TREE-12")
@@ -272,21 +272,21 @@ def test_a_filter_that_fails_at_the_start_is_a_fault_that_leaves_nothing(
     git(repository, "config", "filter.broken.smudge", "false")
     git(repository, "config", "filter.broken.required", "true")
     with pytest.raises(WorkspaceFault, match=r"a\.txt"):
-        Workspaces.create(str(repository), str(tmp_path / "work"), "e1")
+        WorktreePair.create(str(repository), str(tmp_path / "work"), "e1")
     assert os.listdir(tmp_path / "work") == []
     assert "omx" not in git(repository, "for-each-ref")
 
 
 @pytest.mark.requirement("TREE-12")
 def test_what_lfs_stored_for_a_checkpoint_goes_to_the_user_with_it(repository: Path, tmp_path: Path) -> None:
-    workspaces = Workspaces.create(str(repository), str(tmp_path / "work"), "e1")
+    worktrees = WorktreePair.create(str(repository), str(tmp_path / "work"), "e1")
     (tmp_path / "work" / "candidate" / "large.bin").write_text("version https://git-lfs.github.com/spec/v1\n")
-    made = workspaces.checkpoint(workspaces.candidate_path, "m")
+    made = worktrees.checkpoint("m")
     assert isinstance(made, Checkpoint)
     stored = tmp_path / "work" / "checkpoints" / "lfs" / "objects" / "ab" / "cd" / "abcd"
     stored.parent.mkdir(parents=True)
     stored.write_text("large")
-    assert workspaces.apply_to_user(made.commit).is_applied
+    assert worktrees.apply_to_user(made.commit).is_applied
     assert (repository / ".git" / "lfs" / "objects" / "ab" / "cd" / "abcd").read_text() == "large"
 
 
@@ -295,16 +295,16 @@ def test_what_the_user_ignores_anywhere_is_no_change(repository: Path, tmp_path:
     (home / ".config" / "git").mkdir(parents=True)
     (home / ".config" / "git" / "ignore").write_text("*.xdg\n")
     (repository / ".git" / "info" / "exclude").write_text("*.info\n")
-    workspaces = Workspaces.create(str(repository), str(tmp_path / "one"), "e1")
+    worktrees = WorktreePair.create(str(repository), str(tmp_path / "one"), "e1")
     with open(home / ".gitconfig", "a", encoding="utf-8") as stream:
         stream.write("[core]\n\texcludesFile = ~/my-ignore\n")
     (home / "my-ignore").write_text("*.mine\n")
-    other = Workspaces.create(str(repository), str(tmp_path / "two"), "e2")
-    for spaces, names in ((workspaces, ("a.xdg", "a.info")), (other, ("a.mine", "a.info"))):
-        candidate = tmp_path / os.path.dirname(spaces.candidate_path) / "candidate"
+    other = WorktreePair.create(str(repository), str(tmp_path / "two"), "e2")
+    for spaces, names in ((worktrees, ("a.xdg", "a.info")), (other, ("a.mine", "a.info"))):
+        candidate = tmp_path / os.path.dirname(spaces.candidate.root_path) / "candidate"
         for name in names:
             (candidate / name).write_text("x")
-        made = spaces.checkpoint(spaces.candidate_path, "m")
+        made = spaces.checkpoint("m")
         assert isinstance(made, Checkpoint)
         assert made.changed == ()
         assert not set(os.listdir(candidate)) & set(names)
@@ -314,7 +314,7 @@ def test_what_the_user_ignores_anywhere_is_no_change(repository: Path, tmp_path:
 def test_a_setting_that_comes_later_changes_nothing(
     repository: Path, tmp_path: Path, home: Path, ran: Path
 ) -> None:
-    workspaces = Workspaces.create(str(repository), str(tmp_path / "work"), "e1")
+    worktrees = WorktreePair.create(str(repository), str(tmp_path / "work"), "e1")
     evil = script(tmp_path / "evil", f"echo ran >> {ran}; cat")
     for place in (home / ".gitconfig", repository / ".git" / "config"):
         with open(place, "a", encoding="utf-8") as stream:
@@ -322,7 +322,7 @@ def test_a_setting_that_comes_later_changes_nothing(
     candidate = tmp_path / "work" / "candidate"
     (candidate / ".gitattributes").write_text("* filter=late\n")
     (candidate / "a.py").write_text("better\n")
-    assert isinstance(workspaces.checkpoint(workspaces.candidate_path, "m"), Checkpoint)
+    assert isinstance(worktrees.checkpoint("m"), Checkpoint)
     assert (candidate / "a.py").read_bytes() == b"better\n"
     assert not ran.exists()
 
@@ -333,16 +333,16 @@ def test_line_ends_are_as_in_the_checkout(repository: Path, tmp_path: Path) -> N
     (repository / "a.py").unlink()
     git(repository, "checkout", "-q", "a.py")
     assert (repository / "a.py").read_bytes() == b"one\r\n"
-    workspaces = Workspaces.create(str(repository), str(tmp_path / "work"), "e1")
+    worktrees = WorktreePair.create(str(repository), str(tmp_path / "work"), "e1")
     candidate = tmp_path / "work" / "candidate"
     assert (candidate / "a.py").read_bytes() == b"one\r\n"
     (candidate / "a.py").write_bytes(b"one\ntwo\r\n")
-    made = workspaces.checkpoint(workspaces.candidate_path, "m")
+    made = worktrees.checkpoint("m")
     assert isinstance(made, Checkpoint)
     assert (candidate / "a.py").read_bytes() == b"one\r\ntwo\r\n"
-    assert workspaces.apply_to_user(made.commit).is_applied
+    assert worktrees.apply_to_user(made.commit).is_applied
     assert (repository / "a.py").read_bytes() == b"one\r\ntwo\r\n"
-    assert git(repository, "write-tree") == made.tree
+    assert git(repository, "write-tree") == tree_of(worktrees, made.commit)
 
 
 @pytest.mark.requirement("TREE-10")
@@ -360,38 +360,38 @@ def test_git_variables_of_the_surroundings_reach_nothing(
     monkeypatch.setenv("GIT_OBJECT_DIRECTORY", str(decoy / ".git" / "objects"))
     monkeypatch.setenv("GIT_EXTERNAL_DIFF", "false")
     monkeypatch.setenv("GIT_CONFIG_PARAMETERS", "'core.bare=true'")
-    workspaces = a_whole_experiment_without_helpers(repository, tmp_path / "work")
+    worktrees = a_whole_experiment_without_helpers(repository, tmp_path / "work")
     assert contents(decoy, without=()) == before
     assert (repository / "a.py").read_text() == "better\n"
-    workspaces.close(forget=True)
+    worktrees.close(forget=True)
 
 
-def a_whole_experiment_without_helpers(repository: Path, work: Path) -> Workspaces:
-    workspaces = Workspaces.create(str(repository), str(work), "e1")
+def a_whole_experiment_without_helpers(repository: Path, work: Path) -> WorktreePair:
+    worktrees = WorktreePair.create(str(repository), str(work), "e1")
     (work / "candidate" / "a.py").write_text("better\n")
-    made = workspaces.checkpoint(workspaces.candidate_path, "better")
+    made = worktrees.checkpoint("better")
     assert isinstance(made, Checkpoint)
-    assert workspaces.apply_to_user(made.commit).is_applied
-    return workspaces
+    assert worktrees.apply_to_user(made.commit).is_applied
+    return worktrees
 
 
 _VICTIM = """
 import sys
-from omx_autoresearch.experiments.worktrees.pair import Workspaces
+from omx_autoresearch.experiments.worktrees.pair import WorktreePair
 root, work = sys.argv[1:]
-workspaces = Workspaces.create(root, work, "e1")
-best = workspaces.base_commit
+worktrees = WorktreePair.create(root, work, "e1")
+best = worktrees.base_commit
 print("made", flush=True)
 for number in range(1000):
-    with open(workspaces.candidate_path + "/a.py", "w") as stream:
+    with open(worktrees.candidate.root_path + "/a.py", "w") as stream:
         stream.write(str(number))
-    with open(workspaces.candidate_path + f"/n{number}", "w") as stream:
+    with open(worktrees.candidate.root_path + f"/n{number}", "w") as stream:
         stream.write(str(number))
-    made = workspaces.checkpoint(workspaces.candidate_path, "m")
+    made = worktrees.checkpoint("m")
     if number % 2:
         best = made.commit
-    workspaces.tree(workspaces.incumbent_path).set_to(best)
-    workspaces.tree(workspaces.candidate_path).set_to(best)
+    worktrees.incumbent.set_to(best)
+    worktrees.candidate.set_to(best)
 """
 
 
@@ -414,13 +414,13 @@ def test_a_kill_at_any_instant_leaves_the_checkout_alone_and_the_trees_can_be_us
         process.send_signal(signal.SIGKILL)
     process.wait()
     assert everything(repository) == before
-    if (work / "checkpoints" / "workspaces.json").exists():
-        workspaces = Workspaces.open(str(work))
+    if (work / "checkpoints" / "worktrees.json").exists():
+        worktrees = WorktreePair.open(str(work))
     else:
-        workspaces = Workspaces.create(str(repository), str(work), "e1")
-    for path in (workspaces.candidate_path, workspaces.incumbent_path):
-        workspaces.tree(path).set_to(workspaces.base_commit)
+        worktrees = WorktreePair.create(str(repository), str(work), "e1")
+    for tree in worktrees.arms:
+        tree.set_to(worktrees.base_commit)
     assert contents(work / "candidate") == contents(repository)
     assert contents(work / "incumbent") == contents(repository)
-    workspaces.close(forget=True)
+    worktrees.close(forget=True)
     assert everything(repository) == before

@@ -9,12 +9,12 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from omx_autoresearch.experiments.worktrees.pair import Checkpoint, Workspaces
+from omx_autoresearch.experiments.worktrees.pair import Checkpoint, WorktreePair
 from omx_autoresearch.experiments.worktrees.worktree import Snapshot, TreeFault
 from omx_autoresearch.foundation.errors import StateUntrusted, StepIllegal, WorkspaceFault
 from omx_autoresearch.system.git import LOCK_WAIT_SECONDS
 from tests.support.contents_on_disk import contents
-from tests.support.repositories import git
+from tests.support.repositories import git, store_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -22,34 +22,34 @@ if TYPE_CHECKING:
 
 
 @pytest.fixture
-def workspaces(repository: Path, tmp_path: Path) -> Workspaces:
-    return Workspaces.create(str(repository), str(tmp_path / "work"), "e1")
+def worktrees(repository: Path, tmp_path: Path) -> WorktreePair:
+    return WorktreePair.create(str(repository), str(tmp_path / "work"), "e1")
 
 
 @pytest.fixture
-def candidate(workspaces: Workspaces, tmp_path: Path) -> Path:
+def candidate(worktrees: WorktreePair, tmp_path: Path) -> Path:
     return tmp_path / "work" / "candidate"
 
 
-def accept(workspaces: Workspaces, message: str = "better") -> Checkpoint:
+def accept(worktrees: WorktreePair, message: str = "better") -> Checkpoint:
     """What stands in the candidate becomes a checkpoint."""
-    made = workspaces.checkpoint(workspaces.candidate_path, message)
+    made = worktrees.checkpoint(message)
     assert isinstance(made, Checkpoint), made
     return made
 
 
 @pytest.mark.requirement("TREE-01")
 def test_both_trees_hold_the_commit_that_is_checked_out_under_equally_long_paths(
-    workspaces: Workspaces, repository: Path, tmp_path: Path
+    worktrees: WorktreePair, repository: Path, tmp_path: Path
 ) -> None:
-    assert workspaces.base_commit == git(repository, "rev-parse", "HEAD")
-    assert len(workspaces.incumbent_path) == len(workspaces.candidate_path)
+    assert worktrees.base_commit == git(repository, "rev-parse", "HEAD")
+    assert len(worktrees.incumbent.root_path) == len(worktrees.candidate.root_path)
     for name in ("incumbent", "candidate"):
         assert contents(tmp_path / "work" / name) == contents(repository)
-        assert workspaces.tree(str(tmp_path / "work" / name)).commit == workspaces.base_commit
+    assert {tree.commit for tree in worktrees.arms} == {worktrees.base_commit}
 
 
-def test_an_agent_can_use_git_in_its_tree(workspaces: Workspaces, repository: Path, candidate: Path) -> None:
+def test_an_agent_can_use_git_in_its_tree(worktrees: WorktreePair, repository: Path, candidate: Path) -> None:
     git(repository, "tag", "later")
     (candidate / "a.py").write_text("two\n")
     assert git(candidate, "status", "--porcelain") == "M a.py"
@@ -58,7 +58,7 @@ def test_an_agent_can_use_git_in_its_tree(workspaces: Workspaces, repository: Pa
     git(candidate, "commit", "-qam", "an agent's own")
     git(candidate, "stash", "list")
     git(candidate, "gc", "-q")
-    assert accept(workspaces).changed == ("a.py",)
+    assert accept(worktrees).changed == ("a.py",)
 
 
 def _plain_new_files(candidate: Path) -> None:
@@ -209,165 +209,167 @@ MISCHIEF = (
 @pytest.mark.parametrize("mischief", MISCHIEF, ids=lambda act: act.__name__.strip("_"))
 @pytest.mark.parametrize("is_reopened", [False, True], ids=["same process", "another process"])
 def test_whatever_a_candidate_did_the_tree_is_the_checkpoint_again(
-    workspaces: Workspaces, candidate: Path, mischief: Callable[[Path], None], is_reopened: bool
+    worktrees: WorktreePair, candidate: Path, mischief: Callable[[Path], None], is_reopened: bool
 ) -> None:
     before, before_git = contents(candidate), contents(candidate / ".git", without=("index",))
     mischief(candidate)
     if is_reopened:
-        workspaces = Workspaces.open(str(candidate.parent))
-    workspaces.tree(workspaces.candidate_path).set_to(workspaces.base_commit)
+        worktrees = WorktreePair.open(str(candidate.parent))
+    worktrees.candidate.set_to(worktrees.base_commit)
     assert contents(candidate) == before
     assert contents(candidate / ".git", without=("index",)) == before_git
-    assert workspaces.tree(workspaces.candidate_path).set_to(workspaces.base_commit).touched == ()
+    assert worktrees.candidate.drift() == ()
 
 
 @pytest.mark.requirement("TREE-02")
 def test_many_trials_in_a_row_leave_what_was_accepted_and_nothing_else(
-    workspaces: Workspaces, candidate: Path
+    worktrees: WorktreePair, candidate: Path
 ) -> None:
-    best = workspaces.base_commit
+    best = worktrees.base_commit
     expected = contents(candidate)
     for number in range(6):
         (candidate / "pkg" / f"n{number}" / "x").mkdir(parents=True)
         (candidate / "pkg" / f"n{number}" / "x" / "f.py").write_text(str(number))
         (candidate / "a.py").write_text(str(number))
         (candidate / "ignored").write_text("left")
-        made = accept(workspaces)
+        made = accept(worktrees)
         assert "ignored" not in contents(candidate)
         if number % 2:
             best, expected = made.commit, contents(candidate)
-            workspaces.tree(workspaces.incumbent_path).set_to(best)
-        workspaces.tree(workspaces.candidate_path).set_to(best)
+            worktrees.incumbent.set_to(best)
+        worktrees.candidate.set_to(best)
         assert contents(candidate) == expected
     assert contents(candidate.parent / "incumbent") == expected
 
 
 @pytest.mark.requirement("TREE-02")
 @pytest.mark.parametrize("what", ["garbage", "empty", "gone"])
-def test_an_index_that_a_crash_broke_is_made_anew(workspaces: Workspaces, candidate: Path, what: str) -> None:
+def test_an_index_that_a_crash_broke_is_made_anew(
+    worktrees: WorktreePair, candidate: Path, what: str
+) -> None:
     before = contents(candidate)
-    index = os.path.join(workspaces.store_path, "index-candidate")
+    index = os.path.join(store_of(worktrees), "index-candidate")
     os.unlink(index)
     if what != "gone":
         with open(index, "wb") as stream:
             stream.write(b"garbage" if what == "garbage" else b"")
     (candidate / "a.py").write_text("two\n")
     (candidate / "left").write_text("x")
-    workspaces = Workspaces.open(str(candidate.parent))
-    workspaces.tree(workspaces.candidate_path).set_to(workspaces.base_commit)
+    worktrees = WorktreePair.open(str(candidate.parent))
+    worktrees.candidate.set_to(worktrees.base_commit)
     assert contents(candidate) == before
 
 
 @pytest.mark.requirement("TREE-02")
 def test_a_lock_that_a_killed_git_left_is_waited_for_and_removed(
-    workspaces: Workspaces, candidate: Path, monkeypatch: pytest.MonkeyPatch
+    worktrees: WorktreePair, candidate: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("omx_autoresearch.system.git.LOCK_WAIT_SECONDS", LOCK_WAIT_SECONDS / 50)
-    with open(os.path.join(workspaces.store_path, "index-candidate.lock"), "w"):
+    with open(os.path.join(store_of(worktrees), "index-candidate.lock"), "w"):
         (candidate / "a.py").write_text("two\n")
-    assert accept(workspaces).changed == ("a.py",)
+    assert accept(worktrees).changed == ("a.py",)
 
 
 @pytest.mark.requirement("TREE-03")
 def test_what_is_checkpointed_is_what_stands_in_the_tree_without_ignored_files(
-    workspaces: Workspaces, candidate: Path
+    worktrees: WorktreePair, candidate: Path
 ) -> None:
     _odd_names(candidate)
     (candidate / "ignored").write_text("x")
     (candidate / "a.py").unlink()
-    made = accept(workspaces)
+    made = accept(worktrees)
     assert set(made.changed) == {
         "a.py", "new\nline", os.fsdecode(b"\xff\xfe"), '"quoted"', "-rf", " ", "a.py\\", ":(top)x", "[ab]*"
     }  # fmt: skip
     assert git(candidate, "rev-parse", "HEAD") == made.commit
     assert git(candidate, "status", "--porcelain", "--ignored") == ""
-    workspaces.tree(workspaces.incumbent_path).set_to(made.commit)
+    worktrees.incumbent.set_to(made.commit)
     assert contents(candidate.parent / "incumbent") == contents(candidate)
 
 
 @pytest.mark.requirement("TREE-03")
-def test_several_hundred_changed_files_are_one_snapshot(workspaces: Workspaces, candidate: Path) -> None:
+def test_several_hundred_changed_files_are_one_snapshot(worktrees: WorktreePair, candidate: Path) -> None:
     for number in range(300):
         (candidate / f"n{number}").write_text("x")
     (candidate / ".gitignore").unlink()
     (candidate / "a.py").unlink()
     (candidate / "a.py").mkdir()
     (candidate / "a.py" / "inside").write_text("x")
-    made = accept(workspaces)
+    made = accept(worktrees)
     assert len(made.changed) == 303
-    assert workspaces.tree(workspaces.candidate_path).set_to(made.commit).touched == ()
+    assert worktrees.candidate.drift() == ()
 
 
 @pytest.mark.requirement("TREE-03")
-def test_a_tree_that_nobody_changed_is_no_new_checkpoint(workspaces: Workspaces, candidate: Path) -> None:
+def test_a_tree_that_nobody_changed_is_no_new_checkpoint(worktrees: WorktreePair, candidate: Path) -> None:
     (candidate / "a.py").touch()
-    made = accept(workspaces)
-    assert (made.commit, made.changed) == (workspaces.base_commit, ())
+    made = accept(worktrees)
+    assert (made.commit, made.changed) == (worktrees.base_commit, ())
 
 
 @pytest.mark.requirement("TREE-04")
 @pytest.mark.case("GIT-23")
 @pytest.mark.parametrize("has_commit", [False, True])
 def test_a_nested_repository_is_refused_by_name(
-    workspaces: Workspaces, candidate: Path, has_commit: bool
+    worktrees: WorktreePair, candidate: Path, has_commit: bool
 ) -> None:
     _nested_repository(candidate)
     if has_commit:
         git(candidate / "nest", "add", "-A")
         git(candidate / "nest", "commit", "-qm", "inner")
-    fault = workspaces.tree(workspaces.candidate_path).snapshot()
+    fault = worktrees.candidate.snapshot()
     assert isinstance(fault, TreeFault)
     assert (fault.reason_code, fault.paths) == ("nested_repository", ("nest",))
     assert "nested repository" in fault.detail
-    workspaces.tree(workspaces.candidate_path).set_to(workspaces.base_commit)
+    worktrees.candidate.set_to(worktrees.base_commit)
     assert not (candidate / "nest").exists()
 
 
 @pytest.mark.requirement("TREE-04")
 @pytest.mark.case("GIT-23")
 def test_a_repository_around_tracked_files_is_refused_by_name(
-    workspaces: Workspaces, candidate: Path
+    worktrees: WorktreePair, candidate: Path
 ) -> None:
     _repository_around_tracked_files(candidate)
     (candidate / "pkg" / "b.py").write_text("edited\n")
-    fault = workspaces.tree(workspaces.candidate_path).snapshot()
+    fault = worktrees.candidate.snapshot()
     assert isinstance(fault, TreeFault)
     assert (fault.reason_code, fault.paths) == ("nested_repository", ("pkg",))
 
 
 @pytest.mark.requirement("TREE-04")
 def test_a_repository_in_an_ignored_folder_is_nobodys_concern(
-    workspaces: Workspaces, candidate: Path
+    worktrees: WorktreePair, candidate: Path
 ) -> None:
     git(candidate, "init", "-q", "ignored")
-    assert accept(workspaces).changed == ()
+    assert accept(worktrees).changed == ()
     assert not (candidate / "ignored").exists()
 
 
 @pytest.mark.requirement("TREE-04")
-def test_pipes_and_sockets_are_refused_by_name(workspaces: Workspaces, candidate: Path) -> None:
+def test_pipes_and_sockets_are_refused_by_name(worktrees: WorktreePair, candidate: Path) -> None:
     os.mkfifo(candidate / "pkg" / "pipe")
     (candidate / "new").mkdir()
     with socket.socket(socket.AF_UNIX) as server:
         server.bind(os.path.relpath(candidate / "new" / "s"))
-    fault = workspaces.tree(workspaces.candidate_path).snapshot()
+    fault = worktrees.candidate.snapshot()
     assert isinstance(fault, TreeFault)
     assert (fault.reason_code, set(fault.paths)) == ("special_file", {"pkg/pipe", "new/s"})
 
 
 @pytest.mark.requirement("TREE-03", "TREE-13")
 def test_a_folder_that_became_a_link_is_a_checkpoint_and_can_be_taken_back(
-    workspaces: Workspaces, repository: Path, candidate: Path
+    worktrees: WorktreePair, repository: Path, candidate: Path
 ) -> None:
     (candidate / "pkg").rename(candidate / "package")
     (candidate / "pkg").symlink_to("package")
-    made = accept(workspaces)
+    made = accept(worktrees)
     assert set(made.changed) == {"pkg", "pkg/b.py", "package/b.py"}
     assert (candidate / "pkg").is_symlink()
-    workspaces.tree(workspaces.candidate_path).set_to(workspaces.base_commit)
+    worktrees.candidate.set_to(worktrees.base_commit)
     assert contents(candidate) == contents(repository)
-    workspaces.tree(workspaces.incumbent_path).set_to(made.commit)
-    assert os.readlink(os.path.join(workspaces.incumbent_path, "pkg")) == "package"
+    worktrees.incumbent.set_to(made.commit)
+    assert os.readlink(os.path.join(worktrees.incumbent.root_path, "pkg")) == "package"
 
 
 @pytest.mark.requirement("TREE-04")
@@ -376,36 +378,36 @@ def test_a_folder_that_became_a_link_is_a_checkpoint_and_can_be_taken_back(
     ["/etc/passwd", "../incumbent/a.py", "pkg/../../x", ".git/hooks", "pkg/../.GIT/config", "pkg/up/.."],
 )
 def test_a_link_out_of_the_tree_is_refused_by_name(
-    workspaces: Workspaces, candidate: Path, target: str
+    worktrees: WorktreePair, candidate: Path, target: str
 ) -> None:
     (candidate / "inside").symlink_to("pkg/b.py")
     (candidate / "pkg" / "up").symlink_to("..")
     (candidate / "outside").symlink_to(target)
-    fault = workspaces.tree(workspaces.candidate_path).snapshot()
+    fault = worktrees.candidate.snapshot()
     assert isinstance(fault, TreeFault)
     assert (fault.reason_code, fault.paths) == ("link_outside", ("outside",))
 
 
 @pytest.mark.requirement("TREE-04")
 def test_a_file_too_large_is_refused_before_it_is_read(repository: Path, tmp_path: Path) -> None:
-    workspaces = Workspaces.create(str(repository), str(tmp_path / "work"), "e1")
-    with open(os.path.join(workspaces.candidate_path, "huge"), "wb") as stream:
+    worktrees = WorktreePair.create(str(repository), str(tmp_path / "work"), "e1")
+    with open(os.path.join(worktrees.candidate.root_path, "huge"), "wb") as stream:
         stream.truncate(1 << 40)
-    fault = workspaces.tree(workspaces.candidate_path).snapshot()
+    fault = worktrees.candidate.snapshot()
     assert isinstance(fault, TreeFault)
     assert (fault.reason_code, fault.paths) == ("file_too_large", ("huge",))
 
 
 @pytest.mark.requirement("TREE-04")
-def test_what_git_cannot_take_is_a_value_in_gits_words(workspaces: Workspaces, candidate: Path) -> None:
+def test_what_git_cannot_take_is_a_value_in_gits_words(worktrees: WorktreePair, candidate: Path) -> None:
     (candidate / ".gitattributes").write_text("*.py working-tree-encoding=no-such-encoding\n")
     (candidate / "a.py").write_text("two\n")
-    fault = workspaces.tree(workspaces.candidate_path).snapshot()
+    fault = worktrees.candidate.snapshot()
     assert isinstance(fault, TreeFault)
     assert fault.reason_code == "not_addable"
     assert "no-such-encoding" in fault.detail
-    workspaces.tree(workspaces.candidate_path).set_to(workspaces.base_commit)
-    assert isinstance(workspaces.tree(workspaces.candidate_path).snapshot(), Snapshot)
+    worktrees.candidate.set_to(worktrees.base_commit)
+    assert isinstance(worktrees.candidate.snapshot(), Snapshot)
 
 
 @pytest.mark.requirement("TREE-05")
@@ -438,10 +440,10 @@ def test_what_git_cannot_take_is_a_value_in_gits_words(workspaces: Workspaces, c
     ],
 )
 def test_a_message_is_text_and_the_commit_is_the_one_named(
-    workspaces: Workspaces, candidate: Path, message: str
+    worktrees: WorktreePair, candidate: Path, message: str
 ) -> None:
     (candidate / "a.py").write_text("two\n")
-    made = accept(workspaces, message)
+    made = accept(worktrees, message)
     assert git(candidate, "rev-parse", "HEAD") == made.commit
     said = git(candidate, "log", "-1", "--format=%an <%ae>%n%B")
     assert said.startswith("omx-autoresearch <omx-autoresearch@localhost>")
@@ -453,29 +455,29 @@ def test_a_message_is_text_and_the_commit_is_the_one_named(
 
 @pytest.mark.requirement("TREE-06")
 @pytest.mark.case("GIT-19")
-def test_a_lost_tree_is_a_value_and_is_made_anew(workspaces: Workspaces, candidate: Path) -> None:
+def test_a_lost_tree_is_a_value_and_is_made_anew(worktrees: WorktreePair, candidate: Path) -> None:
     before = contents(candidate)
     shutil.rmtree(candidate)
-    assert workspaces.tree(workspaces.candidate_path).is_lost()
-    fault = workspaces.tree(workspaces.candidate_path).snapshot()
+    assert worktrees.candidate.is_lost()
+    fault = worktrees.candidate.snapshot()
     assert isinstance(fault, TreeFault)
     assert fault.reason_code == "workspace_lost"
-    assert workspaces.tree(workspaces.candidate_path).set_to(workspaces.base_commit).was_lost
+    worktrees.candidate.set_to(worktrees.base_commit)
     assert contents(candidate) == before
 
 
 @pytest.mark.requirement("TREE-06")
 @pytest.mark.case("GIT-19")
 def test_a_link_in_the_place_of_a_tree_is_never_followed(
-    workspaces: Workspaces, candidate: Path, repository: Path
+    worktrees: WorktreePair, candidate: Path, repository: Path
 ) -> None:
     before = contents(repository, without=())
     shutil.rmtree(candidate)
     candidate.symlink_to(repository)
-    fault = workspaces.tree(workspaces.candidate_path).snapshot()
+    fault = worktrees.candidate.snapshot()
     assert isinstance(fault, TreeFault)
     assert fault.reason_code == "workspace_lost"
-    workspaces.tree(workspaces.candidate_path).set_to(workspaces.base_commit)
+    worktrees.candidate.set_to(worktrees.base_commit)
     assert not candidate.is_symlink()
     assert contents(repository, without=()) == before
 
@@ -483,95 +485,95 @@ def test_a_link_in_the_place_of_a_tree_is_never_followed(
 @pytest.mark.requirement("TREE-07")
 @pytest.mark.case("GIT-19")
 def test_what_a_killed_start_left_is_no_hindrance(repository: Path, tmp_path: Path) -> None:
-    Workspaces.create(str(repository), str(tmp_path / "work"), "e1")
-    os.unlink(tmp_path / "work" / "checkpoints" / "workspaces.json")
+    WorktreePair.create(str(repository), str(tmp_path / "work"), "e1")
+    os.unlink(tmp_path / "work" / "checkpoints" / "worktrees.json")
     for name in os.listdir(tmp_path / "work" / "checkpoints"):
         if name.startswith("index") or name.endswith(".json"):
             os.unlink(tmp_path / "work" / "checkpoints" / name)
-    with pytest.raises(StateUntrusted, match=r"workspaces\.json"):
-        Workspaces.open(str(tmp_path / "work"))
-    workspaces = Workspaces.create(str(repository), str(tmp_path / "work"), "e1")
-    assert isinstance(workspaces.tree(workspaces.candidate_path).snapshot(), Snapshot)
+    with pytest.raises(StateUntrusted, match=r"worktrees\.json"):
+        WorktreePair.open(str(tmp_path / "work"))
+    worktrees = WorktreePair.create(str(repository), str(tmp_path / "work"), "e1")
+    assert isinstance(worktrees.candidate.snapshot(), Snapshot)
 
 
 def test_a_folder_of_somebody_else_is_not_taken(repository: Path, tmp_path: Path) -> None:
     (tmp_path / "work" / "candidate").mkdir(parents=True)
     (tmp_path / "work" / "candidate" / "mine").write_text("x")
     with pytest.raises(WorkspaceFault, match="does not belong"):
-        Workspaces.create(str(repository), str(tmp_path / "work"), "e1")
+        WorktreePair.create(str(repository), str(tmp_path / "work"), "e1")
     assert (tmp_path / "work" / "candidate" / "mine").exists()
 
 
-def test_an_experiment_is_not_made_twice_in_one_folder(workspaces: Workspaces, repository: Path) -> None:
+def test_an_experiment_is_not_made_twice_in_one_folder(worktrees: WorktreePair, repository: Path) -> None:
     with pytest.raises(StepIllegal, match="already"):
-        Workspaces.create(str(repository), os.path.dirname(workspaces.candidate_path), "e2")
+        WorktreePair.create(str(repository), os.path.dirname(worktrees.candidate.root_path), "e2")
 
 
 def test_a_tree_in_the_middle_of_a_restoration_is_no_candidate(
-    workspaces: Workspaces, candidate: Path
+    worktrees: WorktreePair, candidate: Path
 ) -> None:
     (candidate / ".git").chmod(0o700)
     with pytest.raises(WorkspaceFault):
-        workspaces.tree(workspaces.candidate_path).set_to("0" * 40)
+        worktrees.candidate.set_to("0" * 40)
     with pytest.raises(StepIllegal, match="restore it first"):
-        workspaces.tree(workspaces.candidate_path).snapshot()
-    workspaces.tree(workspaces.candidate_path).set_to(workspaces.base_commit)
-    assert isinstance(workspaces.tree(workspaces.candidate_path).snapshot(), Snapshot)
+        worktrees.candidate.snapshot()
+    worktrees.candidate.set_to(worktrees.base_commit)
+    assert isinstance(worktrees.candidate.snapshot(), Snapshot)
 
 
 @pytest.mark.requirement("TREE-07")
 def test_a_folder_that_was_moved_as_a_whole_serves(
-    workspaces: Workspaces, candidate: Path, tmp_path: Path
+    worktrees: WorktreePair, candidate: Path, tmp_path: Path
 ) -> None:
     (candidate / "a.py").write_text("two\n")
-    made = accept(workspaces)
+    made = accept(worktrees)
     candidate.parent.rename(tmp_path / "moved")
-    workspaces = Workspaces.open(str(tmp_path / "moved"))
+    worktrees = WorktreePair.open(str(tmp_path / "moved"))
     (tmp_path / "moved" / "candidate" / "b").write_text("x")
-    workspaces.tree(workspaces.candidate_path).set_to(made.commit)
+    worktrees.candidate.set_to(made.commit)
     assert git(tmp_path / "moved" / "candidate", "status", "--porcelain") == ""
     assert git(tmp_path / "moved" / "candidate", "rev-parse", "HEAD") == made.commit
 
 
 @pytest.mark.requirement("TREE-02")
-def test_two_processes_in_turn_do_not_mislead_each_other(workspaces: Workspaces, candidate: Path) -> None:
+def test_two_processes_in_turn_do_not_mislead_each_other(worktrees: WorktreePair, candidate: Path) -> None:
     before = contents(candidate)
-    other = Workspaces.open(str(candidate.parent))
+    other = WorktreePair.open(str(candidate.parent))
     for number in range(3):
         (candidate / f"n{number}").write_text("x")
         (candidate / "a.py").write_text(str(number))
-        taken = other.tree(other.candidate_path).snapshot()
+        taken = other.candidate.snapshot()
         assert isinstance(taken, Snapshot)
         assert taken.changed == ("a.py", f"n{number}")
-        assert accept(workspaces).changed == taken.changed
-        workspaces.tree(workspaces.candidate_path).set_to(workspaces.base_commit)
+        assert accept(worktrees).changed == taken.changed
+        worktrees.candidate.set_to(worktrees.base_commit)
         assert contents(candidate) == before
-        assert other.drift(other.candidate_path) == ()
+        assert other.candidate.drift() == ()
 
 
 @pytest.mark.requirement("TREE-06")
 def test_drift_names_what_changed_and_is_a_fault_where_the_tree_is_gone(
-    workspaces: Workspaces, candidate: Path
+    worktrees: WorktreePair, candidate: Path
 ) -> None:
     (candidate / "a.py").write_text("other, and longer\n")
     (candidate / "ignored").write_text("x")
-    assert set(workspaces.drift(workspaces.candidate_path)) == {"a.py", "ignored"}
-    assert set(Workspaces.open(str(candidate.parent)).drift(str(candidate))) == {"a.py", "ignored"}
+    assert set(worktrees.candidate.drift()) == {"a.py", "ignored"}
+    assert set(WorktreePair.open(str(candidate.parent)).candidate.drift()) == {"a.py", "ignored"}
     shutil.rmtree(candidate)
     with pytest.raises(WorkspaceFault, match="could not be started"):
-        workspaces.drift(workspaces.candidate_path)
+        worktrees.candidate.drift()
 
 
 @pytest.mark.requirement("TREE-07")
 def test_closing_removes_the_trees_and_forgetting_everything(
-    workspaces: Workspaces, candidate: Path, repository: Path
+    worktrees: WorktreePair, candidate: Path, repository: Path
 ) -> None:
     before = git(repository, "worktree", "list")
     (candidate / "a.py").write_text("two\n")
-    made = accept(workspaces)
-    workspaces.close()
+    made = accept(worktrees)
+    worktrees.close()
     assert not candidate.exists()
-    again = Workspaces.open(str(candidate.parent))
+    again = WorktreePair.open(str(candidate.parent))
     assert b"+two" in again.patch(again.base_commit, made.commit)
     again.close(forget=True)
     assert os.listdir(candidate.parent) == []

@@ -185,7 +185,7 @@ def test_an_experiment_in_the_missions_own_session_belongs_to_it(owner: Owner) -
 
 def test_a_draft_and_an_ended_mission_take_no_experiment(owner: Owner) -> None:
     task_id = owner.init("faster", "--criterion", CRITERION)
-    assert "is draft" in owner.refused(*START, "--task", task_id, status=5)
+    assert "has not been started, so no experiment" in owner.refused(*START, "--task", task_id, status=5)
     owner.ok("start", task_id)
     assert "has no experiment yet" in owner.refused("experiment", "status", task_id, status=2)
     owner.ok("cancel", task_id)
