@@ -58,9 +58,11 @@ def link_experiment(runtime: Runtime, task_id: str, experiment_id: str, metric: 
 
 def _refuse_unlinkable(mission: Mission) -> None:
     if mission.phase in FINAL_PHASES or mission.contract is None:
+        is_draft = mission.phase == "draft"
+        problem = "has not been started" if is_draft else f"has ended ({mission.phase})"
         raise StepIllegal(
-            f"mission {mission.task_id} is {mission.phase}; an experiment belongs to one that is under way",
-            next_step=f"omx-autoresearch {'start' if mission.phase == 'draft' else 'status'} {mission.task_id}",
+            f"mission {mission.task_id} {problem}, so no experiment can be started for it",
+            next_step=f"omx-autoresearch {'start' if is_draft else 'status'} {mission.task_id}",
         )
 
 
@@ -162,7 +164,7 @@ def examine(runtime: Runtime, mission: Mission, rule: Trial, examiner: Examiner)
             continue
         if state.is_agents:
             faults.append(
-                f"{experiment_id} was begun by the agent, who chose what judges; one counts that the owner starts: "
+                f"the agent started {experiment_id} and chose its commands, so it does not count; the owner can run: "
                 f"omx-autoresearch experiment start --task {mission.task_id}"
             )
             continue
@@ -186,17 +188,18 @@ def _unproven(runtime: Runtime, state: ExperimentState) -> str:
     from omx_autoresearch.experiments.judge.decision import claim as computed
 
     if state.claim_commit != state.incumbent_commit:
-        return "steps were accepted after its claim; verify it anew"
+        verify = f"omx-autoresearch experiment verify {state.experiment_id}"
+        return f"a step was accepted after its claim was verified; verify it again: {verify}"
     if state.claim_held_out == "failed":
         return "its final state fails the held-out check"
     pairs = claimed_pairs(runtime, state.experiment_id)
     if not pairs:
-        return "no recorded run bears out its claim"
+        return "its log has no runs behind its claim"
     try:
         anew = computed(pairs, state.config.rule, state.calibration)
     except AutoresearchError as error:
-        return f"its recorded runs give no claim: {error.message}"
-    return "" if to_plain(anew) == to_plain(state.claim) else "its recorded runs do not bear out its claim"
+        return f"its claim cannot be computed from the recorded runs: {error.message}"
+    return "" if to_plain(anew) == to_plain(state.claim) else "its claim does not match the recorded runs"
 
 
 def claimed_pairs(runtime: Runtime, experiment_id: str) -> list[tuple[float, float, bool]]:
@@ -223,14 +226,12 @@ def _too_little(state: ExperimentState, rule: Trial) -> str:
     """Why a claim does not reach the rule's gain with its whole interval; empty when it does."""
     claim = state.claim
     assert claim is not None
+    factor, sign = (100.0, " %") if rule.is_percent else (1.0, "")
     if rule.is_percent != (claim.scale == "ratio"):
         how = "in percent of the base" if claim.scale == "ratio" else f"in the unit of {rule.metric}"
-        return f"its gain is told {how}, the rule asks for {rule.gain:g}{' %' if rule.is_percent else ''}"
-    factor = 100.0 if rule.is_percent else 1.0
+        return f"its gain is measured {how}, but the rule requires {rule.gain:g}{sign}"
     low = factor * claim.interval[0]
-    is_enough = low >= rule.gain if rule.gain else claim.has_gain and low > 0
-    if is_enough:
+    if low >= rule.gain if rule.gain else claim.has_gain and low > 0:
         return ""
-    sign = " %" if rule.is_percent else ""
     found = effect_interval(claim.interval, claim.scale, state.config.metric.unit)
-    return f"its verified gain is {found}; {rule.gain:g}{sign} is asked for"
+    return f"its verified gain is {found}; the rule requires {rule.gain:g}{sign}"

@@ -26,6 +26,7 @@ from omx_autoresearch.experiments.judge.metrics import (
     PEAK_BYTES,
     Measured,
     MetricSpec,
+    Reading,
     parse_json_path,
     read_metrics,
     without_tail,
@@ -42,8 +43,6 @@ from omx_autoresearch.system.files import remove
 SHOWN_LENGTH = 1500
 _REOPENED = re.compile(rb"/(?:dev/stdout|fd/1)\b.*No such device or address")
 
-_TAMPERED = "tampered"
-
 
 @dataclass(frozen=True, slots=True)
 class Run:
@@ -57,7 +56,6 @@ class Run:
         detail: the fault for people, with the last lines of the output; harmless to show.
         metric: the primary metric; None where there is a fault, and where nothing was to be measured.
         others: secondary metrics, ``wall_seconds cpu_seconds peak_bytes`` among them.
-        notes: what was left out of the metrics and why; how the isolation differs from what was wished.
         tampered_paths: pinned paths found touched before the run (which then did not take place) or after it.
         outcome: how the command ended.
         exit_status: of its first process; negative for a signal; None where it did not end by itself.
@@ -74,7 +72,6 @@ class Run:
     detail: str = ""
     metric: float | None = None
     others: dict[str, float] = field(default_factory=dict)
-    notes: tuple[str, ...] = ()
     tampered_paths: tuple[str, ...] = ()
     outcome: Outcome = "not_started"
     exit_status: int | None = None
@@ -127,15 +124,15 @@ def _guarded(job: Job) -> Run:
         raise UsageError(
             f"{job.run_id[:80]!r} cannot be the name of a run's output", next_step="use letters, digits and -"
         )
-    backend, note = backend_for(evaluators.config.sandbox)
+    backend = backend_for(evaluators.config.sandbox)
     if restored := evaluators.restore(worktree_path):
         return _tampered(Run(job.run_id, job.kind), restored, "before the run, which did not start")
     stamps = evaluators.stamps(worktree_path)
     run = _reset(job, backend) or _execute(job, backend)
     if touched := evaluators.touched_since(worktree_path, stamps):
         own = f"during the run (if the command itself writes them: --protect '!{touched[0]}')"
-        run = _tampered(run, touched, own)
-    return replace(run, notes=(*run.notes, note)) if note else run
+        return _tampered(run, touched, own)
+    return run
 
 
 def _reset(job: Job, backend: str) -> Run | None:
@@ -154,7 +151,7 @@ def _tampered(run: Run, paths: Sequence[str], when: str) -> Run:
     shown = ", ".join(paths[:5]) + (f" and {len(paths) - 5} more" if len(paths) > 5 else "")
     return replace(
         run,
-        fault=_TAMPERED,
+        fault="tampered",
         detail=f"frozen files were touched {when}: {harmless(shown)}",
         metric=None,
         others={},
@@ -178,10 +175,9 @@ def _run_of(job: Job, result: CommandResult, stdout: str, document: str | None) 
         run_id=job.run_id,
         kind=job.kind,
         fault=_fault(job, reading.fault),
-        detail=_detail(job, result, reading.fault, reading.detail) if reading.fault else "",
+        detail=_detail(job, result, reading) if reading.fault else "",
         metric=reading.primary if is_measured else None,
         others=reading.others if is_measured else {},
-        notes=tuple(redacted(harmless(note)) for note in reading.notes) if is_measured else (),
         outcome=result.outcome,
         exit_status=status,
         wall_seconds=result.duration_seconds,
@@ -202,14 +198,12 @@ _COMMANDS = {
 
 
 def _fault(job: Job, fault: str) -> str:
-    if fault == "command_failed" and job.kind == "check":
-        return "check_failed"
-    if fault == "command_failed" and job.kind == "held_out":
-        return "held_out_failed"
+    if fault == "command_failed" and job.kind in ("check", "held_out"):
+        return f"{job.kind}_failed"
     return fault
 
 
-def _detail(job: Job, result: CommandResult, fault: str, detail: str) -> str:
+def _detail(job: Job, result: CommandResult, reading: Reading) -> str:
     """What is wrong, in a sentence, and below it what helps to fix it: the end of what the command printed."""
     why = result.error or sandbox.bubblewrap_fault(result)
     if not why and job.kind != "held_out":
@@ -217,26 +211,21 @@ def _detail(job: Job, result: CommandResult, fault: str, detail: str) -> str:
     if not why and job.kind == "measure" and _REOPENED.search(_end_of(result)):
         why = "the stdout of a measured run is a socket, so it cannot be opened by path; print to stdout directly"
     cut = "its output was cut at the limit" if result.is_truncated else ""
-    first, _, rest = detail.partition("\n")
+    first, _, rest = reading.detail.partition("\n")
     sentence = first.replace("the command", _COMMANDS[job.kind])
     if job.kind == "measure":
-        if fault != "command_failed":
+        if reading.fault != "command_failed":
             return redacted(harmless("\n".join(part for part in (sentence, rest, why, cut) if part)))
         sentence = without_tail(f"{sentence}\n{rest}")
-    shown = (
-        "the output of the held-out check is in its own file"
-        if job.kind == "held_out"
-        else _shown_output(result)
-    )
+    if job.kind == "held_out":
+        shown = "the output of the held-out check is in its own file"
+    else:
+        shown = head_and_tail(_end_of(result), SHOWN_LENGTH)
     return "\n".join(part for part in (redacted(harmless(sentence)), why, cut, shown) if part)
 
 
-def _shown_output(result: CommandResult) -> str:
-    """The end of both streams; where a command failed, stderr says why."""
-    return head_and_tail(_end_of(result), SHOWN_LENGTH)
-
-
 def _end_of(result: CommandResult) -> bytes:
+    """The end of both streams; where a command failed, stderr says why."""
     try:
         with open(result.output_path, "rb") as stream:
             stream.seek(max(0, os.fstat(stream.fileno()).st_size - 4 * SHOWN_LENGTH))
@@ -322,15 +311,14 @@ class Job:
         )
 
 
-def backend_for(wish: str) -> tuple[str, str]:
-    """What isolates a run (``none`` or ``bubblewrap``), and a note where that is less than was wished.
+def backend_for(wish: str) -> str:
+    """How a run is isolated: ``none`` or ``bubblewrap``.
 
     Raises:
         CommandFault: bubblewrap is demanded and does not work.
     """
     if wish == "none" or (wish == "auto" and not sandbox.can_isolate()):
-        note = "" if wish == "none" else "no sandbox: bubblewrap is missing, or this system does not allow it"
-        return "none", note
+        return "none"
     if sandbox.bubblewrap_path() is None:
         raise CommandFault(
             "the experiment requires bubblewrap, which is not installed",
@@ -341,7 +329,7 @@ def backend_for(wish: str) -> tuple[str, str]:
             "the experiment requires bubblewrap, which this system does not allow (user namespaces)",
             next_step="allow unprivileged user namespaces, or start the experiment with --sandbox auto",
         )
-    return "bubblewrap", ""
+    return "bubblewrap"
 
 
 def _execute(job: Job, backend: str) -> Run:

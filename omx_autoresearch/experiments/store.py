@@ -127,8 +127,12 @@ class ExperimentStore:
             return words
         found = [name for name in self.list_ids() if name.startswith(words) or name[16:] == words]
         if len(found) != 1:
-            what = "no experiment" if not found else f"{len(found)} experiments ({', '.join(found[:5])})"
-            raise UsageError(f"{words[:80]!r} means {what}", next_step=_NEXT)
+            problem = (
+                f"matches {len(found)} experiments ({', '.join(found[:5])})"
+                if found
+                else "matches no experiment"
+            )
+            raise UsageError(f"{words[:80]!r} {problem}", next_step=_NEXT)
         return found[0]
 
     def is_unbegun(self, experiment_id: str) -> bool:

@@ -22,7 +22,7 @@ from omx_autoresearch.experiments.judge.summary import count_kinds, quoted_claim
 from omx_autoresearch.experiments.store import ExperimentStore
 from omx_autoresearch.foundation.clients import EXAMPLE_AGENT
 from omx_autoresearch.foundation.errors import AutoresearchError, UsageError
-from omx_autoresearch.foundation.records import dataclass, replace
+from omx_autoresearch.foundation.records import as_fields, dataclass, replace
 from omx_autoresearch.foundation.types import MetricDirection
 from omx_autoresearch.missions.checkouts import experiment_around, project_root, workspace_root
 from omx_autoresearch.system.processes import ProcessIdentity, is_alive
@@ -66,7 +66,7 @@ def find_experiment(
     if len(under_way) > 1:
         names = ", ".join(state.experiment_id for state in under_way[:8])
         raise UsageError(
-            f"which experiment? {len(under_way)} are under way: {names}",
+            f"{len(under_way)} experiments are under way: {names}",
             next_step=f"run the same command with one of them, such as {option}{under_way[0].experiment_id}",
         )
     if found:
@@ -235,32 +235,22 @@ def view_of(
     """How an experiment stands that may be in no state home, as one that somebody else's log tells of."""
     quoted = quoted_claim(state)
     config = state.config
+    known = as_fields(state)
+    shared = {name: known[name] for name in ExperimentView.__match_args__ if name in known}
+    shared["controller_pid"] = state.controller_pid if has_controller else 0
     return ExperimentView(
-        experiment_id=state.experiment_id,
+        **shared,
         name=config.name,
-        task_id=state.task_id,
-        phase=state.phase,
-        completed_reason=state.completed_reason,
         is_at_work=has_controller,
-        controller_pid=state.controller_pid if has_controller else 0,
-        project_path=state.project_path,
         session_path=session_path,
         workspace_path=workspace_path,
         metric=config.metric.name,
         unit=config.metric.unit,
         direction=config.metric.direction,
-        baseline=state.baseline,
-        calibration=state.calibration,
-        base_commit=state.base_commit,
-        incumbent_commit=state.incumbent_commit,
         counts={str(kind): count for kind, count in count_kinds(state.rows).items()},
-        rows=state.rows,
-        usage=state.usage,
         limits=config.limits,
-        claim=state.claim,
         result=quoted.sentence,
         warnings=quoted.warnings,
-        isolation=state.isolation,
         next=next_command(state, has_controller=has_controller),
     )
 

@@ -103,9 +103,9 @@ def test_an_experiment_is_found_by_id_by_beginning_or_by_slug(store: ExperimentS
     assert store.find(old) == old
     assert store.find("20260102-030402") == new
     assert store.find("alpha") == old
-    with pytest.raises(UsageError, match="means 3 experiments"):
+    with pytest.raises(UsageError, match="matches 3 experiments"):
         store.find("20260102")
-    with pytest.raises(UsageError, match="means no experiment"):
+    with pytest.raises(UsageError, match="matches no experiment"):
         store.find("nothing")
 
 
@@ -120,7 +120,7 @@ def test_an_experiment_that_never_began_is_no_experiment(store: ExperimentStore)
     folder = store.create("empty", datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC))
     with pytest.raises(UsageError, match="never began"):
         store.load(folder.experiment_id)
-    with pytest.raises(UsageError, match="means no experiment"):
+    with pytest.raises(UsageError, match="matches no experiment"):
         store.find("empty")
 
 

@@ -52,7 +52,6 @@ from omx_autoresearch.foundation.text import quoted
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
-    from fractions import Fraction
 
 
 FIRST_LOOK = 4
@@ -235,7 +234,6 @@ class Verdict:
         minimum_detectable_effect: gain over ``min_effect`` that would have been accepted about four times in five.
         reason_code: ``improved``; ``not_better`` or ``too_small``; ``undecided``, ``underpowered`` or ``not_positive``.
         scale: ``ratio`` or ``difference``, of the three figures above.
-        regime: how it was decided: ``deterministic``, ``noisy``, ``underpowered``, or ``median``.
     """
 
     outcome: Judged
@@ -245,7 +243,6 @@ class Verdict:
     minimum_detectable_effect: float
     reason_code: str
     scale: str = "ratio"
-    regime: str = "noisy"
 
 
 def median_verdict(rule: AcceptanceRule, incumbents: Sequence[float], candidates: Sequence[float]) -> Verdict:
@@ -254,11 +251,11 @@ def median_verdict(rule: AcceptanceRule, incumbents: Sequence[float], candidates
     The interval is what the extremes of both arms leave open; it has no stated coverage.
     """
     older, newer = [[exact(value) for value in arm] for arm in (incumbents, candidates)]
-    gain = exact_gain(_middle(older), _middle(newer), rule.direction)
-    gains = (
-        exact_gain(min(older), max(newer), rule.direction),
-        exact_gain(max(older), min(newer), rule.direction),
-    )
+    gain = exact_gain(statistics.median(older), statistics.median(newer), rule.direction)
+    gains = [
+        exact_gain(old, new, rule.direction)
+        for old, new in ((min(older), max(newer)), (max(older), min(newer)))
+    ]
     is_better = gain > exact(rule.min_effect)
     return Verdict(
         outcome="accepted" if is_better else "rejected",
@@ -268,14 +265,7 @@ def median_verdict(rule: AcceptanceRule, incumbents: Sequence[float], candidates
         minimum_detectable_effect=float(max(gains) - min(gains)) / 2,
         reason_code="improved" if is_better else "not_better",
         scale="difference",
-        regime="median",
     )
-
-
-def _middle(values: list[Fraction]) -> Fraction:
-    ordered = sorted(values)
-    half = len(ordered) // 2
-    return ordered[half] if len(ordered) % 2 else (ordered[half - 1] + ordered[half]) / 2
 
 
 def repeated_verdict(
@@ -301,7 +291,6 @@ def repeated_verdict(
         minimum_detectable_effect=0.0,
         reason_code="improved" if is_better else "not_better",
         scale=scale,
-        regime="deterministic",
     )
 
 
@@ -403,7 +392,8 @@ class Judge:
                 return self._without_answer("not_positive")
             gain = gain_of(incumbent, candidate, self._rule.direction, self._scale)
             self._gains.append(gain - self._threshold)
-        differences = self._cleared()
+        effect = self._calibration.order_effect
+        differences = cleared(self._gains, self._orders, effect, self._first_gains)
         if not can_accept(self._rule, self._calibration.quick_gain):
             return self._without_answer("underpowered")
         levels = self._incumbents if self._scale == "ratio" else ()
@@ -411,9 +401,6 @@ class Judge:
         if not decision:
             return None
         return self._verdict_of(differences, is_accepted=decision == "accept")
-
-    def _cleared(self) -> Sequence[float]:
-        return cleared(self._gains, self._orders, self._calibration.order_effect, self._first_gains)
 
     def _verdict_of(self, differences: Sequence[float], *, is_accepted: bool) -> Verdict:
         known = residuals_of(self._calibration)
@@ -432,7 +419,6 @@ class Judge:
             minimum_detectable_effect=smallest,
             reason_code=reason_code,
             scale=self._scale,
-            regime="underpowered" if self._calibration.regime == "underpowered" else "noisy",
         )
 
     def _refusal(self, gain: float, upper_effect: float, smallest: float) -> tuple[Judged, str]:
@@ -443,18 +429,15 @@ class Judge:
         return ("rejected", "too_small") if upper_effect < smallest else ("inconclusive", "undecided")
 
     def _without_answer(self, reason_code: str) -> Verdict:
-        known = self._calibration.minimum_detectable_effect
+        gain = statistics.hodges_lehmann(self._gains) + self._threshold if self._gains else 0.0
         return Verdict(
             outcome="inconclusive",
-            estimate=self._effect(statistics.hodges_lehmann(self._gains) + self._threshold)
-            if self._gains
-            else 0.0,
+            estimate=self._effect(gain),
             interval=(),
             pairs=self.pairs,
-            minimum_detectable_effect=known or 0.0,
+            minimum_detectable_effect=self._calibration.minimum_detectable_effect or 0.0,
             reason_code=reason_code,
             scale=self._scale,
-            regime="underpowered" if reason_code == "underpowered" else "noisy",
         )
 
     def _effect(self, gain: float) -> float:
@@ -509,13 +492,13 @@ def guard_failures(
             (:func:`.metrics.samples_of`).
         candidate: those of the candidate.
     """
-    return tuple(
-        reason for guard in guards if (reason := _failure(guard, _median_of(guard, incumbent), candidate))
+    failures = (
+        _failure(guard, _median_of(guard, incumbent), _median_of(guard, candidate)) for guard in guards
     )
+    return tuple(filter(None, failures))
 
 
-def _failure(guard: Guard, incumbent: float | str, candidate: Mapping[str, Sequence[float]]) -> str:
-    now = _median_of(guard, candidate)
+def _failure(guard: Guard, incumbent: float | str, now: float | str) -> str:
     if isinstance(now, str):
         return f"guard {guard.name}: {now} of the candidate"
     is_lower = guard.direction == "lower"
@@ -529,23 +512,12 @@ def _failure(guard: Guard, incumbent: float | str, candidate: Mapping[str, Seque
     if isinstance(incumbent, str):
         return f"guard {guard.name}: {incumbent} of the incumbent"
     worse = now - incumbent if is_lower else incumbent - now
-    allowances = _allowances(guard, incumbent)
-    for allowed, told in allowances:
-        if worse - allowed > _ROUNDING * max(abs(now), abs(incumbent)):
-            return (
-                f"guard {guard.name}: the median went from {incumbent:g} to {now:g}, {told} worse is allowed"
-            )
+    limits = ((guard.max_regression, 1.0, ""), (guard.max_regression_percent, abs(incumbent) / 100, " %"))
+    for limit, unit, sign in limits:
+        if limit is not None and worse - limit * unit > _ROUNDING * max(abs(now), abs(incumbent)):
+            change = f"the median went from {incumbent:g} to {now:g}"
+            return f"guard {guard.name}: {change}, at most {limit:g}{sign} worse is allowed"
     return ""
-
-
-def _allowances(guard: Guard, incumbent: float) -> list[tuple[float, str]]:
-    found = []
-    if guard.max_regression is not None:
-        found.append((guard.max_regression, f"{guard.max_regression:g}"))
-    if guard.max_regression_percent is not None:
-        percent = guard.max_regression_percent
-        found.append((abs(incumbent) * percent / 100, f"{percent:g} %"))
-    return found
 
 
 def _median_of(guard: Guard, samples: Mapping[str, Sequence[float]]) -> float | str:
@@ -584,23 +556,21 @@ def claim(
             next_step="measure both again, 30 times each where the budget allows",
         )
     calibration = _fitting_claim(rule, calibration, bases + finals)
-    middles = {"base": statistics.median(bases), "final": statistics.median(finals)}
     repeated = repeated_verdict(replace(rule, min_effect=0.0), bases, finals, calibration.scale)
     if repeated is not None and len(bases) > 1:
-        estimate = repeated.estimate
-        ends = (estimate, estimate)
+        estimate = low = high = repeated.estimate
     else:
-        estimate, *ends_found = _noisy_claim(rule, calibration, (bases, finals, known_orders))
-        ends = (ends_found[0], ends_found[1])
+        estimate, low, high = _noisy_claim(rule, calibration, (bases, finals, known_orders))
         repeated = None
     return Claim(
         estimate=estimate,
-        interval=ends,
+        interval=(low, high),
         pairs=len(bases),
-        has_gain=ends[0] > 0.0,
+        has_gain=low > 0.0,
         scale=calibration.scale,
         is_exact=repeated is not None,
-        **middles,
+        base=statistics.median(bases),
+        final=statistics.median(finals),
     )
 
 
@@ -631,8 +601,5 @@ def _noisy_claim(
     if is_relative:
         size = abs(statistics.median(bases)) or abs(statistics.median(finals)) or 1.0
         return found[0] / size, found[1] / size, found[2] / size
-    return (
-        effect_of(found[0], rule.direction, scale),
-        effect_of(found[1], rule.direction, scale),
-        effect_of(found[2], rule.direction, scale),
-    )
+    estimate, low, high = (effect_of(value, rule.direction, scale) for value in found)
+    return estimate, low, high

@@ -50,8 +50,7 @@ class Option:
         rule: to be followed.
         runs_without_effect: measured runs of a trial whose candidate is no better, warm-ups included.
         runs_with_effect: of one whose candidate is better by the visible effect.
-        hours_without_effect: of such a trial, its measured runs alone.
-        hours_with_effect: likewise.
+        hours_without_effect: of a trial whose candidate is no better, its measured runs alone.
         trials: how many without effect fit the budget beside calibration and claim; None where there is no budget.
         visible_effect: gain over ``min_effect`` that is accepted about four times in five, in the unit of estimates;
             None before calibration, and where its pairs are too few to tell.
@@ -64,7 +63,6 @@ class Option:
     runs_without_effect: float
     runs_with_effect: float
     hours_without_effect: float
-    hours_with_effect: float
     trials: int | None
     visible_effect: float | None
     visible_sigmas: float
@@ -78,7 +76,6 @@ class Plan:
     Attributes:
         chosen: the rule as configured.
         alternatives: cheaper ones.
-        preparation_hours: of calibration.
         claim_hours: of the fresh check at the end.
         verify_alpha: of the re-verification of each accepted step.
         scale: of the visible effects; empty before calibration.
@@ -86,7 +83,6 @@ class Plan:
 
     chosen: Option
     alternatives: tuple[Option, ...]
-    preparation_hours: float
     claim_hours: float
     verify_alpha: float
     scale: str
@@ -109,14 +105,12 @@ def plan_of(config: ExperimentConfig, calibration: Calibration | None, run_secon
     trials = config.limits.trials or chosen.trials or 0
     is_exact = calibration is not None and calibration.regime == "deterministic"
     claim_pairs = min(config.claim_pairs, DETERMINISTIC_PAIRS) if is_exact else config.claim_pairs
-    run_hours = run_seconds / SECONDS_PER_HOUR
     return Plan(
         chosen=chosen,
         alternatives=tuple(
             option for option in alternatives if option.runs_without_effect < chosen.runs_without_effect
         ),
-        preparation_hours=run_hours * 2 * (config.calibration_pairs + rule.warmups),
-        claim_hours=run_hours * 2 * (claim_pairs + rule.warmups),
+        claim_hours=run_seconds * 2 * (claim_pairs + rule.warmups) / SECONDS_PER_HOUR,
         verify_alpha=verify_rule(rule, max(1, trials)).alpha,
         scale=calibration.scale if calibration else "",
     )
@@ -146,7 +140,6 @@ def _option(
         runs_without_effect=without,
         runs_with_effect=with_effect,
         hours_without_effect=without * run_seconds / SECONDS_PER_HOUR,
-        hours_with_effect=with_effect * run_seconds / SECONDS_PER_HOUR,
         trials=_trials(config, without, run_seconds),
         visible_effect=_visible_effect(rule, calibration),
         visible_sigmas=_visible_sigmas(rule),
@@ -177,13 +170,11 @@ def sampled_runs(
     chance = statistics.uniform_stream(calibration_pairs)
     noise = _normals(chance)
     gain = _visible_sigmas(rule)
-    means = []
-    for effect in (0.0, gain):
-        total = 0
-        for _ in range(SAMPLED_TRIALS):
-            total += _sampled_pairs(rule, noise, effect, calibration_pairs)
-        means.append(2 * total / SAMPLED_TRIALS)
-    return means[0], means[1]
+    without, with_effect = (
+        sum(_sampled_pairs(rule, noise, effect, calibration_pairs) for _ in range(SAMPLED_TRIALS))
+        for effect in (0.0, gain)
+    )
+    return 2 * without / SAMPLED_TRIALS, 2 * with_effect / SAMPLED_TRIALS
 
 
 def _normals(chance: Iterator[float]) -> Iterator[float]:

@@ -445,12 +445,17 @@ def next_experiment_phase(state: ExperimentState, step: ExperimentStep) -> Exper
     if after := reached(EXPERIMENT_TRANSITIONS, state.phase, step):
         return after
     if state.phase == "completed":
-        what, verb = f"the experiment is completed: {state.completed_reason}", "report"
+        reason, verb = f"the experiment is completed: {state.completed_reason}", "report"
+    elif step in ("reopen", "restart"):
+        reason, verb = "the experiment has not ended, so there is nothing to reopen", "status"
     elif state.phase == "started":
-        what, verb = "there is no baseline yet", "resume"
+        reason, verb = "there is no baseline yet", "resume"
+    elif state.phase == "running":
+        reason, verb = "a trial is under way", "status"
     else:
-        what, verb = f"an experiment that is {state.phase} cannot {step}", "status"
-    raise StepIllegal(what, next_step=f"omx-autoresearch experiment {verb} {state.experiment_id}")
+        measured = "the baseline was already measured"
+        reason, verb = measured if step == "measure" else "no trial is under way", "status"
+    raise StepIllegal(reason, next_step=f"omx-autoresearch experiment {verb} {state.experiment_id}")
 
 
 def phase_after(

@@ -18,6 +18,10 @@ from math import ceil, erfc, sqrt
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
+    from fractions import Fraction
+    from typing import TypeVar
+
+    Number = TypeVar("Number", float, Fraction)
 
 STEPS = 24
 """Score of a difference of the typical size; scores are whole numbers so that their sums can be counted exactly."""
@@ -29,7 +33,7 @@ NORMAL_MAD = 1.4826
 """Standard deviation of a normal distribution over its median absolute deviation."""
 
 
-def median(values: Sequence[float]) -> float:
+def median(values: Sequence[Number]) -> Number:
     """The middle value, or the mean of the middle two; values must not be empty."""
     ordered = sorted(values)
     middle = len(ordered) // 2

@@ -515,7 +515,7 @@ def test_which_experiment_is_meant_is_asked_where_it_is_not_clear(person: Resear
     assert "this project has no experiment" in person.refused("experiment", "status", status=2)
     first = person.begin("--name", "first")
     second = person.begin("--name", "second")
-    assert "which experiment? 2 are under way" in person.refused("experiment", "status", status=2)
+    assert "2 experiments are under way" in person.refused("experiment", "status", status=2)
     assert f"such as --experiment {second}" in person.refused("experiment", "trial", status=2)
     assert person.experiment("first")["experiment_id"] == first
     person.ok("experiment", "stop", "first")

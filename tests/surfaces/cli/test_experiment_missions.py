@@ -54,9 +54,9 @@ def test_a_stop_is_refused_before_the_verified_gain_and_allowed_after_it(owner: 
     owner.tries(works_at(90))
     owner.ok("experiment", "verify")
     refusal = owner.stops("Ten percent.")
-    assert "its verified gain is 10 % to 10 %; 20 % is asked for" in refusal
+    assert "its verified gain is 10 % to 10 %; the rule requires 20 %" in refusal
     owner.tries(works_at(70))
-    assert "steps were accepted after its claim" in owner.stops("Thirty, I say.")
+    assert "a step was accepted after its claim was verified" in owner.stops("Thirty, I say.")
     owner.ok("experiment", "verify")
     assert owner.stops("Thirty, verified.") == ""
     status = owner.json("status", task_id)
@@ -129,7 +129,7 @@ def test_a_claim_that_the_recorded_runs_do_not_bear_out_does_not_count(owner: Ow
     forged(path, dict.copy)
     assert path.read_text() == before, "the forger knows the form of the log"
     forged(path, better)
-    assert "its recorded runs do not bear out its claim" in owner.stops()
+    assert "its claim does not match the recorded runs" in owner.stops()
     path.write_text(before.replace('"estimate":0.05', '"estimate":0.95'))
     refusal = owner.stops("Again.")
     assert "cannot be trusted" in refusal
@@ -263,7 +263,7 @@ def test_what_an_agents_own_commands_measure_meets_no_criterion_and_is_no_progre
     owner.tries(works_at(1))
     owner.ok("experiment", "verify")
     refusal = owner.stops()
-    assert "was begun by the agent, who chose what judges" in refusal
+    assert "and chose its commands, so it does not count" in refusal
     assert f"experiment start --task {task_id}" in refusal
     assert owner.records(task_id, "trials_accepted") == []
     owner.experiment_of(task_id)

@@ -274,7 +274,7 @@ def test_an_error_of_an_experiment_says_the_next_step(quiet: Quiet) -> None:
     text = refused(scratch, "experiment_trial", description="nothing")
     assert "usage: nothing was changed, so there is nothing to try" in text
     assert f"next: change files in {quiet.candidate}, or send a patch" in text
-    assert "usage: 'nowhere' means no experiment" in refused(
+    assert "usage: 'nowhere' matches no experiment" in refused(
         scratch, "experiment_status", experiment="nowhere"
     )
     misfit = told(scratch, "experiment_trial", description="misfit", patch=quiet.patch(7, 6))
@@ -289,7 +289,7 @@ def test_an_agent_within_the_worktree_means_that_experiment_and_its_driver_judge
 ) -> None:
     scratch = quiet.scratch
     other = Quiet.begin_again(scratch)
-    assert "which experiment? 2 are under way" in refused(scratch, "experiment_status")
+    assert "2 experiments are under way" in refused(scratch, "experiment_status")
     monkeypatch.chdir(quiet.candidate)
     assert told(scratch, "experiment_status")["experiment_id"] == quiet.experiment_id
     monkeypatch.chdir(other.candidate)
