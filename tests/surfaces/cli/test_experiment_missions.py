@@ -189,7 +189,7 @@ def test_a_draft_and_an_ended_mission_take_no_experiment(owner: Owner) -> None:
     owner.ok("start", task_id)
     assert "has no experiment yet" in owner.refused("experiment", "status", task_id, status=2)
     owner.ok("cancel", task_id)
-    assert "is cancelled" in owner.refused(*START, "--task", task_id, status=5)
+    assert "has ended (cancelled), so no experiment" in owner.refused(*START, "--task", task_id, status=5)
 
 
 @pytest.mark.requirement("DRIVE-01")
