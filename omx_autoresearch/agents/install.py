@@ -85,10 +85,9 @@ class _Work:
         try:
             step(file, self.change)
         except TextFault as fault:
-            client = self.change.installation.client.name
             raise WorkspaceFault(
                 f"{file.path}, line {fault.line}: {fault}; the file was not changed",
-                next_step=f"fix that line, then run `omx-autoresearch install {client}` again",
+                next_step="fix that line, then run the command again",
             ) from None
 
     def remove_all(self) -> None:
@@ -256,7 +255,7 @@ def _check(program: HookProgram) -> None:
         if not os.path.isabs(path) or not os.access(path, right):
             raise CommandFault(
                 f"the {what} {path} is missing or may not be used",
-                next_step="install the package again, then run `omx-autoresearch install`",
+                next_step="install the package again, then run the command again",
             )
 
 

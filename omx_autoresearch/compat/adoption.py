@@ -16,6 +16,7 @@ from __future__ import annotations
 
 import os
 import re
+import shlex
 from dataclasses import dataclass, field, replace
 from hashlib import sha256
 from typing import TYPE_CHECKING, Annotated, Any, Literal
@@ -223,7 +224,7 @@ def read_origin(path: str) -> Origin:
         count = f"{len(folder.faults)} fault{'s' if len(folder.faults) > 1 else ''}"
         raise MissionInvalid(
             "\n".join([f"{path} cannot be adopted: {count}", *folder.faults]),
-            next_step=f"copy the folder, fix the copy, and adopt the copy: cp -r {path} COPY",
+            next_step=f"copy the folder, fix the copy, and adopt the copy: cp -r {shlex.quote(path)} COPY",
         )
     kept = tuple({item.fingerprint: item for item in tried}.values())
     if len(kept) > KEPT_DIRECTIONS:
@@ -260,7 +261,7 @@ class _Folder:
         if not os.path.isdir(path):
             raise WorkspaceFault(
                 f"there is no folder {path}: the task folder is missing or has another name",
-                next_step=f"ls {os.path.dirname(path)}",
+                next_step=f"ls {shlex.quote(os.path.dirname(path))}",
             )
         self._prefix = "state/" if os.path.isdir(os.path.join(path, "state")) else ""
         names = os.listdir(os.path.join(path, self._prefix))
@@ -268,7 +269,7 @@ class _Folder:
         if not self.is_typed and TASK_PAGE not in names:
             raise WorkspaceFault(
                 f"{path} is not a task folder: it has neither {TASK_SPEC} nor {TASK_PAGE} in it",
-                next_step=f"ls -R {path}",
+                next_step=f"ls -R {shlex.quote(path)}",
             )
         self.digests: dict[str, str] = {}
         self.faults: list[str] = []

@@ -61,6 +61,7 @@ from omx_autoresearch.experiments.mission_link import link_experiment, require_l
 from omx_autoresearch.experiments.startup import begin_experiment, holds_of, reopen_experiment
 from omx_autoresearch.experiments.store import ExperimentStore, Hold, Holder
 from omx_autoresearch.experiments.trial import Callback, Trial
+from omx_autoresearch.experiments.views import reopening_command
 from omx_autoresearch.experiments.worktrees.acceptance import PatchAcceptance
 from omx_autoresearch.experiments.worktrees.checkout import ignored_folders
 from omx_autoresearch.foundation.errors import CommandFault, StepIllegal, UsageError, WorkspaceFault
@@ -312,10 +313,13 @@ class AutoresearchController:
         is_over = state.phase == "completed"
         with self._operation(is_limited=not is_over):
             if state.baseline is None:
-                raise StepIllegal(
-                    "there is no baseline yet",
-                    next_step=f"omx-autoresearch experiment resume {self.experiment_id}",
+                what = (
+                    "the experiment ended before its base was measured"
+                    if is_over
+                    else "there is no baseline yet"
                 )
+                verb = "report" if is_over else "resume"
+                raise StepIllegal(what, next_step=f"omx-autoresearch experiment {verb} {self.experiment_id}")
             try:
                 return self._measured_claim()
             except TrialAborted as end:
@@ -494,8 +498,7 @@ class AutoresearchController:
         if spent is not None:
             self._complete(spent, SPENT[spent])
             raise StepIllegal(
-                f"{SPENT[spent]}; the experiment is completed",
-                next_step=f"omx-autoresearch experiment resume {self.experiment_id} with more budget",
+                f"{SPENT[spent]}; the experiment is completed", next_step=reopening_command(self.state)
             )
 
     def _admitted(self, hypothesis: ExperimentHypothesis) -> TrialRow:

@@ -16,6 +16,7 @@ from __future__ import annotations
 
 import os
 import re
+import shlex
 import stat
 import time
 from collections.abc import Iterator, Mapping, Sequence
@@ -406,7 +407,8 @@ def take_held_out(source_path: str, target_path: str) -> str:
         raise WorkspaceFault(f"there is no held-out check {program_path}", next_step=_NEXT)
     if not os.access(program_path, os.X_OK):
         raise WorkspaceFault(
-            f"the held-out check {program_path} is not executable", next_step=f"chmod +x {program_path}"
+            f"the held-out check {program_path} is not executable",
+            next_step=f"chmod +x {shlex.quote(program_path)}",
         )
     if is_folder:
         _refuse_unfit(source_path)

@@ -6,6 +6,7 @@ end, no pipe is waited for, and a file with a second name elsewhere is neither r
 
 from __future__ import annotations
 
+import errno
 import os
 import stat
 
@@ -16,6 +17,7 @@ from omx_autoresearch.system.files import names_in_folder
 IGNORE_ALL = b"*\n"
 """``.omx/.gitignore``: ignores everything, itself too."""
 LIST_LIMIT = 2_000
+_REFUSED = (errno.EACCES, errno.EPERM, errno.EROFS)
 _READ = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC
 _TEMPORARY_SUFFIX = ".tmp"
 
@@ -95,14 +97,17 @@ class OmxFolder:
 
         Raises:
             FileNotFoundError: nothing stands there.
-            WorkspaceFault: it is something else.
+            WorkspaceFault: it is something else, or may not be opened; says which.
         """
         try:
             descriptor = os.open(name, flags | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=self.descriptor)
         except FileNotFoundError:
             raise
         except OSError as error:
-            raise self._not_plain(name) from error
+            if error.errno not in _REFUSED:
+                raise self._not_plain(name) from error
+            path = os.path.join(self.path, name)
+            raise WorkspaceFault(f"{path}: {error.strerror}", next_step=f"ls -l {path}") from error
         if not _is_plain(os.fstat(descriptor)):
             os.close(descriptor)
             raise self._not_plain(name)

@@ -14,6 +14,7 @@ mission: any number of threads and processes may use stores at once.
 
 from __future__ import annotations
 
+import shlex
 import warnings
 from dataclasses import dataclass, field, replace
 
@@ -163,7 +164,7 @@ class Store:
                 return _task(self._store.load(folder.task_id))
         raise UsageError(
             f"the goal names {named[0].path!r}, which is not a mission in this state home",
-            next_step=f"omx-autoresearch adopt {named[0].path}",
+            next_step=f"omx-autoresearch adopt {shlex.quote(named[0].path)}",
         )
 
     def append_heartbeat(self, task_id: str, status: str, *, session_id: str = "") -> None:

@@ -309,8 +309,8 @@ def take_in(
         try:
             projections.write(transaction.mission, transaction.tail)
         except OSError as error:
-            task_path = os.path.dirname(inbox_path)
-            raise storage_failed("write", error.filename or task_path, error) from error
+            task_path = os.path.join(os.path.dirname(inbox_path), "")
+            raise storage_failed("write the mission's files in", task_path, error) from error
     return sum(record.kind in ("claim_recorded", "finding_recorded") for record in fresh)
 
 

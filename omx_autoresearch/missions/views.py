@@ -199,7 +199,10 @@ def _named(runtime: Runtime, store: MissionStore, named: str, cwd: str) -> str:
                 next_step=f"put it back from a copy, then: omx-autoresearch repair {task_id}",
             )
     if path := _adoptable_path(runtime, named, folders, cwd):
-        raise UsageError(f"{path} is not a mission yet", next_step=f"omx-autoresearch adopt {path}")
+        import shlex  # loaded by no hook
+
+        next_step = f"omx-autoresearch adopt {shlex.quote(path)}"
+        raise UsageError(f"{path} is not a mission yet", next_step=next_step)
     if folders:
         raise UsageError(
             f"no mission {folders[0].task_id!r}, and there is no folder {folders[0].path}",

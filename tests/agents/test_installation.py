@@ -260,7 +260,7 @@ def test_a_file_that_cannot_be_read_is_named_with_its_line_and_left_untouched(
     path = place.write("claude", text)
     with pytest.raises(WorkspaceFault, match=r"settings\.json, line [123]: ") as caught:
         place.install("claude")
-    assert "omx-autoresearch install claude" in caught.value.next_step
+    assert "run the command again" in caught.value.next_step
     assert path.read_text() == text
     assert not place.state.exists()
 

@@ -34,7 +34,9 @@ def prove_hold(examination: Examination, line: str, program: HookProgram) -> lis
         program: what the line's script starts.
     """
     if not line:
-        return [Check("hold", False, "no stop hook is registered, so no session is held", _AGAIN)]
+        return [
+            Check("hold", False, "no stop hook is registered, so no session is held", _again(examination))
+        ]
     scratch_path = os.path.realpath(tempfile.mkdtemp(prefix="omx-autoresearch-"))
     try:
         _write_script(HookProgram(scratch_path, program.python_path, program.entry_path))
@@ -54,15 +56,12 @@ def prove_hold(examination: Examination, line: str, program: HookProgram) -> lis
         ]
         with ThreadPoolExecutor() as both:
             held, other = both.map(lambda stop: run_line(client, line, stop, scratch_path), stops)
-        return [_held(held), _let_go(other)]
+        return [_held(held, _again(examination)), _let_go(other)]
     except AutoresearchError as error:
         what = f"a test mission could not be made: {error.message}"
         return [Check("hold", False, what, error.next_step)]
     finally:
         shutil.rmtree(scratch_path, ignore_errors=True)
-
-
-_AGAIN = "run `omx-autoresearch install` again; if this stays, report it with this line"
 
 
 def _write_script(program: HookProgram) -> None:
@@ -112,13 +111,17 @@ def run_line(
     return Answer(done.returncode, done.stdout, done.stderr.decode("utf-8", "replace").strip()[-500:])
 
 
-def _held(answer: Answer) -> Check:
+def _again(examination: Examination) -> str:
+    return f"{examination.install} again; if this stays, report it with this line"
+
+
+def _held(answer: Answer, again: str) -> Check:
     if answer.status != 0:
         what = f"the hook of a held session ended with {answer.status}: {answer.errors}"
-        return Check("hold", False, what, _AGAIN)
+        return Check("hold", False, what, again)
     if not answer.output:
         what = f"a session with an unfinished mission was let go: {answer.errors or 'no message'}"
-        return Check("hold", False, what, _AGAIN)
+        return Check("hold", False, what, again)
     try:
         value = json.loads(answer.output)
     except ValueError:
@@ -126,7 +129,7 @@ def _held(answer: Answer) -> Check:
         what = f"the hook printed more than its answer: {shown!r}"
         return Check("hold", False, what, "make the shell's start-up files print nothing")
     if not isinstance(value, dict) or value.get("decision") != "block" or not value.get("reason"):
-        return Check("hold", False, "the answer to a held session is not a refusal", _AGAIN)
+        return Check("hold", False, "the answer to a held session is not a refusal", again)
     return Check("hold", True, "a stop of a session with an unfinished mission is refused")
 
 

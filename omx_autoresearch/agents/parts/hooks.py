@@ -185,7 +185,7 @@ class Hooks(Part):
         program, script = _script(examination)
         checks = [
             _registered(examination, found),
-            _doubled(installation, found),
+            _doubled(installation, found, install),
             _timeouts(installation, found, install),
             _shared(examination, found),
             _switched_on(examination),
@@ -259,19 +259,19 @@ def _registered(examination: Examination, found: list[Registered]) -> Check:
     return Check("settings", True, f"{len(lines)} events are registered in {installation.settings_path}")
 
 
-def _doubled(installation: Installation, found: list[Registered]) -> Check:
-    path, client = installation.settings_path, installation.client.name
+def _doubled(installation: Installation, found: list[Registered], install: str) -> Check:
+    path = installation.settings_path
     events = [one.event for one in found]
     if twice := sorted({event for event in events if events.count(event) > 1}):
         what = f"registered more than once in {path}: {', '.join(twice)}"
-        return Check("once", False, what, f"run `omx-autoresearch install {client}` again")
+        return Check("once", False, what, f"{install} again")
     for other in (*installation.other_settings_paths, *_plugin_files(installation.plugins_path)):
         if os.path.realpath(other) == os.path.realpath(path) or not _has_ours(other):
             continue
         cure = f"remove it from {other}"
         if os.path.basename(other) == os.path.basename(path):  # `uninstall` can, since `install` wrote it
             scope = "project" if installation.scope == "user" else "user"
-            cure = f"omx-autoresearch uninstall {client} --scope {scope}; or {cure}"
+            cure = f"omx-autoresearch uninstall {installation.client.name} --scope {scope}; or {cure}"
         return Check("once", False, f"also registered in {other}: each stop is judged twice", cure)
     return Check("once", True, "each event is registered once")
 

@@ -9,6 +9,7 @@ taken back; one that was killed is taken back by the next call.
 from __future__ import annotations
 
 import os
+import shlex
 import shutil
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -220,7 +221,7 @@ def _take_back(
     if foreign:
         raise WorkspaceFault(
             f"an acceptance was interrupted, and files have changed since: {checkout.named(foreign)}",
-            next_step=f"git -C {repository.root_path} status",
+            next_step=f"git -C {shlex.quote(repository.root_path)} status",
         )
     for path in now.dirty:
         if path in written and written[path].status == "A":

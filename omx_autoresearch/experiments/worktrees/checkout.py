@@ -74,12 +74,14 @@ def open_repository(repository_path: str) -> UserRepository:
     """
     path = os.path.realpath(repository_path)
     if not os.path.isdir(path):
-        raise WorkspaceFault(f"{repository_path} is not a folder", next_step=f"ls -ld {repository_path}")
+        raise WorkspaceFault(
+            f"{repository_path} is not a folder", next_step=f"ls -ld {shlex.quote(repository_path)}"
+        )
     root = find_root(path)
     if root is not None and os.path.realpath(root) != path:
         raise WorkspaceFault(
             f"{path} is a folder inside the repository {root}; an experiment needs the root",
-            next_step=f"cd {root}",
+            next_step=f"cd {shlex.quote(root)}",
         )
     git = user_git(path)
     said = git.output("rev-parse", "--is-bare-repository", "--show-object-format").decode().split()
@@ -308,6 +310,7 @@ def _stays_empty(git: Git, commit: str, path: str) -> bool:
 def _missing(repository: UserRepository, path: str, what: str) -> WorkspaceFault:
     return WorkspaceFault(
         f"the submodule {path} of {repository.root_path} {what}, and an experiment fetches nothing",
-        next_step=f"git -C {repository.root_path} submodule update --init --recursive -- {path}"
+        next_step=f"git -C {shlex.quote(repository.root_path)} submodule update --init --recursive -- "
+        f"{shlex.quote(path)}"
         f" (or `git config submodule.{path}.update none` to leave it empty)",
     )

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from omx_autoresearch.foundation.records import dataclass
+from omx_autoresearch.foundation.records import dataclass, replace
 from omx_autoresearch.missions.rules.evidence import (
     SHOWN_PATHS,
     Missing,
@@ -77,6 +77,9 @@ def readiness_report(
     if unresolved:
         missing.append(_lacking_ids(mission, unresolved))
     lines = _lines(mission, look, {item.code: item for item in missing})
+    if mission.phase == "cancelled":  # nothing that a line names is legal any more
+        lines = tuple(line if line.code == "blocked" else replace(line, next_command="") for line in lines)
+        missing = [item if item.code == "blocked" else replace(item, next_command="") for item in missing]
     return ReadinessReport(mission.task_id, not missing, lines, tuple(missing))
 
 

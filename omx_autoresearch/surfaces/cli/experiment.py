@@ -33,11 +33,12 @@ from omx_autoresearch.experiments.views import (
     candidate_path,
     find_experiment,
     list_views,
+    next_command,
     reopening_command,
     view,
     view_of,
 )
-from omx_autoresearch.foundation.errors import UsageError, WorkspaceFault
+from omx_autoresearch.foundation.errors import StepIllegal, UsageError, WorkspaceFault
 from omx_autoresearch.foundation.text import harmless, one_line
 from omx_autoresearch.surfaces.cli.console import (
     Caller,
@@ -146,20 +147,36 @@ def meant(named: str, *, is_open: bool = False, option: str = "") -> Meant:
 
     Args:
         named: an id, its unique beginning, its slug, or a mission; empty for the one of this project.
-        is_open: only one that has not ended can be meant without a name.
+        is_open: the verb needs an experiment that has not ended.
         option: what stands before its name, with a space; empty where it stands behind the verb.
 
     Raises:
         UsageError: none or several can be meant; they are named.
+        StepIllegal: the named one has ended, and ``is_open``.
     """
     caller = this_caller()
     state = find_experiment(caller.runtime, named, cwd=caller.cwd, task_id=caller.held_task(), option=option)
-    if is_open and not named and state.phase == "completed":
+    if is_open and state.phase == "completed":
+        if named:
+            raise ended(state)
         raise UsageError(
             f"no experiment of this project is under way; the newest, {state.experiment_id}, has ended",
             next_step=reopening_command(state) or NEXT_START,
         )
     return Meant(caller, ExperimentStore(caller.runtime.home), state.experiment_id)
+
+
+def ended(state: ExperimentState) -> StepIllegal:
+    """The refusal to go on with an experiment that has ended; its next command is legal then."""
+    said = f"{state.experiment_id} has ended ({ending_words(state.completed_reason)})"
+    if reopening := reopening_command(state):
+        return StepIllegal(f"{said}; only more of a spent budget lets it go on", next_step=reopening)
+    if state.completed_reason == "target_reached":
+        next_step = f"omx-autoresearch experiment resume {state.experiment_id} --target VALUE"
+        return StepIllegal(f"{said}; only another target lets it go on", next_step=next_step)
+    return StepIllegal(
+        f"{said} for good; its log and its accepted changes stay", next_step=next_command(state)
+    )
 
 
 def material_of(named: str, auto_log: str) -> tuple[ExperimentState, ReportMaterial, Meant | None]:
@@ -576,7 +593,7 @@ def _print_list(lines: tuple[ExperimentLine, ...]) -> None:
 @json_option
 def experiment_workspace(named: str, as_json: bool) -> None:
     """Print the candidate's worktree. To try a change of your own, make it there and call `trial`."""
-    found = meant(named, is_open=not named)
+    found = meant(named, is_open=True)
     path = found.workspace_path()
     if not path:
         raise WorkspaceFault(

@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING
 
 import click
 
-from omx_autoresearch.experiments.judge.summary import ending_words, quoted_claim
-from omx_autoresearch.experiments.views import NEXT_START, is_at_work, reopening_command
+from omx_autoresearch.experiments.judge.summary import quoted_claim
+from omx_autoresearch.experiments.views import is_at_work
 from omx_autoresearch.foundation.errors import StepIllegal, UsageError
 from omx_autoresearch.foundation.records import dataclass
 from omx_autoresearch.surfaces.cli.console import Document, confirm, json_option, print_json, say, verb
-from omx_autoresearch.surfaces.cli.experiment import EXPERIMENT, Meant, experiment_argument, meant
+from omx_autoresearch.surfaces.cli.experiment import EXPERIMENT, Meant, ended, experiment_argument, meant
 from omx_autoresearch.surfaces.cli.experiment_trial import working
 
 if TYPE_CHECKING:
@@ -64,12 +64,6 @@ def _end(named: str, request: str, *, as_json: bool) -> None:
 
     found = meant(named, is_open=True)
     found.require_owner(request)
-    state = found.load()
-    if state.phase == "completed":
-        raise StepIllegal(
-            f"{found.experiment_id} has ended: {ending_words(state.completed_reason)}",
-            next_step=f"omx-autoresearch experiment status {found.experiment_id}",
-        )
     ask = request_stop if request == "stop" else request_cancel
     asked = ask(found.caller.runtime, found.experiment_id)
     if asked.is_done:
@@ -103,7 +97,7 @@ def experiment_resume(named: str, as_json: bool, target: float | None, **added: 
     if limits is not None or target is not None:
         found.require_owner("resume")
     if state.phase == "completed" and not _reopens(state, limits, target):
-        raise _ended(state)
+        raise ended(state)
     with working(found, as_json=as_json, limits=limits, target=target) as (controller, _):
         if controller.state.phase == "started":
             controller.establish_baseline()
@@ -138,19 +132,6 @@ def _extended(state: ExperimentState, added: dict[str, Any]) -> ExperimentLimits
         )
     changed = {name: getattr(limits, name) + value for name, value in more.items() if value}
     return replace(limits, **changed) if changed else None
-
-
-def _ended(state: ExperimentState) -> StepIllegal:
-    """Why it does not go on, and what does."""
-    said = f"{state.experiment_id} has ended ({ending_words(state.completed_reason)})"
-    if reopening := reopening_command(state):
-        return StepIllegal(f"{said}; only more of a spent budget lets it go on", next_step=reopening)
-    if state.completed_reason == "target_reached":
-        return StepIllegal(f"{said}; another target lets it go on", next_step="--target VALUE")
-    return StepIllegal(
-        f"{said} for good; what it accepted stays: `experiment patch`, `accept`, `finalize`",
-        next_step=NEXT_START,
-    )
 
 
 def _reopens(state: ExperimentState, limits: ExperimentLimits | None, target: float | None) -> bool:

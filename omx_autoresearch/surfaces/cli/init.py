@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shlex
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -499,7 +500,7 @@ def _check_adopted(draft: MissionDraft, path: str) -> None:
 
     if faults := check_draft(draft):
         how = "" if draft.validator_command or draft.validator_prompt else " --validator './check.sh'"
-        raise MissionInvalid("\n".join(faults), next_step=f"omx-autoresearch adopt {path}{how}")
+        raise MissionInvalid("\n".join(faults), next_step=f"omx-autoresearch adopt {shlex.quote(path)}{how}")
 
 
 def _adopted_document(mission: Mission, origin: Origin, draft: MissionDraft) -> AdoptDocument:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shlex
 import sys
 from typing import TYPE_CHECKING
 
@@ -113,7 +114,7 @@ def wait_verb(task: str, seconds: float, as_json: bool) -> None:
     task_id = caller.task(task)
     running = runs.running_validation(caller.runtime, caller.mission(task_id))
     is_running = running is not None and not wait_for(running, seconds)
-    print_run(caller, task_id, is_running=is_running, as_json=as_json)
+    print_run(caller, caller.mission(task_id), is_running=is_running, as_json=as_json)
 
 
 # --- How a mission stands, printed: the page of ``status``, and the line after a step.
@@ -249,13 +250,13 @@ def _missing(criterion: str) -> str:
 _VERDICT_STYLES = {"passed": "green", "failed": "red", "error": "red", "tampered": "red"}
 
 
-def print_run(caller: Caller, task_id: str, *, is_running: bool, as_json: bool) -> None:
+def print_run(caller: Caller, mission: Mission, *, is_running: bool, as_json: bool) -> None:
     """Print the newest run, or that one still goes on."""
-    view = run_view(caller.runtime, task_id, is_running=is_running)
+    view = run_view(caller.runtime, mission.task_id, is_running=is_running)
     if as_json:
         print_json(view)
     else:
-        _print_run(view, caller.runtime, caller.mission(task_id))
+        _print_run(view, caller.runtime, mission)
 
 
 def _print_run(document: RunView, runtime: Runtime, mission: Mission) -> None:
@@ -398,7 +399,9 @@ def _reveal(path: str) -> None:
 
     opener = shutil.which(name)
     if opener is None:
-        raise CommandFault(f"{name} is not there, so no file browser can show {path}", next_step=f"cd {path}")
+        raise CommandFault(
+            f"{name} is not there, so no file browser can show {path}", next_step=f"cd {shlex.quote(path)}"
+        )
     subprocess.Popen(
         [opener, path],
         stdin=subprocess.DEVNULL,

@@ -14,12 +14,14 @@ import click
 from omx_autoresearch.foundation.errors import (
     CommandFault,
     OwnerOnly,
+    StepIllegal,
     StorageFailed,
     UsageError,
 )
 from omx_autoresearch.foundation.records import dataclass
 from omx_autoresearch.missions import claims, lifecycle_commands
 from omx_autoresearch.missions.lifecycle_commands import require_owner
+from omx_autoresearch.missions.rules.mission import FINAL_PHASES
 from omx_autoresearch.missions.validation import runs
 from omx_autoresearch.missions.validation.runs import record_review
 from omx_autoresearch.surfaces.cli.console import (
@@ -104,13 +106,17 @@ def _run(caller: Caller, mission: Mission, seconds: float | None, *, as_json: bo
     task_id = mission.task_id
     before = mission.attestation.run_id if mission.attestation else ""
     ended = runs.validate_now(caller.runtime, mission, wait_seconds=_patience(caller, mission, seconds))
-    run = caller.mission(task_id).attestation
+    mission = caller.mission(task_id)
+    run = mission.attestation
     if ended and (run is None or run.run_id == before):
+        if mission.phase in FINAL_PHASES:
+            what = f"the run ended without a verdict, because mission {task_id} became {mission.phase}"
+            raise StepIllegal(what, next_step=f"omx-autoresearch status {task_id}")
         raise CommandFault(
             "the run ended without a verdict, because its process was killed or could not record one",
             next_step=f"omx-autoresearch validate {task_id}",
         )
-    print_run(caller, task_id, is_running=not ended, as_json=as_json)
+    print_run(caller, mission, is_running=not ended, as_json=as_json)
     return 0 if ended and run is not None and run.verdict == "passed" else CHECK_SAID_NO
 
 
@@ -135,7 +141,7 @@ def _give_verdict(caller: Caller, task_id: str, is_approved: bool, summary: str,
         summary=summary,
         session_id=by_session,
     )
-    print_run(caller, task_id, is_running=False, as_json=as_json)
+    print_run(caller, caller.mission(task_id), is_running=False, as_json=as_json)
     return 0 if is_approved else CHECK_SAID_NO
 
 

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import re
+import shlex
 from typing import TYPE_CHECKING
 
 import pytest
@@ -62,6 +64,17 @@ def test_a_folder_with_faults_ends_with_3_and_names_them(person: Person) -> None
     done = person.run("adopt", path)
     assert done.returncode == 3
     assert f"next: omx-autoresearch adopt {path} --validator './check.sh'" in done.stderr
+
+
+@pytest.mark.requirement("CLI-03")
+def test_a_path_with_a_space_is_quoted_in_the_command_that_comes_next(person: Person) -> None:
+    path = leave_task(person)
+    (person.project / "my tasks").mkdir()
+    (person.project / path).rename(person.project / "my tasks" / ID)
+    refused = person.run("adopt", f"my tasks/{ID}")
+    assert refused.returncode == 3
+    (command,) = re.findall(r"next: omx-autoresearch (.*)", refused.stderr)
+    person.ok(*shlex.split(command))
 
 
 @pytest.mark.requirement("API-05")

@@ -48,6 +48,23 @@ def wrong(found: dict[str, dict[str, Any]]) -> list[str]:
     return [name for name, check in found.items() if not check["ok"]]
 
 
+@pytest.mark.requirement("CLI-03")
+@pytest.mark.parametrize("verb", ["install", "uninstall"])
+def test_settings_with_a_fault_are_left_and_the_verb_works_once_it_is_fixed(
+    person: Person, verb: str
+) -> None:
+    install_without_tools(person, "claude")
+    path = settings_path(person, "claude")
+    text = path.read_text("utf-8")
+    path.write_text(f"oops{text}", "utf-8")
+    refused = person.run(verb, "claude")
+    assert refused.returncode == 6
+    assert "next: fix that line, then run the command again" in refused.stderr
+    assert path.read_text("utf-8") == f"oops{text}"
+    path.write_text(text, "utf-8")
+    person.ok(verb, "claude")
+
+
 @pytest.mark.requirement("INST-07")
 @pytest.mark.parametrize("scope", ["user", "project"])
 @pytest.mark.parametrize("client", HELD_CLIENTS)

@@ -125,6 +125,15 @@ def test_readiness_names_what_is_missing_and_each_command_may_be_typed_until_it_
     assert f"Mission {task_id} is complete." in person.ok("readiness", task_id)
 
 
+@pytest.mark.requirement("READY-09")
+def test_the_readiness_of_a_cancelled_mission_names_no_command_that_it_refuses(person: Person) -> None:
+    task_id = started(person)
+    person.ok("cancel", task_id)
+    report = person.json("readiness", task_id, status=9)
+    named = {line["next_command"] for line in (*report["lines"], *report["missing"])}
+    assert named == {"", "omx-autoresearch init --goal ..."}
+
+
 def test_a_finding_is_added_shown_and_listed(person: Person) -> None:
     task_id = started(person)
     bare = person.json("finding", "add", task_id, "--summary", "結果 🧪", "--path", "a.py", env=AGENT)

@@ -492,9 +492,32 @@ def test_an_experiment_is_no_command_that_makes_a_change(person: Researcher) -> 
 def test_what_was_ended_by_hand_is_not_promised_to_go_on_with_more_budget(person: Researcher) -> None:
     person.begin()
     person.ok("experiment", "stop")
-    said = person.refused("experiment", "resume", "--add-trials", "3", status=5)
-    assert "for good" in said
-    assert "omx-autoresearch experiment start" in said
+    assert "for good" in person.refused("experiment", "resume", "--add-trials", "3", status=5)
+
+
+@pytest.mark.requirement("CLI-03")
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ("stop",),
+        ("cancel",),
+        ("resume",),
+        ("verify",),
+        ("workspace",),
+        ("run", "--agent", "true"),
+        ("trial",),
+    ],
+    ids=lambda arguments: arguments[0],
+)
+def test_a_verb_that_an_ended_experiment_does_not_allow_names_one_that_it_does(
+    person: Researcher, arguments: tuple[str, ...]
+) -> None:
+    begun = person.begin("--no-baseline")
+    person.ok("experiment", "stop")
+    name = ("--experiment", begun) if arguments == ("trial",) else (begun,)
+    said = person.refused("experiment", *arguments, *name, status=5)
+    assert "ended" in said
+    person.ok(*said.rpartition("next: omx-autoresearch ")[2].split())
 
 
 def test_a_spent_budget_goes_on_with_more_of_it(person: Researcher) -> None:

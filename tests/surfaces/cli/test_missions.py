@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import json
+import os
 import shutil
+import subprocess
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
 
-from tests.surfaces.support.command_line import AGENT, SESSION, at_terminal
+from tests.surfaces.support.command_line import AGENT, PROGRAM, SESSION, at_terminal
 
 if TYPE_CHECKING:
     from tests.surfaces.support.command_line import Person
@@ -274,6 +276,54 @@ def test_an_illegal_step_names_the_legal_ones_and_the_next_command(person: Perso
     assert done.returncode == 5
     assert "a draft cannot be paused; it can be started, cancelled or amended" in done.stderr
     assert f"omx-autoresearch start {task_id}" in done.stderr
+
+
+@pytest.mark.requirement("CLI-03")
+def test_a_run_whose_mission_is_cancelled_meanwhile_names_a_command_that_may_be_typed(person: Person) -> None:
+    gate = person.root / "gate"
+    os.mkfifo(gate)
+    person.write("check.sh", f"#!/bin/sh\necho begun > {gate}\nread line < {gate}\nexit 1\n", mode=0o755)
+    task_id = person.init()
+    person.ok("start", task_id, "--no-baseline")
+    running = subprocess.Popen(
+        [*PROGRAM, "validate", task_id, "--seconds", "60"],
+        cwd=person.project,
+        env=person.environment(),
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    gate.read_text("utf-8")
+    person.ok("cancel", task_id)
+    gate.write_text("end\n", "utf-8")
+    said, refused = running.communicate(timeout=60)
+    assert (running.returncode, said) == (5, "")
+    assert f"mission {task_id} became cancelled" in refused
+    person.ok(*refused.rpartition("next: omx-autoresearch ")[2].split())
+
+
+@pytest.mark.skipif(
+    os.geteuid() == 0 and shutil.which("setpriv") is None, reason="nothing is read-only to root"
+)
+def test_files_that_may_not_be_written_are_told_as_such(person: Person) -> None:
+    """Root without its capabilities is refused as anybody else is."""
+    under = ("setpriv", "--bounding-set=-all", "--inh-caps=-all") if os.geteuid() == 0 else ("env",)
+    task_id = person.start()
+    folder = person.project / ".omx/autoresearch" / task_id
+    person.ok("note", task_id, "so far")
+    for path in (folder, *folder.rglob("*")):
+        path.chmod(0o555 if path.is_dir() else 0o444)
+    try:
+        noted = person.run("note", task_id, "more", under=under)
+        repaired = person.run("repair", task_id, under=under)
+    finally:
+        for path in (folder, *folder.rglob("*")):
+            path.chmod(0o755 if path.is_dir() else 0o644)
+    assert (noted.returncode, repaired.returncode) == (0, 4)
+    assert "findings.jsonl: Permission denied" in noted.stderr
+    assert f"Could not write the mission's files in {folder}/: Permission denied" in repaired.stderr
+    assert f"ls -ld {folder})" in repaired.stderr
 
 
 @pytest.mark.requirement("LIFE-04")

@@ -127,7 +127,7 @@ class Trust(Part):
         if states and not bad:
             return [Check(self.name, True, f"{title} trusts all {len(states)} hooks")]
         what = f"{title} skips {len(bad)} of our hooks, untrusted or disabled"
-        cure = f"run `omx-autoresearch install {installation.client.name}`, or trust them with /hooks"
+        cure = f"{examination.install}, or trust them with /hooks"
         return [Check(self.name, False, what if states else f"{title} sees none of our hooks", cure)]
 
     def states(self, installation: Installation, environ: Mapping[str, str]) -> list[HookTrust] | None:
