@@ -122,9 +122,28 @@ def save(folder: MissionFolder, state: State) -> State:
     return remember(folder, State(state.mission, state.head, number, is_saved=True))
 
 
+def standing_of(mission: Mission) -> dict[str, Any]:
+    """How a mission stands by its journal alone: fields of ``views.StatusView``, for every surface that shows it."""
+    is_open = mission.contract is not None and mission.phase not in FINAL_PHASES
+    return {
+        "phase": mission.phase,
+        "iteration": mission.iteration,
+        "stale_count": mission.usage.stale,
+        "pivot_required": mission.is_pivot_required,
+        "open_criteria": recorded_codes(mission) if is_open else (),
+        "checked_at": checked_at(mission),
+        "session_id": mission.binding.session_id if mission.binding else "",
+    }
+
+
 def shown_of(mission: Mission) -> dict[str, Any]:
-    """What a status line shows of a mission and cannot count itself, since it loads no rules."""
-    return {"open": len(recorded_codes(mission)), "checked_at": checked_at(mission)}
+    """What the status line reads: how the mission stands, and the session whose stop came last, with its time."""
+    last = mission.last_stop
+    return {
+        **standing_of(mission),
+        "last_session_id": last.session_id if last else "",
+        "completed_at": mission.completed_at,
+    }
 
 
 def refolded(

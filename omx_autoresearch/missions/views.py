@@ -27,15 +27,13 @@ from omx_autoresearch.missions.claims import take_in_quietly
 from omx_autoresearch.missions.registry import Beat, Registry, is_expired, last_beat
 from omx_autoresearch.missions.rules.evidence import (
     CriterionView,
-    checked_at,
     completion_items,
     criteria_of,
-    recorded_codes,
 )
 from omx_autoresearch.missions.rules.mission import FINAL_PHASES, Notice, next_command, seconds_running
 from omx_autoresearch.missions.rules.prompts import paths_named
 from omx_autoresearch.missions.rules.readiness import readiness_report
-from omx_autoresearch.missions.store import MissionStore
+from omx_autoresearch.missions.store import MissionStore, standing_of
 from omx_autoresearch.missions.validation.runs import is_under_way, output_tail
 from omx_autoresearch.missions.verification import unresolved_ids, whole_look
 from omx_autoresearch.missions.workspace import snapshot_workspace
@@ -446,27 +444,27 @@ def _view_of(runtime: Runtime, mission: Mission, *, looks: bool) -> StatusView:
     last = last_beat(runtime.home.mission(mission.task_id).heartbeat_path)
     blocker, run = mission.blocker, mission.running_validation
     is_running = run is not None and is_under_way(run)
-    look, lacking, seen_at = _open(runtime, mission, looks=looks)
+    standing, look = standing_of(mission), None
+    if looks and contract is not None and mission.phase not in FINAL_PHASES:
+        # of a workspace that is gone the next stop tells; here stands what was seen last
+        with contextlib.suppress(AutoresearchError):
+            look, items = open_items(runtime, mission)
+            standing |= {"open_criteria": tuple(item.code for item in items), "checked_at": runtime.now()}
+    seen_at = standing["checked_at"]
     status: Status = mission.status  # type: ignore[assignment]
     return StatusView(
         task_id=mission.task_id,
         goal=mission.goal,
         status=status,
-        phase=mission.phase,
-        iteration=mission.iteration,
         current_direction=mission.current_direction,
-        stale_count=usage.stale,
         pivot_count=mission.pivot_count,
-        pivot_required=mission.is_pivot_required,
         refusals=usage.refusals,
         max_refusals=limits.refusals_total,
         idle_refusals=usage.idle_refusals,
         hours_used=round(seconds_running(mission, runtime.now()) / 3600, 4),
         max_hours=limits.wall_clock_hours,
         finding_count=mission.finding_count + mission.claim_count,
-        open_criteria=lacking,
         criteria=criteria_of(mission, look),
-        checked_at=seen_at,
         checked_age_seconds=round(max(0.0, seconds_between(seen_at, runtime.now())), 1) if seen_at else None,
         blocker=f"{blocker.reason_code}: {blocker.what} (needed: {blocker.needs})" if blocker else "",
         next_command=next_command(mission),
@@ -478,11 +476,11 @@ def _view_of(runtime: Runtime, mission: Mission, *, looks: bool) -> StatusView:
         task_path=ProjectFolder(mission.project_path).task_path(mission.task_id),
         validation_mode=contract.validation_mode if contract else "",
         judged_by=_judged_by(contract) if contract else "",
-        session_id=mission.binding.session_id if mission.binding else "",
         client=mission.binding.client if mission.binding else "",
         hold=hold_of(runtime, mission, last),
         notices=_notices(runtime, mission),
         lifecycle=mission.notices,
+        **standing,
     )
 
 
@@ -513,22 +511,6 @@ def _is_registered(runtime: Runtime, mission: Mission) -> bool:
 
 def _judged_by(contract: Contract) -> str:
     return contract.validator_command or f"a review of {contract.output_artifact_path}"
-
-
-def _open(
-    runtime: Runtime, mission: Mission, *, looks: bool
-) -> tuple[WorkspaceSnapshot | None, tuple[str, ...], str]:
-    """A look of now where one is wanted and can be had, what the contract lacks, and when that was seen."""
-    if mission.phase in FINAL_PHASES or mission.contract is None:
-        return None, (), ""
-    if looks:
-        try:
-            look, items = open_items(runtime, mission)
-        except AutoresearchError:
-            pass  # a workspace that is gone is said by the next stop; here stands what was seen last
-        else:
-            return look, tuple(item.code for item in items), runtime.now()
-    return None, recorded_codes(mission), checked_at(mission)
 
 
 def open_items(runtime: Runtime, mission: Mission) -> tuple[WorkspaceSnapshot, tuple[Missing, ...]]:

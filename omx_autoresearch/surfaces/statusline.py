@@ -4,8 +4,9 @@
 
 The words of the line are ``Research N`` (a running mission and its iteration), ``Pivot`` (a change of structure is
 due), ``Blocked``, ``Paused``, ``Done`` (for some minutes), ``Invalid`` and ``Missing``. A session that no mission holds
-gets nothing. Clients ask for it several times a second while an agent talks: it reads the snapshot alone, with as few
-imports as the hook, and shows nothing rather than an error.
+gets nothing. Clients ask for it several times a second while an agent talks: it renders what the store put into the
+snapshot for it, the same fields that ``status`` shows, with as few imports as the hook. It shows nothing rather than an
+error.
 """
 
 from __future__ import annotations
@@ -58,19 +59,18 @@ def line_for(raw: bytes, home_path: str) -> str:
         task = _ended_task(raw, session)
         return _done_line(home_path, task, session) if task else ""
     folder_path = os.path.join(home_path, "missions", task)
-    mission = _mission_of(folder_path)
-    if isinstance(mission, str):
-        return composed(mission, 0, 0)
-    if (mission.get("binding") or {}).get("session_id") != session:
-        return ""  # the journal wins
-    return _whole(label_of(mission), mission, folder_path)
+    shown = _shown(folder_path)
+    if isinstance(shown, str):
+        return composed(shown, 0, 0)
+    # what the journal says of the session wins over the registry
+    return _whole(label_of(shown), shown, folder_path) if shown["session_id"] == session else ""
 
 
-def _whole(label: str, mission: Plain, folder_path: str) -> str:
-    shown = mission["shown"]
+def _whole(label: str, shown: Plain, folder_path: str) -> str:
     checked = _seconds_since(shown["checked_at"]) if shown["checked_at"] else None
     heard = _heard_seconds(folder_path)
-    return composed(label, _stale(mission), shown["open"], _age_text(checked), _age_text(heard))
+    still_open = len(shown["open_criteria"])
+    return composed(label, shown["stale_count"], still_open, _age_text(checked), _age_text(heard))
 
 
 def composed(label: str, stale: int, still_open: int, checked: str = "", heard: str = "") -> str:
@@ -80,25 +80,12 @@ def composed(label: str, stale: int, still_open: int, checked: str = "", heard: 
     return f"{shown:<{_LABEL_WIDTH}}  {columns}  heard {heard or '-':>3}"
 
 
-def label_of(mission: Plain) -> str:
+def label_of(shown: Plain) -> str:
     """The word that says how a mission stands."""
-    phase = mission["phase"]
+    phase = str(shown["phase"])
     if phase == "running":
-        if _stale(mission) >= _limits(mission).get("stale_pivot", 2):
-            return "Pivot"
-        return f"Research {mission.get('iteration', 0)}"
-    return {"complete": "Done", "cancelled": "Cancelled", "draft": "Draft"}.get(
-        phase, str(phase).capitalize()
-    )
-
-
-def _stale(mission: Plain) -> int:
-    return int((mission.get("usage") or {}).get("stale", 0))
-
-
-def _limits(mission: Plain) -> Plain:
-    limits: Plain = (mission.get("contract") or {}).get("limits") or {}
-    return limits
+        return "Pivot" if shown["pivot_required"] else f"Research {shown['iteration']}"
+    return "Done" if phase == "complete" else phase.capitalize()
 
 
 # --- whose line it is
@@ -146,14 +133,12 @@ def _without_waiting(path: str, flags: int) -> int:
 
 def _done_line(home_path: str, task: str, session: str) -> str:
     folder_path = os.path.join(home_path, "missions", task)
-    mission = _mission_of(folder_path)
-    if isinstance(mission, str) or mission["phase"] != "complete":
+    shown = _shown(folder_path)
+    if isinstance(shown, str) or shown["phase"] != "complete":
         return ""
-    if (mission.get("last_stop") or {}).get("session_id") != session:
+    if shown["last_session_id"] != session:
         return ""  # what completed the mission was another session's stop
-    if _seconds_since(mission.get("updated_at", "")) > DONE_SECONDS:
-        return ""
-    return _whole("Done", mission, folder_path)
+    return _whole("Done", shown, folder_path) if _seconds_since(shown["completed_at"]) <= DONE_SECONDS else ""
 
 
 def _file_name(session: str) -> str:
@@ -176,11 +161,11 @@ def _safe_name(task: object) -> str:
 # --- how it stands
 
 
-def _mission_of(folder_path: str) -> Plain | str:
-    """The mission of the snapshot; a word where there is none to show.
+def _shown(folder_path: str) -> Plain | str:
+    """What ``missions.store.shown_of`` says of the mission; a word where there is nothing to show.
 
-    The snapshot is believed only while it covers the journal. What a writer that was killed left behind it is read
-    too, where it is little.
+    The snapshot holds it, and is believed only while it covers the journal. What a writer that was killed left behind
+    it is read too, where it is little.
     """
     try:
         journal = os.stat(os.path.join(folder_path, "journal.jsonl"))
@@ -190,29 +175,27 @@ def _mission_of(folder_path: str) -> Plain | str:
 
     for _, content in snapshots.newest(folder_path):
         try:
-            head, mission = content["head"], {**content["mission"], "shown": content["shown"]}
+            head, shown = content["head"], content["shown"]
             unread_bytes = journal.st_size - head["size_bytes"] if head["inode"] == journal.st_ino else -1
+            is_current = "session_id" in shown  # not that of an older version
         except (KeyError, TypeError):
             continue
-        if unread_bytes == 0 or unread_bytes > CATCH_UP_BYTES:
-            return mission
-        return _folded(folder_path)
+        is_whole = unread_bytes == 0 or unread_bytes > CATCH_UP_BYTES
+        return shown if is_whole and is_current else _folded(folder_path)
     return _folded(folder_path) if journal.st_size <= CATCH_UP_BYTES else "Invalid"
 
 
 def _folded(folder_path: str) -> Plain | str:
     """The mission as the store itself reads it; ``Invalid`` where it refuses to."""
     from omx_autoresearch.foundation.errors import AutoresearchError
-    from omx_autoresearch.foundation.records import to_plain
     from omx_autoresearch.journal.layout import StateHome
     from omx_autoresearch.missions.store import MissionStore, shown_of
 
     home_path = os.path.dirname(os.path.dirname(folder_path))
     try:
-        mission = MissionStore(StateHome(home_path)).load(os.path.basename(folder_path))
+        return shown_of(MissionStore(StateHome(home_path)).load(os.path.basename(folder_path)))
     except AutoresearchError:
         return "Invalid"
-    return {**to_plain(mission), "shown": shown_of(mission)}
 
 
 def _parsed(raw: bytes) -> Plain:

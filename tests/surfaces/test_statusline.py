@@ -3,6 +3,7 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any, get_args
 
@@ -11,7 +12,8 @@ import pytest
 from omx_autoresearch.agents.hook_lines import HookProgram, hook_script
 from omx_autoresearch.agents.parts.status_line import status_line
 from omx_autoresearch.foundation.types import Phase
-from omx_autoresearch.missions import lifecycle_commands, registry, views
+from omx_autoresearch.missions import lifecycle_commands, registry, snapshots, views
+from omx_autoresearch.missions.store import standing_of
 from omx_autoresearch.surfaces import statusline
 from tests.support.scratch import HOOK, OTHER, SESSION, Scratch
 
@@ -52,6 +54,33 @@ def test_the_open_criteria_are_those_of_the_status(scratch: Scratch) -> None:
     mission = scratch.mission()
     lacking = views.view(scratch.runtime(), mission.task_id).open_criteria
     assert f"open {len(lacking):>2}" in line_of(scratch)
+
+
+def shown_by_status(scratch: Scratch, task_id: str) -> dict[str, Any]:
+    """Of the fields that the line is made from, those that the status has."""
+    view = asdict(views.view(scratch.runtime(), task_id))
+    return {name: view[name] for name in standing_of(scratch.load(task_id))}
+
+
+@pytest.mark.requirement("LINE-01", "LINE-06")
+def test_the_snapshot_holds_for_the_line_what_the_status_says(scratch: Scratch) -> None:
+    mission = scratch.mission()
+    folder_path = scratch.home.mission(mission.task_id).root_path
+    for step in (scratch.tool, scratch.stop, lambda: scratch.write("answer.txt", "42\n"), scratch.stop):
+        step()
+        _, content = next(snapshots.newest(folder_path))
+        said = shown_by_status(scratch, mission.task_id)
+        assert content["shown"] == content["shown"] | json.loads(json.dumps(said))
+    assert scratch.load(mission).phase == "complete"
+
+
+def test_a_snapshot_of_an_older_version_is_made_up_from_the_journal(scratch: Scratch) -> None:
+    mission = scratch.mission()
+    folder_path = scratch.home.mission(mission.task_id).root_path
+    before = line_of(scratch)
+    number, content = next(snapshots.newest(folder_path))
+    snapshots.save(folder_path, {**content, "shown": {"open": 9, "checked_at": ""}}, after=number)
+    assert line_of(scratch) == before
 
 
 @pytest.mark.requirement("LINE-01")
