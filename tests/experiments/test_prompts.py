@@ -102,7 +102,9 @@ def test_the_stable_part_stands_first_and_the_history_grows_behind_it() -> None:
 def test_what_is_left_is_told_after_this_trial() -> None:
     spent = ExperimentUsage(trials=2, wall_seconds=3600, cost_usd=1.25)
     assert left_words(state(usage=spent), 3) == ["2 trials", "1.0 h", "$3.25"]
-    assert "Trial 3. Left after it: 2 trials, 1.0 h, $3.25." in render_prompt(state(usage=spent), iteration=3)
+    assert "This is trial 3. Budget left after it: 2 trials, 1.0 h, $3.25." in render_prompt(
+        state(usage=spent), iteration=3
+    )
     bare = replace(CONFIG, limits=replace(CONFIG.limits, trials=0, wall_seconds=0, cost_usd=0))
     assert "no limit is set" in render_prompt(ExperimentState("e", "/p", bare), iteration=1)
 
@@ -111,7 +113,7 @@ def test_a_given_hypothesis_is_quoted_and_a_first_trial_has_no_history() -> None
     given = ExperimentHypothesis("h-1", "Use a set.\nNot a list.")
     prompt = render_prompt(state(), iteration=1, hypothesis=given)
     assert "> Use a set.\n> Not a list.\n" in prompt
-    assert "Nothing yet. You begin with the original version." in prompt
+    assert "There are none yet. You start from the original version." in prompt
 
 
 def test_a_long_history_stays_bounded() -> None:

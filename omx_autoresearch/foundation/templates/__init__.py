@@ -1,4 +1,4 @@
-"""Jinja2 texts for files and reports. A name that a template uses and the caller forgot is an error, never a blank."""
+"""Jinja2 templates for files and reports. A missing value is an error, never a blank."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 def render(name: str, **values: Any) -> str:
     """Return the template ``name`` (``mission.md.j2``) filled with ``values``.
 
-    Texts are Markdown or plain, so nothing is escaped, but for templates that end in ``.html.j2``.
+    Only templates that end in ``.html.j2`` escape values; the others are Markdown or plain text.
 
     Raises:
         jinja2.UndefinedError: the template needs a value that is not given.

@@ -246,7 +246,7 @@ def test_a_report_without_the_extra_says_so_and_is_whole(monkeypatch: pytest.Mon
 def test_a_report_of_what_was_taken_over_does_not_ask_for_it_again() -> None:
     taken = replace(a_story(), applied_commit=a_story().incumbent_commit)
     for text in (markdown_report(taken), Page(html_report(taken)).text):
-        assert "The final state was taken into the checkout" in text
+        assert "The final state is in the checkout" in text
         assert "How to accept" not in text
 
 
