@@ -180,7 +180,7 @@ else:
     }
 
     class _Twin:
-        """What the stdlib would have put there, made at the first look."""
+        """The stdlib's value for the same attribute, made at the first access."""
 
         __slots__ = ("_name",)
 

@@ -1,7 +1,7 @@
 """Compiling a draft into the contract that a mission is held to: what runs, in which environment, with what pinned.
 
 Done once, by ``start`` or ``amend``. From then on the contract in the journal counts; :func:`intake_drift` only tells
-that somebody edited the files it came from.
+which of its source files were edited.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ OUTPUT_CHARACTERS = 4000
 
 @dataclass(frozen=True, slots=True)
 class Tryout:
-    """What one run of the validator said.
+    """The result of one run of the validator.
 
     Attributes:
         report: the verdict that the runtime would take from it.
@@ -58,7 +58,7 @@ def try_validator(contract: Contract, workspace_path: str, *, isolation: str = "
     """Run a contract's validator as every validation runs it; the run leaves nothing behind.
 
     Raises:
-        CommandFault: it shall run in bubblewrap, and there is none.
+        CommandFault: it must run in bubblewrap, which is not available.
     """
     import tempfile
 
@@ -172,7 +172,7 @@ def _absent_file(workspace_path: str, command: str) -> str:
 
 
 def _unfrozen_criteria(workspace_path: str, draft: MissionDraft) -> list[str]:
-    """What the owner should know: commands of criteria that nothing frozen judges."""
+    """Notes for the owner: commands of criteria that use no frozen file."""
     return [
         f"criterion {criterion.id}: no file of `{criterion.rule}` could be frozen, so an agent could change what"
         " judges it (--protect GLOB)"
@@ -222,9 +222,8 @@ def captured_environment(runtime: Runtime, declared: Sequence[str]) -> dict[str,
 
 def _clean(environ: Mapping[str, str], names: set[str]) -> dict[str, str]:
     found = {name: json_codec.without_surrogates(environ[name]) for name in sorted(names)}
-    if (
-        "PATH" in found
-    ):  # a relative folder, or an empty one, is the workspace: who writes there chooses the programs
+    # A relative or empty folder means the workspace, where the agent could put its own programs.
+    if "PATH" in found:
         found["PATH"] = ":".join(folder for folder in found["PATH"].split(":") if os.path.isabs(folder))
     return {name: value for name, value in found.items() if "\ufffd" not in value or name == "PATH"}
 
@@ -271,7 +270,7 @@ def _digest_of(path: str) -> str:
 
 @dataclass(frozen=True, slots=True)
 class DryRun:
-    """What a start would do.
+    """The effect that a start would have.
 
     Attributes:
         contract: as it would be compiled.
@@ -322,7 +321,7 @@ def dry_run(runtime: Runtime, workspace_path: str, draft: MissionDraft) -> DryRu
 
 
 def draft_warnings(runtime: Runtime, workspace_path: str, draft: MissionDraft) -> tuple[str, ...]:
-    """What of a draft will hardly work as it stands; nothing here refuses it."""
+    """Parts of a draft that will probably not work; none of them refuses it."""
     found = [
         f"env: {name} is not set in your environment, so the validator will not have it"
         for name in undeclared_names(runtime, draft.environment_names)
@@ -333,7 +332,7 @@ def draft_warnings(runtime: Runtime, workspace_path: str, draft: MissionDraft) -
 
 
 def _reviewer_warnings(draft: MissionDraft) -> list[str]:
-    """A review that no command can give: who is waited for, and what decides without anybody."""
+    """A warning that no command can give the review."""
     is_review = draft.validation_mode != SCRIPT and bool(draft.validator_prompt.strip())
     if not is_review or draft.reviewer_command.strip():
         return []
@@ -344,7 +343,7 @@ def _reviewer_warnings(draft: MissionDraft) -> list[str]:
 
 
 def command_warnings(runtime: Runtime, workspace_path: str, command: str) -> list[str]:
-    """Why the program that a command starts, or the script that it hands to one, will not run."""
+    """The reasons why the program of a command, or its script, will not run."""
     from omx_autoresearch.freezing.evaluator_commands import program_of
 
     program, script = program_of(command)

@@ -3,7 +3,7 @@
 declare   judged and recorded in one transaction, on the newest state; where the journal cannot be written, the inbox
 inject    the owner's; open until the agent takes it up
 
-What a claim in the inbox says is taken in by ``missions/claims.py``: remembered as tried, and nothing more.
+``missions/claims.py`` takes in the claims of the inbox: they are remembered as tried, and nothing more.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ __all__ = ["Declared", "declare", "direction_of", "inject", "is_declared_now"]
 
 @dataclass(frozen=True, slots=True)
 class Declared:
-    """What became of a direction.
+    """The result of a declaration.
 
     Attributes:
         direction: as it is recorded, or would have been.
@@ -103,7 +103,7 @@ def declare(runtime: Runtime, task_id: str, direction: Direction) -> Declared:
 
 
 def judge(mission: Mission, direction: Direction) -> Declared:
-    """What would become of a direction on this state; pure.
+    """The result that a declaration would have on this state; pure.
 
     Raises:
         StepIllegal: the mission is not running.
@@ -206,7 +206,7 @@ def offered_axis(mission: Mission) -> str:
 
 
 def _clean(direction: Direction) -> Direction:
-    """Without what no journal line holds: NUL bytes and lone surrogates."""
+    """Without NUL bytes and lone surrogates, which no journal line holds."""
     axes = {claims.bounded_claim(name): claims.bounded_claim(value) for name, value in direction.axes.items()}
     return direction_of(
         claims.bounded_claim(direction.summary), axes, is_pivot=direction.is_pivot, by=direction.by

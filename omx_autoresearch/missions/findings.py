@@ -25,8 +25,6 @@ from omx_autoresearch.missions.records.work import FindingRecorded
 from omx_autoresearch.missions.rules.criteria import Finding, finding_faults
 from omx_autoresearch.missions.store import MissionStore, refuse_ended
 from omx_autoresearch.missions.validation import checks
-from omx_autoresearch.missions.validation.checks import look_at
-from omx_autoresearch.missions.workspace import snapshot_workspace
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -34,7 +32,6 @@ if TYPE_CHECKING:
     from typing import Any
 
     from omx_autoresearch.foundation.types import FindingKind
-    from omx_autoresearch.journal.reader import Entry
     from omx_autoresearch.missions.rules.criteria import Criterion
     from omx_autoresearch.missions.rules.mission import Mission
 
@@ -45,7 +42,7 @@ LIST_LIMIT = 1000
 
 @dataclass(frozen=True, slots=True)
 class Submission:
-    """What somebody says was observed.
+    """A finding as it is offered.
 
     Attributes:
         summary: in a sentence, or more.
@@ -66,7 +63,7 @@ class Submission:
 
 @dataclass(frozen=True, slots=True)
 class Recorded:
-    """What became of a submission.
+    """The result of a submission.
 
     Attributes:
         finding: as it stands in the journal; while ``is_pending``, as it was offered.
@@ -128,7 +125,8 @@ def add_finding(
         )
         reason = checks.claim_reason(mission, criterion, received)
         return _record(runtime, task_id, replace(finding, claim_reason=reason))
-    return _looked_at(runtime, mission, criterion, finding)
+    checks.examine_now(runtime, mission, criterion, finding)
+    return _of(_needed(runtime, task_id, finding.id))
 
 
 _SAME = ("kind", "summary", "command", "paths", "criterion_id")
@@ -211,17 +209,6 @@ def _record(runtime: Runtime, task_id: str, finding: Finding) -> Recorded:
     return _of(finding)
 
 
-def _looked_at(runtime: Runtime, mission: Mission, criterion: Criterion, finding: Finding) -> Recorded:
-    """A rule that needs no command: a file, or an attested verdict."""
-    look = snapshot_workspace(runtime.home.mission(mission.task_id), mission)
-    outcomes = look_at(runtime, mission, (criterion,), isolation="none", look=look)
-    with MissionStore(runtime.home).transaction(mission.task_id, runtime.now()) as transaction:
-        refuse_ended(transaction.mission, "nothing can be added to it")
-        checks.refuse_amended(transaction.mission, mission)
-        checks.Settlement(runtime, outcomes, mission.contract_digest, submission=finding).record(transaction)
-    return _of(_needed(runtime, mission.task_id, finding.id))
-
-
 def _checked(
     runtime: Runtime, task_id: str, criterion: Criterion, finding: Finding, wait_seconds: float
 ) -> Recorded:
@@ -236,14 +223,14 @@ def _checked(
 
 
 def find_finding(runtime: Runtime, task_id: str, finding_id: str) -> Finding | None:
-    """The finding of this id; None where there is none."""
+    """The finding of this id, or None."""
     with MissionStore(runtime.home).journal(task_id) as journal:
         entry = journal.by_id(f"finding:{finding_id}")
-    return None if entry is None else _finding_in(entry)
+    return None if entry is None else from_plain(Finding, entry.data["finding"])
 
 
 def show_finding(runtime: Runtime, task_id: str, finding_id: str) -> dict[str, Any] | None:
-    """A finding as ``findings.jsonl`` has it, with the number of its record; None where there is none."""
+    """A finding as ``findings.jsonl`` has it, with the number of its record, or None."""
     with MissionStore(runtime.home).journal(task_id) as journal:
         entry = journal.by_id(f"finding:{finding_id}") or journal.by_id(f"claim:{finding_id}")
     line = projection_texts.finding_of(entry) if entry is not None else None
@@ -256,17 +243,12 @@ def _needed(runtime: Runtime, task_id: str, finding_id: str) -> Finding:
     return found
 
 
-def _finding_in(entry: Entry) -> Finding:
-    finding: Finding = from_plain(Finding, entry.data["finding"])
-    return finding
-
-
 def list_findings(
     runtime: Runtime, task_id: str, *, limit: int = 50, wanted: str = "all", before: int = 0
 ) -> tuple[dict[str, Any], ...]:
     """The newest findings as ``findings.jsonl`` has them: accepted ones first, each sort newest first.
 
-    The time depends on ``limit`` alone, whatever the mission holds (the first look after many records catches up).
+    The time depends on ``limit`` alone, not on the size of the mission (the first call after many records catches up).
 
     Args:
         runtime: the world.
@@ -280,7 +262,7 @@ def list_findings(
         JournalBroken: a line of the journal is broken.
     """
     _check_limit(limit)
-    found: list[Entry] = []
+    found: list[Any] = []
     with MissionStore(runtime.home).journal(task_id) as journal:
         for name in ("accepted", "claims"):
             if wanted in ("all", name) and len(found) < limit:
@@ -365,7 +347,7 @@ class ImportLine(Submission):
 
 @dataclass(frozen=True, slots=True)
 class Imported:
-    """What an import did.
+    """The result of an import.
 
     Attributes:
         added: findings recorded now.

@@ -1,4 +1,4 @@
-"""Intake: what was asked becomes mission.md and sandbox.md, and these become a draft again.
+"""Intake: a draft becomes mission.md and sandbox.md, and these become a draft again.
 
 The files are for people to read and fix before the start; ``start`` compiles them once (``missions/contracts.py``).
 Nothing that exists is ever overwritten: a taken slug gets a suffix.
@@ -60,7 +60,7 @@ _FENCE = re.compile(r"^---[ \t]*\r?$", re.MULTILINE)
 
 @dataclass(frozen=True, slots=True)
 class Frontmatter:
-    """What stands between the two fences at the top of a file.
+    """The fields between the two fences at the top of a file.
 
     Attributes:
         values: its fields.
@@ -149,7 +149,7 @@ def replaced(data: bytes, values: dict[str, Any], *, where: str) -> bytes:
 
 
 def _divided(data: bytes, where: str) -> tuple[str, str]:
-    """What stands between the fences, and what stands below them."""
+    """The text between the fences, and the text below them."""
     text = _decoded(data, where)
     opening = _FENCE.match(text)
     closing = _FENCE.search(text, opening.end()) if opening else None
@@ -246,7 +246,7 @@ RECORD_VERSION = 1
 
 IGNORE_ALL = "*\n"
 IGNORE_BUT_SPECS = "/*\n!/specs/\n"
-"""What ``.omx/.gitignore`` holds: everything, itself too; with ``--track`` everything but the specs."""
+"""Contents of ``.omx/.gitignore``: ignore everything, itself too; with ``--track`` everything but the specs."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -287,7 +287,7 @@ class SandboxPage(JudgingTerms):
 
 
 def check_draft(draft: MissionDraft) -> list[str]:
-    """Why a mission cannot be made from this draft, a sentence a fault with its reason; empty when it can."""
+    """The faults of a draft, with those of its paths, a sentence each; empty for a valid one."""
     found = draft_faults(draft)
     if draft.output_artifact_path:
         found += [f"output_artifact_path: {fault}" for fault in path_faults(draft.output_artifact_path)]

@@ -19,7 +19,7 @@ from omx_autoresearch.missions import launch, registry, sessions, workspace
 from omx_autoresearch.missions.api import Store
 from omx_autoresearch.missions.directions import declare
 from omx_autoresearch.missions.launch import amend_mission
-from omx_autoresearch.missions.rules.criteria import criterion_of
+from omx_autoresearch.missions.rules.criteria import Finding, criterion_of
 from omx_autoresearch.missions.rules.directions import (
     DIRECTIONS_LIMIT,
     direction_faults,
@@ -69,8 +69,11 @@ def test_what_was_seen_under_an_older_contract_is_not_recorded_under_the_amended
     state = world.load(mission)
     assert open_criteria(state) == ("report",)
     assert not state.evidence_ids.get("report")
+    before, offered = world.load(mission), Finding("f-1", "file", "it is there", criterion_id="report")
+    assert mission.contract is not None
     with pytest.raises(StepIllegal, match="amended"):
-        checks.refuse_amended(state, mission)
+        checks.examine_now(world.runtime(), mission, mission.contract.criteria[0], offered)
+    assert world.load(mission) == before
 
 
 @pytest.mark.requirement("EVID-04")

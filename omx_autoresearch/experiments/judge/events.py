@@ -82,7 +82,7 @@ class AgentStarted:
 
 @dataclass(frozen=True, slots=True)
 class CandidateMade(_OfTrial):
-    """The callback of the trial under way returned: what it cost is spent, whatever comes of it."""
+    """The callback of the trial under way returned: its cost counts even if the trial fails."""
 
     kind: ClassVar[str] = "made"
 
@@ -139,7 +139,7 @@ StepEvent = TypeVar(
 
 
 class ExperimentEvent(Protocol):
-    """What every event class has."""
+    """The members of every event class."""
 
     kind: ClassVar[str]
 
@@ -199,7 +199,7 @@ class ControllerAttached:
     process_started: str = ""
 
     def apply(self, state: ExperimentState, ts: str) -> ExperimentState:
-        """Who is at work."""
+        """The controller at work."""
         return replace(state, controller_pid=self.pid, controller_started=self.process_started)
 
 
@@ -251,7 +251,7 @@ class RunMeasured:
     usage: ExperimentUsage = nested(ExperimentUsage, default_factory=ExperimentUsage)
 
     def apply(self, state: ExperimentState, ts: str) -> ExperimentState:
-        """What was spent, and how it was isolated."""
+        """The usage, and the isolation of the run."""
         return replace(state, usage=self.usage, isolation=self.isolation)
 
 

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from typing import Any, ClassVar, Protocol
 
     class Record(Protocol):
-        """What every record class has."""
+        """The members of every record class."""
 
         kind: ClassVar[str]
 

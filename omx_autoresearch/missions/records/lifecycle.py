@@ -1,4 +1,4 @@
-"""Records of the phases, and of verbs that were not the caller's to use.
+"""Records of the phases, and of owner verbs that were tried from inside an agent.
 
 A use case that writes one asks :meth:`PhaseStep.taken`, so that it carries the phase that the machine reached. Of two
 that raced the first one stands: a record whose step the phase does not have changes nothing, so that nothing ever
@@ -15,6 +15,7 @@ from omx_autoresearch.missions.rules.mission import (
     Mission,
     MissionIdentity,
     Notice,
+    done,
     extended,
     is_legal,
     next_phase,
@@ -68,21 +69,20 @@ class PhaseStep:
 
     def notice(self) -> str:
         """The text of the notice about the step."""
-        raise NotImplementedError
+        return done(self.step)
 
     def changes(self, mission: Mission, ts: str) -> dict[str, Any]:
-        """What the step changes besides phase and clock."""
+        """The changes of the step besides phase and clock."""
         return {}
 
 
 @dataclass(frozen=True, slots=True)
 class _OwnersStep(PhaseStep):
-    said: ClassVar[str]
     reason: str = ""
 
     def notice(self) -> str:
         """The step and the owner's reason."""
-        return _because(self.said, self.reason)
+        return _because(done(self.step), self.reason)
 
 
 def _because(what: str, reason: str) -> str:
@@ -132,7 +132,7 @@ class MissionLaunched(PhaseStep):
 
     def notice(self) -> str:
         """The launch and the owner's reason."""
-        return _because("launched", self.reason)
+        return _because(done(self.step), self.reason)
 
     def changes(self, mission: Mission, ts: str) -> dict[str, Any]:
         """The contract, with the clock started."""
@@ -192,7 +192,7 @@ class MissionBlocked(PhaseStep):
     blocker: Blocker = nested(Blocker)
 
     def notice(self) -> str:
-        """What blocks it."""
+        """The blocker."""
         return f"{self.blocker.reason_code}: {self.blocker.what}"
 
     def changes(self, mission: Mission, ts: str) -> dict[str, Any]:
@@ -230,7 +230,6 @@ class MissionUnblocked(_GoingOn):
 
     kind: ClassVar[str] = "mission_unblocked"
     step: ClassVar[Step] = "unblock"
-    said: ClassVar[str] = "unblocked"
 
 
 @dataclass(frozen=True, slots=True)
@@ -239,7 +238,6 @@ class MissionPaused(_OwnersStep):
 
     kind: ClassVar[str] = "mission_paused"
     step: ClassVar[Step] = "pause"
-    said: ClassVar[str] = "paused"
 
 
 @dataclass(frozen=True, slots=True)
@@ -248,7 +246,6 @@ class MissionResumed(_GoingOn):
 
     kind: ClassVar[str] = "mission_resumed"
     step: ClassVar[Step] = "resume"
-    said: ClassVar[str] = "resumed"
 
 
 @dataclass(frozen=True, slots=True)
@@ -257,7 +254,6 @@ class MissionCancelled(_OwnersStep):
 
     kind: ClassVar[str] = "mission_cancelled"
     step: ClassVar[Step] = "cancel"
-    said: ClassVar[str] = "cancelled"
 
     def changes(self, mission: Mission, ts: str) -> dict[str, Any]:
         """No session is held any more."""
@@ -300,7 +296,7 @@ class OwnerVerbRefused:
 
 @dataclass(frozen=True, slots=True)
 class MissionAdopted:
-    """What the mission was taken from; findings and directions follow as records of their own.
+    """The folder that the mission was adopted from; findings and directions follow as records of their own.
 
     Attributes:
         origin_path: the folder; it was read and not touched.

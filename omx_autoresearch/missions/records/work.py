@@ -146,7 +146,7 @@ KEPT_OUTPUT_MARKS = 200
 
 @dataclass(frozen=True, slots=True)
 class StopFacts:
-    """What every answer to a stop records.
+    """The facts that every answer to a stop records.
 
     Attributes:
         tree_digest: of the workspace; empty where it was not looked at. Only a judged iteration moves the mission's.
@@ -181,7 +181,7 @@ class StopRefused:
         stop: the facts.
         missing: codes of the missing items.
         progress: of the iteration that this stop ended; empty when nothing was judged (a refusal to wait).
-        override_expected: the client's cap is near; it may let the next stop through whatever we say.
+        override_expected: the client's cap is near; it may let the next stop through despite a refusal.
     """
 
     kind: ClassVar[str] = "stop_refused"
@@ -453,7 +453,7 @@ class ReadinessBlocked:
         return noticed(mission, ts, self.kind, text)
 
 
-# --- Records of what somebody said or edited. A claim is kept and shown; nothing here is proof.
+# --- Records of claims and of edited projections. A claim is kept and shown; nothing here is proof.
 
 _KEPT_EDITS = 8
 
@@ -464,8 +464,8 @@ class ClaimRecorded:
 
     Attributes:
         text: the claim, bounded.
-        origin: ``cli``, ``inbox``, ``tool-event``, or ``unknown`` (a file that somebody put into the inbox, a line
-            or entry that somebody added to a projection; ``hand-edit`` in older journals).
+        origin: ``cli``, ``inbox``, ``tool-event``, or ``unknown`` (a file put into the inbox by hand, a line
+            or entry added to a projection; ``hand-edit`` in older journals).
         claim_id: digest of the line; the same line is taken in once.
     """
 
@@ -550,7 +550,7 @@ class TrialsAccepted:
     commit: str = ""
 
     def apply(self, mission: Mission, ts: str) -> Mission:
-        """The iteration's progress; a trial that was told before, or of a foreign experiment, is none."""
+        """The iteration's progress; a known trial, or one of a foreign experiment, does not count."""
         if self.experiment_id not in mission.experiments:
             return mission
         known = mission.credited_trials.get(self.experiment_id, 0)

@@ -1,4 +1,4 @@
-"""What is said to an agent and to its person: plain functions, no template engine on the hook path.
+"""The texts for an agent and for its person: plain functions, no template engine on the hook path.
 
 Every text of the runtime begins with :data:`MARK`, so that a dialect knows it when a client feeds it back as a
 prompt. Texts are built from the runtime's own words; a goal, a validator's output or an agent's claim is quoted as
@@ -68,7 +68,7 @@ def refusal(
 
 
 def _missing_lines(missing: tuple[Missing, ...], tampered: tuple[str, ...], *, has_next: bool) -> list[str]:
-    """What is missing and what was received instead; ``has_next`` where no other command comes first."""
+    """The missing items with what was received instead; ``has_next`` adds the command for each."""
     lines = ["Missing:"]
     if tampered:
         changed = ", ".join(one_line(path, _PATH_CHARACTERS) for path in tampered[:8])
@@ -84,7 +84,7 @@ def _missing_lines(missing: tuple[Missing, ...], tampered: tuple[str, ...], *, h
 
 
 def _pressure(mission: Mission, usage: Usage) -> list[str]:
-    """What a stale count demands: a pivot, then a fresh direction, with the axes that were used and the one offered."""
+    """The demand of a stale count: a pivot, then a fresh direction, with the used axes and the offered one."""
     limits = mission.limits
     if usage.stale < limits.stale_pivot:
         return []
@@ -109,7 +109,7 @@ def _pressure(mission: Mission, usage: Usage) -> list[str]:
 
 
 def pivot_command(mission: Mission, axis: str) -> str:
-    """How an agent declares a pivot along an axis."""
+    """The command that declares a pivot along an axis."""
     return f'omx-autoresearch direction add {mission.task_id} "..." --axis {axis}="..." --pivot'
 
 
@@ -120,7 +120,7 @@ def _axes_used(mission: Mission) -> str:
 
 
 def _open_directions(mission: Mission) -> list[str]:
-    """What the owner directs and the agent has not taken up; the most different one first."""
+    """The owner's directions that the agent has not taken up; the most different one first."""
     if not mission.open_directions:
         return []
     first, *more = by_diversity(mission.open_directions, mission.recent_directions)
@@ -141,7 +141,7 @@ def spent(usage: Usage, limits: Limits) -> str:
 
 
 def refusal_for_person(mission: Mission) -> str:
-    """What the person learns beside a refusal: who holds the session and how to leave."""
+    """The message to the person beside a refusal: which mission holds the session and how to leave."""
     return (
         f"{MARK} mission {mission.task_id} holds this session until its completion contract is met. "
         f"To leave: type `$autoresearch pause` or `$autoresearch cancel`."
@@ -149,7 +149,7 @@ def refusal_for_person(mission: Mission) -> str:
 
 
 def release_for_person(mission: Mission, decision: Decision) -> str:
-    """What the person learns when an unfinished mission let the agent go."""
+    """The message to the person when an unfinished mission lets the agent go."""
     blocker = decision.blocker
     if blocker is None:
         return f"{MARK} mission {mission.task_id} let the session go: {decision.reason_code}."
@@ -160,12 +160,12 @@ def release_for_person(mission: Mission, decision: Decision) -> str:
 
 
 def fault_for_person(fault: str) -> str:
-    """What the person learns when we could not decide and let go."""
+    """The message to the person when the gate could not decide and let the agent go."""
     return f"{MARK} the stop gate could not decide and let the session go; this completed no mission. {fault}"
 
 
 def completion_for_person(mission: Mission) -> str:
-    """What the person learns when the contract is met."""
+    """The message to the person when the contract is met."""
     how = "attested in" if mission.completed_run_id else "unattested, as its contract accepts:"
     return f"{MARK} mission {mission.task_id} is complete; {how} {completion_path(mission)}"
 
@@ -176,7 +176,7 @@ def marked(text: str) -> str:
 
 
 def expired(mission: Mission) -> str:
-    """What is said in a session that was not heard of for too long."""
+    """The message in a session whose binding expired."""
     return marked(
         f"Mission {mission.task_id} was bound to this session, but the session was silent for "
         f"{mission.limits.session_idle_hours:g} h, so the mission does not hold it any more. To go on, a person "
@@ -185,14 +185,14 @@ def expired(mission: Mission) -> str:
 
 
 def bound(mission: Mission) -> str:
-    """What the agent learns when a prompt command or a start bound its session."""
+    """The message to the agent when a prompt command or a start bound its session."""
     return f"{MARK} This session now works on mission {mission.task_id}.\n{summary(mission)}"
 
 
 def summary(mission: Mission) -> str:
     """The mission in under 1,200 characters, for a session's start, a prompt, and after compaction.
 
-    What stays from turn to turn stands first, so that a client's prompt cache holds as long as it can.
+    The stable lines come first, so that a client's prompt cache stays valid as long as possible.
     """
     contract = mission.contract
     how = ""
@@ -219,7 +219,7 @@ def summary(mission: Mission) -> str:
 
 
 def _forbidden(mission: Mission) -> str:
-    """What the owner took away; the runtime keeps only its own commands from it."""
+    """The operations that the owner forbids; the runtime enforces them for its own commands only."""
     names = mission.contract.forbidden if mission.contract is not None else ()
     return f"Forbidden by the owner: {', '.join(names)}." if names else ""
 
@@ -233,7 +233,7 @@ def _open_criteria(mission: Mission) -> str:
 
 
 def _standing(mission: Mission) -> list[str]:
-    """What changes from turn to turn, the least urgent last."""
+    """The lines that change from turn to turn, the least urgent last."""
     usage, limits = mission.usage, mission.limits
     lines = [
         f"Phase {mission.phase}, iteration {mission.iteration}; {spent(usage, limits)}, pivots {mission.pivot_count}."
@@ -276,5 +276,5 @@ def _quoted(text: str, limit: int) -> str:
 
 
 def completion_path(mission: Mission) -> str:
-    """Where the completion artifact stands, relative to the project."""
+    """The path of the completion artifact, relative to the project."""
     return f"{mission.specs_path}/completion.json"

@@ -45,7 +45,7 @@ if TYPE_CHECKING:
             """The verdict of the contract's own validator or reviewer."""
 
         def ask(self, rule: Rule) -> Examination:
-            """What the ``source`` of the rule answers, another part of the runtime that the door handed in."""
+            """The answer of the rule's ``source``: another part of the runtime, which the surface handed in."""
 
         def met(self, *parts: str, content_digest: str = "", **evidence: Any) -> Examination:
             """The rule accepts what was seen; ``parts`` make it this evidence and no other."""
@@ -71,17 +71,17 @@ _EARLIER_FIELDS = ("argv", "path", "pattern", "metric", "gain", "is_percent")
 
 
 class CriterionFault(ValueError):
-    """A criterion cannot stand; the message says which part, what was received and what would count."""
+    """A criterion is not valid; the message names the part, the value received and a valid one."""
 
 
 class Rule:
-    """What is accepted for one criterion; a kind is a frozen dataclass with a field ``kind`` and its own fields.
+    """The rule that accepts evidence for one criterion; a kind is a record with a field ``kind`` and its own fields.
 
-    ``form`` is how people write it (empty: the kind alone), ``example`` a whole criterion, ``counts`` what alone is
-    accepted (``{rule}`` is its text), ``finding_kind`` what its evidence is recorded as, ``needed_mode`` the
-    only validation mode that has it. ``is_owners``: the owner's word, which no look can give. ``is_measured``: a gain
-    that must still be measured, so that a validator which passes from the start decides nothing yet. ``source``: the
-    other part of the runtime that it asks, a key of ``Runtime.sources``.
+    ``form`` is the way people write it (empty: the kind alone), ``example`` a whole criterion, ``counts`` the only
+    evidence that it accepts (``{rule}`` is its text), ``finding_kind`` the kind of that evidence in the journal,
+    ``needed_mode`` the only validation mode of it. ``is_owners``: only the owner's word meets it. ``is_measured``:
+    it needs a measured gain, so a validator that passes from the start decides nothing yet. ``source``: the other part
+    of the runtime that it asks, a key of ``Runtime.sources``.
     """
 
     __slots__ = ()
@@ -143,7 +143,7 @@ class Rule:
         return not self.is_owners
 
     def missing(self, facts: Facts) -> str:  # noqa: ARG002 - a kind may ask
-        """What is known to be wrong without examining it, one line; empty for nothing."""
+        """A fault that is known without an examination, one line; empty for none."""
         return ""
 
     def next_command(self, task_id: str, criterion_id: str) -> str:
@@ -152,7 +152,7 @@ class Rule:
 
     @classmethod
     def __get_pydantic_core_schema__(cls, source: Any, handler: Any) -> Any:
-        """Where data enters, and in the schemas: any of the kinds, by their ``kind``."""
+        """For pydantic and the schemas: a union of the kinds, told apart by ``kind``."""
         if cls is not Rule:
             return handler(source)
         from pydantic_core import core_schema
@@ -176,7 +176,7 @@ def rule_from_plain(plain: Any) -> Rule:
     """A rule as a journal has it.
 
     Raises:
-        ShapeError: it is none, or of a kind or with a field that only a newer version knows.
+        ShapeError: it is no rule, or only a newer version knows its kind or one of its fields.
     """
     if not isinstance(plain, dict) or "kind" not in plain:
         raise ShapeError("Rule: an object with a kind is required")
@@ -208,7 +208,7 @@ class Criterion:
 
 @dataclass(frozen=True, slots=True)
 class Facts:
-    """What a rule is held against: the workspace as it is now, and what the mission knows.
+    """The facts that a rule is compared with: the workspace as it is now, and the mission's knowledge.
 
     Attributes:
         look: the workspace.
@@ -223,7 +223,7 @@ class Facts:
 
 @dataclass(frozen=True, slots=True)
 class Examination:
-    """What one look at one criterion saw.
+    """The result of one look at one criterion.
 
     Attributes:
         criterion: whose rule was applied.
@@ -294,7 +294,7 @@ def unknown_rule(text: str) -> CriterionFault:
 
 
 def rule_forms() -> str:
-    """How the rule of each kind is written."""
+    """The form of each kind of rule, as people write it."""
     return ", ".join(f"`{rule_class(kind).form or kind}`" for kind in KINDS)
 
 
@@ -316,7 +316,7 @@ def criterion_text(criterion: Criterion) -> str:
 
 
 def criteria_faults(criteria: tuple[Criterion, ...], validation_mode: str) -> list[str]:
-    """Why these criteria cannot stand together, a sentence a fault."""
+    """The faults of these criteria together, a sentence each."""
     faults = []
     seen: set[str] = set()
     if len(criteria) > CRITERIA_LIMIT:
@@ -377,7 +377,7 @@ _FINDING_ID = r"[A-Za-z0-9][A-Za-z0-9._-]{0,79}\Z"
 
 @dataclass(frozen=True, slots=True)
 class Evidence:
-    """What the runtime itself saw, for one criterion.
+    """The runtime's own observation that meets one criterion.
 
     Attributes:
         criterion_id: whose rule accepted it.
@@ -442,7 +442,7 @@ class WorkspaceSnapshot:
 
 @dataclass(frozen=True, slots=True)
 class CriterionCheck:
-    """What the runtime saw of one criterion when it last looked, bound to everything that this depends on.
+    """The newest look of the runtime at one criterion, bound to everything that the result depends on.
 
     Attributes:
         criterion_id: of the criterion.
@@ -511,7 +511,7 @@ def evidence_digest(*parts: str) -> str:
 
 
 def finding_faults(finding: Finding) -> list[str]:
-    """Why a finding cannot be recorded at all, a sentence a fault: field, what was received, what counts."""
+    """The faults that keep a finding from being recorded, a sentence each: field, value received, valid values."""
     faults = _name_faults(finding)
     faults += _text_faults("summary", finding.summary, SUMMARY_LIMIT_BYTES)
     if not finding.summary.strip():

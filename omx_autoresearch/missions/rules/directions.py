@@ -1,4 +1,4 @@
-"""Directions: what is tried, told apart by fingerprint, and what a pivot must change.
+"""Directions: approaches that are tried, told apart by fingerprint, and the change that a pivot must make.
 
 A direction is a sentence and up to eight structural axes. Two that differ only in case, punctuation, spacing, width or
 the encoding of accents are the same; word order, plural and symbols make them near, and near ones are said. A pivot
@@ -25,7 +25,7 @@ FRESH: dict[str, str] = {
     "environment": "fix or change the environment: tools, versions, constraints",
     "objective": "work on another sub-goal of the contract",
 }
-"""What a fresh direction does, by the axis that it changes."""
+"""The advice for a fresh direction, by the axis that it changes."""
 AXES: tuple[str, ...] = tuple(FRESH)
 """Structural axes: changing one is a pivot, tuning a parameter is not."""
 SUMMARY_LIMIT = 16_384
@@ -35,7 +35,7 @@ DIRECTIONS_LIMIT = 500
 """Different directions that a mission remembers: every stop reads them, four hundred for a fifth of its cost."""
 OPEN_LIMIT = 8
 RECENT = 3
-"""How many directions back a pivot is held against."""
+"""A pivot is compared with this many earlier directions."""
 _KEPT_CHARACTERS = 300
 _SHOWN_AXES = 8
 _SEPARATING = frozenset(("Cc", "Cs", "Sk"))
@@ -43,7 +43,7 @@ _INVISIBLE = (
     ("\u034f", "\u034f"), ("\u115f", "\u1160"), ("\u17b4", "\u17b5"), ("\u180b", "\u180f"), ("\u2060", "\u206f"),
     ("\ufe00", "\ufe0f"), ("\ufff0", "\ufff8"), ("\U0001d159", "\U0001d159"), ("\U000e0000", "\U000e0fff"),
 )  # fmt: skip
-"""First and last of what nobody sees and is not ``Cf`` throughout: Unicode's Default_Ignorable_Code_Point (fillers,
+"""Ranges of invisible characters that are not all ``Cf``: Unicode's Default_Ignorable_Code_Point (fillers,
 joiners, variation selectors, tags) and the null notehead."""
 _BLANK = "\u2800\ufffd"
 """Shown as a space, or standing for what could not be read."""
@@ -72,7 +72,7 @@ class Direction:
 
 @dataclass(frozen=True, slots=True)
 class Tried:
-    """How often a direction was tried.
+    """A direction that was tried, and how often.
 
     Attributes:
         fingerprint: of the direction.
@@ -94,7 +94,7 @@ class Tried:
 def direction_of(
     summary: str, axes: Mapping[str, str], *, is_pivot: bool = False, by: DirectionBy = "agent"
 ) -> Direction:
-    """A direction from what somebody wrote; empty axes are left out, and they stand in the order of :data:`AXES`."""
+    """A direction from a text; empty axes are left out, and the others are in the order of :data:`AXES`."""
     named = {axis: " ".join(axes[axis].split()) for axis in (*AXES, *(set(axes) - set(AXES))) if axis in axes}
     given = {axis: value for axis, value in named.items() if value or axis not in AXES}
     return Direction(fingerprint_of(summary), " ".join(summary.split()), given, is_pivot, by)
@@ -114,7 +114,7 @@ def claim_text(direction: Direction) -> str:
 
 
 def claimed_direction(text: str) -> Direction:
-    """The direction that a claim says; the inverse of :func:`claim_text`, and anybody's word."""
+    """The direction in the text of a claim; the inverse of :func:`claim_text`."""
     summary, *lines = text.strip().split("\n")
     named = (line.partition(":") for line in lines)
     return direction_of(
@@ -163,7 +163,7 @@ def fingerprint_of(summary: str) -> str:
 
 
 def near_key(summary: str) -> str:
-    """What near duplicates share: a digest of the words without order, plural and, where others stand, symbols."""
+    """The key that near duplicates share: a digest of the words without order, plural and symbols."""
     words = words_of(summary)
     spoken = [word for word in words if not _is_symbol(word)] or words
     return _digest_of(sorted(map(_stem, spoken)))
@@ -205,7 +205,7 @@ def near(summary: str, tried: Iterable[Tried]) -> Tried | None:
 
 
 def direction_faults(summary: str, axes: Mapping[str, str]) -> list[str]:
-    """Why a direction cannot be declared, a sentence a fault."""
+    """The faults that keep a direction from being declared, a sentence each."""
     faults = []
     if not words_of(summary):
         faults.append(f"a direction must say in words what to try, received {summary[:80]!r}")
@@ -229,13 +229,13 @@ def changed_axes(axes: Mapping[str, str], other: Mapping[str, str]) -> tuple[str
 
 
 def _axis_key(value: str) -> tuple[str, ...]:
-    """What an axis says: its words without order, plural, symbols and numbers."""
+    """The meaning of an axis: its words without order, plural, symbols and numbers."""
     words = ("".join(char for char in word if not char.isnumeric()) for word in words_of(value))
     return tuple(sorted(_stem(word) for word in words if word and not _is_symbol(word)))
 
 
 def pivot_faults(direction: Direction, recent: Iterable[Direction]) -> list[str]:
-    """Why a declared pivot is none: it must change at least one axis against each recent direction."""
+    """The faults of a declared pivot: it must change at least one axis against each recent direction."""
     if not any(direction.axes.get(axis) for axis in AXES):
         return [f"a pivot must name the axis that it changes; the axes are {', '.join(AXES)}"]
     return [
@@ -282,7 +282,7 @@ _SUMMARY_KEYS = ("summary", "finding", "text", "title", "detail", "description",
 
 
 def entry_words(item: object) -> str:
-    """The words of an entry, under whatever key they stand."""
+    """The words of an entry, under the first known key that has some."""
     if not isinstance(item, dict):
         return ""
     return next(

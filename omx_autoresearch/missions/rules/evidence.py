@@ -1,4 +1,4 @@
-"""When a completion contract is met: what a run proves, and every item that is still missing.
+"""Whether a completion contract is met: the proof of a run, and every item that is still missing.
 
 All checks have one shape: a tuple of :class:`Missing`, empty when there is nothing left to prove. What a model wrote
 about itself is a claim and appears nowhere here. Pure.
@@ -175,7 +175,7 @@ def is_known_to_miss(mission: Mission, look: WorkspaceSnapshot) -> bool:
 
 
 def run_score(run: Attestation, contract: Contract | None = None) -> float | None:
-    """What progress is measured by: the validator's score, else the number of tests that passed.
+    """The measure of progress: the validator's score, else the number of tests that passed.
 
     One mission is measured in one unit: tests are no substitute where the validator had a score at intake, nor where a
     lower one is better. A run that could not tell, or that met changed pins, has no score.
@@ -241,7 +241,7 @@ def report_of_run(
     fault: str,
     contract: Contract,
 ) -> RunReport:
-    """What an ended validator run proves.
+    """The verdict on a validator run that has ended.
 
     Args:
         exit_status: of the command; None or negative when a signal ended it.
@@ -268,7 +268,7 @@ def report_of_run(
     claimed, score, summary, wrong = _read_report(last_object or {})
     if fault or wrong:
         said = f"its last line is not a valid report: {fault or wrong}"
-        if exit_status != 0:  # it failed, whatever the report meant
+        if exit_status != 0:  # the exit status decides
             return report("failed", "exit-nonzero", f"exit status {exit_status}; {said}")
         return report("error", "bad-report", said)
     if claimed is not None and claimed != (exit_status == 0):
@@ -283,7 +283,7 @@ def report_of_run(
 
 
 def _lost_tests(count: RunnerCount | None, contract: Contract) -> str:
-    """How many tests are missing against intake; empty when none is."""
+    """The tests that are missing against intake, in words; empty when all are there."""
     wanted = contract.baseline_tests
     if wanted is None or (count is not None and count.passed >= wanted):
         return ""
@@ -372,7 +372,7 @@ _REVIEW_KEYS = {"nonce", "verdict", "summary", "approved"}
 def report_of_review(
     exit_status: int | None, last: dict[str, object] | None, fault: str, nonce: str
 ) -> RunReport:
-    """What an ended reviewer command proves; every doubt is an error or a rejection, never an approval."""
+    """The verdict on a reviewer command that has ended; a doubt is an error or a rejection, never an approval."""
     if exit_status != 0:
         return RunReport("error", "reviewer-failed", f"the reviewer ended with exit status {exit_status}")
     if last is None:
@@ -447,7 +447,7 @@ def completion_items(mission: Mission, look: WorkspaceSnapshot) -> tuple[Missing
 
 
 def readiness_items(mission: Mission, look: WorkspaceSnapshot) -> tuple[Missing, ...]:
-    """What is missing beside the contract's own verdict."""
+    """The missing items beside the contract's own verdict."""
     contract = mission.contract
     if contract is None:
         return ()
@@ -530,7 +530,7 @@ def _facts_of(mission: Mission, look: WorkspaceSnapshot) -> Facts:
 def _is_current(
     check: CriterionCheck, mission: Mission, criterion: Criterion, look: WorkspaceSnapshot | None
 ) -> bool:
-    """True when a check is of this contract and saw what stands there now, where somebody looked."""
+    """True when a check is of this contract and, where there is a look, saw the same inputs."""
     if check.contract_digest != mission.contract_digest:
         return False
     return look is None or criterion.rule.is_current(check, _facts_of(mission, look))
@@ -580,7 +580,7 @@ def _received(mission: Mission, criterion: Criterion, look: WorkspaceSnapshot | 
 
 
 def recorded_codes(mission: Mission) -> tuple[str, ...]:
-    """What the contract lacked when a run or a check last told something: its own verdict, required criteria."""
+    """Codes of the items that were missing at the newest run or check: the verdict, required criteria."""
     contract = mission.contract
     if contract is None or mission.phase in ("complete", "cancelled"):
         return ()
@@ -591,7 +591,7 @@ def recorded_codes(mission: Mission) -> tuple[str, ...]:
 
 
 def checked_at(mission: Mission) -> str:
-    """When a run or a check last told something under this contract, ISO 8601 UTC; empty for never."""
+    """The time of the newest run or check under this contract, ISO 8601 UTC; empty for never."""
     digest, run = mission.contract_digest, mission.attestation
     times = [check.at for check in mission.checks if check.contract_digest == digest]
     if run is not None and run.contract_digest == digest:

@@ -57,7 +57,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Observation:
-    """What was seen of one iteration, the pass between two stops.
+    """The facts of one iteration, the pass between two stops.
 
     Attributes:
         has_new_evidence: a criterion accepted evidence that it had not before.
@@ -85,7 +85,7 @@ class Observation:
 
 
 def observe(mission: Mission, *, has_tree_change: bool, used_tools: bool) -> Observation:
-    """What the iteration that ends now achieved: by attested runs, the tree, and the records since the last stop.
+    """The facts of the iteration that ends now, from attested runs, the tree, and the records since the last stop.
 
     A reading turn used tools, left the tree as it was, and found something under a declared direction.
 
@@ -146,14 +146,14 @@ def is_stalled(usage: Usage, limits: Limits) -> bool:
 
 
 NOT_LOOKED = (Missing("look", "a look at the workspace", "no look yet", "omx-autoresearch status"),)
-"""What is missing before the first look: a mission is complete by a look that found nothing, not by omission."""
+"""The missing item before the first look: only a look that finds nothing missing completes a mission."""
 
 _BLOCKED_FOR_WANT_OF = ("stalled", "refusals-spent", "wall-clock-spent")
 
 
 @dataclass(frozen=True, slots=True)
 class Seen:
-    """What one stop saw of the world, to be held against the newest state of the mission.
+    """The view of the world at one stop, to be compared with the newest state of the mission.
 
     Attributes:
         mission: when the session came to its stop; a look was needed only where it ran.
@@ -229,7 +229,7 @@ class Decision:
         completes: the mission is complete.
         blocker: the mission becomes blocked, for this.
         override_expected: the client's cap is near (its limit less one); it may let the next stop through whatever we
-            say, so that somebody else must look.
+            answer, so that a person or the watchdog must look.
     """
 
     answer: Answer
@@ -270,7 +270,7 @@ def decide(seen: Situation, usage: Usage, limits: Limits) -> Decision:
 
 
 def _after_tools(seen: Situation, usage: Usage) -> Usage:
-    """The counters after the tools of this turn, whatever the answer will be."""
+    """The counters after the tools of this turn, before the answer."""
     if not seen.used_tools:
         return usage
     return after_tool(usage, resets_row=seen.cap is not None and seen.cap.reset_by_tools)

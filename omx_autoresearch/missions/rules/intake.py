@@ -1,4 +1,4 @@
-"""What ``init`` asks, and why an answer cannot stand: placeholders, two modes or none, paths that leave."""
+"""The answers to ``init``, and their faults: placeholders, two modes or none, unknown names."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ class MissionDraft(JudgingTerms):
 
 
 TAKEN_OVER = (*(item.name for item in fields(JudgingTerms)), "criteria")
-"""What a contract takes over from its draft, and a draft from the contract that is amended, as it is."""
+"""The fields that a contract copies from its draft, and ``amend`` back into a draft."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -134,7 +134,7 @@ _BRACED = re.compile(r"\A(?:\{\{[^{}]*\}\}|\[(?:your|insert|todo|the)\b[^\]]*\])
 
 
 def placeholder_reason(text: str) -> str:
-    """Why a text is no answer but the place of one; empty when it is one."""
+    """The reason why a text is a placeholder and no answer; empty for an answer."""
     plain = text.strip()
     if not plain:
         return "it is empty"
@@ -154,7 +154,7 @@ def placeholder_reason(text: str) -> str:
 
 
 def draft_faults(draft: MissionDraft) -> list[str]:
-    """Why a mission cannot be made from this draft, a sentence a fault with the field's name; empty when it can."""
+    """The faults of a draft, a sentence each with the name of the field; empty for a valid one."""
     draft = settled(draft)
     return [
         *_text_faults(draft),

@@ -1,4 +1,4 @@
-"""A mission as its journal tells it: what was asked, the completion contract, what was spent, what was found out.
+"""The state of a mission: its goal, completion contract, allowances, runs, findings and directions.
 
 :class:`Mission` is the fold of the journal (``missions/records``); nothing else changes it. :class:`Contract` is
 compiled once, at launch or by ``amend``, from ``mission.md`` and ``sandbox.md``; a later edit of those files changes
@@ -68,7 +68,7 @@ class Limits:
 
 @dataclass(frozen=True, slots=True)
 class Usage:
-    """What was spent of :class:`Limits`.
+    """The part of :class:`Limits` that is spent.
 
     Attributes:
         refusals: counted refusals of the mission.
@@ -96,7 +96,7 @@ class Usage:
 
 
 def check_limits(limits: Limits) -> list[str]:
-    """Why these limits cannot stand, a sentence a fault; empty when they can."""
+    """The faults of these limits, a sentence each; empty when they are valid."""
     faults = []
     for item in fields(limits):
         value = getattr(limits, item.name)
@@ -206,11 +206,11 @@ COMMAND_FOR: dict[Phase, str] = {
     "complete": "omx-autoresearch status {task}",
     "cancelled": "omx-autoresearch init --goal ...",
 }
-"""What an owner types next in each phase."""
+"""The owner's next command in each phase."""
 
 
 def machine_options(table: Table[Any, Any], initial: str) -> dict[str, Any]:
-    """What a ``transitions`` machine over a table is built with (also the one that draws the diagram)."""
+    """The arguments of a ``transitions`` machine over a table (also of the one that draws the diagram)."""
     steps = [{"trigger": step, "source": list(sources), "dest": dest} for step, sources, dest in table]
     states = dict.fromkeys(phase for _, sources, dest in table for phase in (*sources, dest))
     return {"states": [*states], "transitions": steps, "initial": initial, "auto_transitions": False}
@@ -254,16 +254,16 @@ def next_phase(phase: Phase, step: Step, *, task_id: str = "TASK") -> Phase:
     if step != "amend" and (after := reached(TRANSITIONS, phase, step)):
         return after
     mission = "draft" if phase == "draft" else f"{phase} mission"
-    legal = [_done(name) for name in legal_steps(phase) if name != "complete"]
+    legal = [done(name) for name in legal_steps(phase) if name != "complete"]
     ways = f"it can be {', '.join(legal[:-1])} or {legal[-1]}" if legal else "it cannot be reopened"
     raise StepIllegal(
-        f"a {mission} cannot be {_done(step)}; {ways}",
+        f"a {mission} cannot be {done(step)}; {ways}",
         next_step=COMMAND_FOR[phase].format(task=task_id),
     )
 
 
-def _done(step: Step) -> str:
-    """What a mission is once a step was taken, in words."""
+def done(step: Step) -> str:
+    """The participle of a step, as in "a mission can be paused"."""
     return {"launch": "started", "cancel": "cancelled"}.get(step, f"{step.removesuffix('e')}ed")
 
 
@@ -289,7 +289,7 @@ SCHEMA_VERSION = 3
 """Of records and state; ``missions/snapshots.py`` has a step for each version before."""
 VALIDATION_MODES: tuple[ValidationMode, ...] = ("mission-validator-script", "prompt-architect-artifact")
 OPERATIONS: tuple[Operation, ...] = ("network", "write", "publish")
-"""What a mission may be forbidden; the first two bind the runtime's own runs, the third is a word to the agent."""
+"""Operations that an owner can forbid; the runtime enforces the first two in its own runs, the agent is told all."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -325,7 +325,7 @@ class JudgingTerms:
 
 @dataclass(frozen=True, slots=True)
 class Contract(JudgingTerms):
-    """What completes a mission, compiled by the owner; a verdict counts only under the digest of its own contract.
+    """The terms of completion, compiled by the owner; a verdict counts only under the digest of its own contract.
 
     Attributes:
         output_limit_bytes: what is kept of one output; the rest is drained and said.
@@ -363,7 +363,7 @@ class Contract(JudgingTerms):
 
 @dataclass(frozen=True, slots=True)
 class Attestation:
-    """What the runtime itself saw of one validation or review, bound to everything it depended on.
+    """The runtime's own record of one validation or review, bound to everything that it depended on.
 
     Attributes:
         run_id: of this run; the output stands under it.
@@ -458,7 +458,7 @@ class LastStop:
 
 @dataclass(frozen=True, slots=True)
 class Blocker:
-    """Why a mission cannot go on without a person.
+    """The reason why a mission cannot go on without a person.
 
     Attributes:
         reason_code: ``stalled``, ``approval-missing``, ``wall-clock-spent``, ``agent-blocked``, ...
@@ -568,7 +568,7 @@ class Mission(MissionIdentity):
         credited_trials: the number of the newest accepted trial that was told, by experiment.
         turn_trials: accepted trials since the last stop.
         claim_digests: of the newest verified claim that was told, by metric.
-        edited_projections: projections that somebody edited and that were restored, newest last, bounded.
+        edited_projections: projections that were edited by hand and restored, newest last, bounded.
         refused_verbs: owner verbs that were tried from inside an agent.
         forked_sessions: when a fork of a session in this workspace began, and its id; newest last, bounded.
         host_end_count: stops that the host ended; outside every counter.
@@ -652,12 +652,12 @@ class Mission(MissionIdentity):
 
     @property
     def has_declared_direction(self) -> bool:
-        """A direction stands that is more than a claim."""
+        """The agent or the owner declared a direction; a claim is not enough."""
         return any(item.by != "claim" for item in self.recent_directions)
 
     @property
     def is_after_stall(self) -> bool:
-        """What was tried is worn out: only an untried direction may be declared."""
+        """The tried directions are worn out: only an untried one may be declared."""
         return self.has_stalled or self.is_pivot_required
 
     @property
@@ -679,14 +679,14 @@ def seconds_running(mission: Mission, now: str) -> float:
 
 
 def next_command(mission: Mission, *, is_validating: bool = False, is_after_run: bool = False) -> str:
-    """What a person types next: the one answer to that question, for every surface.
+    """The next command for a person; every surface asks here.
 
     A running mission that no session works on waits for ``$autoresearch TASK``, which is typed in the agent.
 
     Args:
         mission: as it stands.
         is_validating: a run of its validator or reviewer goes on.
-        is_after_run: somebody has just looked at the newest run, whose verdict may ask for something.
+        is_after_run: the caller shows the newest run, whose verdict may need a command of its own.
     """
     task, run = mission.task_id, mission.attestation
     if is_validating:

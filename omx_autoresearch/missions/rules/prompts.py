@@ -1,6 +1,6 @@
-"""The words that a person types to an agent and that mean us: ``$autoresearch TASK`` and nothing else.
+"""The command that a person types in an agent: ``$autoresearch TASK``.
 
-Only a prompt that *begins* with the command is one; free text, quotes, code and our own words never bind anything.
+Only a prompt that *begins* with it is a command; free text, quotes, code and the runtime's own words bind nothing.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _TRIM = (
     " \t\"'`<>()[]{}.,;:!?"
     "\u3002\uff0c\u3001\uff1b\uff1a\uff1f\uff01\u300c\u300d\u300e\u300f\u201c\u201d\u2018\u2019"
 )
-"""What people type around a name: quotes, brackets, the end of a sentence, also in Chinese and Japanese."""
+"""Characters that people type around a name: quotes, brackets, the end of a sentence, also in Chinese and Japanese."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,7 +98,7 @@ def paths_named(text: str) -> tuple[NamedFolder, ...]:
 
 
 def _prefix(before: str) -> str:
-    """What belongs to a path of the text before it: up to a blank, or to a quotation mark, which keeps blanks."""
+    """The part of the text before a path that belongs to it: from a blank, or from an opening quotation mark."""
     mark = max(before.rfind(quote) for quote in "\"'`")
     if mark >= 0 and not before[:mark][-1:].isalnum() and "\n" not in before[mark:]:
         return before[mark + 1 :]

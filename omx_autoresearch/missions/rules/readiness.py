@@ -127,7 +127,7 @@ def _line(what: str, code: str, lacking: Missing | None, *, told: str = "") -> R
 
 
 def _verification_line(mission: Mission, look: WorkspaceSnapshot, lacking: Missing | None) -> ReadinessLine:
-    """Where the validator runs the code, its own verdict is the verification: nothing more is asked for."""
+    """In validator mode the validator's verdict is the verification, and nothing more is required."""
     what = "code that changed since the launch was verified, or the owner accepted a reason why not"
     excuse = mission.verification_excuse
     contract = mission.contract

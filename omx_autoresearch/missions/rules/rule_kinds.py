@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from omx_autoresearch.missions.rules.criteria import CriterionCheck, Examination, Examiner, Facts
 
 _PLAIN = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789@%+=:,./-_"
-"""What a shell takes as it is."""
+"""Characters that need no quotes in a shell."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,7 +113,7 @@ class File(Rule):
         return bool(check.content_digest) and facts.look.file_digests.get(self.path) == check.content_digest
 
     def missing(self, facts: Facts) -> str:
-        """Why the file cannot be taken."""
+        """The reason why the file cannot be read."""
         return facts.look.file_faults.get(self.path, "")
 
 
@@ -177,11 +177,11 @@ class Person(Rule):
         return True
 
     def missing(self, facts: Facts) -> str:  # noqa: ARG002 - it depends on nothing that moves
-        """What is missing."""
+        """The missing word of the owner."""
         return "the owner has not confirmed it under this contract"
 
     def next_command(self, task_id: str, criterion_id: str) -> str:
-        """What the owner types."""
+        """The owner's command."""
         return f'omx-autoresearch criterion accept {task_id} {criterion_id} --reason "..."'
 
 

@@ -1,8 +1,8 @@
-"""The world as the rules of criteria look at it; it takes no one's word for any of it.
+"""The runtime examines criteria itself: it runs their commands, reads their files, and believes no claim.
 
 A command runs as a validator does: exactly its argv, in the workspace, in the owner's environment, pinned files
 compared before and after, its whole output kept. One that passed while the workspace changed is no evidence. A file is
-reached through real folders only and searched within a limit of time. What only experiments know the door hands in.
+reached through real folders only and searched within a limit of time. The surface hands in the facts of experiments.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from omx_autoresearch.missions.rules.evidence import (
     normalized_output,
     unsettled_criteria,
 )
-from omx_autoresearch.missions.store import MissionStore, live_contract
+from omx_autoresearch.missions.store import MissionStore, live_contract, refuse_ended
 from omx_autoresearch.missions.validation import runs
 from omx_autoresearch.missions.workspace import PinnedRun, snapshot_workspace
 from omx_autoresearch.system.sandbox import bubblewrap_fault, isolation_of
@@ -78,7 +78,7 @@ def look_at(
 def evidence_of(
     mission: Mission, criterion: Criterion, look: WorkspaceSnapshot, parts: tuple[str, ...], **more: Any
 ) -> Evidence:
-    """What is to be recorded of a met criterion; ``parts`` make it this evidence and no other."""
+    """The evidence of a met criterion; ``parts`` identify it."""
     return Evidence(
         criterion_id=criterion.id,
         digest=evidence_digest(criterion.rule.kind, criterion.id, *parts),
@@ -195,13 +195,13 @@ class _Workspace:
         )
 
     def ask(self, rule: Rule) -> Examination:
-        """What another part of the runtime knows, by the mapping that the door handed in."""
+        """The answer of another part of the runtime, from the mapping that the surface handed in."""
         answered: Examination = self._runtime.sources[rule.source](self._runtime, self._mission, rule, self)
         return answered
 
 
 def _why_not(contract: Contract, result: CommandResult, output: bytes) -> str:
-    """Why an ended command is no evidence by itself, one line; empty when it is."""
+    """The reason why a command that ended is no evidence, one line; empty when it is."""
     if result.outcome == "not_started":
         return f"it could not be started: {result.error}"
     if result.outcome == "timed_out":
@@ -235,14 +235,14 @@ _ATTEMPTS = 5
 
 @dataclass(frozen=True, slots=True)
 class Settlement:
-    """What one pass over some criteria saw.
+    """The results of one pass over some criteria.
 
     Attributes:
         runtime: the world.
         outcomes: one a criterion.
         contract_digest: that they were looked at under; what was seen under another contract is not recorded.
         run_id: of the run that made them; empty where none was needed.
-        submission: the finding that somebody offers for the (only) criterion; empty id for none.
+        submission: the finding that is offered for the only criterion; None for none.
     """
 
     runtime: Runtime
@@ -315,7 +315,7 @@ class Settlement:
 
 
 def claim_reason(mission: Mission, criterion: Criterion, received: str) -> str:
-    """Why a finding is kept as a claim: the field, what was received, what would count, how to send it."""
+    """The reason why a finding stays a claim: the field, the value received, what would count, the command."""
     rule = criterion.rule
     who = "the owner types" if rule.is_owners else "then"
     return (
@@ -330,7 +330,7 @@ def claim_reason(mission: Mission, criterion: Criterion, received: str) -> str:
 def checking(
     runtime: Runtime, isolation: str, *, names: tuple[str, ...] = (), submission: Finding | None = None
 ) -> Callable[[Mission, str], Callable[[Transaction], None]]:
-    """What :class:`runs.Ask` calls: look at these criteria (all that a look can settle, without names)."""
+    """The callback of :class:`runs.Ask` that looks at these criteria (without names, at all that a look can settle)."""
 
     def then(mission: Mission, run_id: str) -> Callable[[Transaction], None]:
         if mission.experiments and "news" in runtime.sources:
@@ -351,7 +351,7 @@ def check(
     wait_seconds: float,
     submission: Finding | None = None,
 ) -> bool:
-    """Look at criteria now, whatever the validator says; their commands run as the owner approved them.
+    """Look at criteria now, without a validator run; their commands run as the owner approved them.
 
     Returns:
         True when every one was looked at within ``wait_seconds``; False: it goes on by itself.
@@ -387,8 +387,29 @@ def check(
     )
 
 
-def refuse_amended(newest: Mission, seen: Mission) -> None:
-    """Refuse what was looked at under a contract that is not the newest any more.
+def examine_now(runtime: Runtime, mission: Mission, criterion: Criterion, submission: Finding) -> None:
+    """Examine a criterion that needs no command (a file, an attested verdict) for a finding, and record the result.
+
+    Raises:
+        StepIllegal: the mission has ended, or its contract was amended meanwhile.
+    """
+    look = snapshot_workspace(runtime.home.mission(mission.task_id), mission)
+    outcomes = look_at(runtime, mission, (criterion,), isolation="none", look=look)
+    _settle(runtime, mission, outcomes, submission)
+
+
+def _settle(
+    runtime: Runtime, mission: Mission, outcomes: tuple[Examination, ...], submission: Finding
+) -> Mission:
+    with MissionStore(runtime.home).transaction(mission.task_id, runtime.now()) as transaction:
+        refuse_ended(transaction.mission, "nothing can be added to it")
+        _refuse_amended(transaction.mission, mission)
+        Settlement(runtime, outcomes, mission.contract_digest, submission=submission).record(transaction)
+        return transaction.mission
+
+
+def _refuse_amended(newest: Mission, seen: Mission) -> None:
+    """Refuse the results of a look under an older contract.
 
     Raises:
         StepIllegal: the contract was amended since.
@@ -405,7 +426,7 @@ def criterion_named(mission: Mission, name: str) -> Criterion:
 
     Raises:
         StepIllegal: the mission has no contract, or has ended.
-        UsageError: there is none.
+        UsageError: the contract has no such criterion.
     """
     contract = live_contract(mission, "no criterion is judged")
     for criterion in contract.criteria:
@@ -446,8 +467,7 @@ def accept(runtime: Runtime, task_id: str, name: str, reason: str) -> Mission:
         StepIllegal: the criterion accepts something else, or the mission is over.
         UsageError: no such criterion, or no reason.
     """
-    store = MissionStore(runtime.home)
-    mission = store.load(task_id)
+    mission = MissionStore(runtime.home).load(task_id)
     criterion = criterion_named(mission, name)
     if not criterion.rule.is_owners:
         raise StepIllegal(
@@ -469,11 +489,7 @@ def accept(runtime: Runtime, task_id: str, name: str, reason: str) -> Mission:
         criterion_id=name,
         iteration=mission.iteration,
     )
-    with store.transaction(task_id, runtime.now()) as transaction:
-        refuse_amended(transaction.mission, mission)
-        outcome = Examination(criterion, look, evidence=evidence)
-        Settlement(runtime, (outcome,), mission.contract_digest, submission=finding).record(transaction)
-        return transaction.mission
+    return _settle(runtime, mission, (Examination(criterion, look, evidence=evidence),), finding)
 
 
 def excuse(runtime: Runtime, task_id: str, reason: str) -> Mission:

@@ -65,9 +65,9 @@ if TYPE_CHECKING:
     from omx_autoresearch.missions.rules.mission import Mission
     from omx_autoresearch.missions.store import Transaction
 
-# --- What the owner allows to run outside a sandbox: one small file a key, outside every workspace.
+# --- The owner's approvals to run commands outside a sandbox: one small file a key, outside every workspace.
 #
-# The key binds project, task, contract and pinned files; whatever of these changes needs a new approval. A file counts
+# The key binds project, task, contract and pinned files; a change of any of these needs a new approval. A file counts
 # by its content, not by its name alone.
 
 LIMIT_BYTES = 4096
@@ -114,7 +114,7 @@ def approve(home: StateHome, key: str, *, is_unsandboxed: bool, ts: str) -> Appr
 
 
 def is_approved(home: StateHome, key: str) -> Approval | None:
-    """Return the approval of ``key``; None where there is none, or where the file does not say so itself.
+    """Return the approval of ``key``; None without a file that is one.
 
     A file that is empty, cut, of another key, of another user, or writable by others approves nothing; the cure is the
     same as for a missing one: ``omx-autoresearch approve``.
@@ -147,13 +147,13 @@ def _path(home: StateHome, key: str) -> str:
     return os.path.join(home.approved_path, key)
 
 
-# --- What an ended run of the contract's command proves: exit status, last line, and why it could not even be started.
+# --- The verdict on a run of the contract's command: from its exit status, its last line, or why it did not start.
 
 
 def report_of(
     contract: Contract, workspace_path: str, result: CommandResult, output: bytes, nonce: str
 ) -> RunReport:
-    """What an ended run of the contract's command proves; ``nonce`` is the reviewer's, empty for a validator."""
+    """The verdict on a run of the contract's command that ended; ``nonce`` is empty for a validator."""
     if result.outcome == "not_started":
         return RunReport("error", "not-started", result.error)
     if result.outcome == "timed_out":
@@ -226,7 +226,7 @@ _REPORT_BYTES = 256 * 1024
 
 @dataclass(frozen=True, slots=True)
 class Permission:
-    """How a mission's commands may run now: in which isolation, or why not and what the owner types then."""
+    """Whether a mission's commands may run now: the isolation, or the reason against it and the owner's command."""
 
     isolation: str = "none"
     why: str = ""
@@ -239,7 +239,7 @@ class Permission:
 
 
 def permission(runtime: Runtime, mission: Mission, *, is_sandboxed: bool = False) -> Permission:
-    """How the commands of the contract may run.
+    """Whether the commands of the contract may run, and how isolated.
 
     Approved ones run as the owner. Without an approval of exactly this contract and these pins, and always for a
     client in a sandbox unless the owner approved that too, they run with no wider rights than the agent has. (Beside
@@ -284,7 +284,7 @@ def _needs_sandbox(mission: Mission) -> Permission:
 
 @dataclass(frozen=True, slots=True)
 class Ask:
-    """What a run is asked for.
+    """The order for a run.
 
     Attributes:
         isolation: of the run.
@@ -303,7 +303,7 @@ class Ask:
 
 
 ANNOUNCE_SECONDS = 2.0
-"""How long a caller that will not wait for a run still waits until its beginning is recorded; a few ms on most days."""
+"""A caller that does not wait for a run waits this long for the record of its start; usually a few ms."""
 
 
 def validate(runtime: Runtime, task_id: str, ask: Ask, *, wait_seconds: float) -> bool:
@@ -336,7 +336,7 @@ def validate(runtime: Runtime, task_id: str, ask: Ask, *, wait_seconds: float) -
 def validate_now(
     runtime: Runtime, mission: Mission, *, wait_seconds: float, is_sandboxed: bool = False
 ) -> bool:
-    """Validate because somebody asked; as :func:`validate`.
+    """Validate at once for a person or an agent; as :func:`validate`.
 
     Raises:
         CommandFault: the owner has to let the command run first, or no process could be started.
@@ -493,7 +493,7 @@ def run_validator(  # noqa: PLR0913  # what a run depends on, and nothing else
     """Run one command in the owner's environment, with the hygiene of every validation; the scratch folder goes after.
 
     Raises:
-        CommandFault: it shall run in bubblewrap, and there is none.
+        CommandFault: it must run in bubblewrap, which is not available.
     """
     os.makedirs(os.path.dirname(output_file_path), mode=0o700, exist_ok=True)
     os.makedirs(os.path.join(scratch_path, "tmp"), mode=0o700, exist_ok=True)
@@ -533,7 +533,7 @@ def validator_environment(contract: Contract, scratch_path: str) -> dict[str, st
 
 
 def read_output(result: CommandResult) -> bytes:
-    """What is kept of an output: the end of it decides, the beginning explains."""
+    """The beginning and the end of a kept output; the end decides, the beginning explains."""
     with open(result.output_path, "rb") as stream:
         size = os.fstat(stream.fileno()).st_size
         if size <= 2 * _REPORT_BYTES:
@@ -599,7 +599,7 @@ def _reviewer_argv(mission: Mission, contract: Contract, scratch_path: str, nonc
     return ("/bin/sh", "-c", 'exec <"$1" && eval "$2"', "sh", prompt_path, contract.reviewer_command)
 
 
-# --- Reviews: a verdict on the output artifact from somebody who is not the agent under review.
+# --- Reviews: a verdict on the output artifact that does not come from the agent under review.
 #
 # A reviewer command is launched by the runtime in a session of its own and must end with one JSON line that carries the
 # nonce of its prompt; a person at a terminal outside the agent's tree may review; another session only where the
@@ -607,7 +607,7 @@ def _reviewer_argv(mission: Mission, contract: Contract, scratch_path: str, nonc
 
 
 def review_prompt(mission: Mission, contract: Contract, nonce: str) -> str:
-    """What a reviewer command reads on stdin."""
+    """The text that a reviewer command reads on stdin."""
     return (
         f"{contract.validator_prompt}\n\n"
         f"Mission: {mission.goal}\n"

@@ -249,7 +249,7 @@ def test_each_step_of_a_mission_s_life_leaves_a_notice() -> None:
         MissionLaunched("running", SCRIPT, "d", reason="by hand"),
         MissionCancelled("cancelled", "enough"),
     )
-    assert [notice.text for notice in begun.notices[1:]] == ["launched: by hand", "cancelled: enough"]
+    assert [notice.text for notice in begun.notices[1:]] == ["started: by hand", "cancelled: enough"]
     amended = after(a_mission(), MissionAmended(SCRIPT, "e", reason="a better check"))
     assert amended.notices[-1].text == "the contract was amended: a better check"
     many = after(a_mission(), *(PivotRequired(number, "objective") for number in range(40)))
