@@ -212,19 +212,21 @@ def _task_ids(_ctx: click.Context, _parameter: click.Parameter, incomplete: str)
     return [CompletionItem(name) for name in known if name.startswith(incomplete)]
 
 
-def task_argument(function: Callable[..., Any]) -> Callable[..., Any]:
-    """``[TASK]``, optional: inside a session the bound mission, outside the only one under way of this project."""
-    return click.argument("task", default="", required=False, shell_complete=_task_ids)(function)
+task_argument = click.argument("task", default="", required=False, shell_complete=_task_ids)
+"""``[TASK]``, optional: inside a session the bound mission, outside the only one under way of this project."""
+json_option = click.option("--json", "as_json", is_flag=True, help="Print one JSON document.")
+reason_option = click.option("--reason", default="", help="Why; kept in the journal.")
 
 
-def json_option(function: Callable[..., Any]) -> Callable[..., Any]:
-    """``--json``."""
-    return click.option("--json", "as_json", is_flag=True, help="Print one JSON document.")(function)
+def with_options(*options: Callable[..., Any]) -> Callable[..., Any]:
+    """Several options as one decorator; the help shows them in this order."""
 
+    def decorate(function: Callable[..., Any]) -> Callable[..., Any]:
+        for option in reversed(options):
+            function = option(function)
+        return function
 
-def reason_option(function: Callable[..., Any]) -> Callable[..., Any]:
-    """``--reason``."""
-    return click.option("--reason", default="", help="Why; kept in the journal.")(function)
+    return decorate
 
 
 Row = tuple[str, str, str]

@@ -27,7 +27,7 @@ from omx_autoresearch.surfaces.cli.console import (
     this_caller,
     verb,
 )
-from omx_autoresearch.surfaces.cli.status import STATUS, print_step
+from omx_autoresearch.surfaces.cli.status import step_verb
 from omx_autoresearch.surfaces.documents import CriterionListDocument
 
 if TYPE_CHECKING:
@@ -96,16 +96,12 @@ def criterion_accept(words: tuple[str, ...], reason: str, as_json: bool) -> None
     _print_criteria(caller, task_id, as_json=True)
 
 
-@verb("excuse", STATUS)
-@task_argument
-@reason_option
-@json_option
-def excuse_verb(task: str, reason: str, as_json: bool) -> None:
-    """Accept a reason why the code that changed could not be verified."""
-    caller = this_caller()
-    task_id = caller.owned_task("excuse", task)
-    checks.excuse(caller.runtime, task_id, reason)
-    print_step(caller, task_id, "excused from verifying the code that changed", as_json=as_json)
+excuse_verb = step_verb(
+    "excuse",
+    checks.excuse,
+    "excused from verifying the code that changed",
+    text="Accept a reason why the code that changed could not be verified.",
+)
 
 
 @verb("readiness", Document("readiness", ReadinessReport))

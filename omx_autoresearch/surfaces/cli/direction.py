@@ -32,25 +32,18 @@ from omx_autoresearch.surfaces.documents import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-    from typing import Any
-
     from omx_autoresearch.foundation.types import DirectionBy
     from omx_autoresearch.missions.directions import Declared
 
 
-def _axis_option(function: Callable[..., Any]) -> Callable[..., Any]:
-    return click.option(
-        "--axis",
-        "axes",
-        multiple=True,
-        metavar="NAME=VALUE",
-        help="What the direction says of a structural axis; may be given for several.",
-    )(function)
-
-
-def _text_argument(function: Callable[..., Any]) -> Callable[..., Any]:
-    return click.argument("words", nargs=-1, required=True, metavar="[TASK] TEXT")(function)
+_axis_option = click.option(
+    "--axis",
+    "axes",
+    multiple=True,
+    metavar="NAME=VALUE",
+    help="The value of one structural axis; may be given for several axes.",
+)
+_text_argument = click.argument("words", nargs=-1, required=True, metavar="[TASK] TEXT")
 
 
 DIRECTION = Document("direction", DirectionDocument)

@@ -85,19 +85,14 @@ _GAP = 2
 # --- which experiment is meant
 
 
-def experiment_argument(function: Callable[..., Any]) -> Callable[..., Any]:
-    """``[ID]``, optional: the only experiment of this project that has not ended, else its newest."""
-    return click.argument("named", default="", required=False, metavar="[ID]")(function)
-
-
-def auto_log_option(function: Callable[..., Any]) -> Callable[..., Any]:
-    """``--auto-log``: look at an ``.auto/`` log instead of an experiment."""
-    return click.option(
-        "--auto-log",
-        default="",
-        metavar="PATH",
-        help="Of an existing .auto/ log instead: the file, or the project that has it.",
-    )(function)
+experiment_argument = click.argument("named", default="", required=False, metavar="[ID]")
+"""``[ID]``, optional: the only experiment of this project that has not ended, else its newest."""
+auto_log_option = click.option(
+    "--auto-log",
+    default="",
+    metavar="PATH",
+    help="Read an existing .auto/ log instead: the file, or the project that has it.",
+)
 
 
 @dataclass(frozen=True, slots=True)

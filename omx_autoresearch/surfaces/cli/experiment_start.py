@@ -28,12 +28,12 @@ from omx_autoresearch.surfaces.cli.console import (
     tell,
     this_caller,
     verb,
+    with_options,
 )
 from omx_autoresearch.surfaces.cli.experiment import Meant, phase_words
 from omx_autoresearch.surfaces.cli.experiment_trial import attended
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
     from typing import Any
 
     from omx_autoresearch.experiments.controller import AutoresearchController
@@ -43,7 +43,7 @@ if TYPE_CHECKING:
 
 # --- The options of ``experiment start``; one that is left out leaves the word to the file, or to the default.
 
-_OPTIONS = (
+start_options = with_options(
     click.option(
         "--metric",
         metavar="NAME",
@@ -158,13 +158,6 @@ _OPTIONS = (
     click.option("--seed", type=int, metavar="N", help="Of the order within pairs.  [default: 0]"),
 )
 """In the order of reading; the names are those of the ``experiment:`` block, with ``-`` for ``_``."""
-
-
-def start_options(function: Callable[..., Any]) -> Callable[..., Any]:
-    """Every option that configures an experiment."""
-    for option in reversed(_OPTIONS):
-        function = option(function)
-    return function
 
 
 def given_options(given: dict[str, Any]) -> dict[str, Any]:

@@ -27,6 +27,7 @@ from omx_autoresearch.surfaces.cli.console import (
     tell,
     this_caller,
     verb,
+    with_options,
 )
 from omx_autoresearch.surfaces.documents import (
     FindingDocument,
@@ -37,7 +38,6 @@ from omx_autoresearch.surfaces.documents import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
     from typing import Any
 
     from omx_autoresearch.missions.findings import Recorded
@@ -112,42 +112,32 @@ def _summary(given: str) -> str:
     return text.removesuffix("\n")
 
 
-def _limits(function: Callable[..., Any]) -> Callable[..., Any]:
-    options = (
-        click.option(
-            "--limit", type=click.IntRange(1, 1000), default=50, show_default=True, help="At most this many."
-        ),
-        click.option("--accepted", "wanted", flag_value="accepted", help="Evidence only."),
-        click.option("--claims", "wanted", flag_value="claims", help="Claims only."),
-        click.option(
-            "--before", type=int, default=0, metavar="SEQ", help="Only records before this one, to page on."
-        ),
-    )
-    for option in reversed(options):
-        function = option(function)
-    return function
+_list_options = with_options(
+    task_argument,
+    click.option(
+        "--limit", type=click.IntRange(1, 1000), default=50, show_default=True, help="At most this many."
+    ),
+    click.option("--accepted", "wanted", flag_value="accepted", help="Evidence only."),
+    click.option("--claims", "wanted", flag_value="claims", help="Claims only."),
+    click.option(
+        "--before", type=int, default=0, metavar="SEQ", help="Only records before this one, to page on."
+    ),
+    json_option,
+)
 
 
 @verb("finding list", FINDINGS)
-@task_argument
-@_limits
-@json_option
-def finding_list(task: str, limit: int, wanted: str | None, before: int, as_json: bool) -> None:
+@_list_options
+def finding_list(**given: Any) -> None:
     """Show the newest findings, evidence first."""
-    _print_list(
-        this_caller(), task, {"limit": limit, "wanted": wanted or "all", "before": before}, as_json=as_json
-    )
+    _print_list(**given)
 
 
 @verb("findings", FINDINGS)
-@task_argument
-@_limits
-@json_option
-def findings_verb(task: str, limit: int, wanted: str | None, before: int, as_json: bool) -> None:
+@_list_options
+def findings_verb(**given: Any) -> None:
     """Show the newest findings, evidence first; the same as `finding list`."""
-    _print_list(
-        this_caller(), task, {"limit": limit, "wanted": wanted or "all", "before": before}, as_json=as_json
-    )
+    _print_list(**given)
 
 
 @verb("finding show", FINDING)
@@ -239,8 +229,12 @@ def _text(value: Any) -> str:
     )
 
 
-def _print_list(caller: Caller, task: str, options: dict[str, Any], *, as_json: bool) -> None:
-    document = finding_list_document(caller.runtime, caller.shown_view(task).task_id, **options)
+def _print_list(task: str, limit: int, wanted: str | None, before: int, as_json: bool) -> None:
+    caller = this_caller()
+    task_id = caller.shown_view(task).task_id
+    document = finding_list_document(
+        caller.runtime, task_id, limit=limit, wanted=wanted or "all", before=before
+    )
     if as_json:
         print_json(document)
         return

@@ -32,10 +32,10 @@ from omx_autoresearch.surfaces.cli.console import (
     tell,
     this_caller,
     verb,
+    with_options,
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
     from typing import Any
 
     from omx_autoresearch.compat.adoption import Origin
@@ -48,7 +48,7 @@ OPERATIONS = ("network", "write", "publish")
 MODES = ("mission-validator-script", "prompt-architect-artifact")
 _REVIEWERS = ("command", "person", "session")
 
-_FREEZING = (
+freezing_options = with_options(
     click.option(
         "--protect", multiple=True, metavar="GLOB", help="Also freeze these files; `!glob` excludes some."
     ),
@@ -63,8 +63,8 @@ _FREEZING = (
     click.option("--reason", default="", help="Why; for --unfrozen and for the journal."),
 )
 """What ``start`` takes, too."""
-_OPTIONS = (
-    *_FREEZING,
+contract_options = with_options(
+    freezing_options,
     click.option(
         "--validator",
         help="Shell command that decides: exit status 0 completes the mission. It runs at the top of the project.",
@@ -128,22 +128,6 @@ _FIELDS = {
     "isolate_home": "isolate_home",
 }
 """Option to field of the draft."""
-
-
-def contract_options(function: Callable[..., Any]) -> Callable[..., Any]:
-    """Every option that describes how a mission is judged."""
-    return _with(_OPTIONS, function)
-
-
-def freezing_options(function: Callable[..., Any]) -> Callable[..., Any]:
-    """``--protect``, ``--unfrozen`` and ``--reason``."""
-    return _with(_FREEZING, function)
-
-
-def _with(options: tuple[Callable[..., Any], ...], function: Callable[..., Any]) -> Callable[..., Any]:
-    for option in reversed(options):
-        function = option(function)
-    return function
 
 
 def changed_draft(draft: MissionDraft, given: dict[str, Any]) -> MissionDraft:

@@ -26,31 +26,27 @@ from omx_autoresearch.surfaces.cli.console import (
     say,
     this_caller,
     verb,
+    with_options,
 )
 from omx_autoresearch.surfaces.cli.demo import hook_program, make_held_session
 from omx_autoresearch.surfaces.hook import PACKAGES
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-    from typing import Any
-
     from omx_autoresearch.agents.parts import Installation, Scope
 
 
-def _client_options(function: Callable[..., Any]) -> Callable[..., Any]:
-    function = click.option("--dry-run", is_flag=True, help="Show the change and write nothing.")(function)
-    function = _scope_option(function)
-    return click.argument("client", type=click.Choice(CLIENT_NAMES))(function)
-
-
-def _scope_option(function: Callable[..., Any]) -> Callable[..., Any]:
-    return click.option(
-        "--scope",
-        type=click.Choice(("user", "project")),
-        default="user",
-        show_default=True,
-        help="Whose settings: all of your sessions, or those in this project.",
-    )(function)
+_scope_option = click.option(
+    "--scope",
+    type=click.Choice(("user", "project")),
+    default="user",
+    show_default=True,
+    help="The settings of all your sessions, or those of this project.",
+)
+_client_options = with_options(
+    click.argument("client", type=click.Choice(CLIENT_NAMES)),
+    _scope_option,
+    click.option("--dry-run", is_flag=True, help="Show the change and write nothing."),
+)
 
 
 @dataclass(frozen=True, slots=True)

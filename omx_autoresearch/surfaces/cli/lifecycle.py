@@ -22,23 +22,22 @@ from omx_autoresearch.surfaces.cli.console import (
     json_option,
     print_json,
     print_rows,
-    reason_option,
     say,
     task_argument,
     tell,
     this_caller,
     verb,
+    with_options,
 )
 from omx_autoresearch.surfaces.cli.init import (
     changed_draft,
     contract_options,
     freezing_options,
 )
-from omx_autoresearch.surfaces.cli.status import STATUS, print_step, say_unblock
+from omx_autoresearch.surfaces.cli.status import STATUS, print_step, say_unblock, step_verb
 from omx_autoresearch.surfaces.documents import StartDocument, start_document
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
     from typing import Any
 
     from omx_autoresearch.missions.launch import Started
@@ -193,15 +192,6 @@ def limits_line(limits: Limits) -> str:
     return ", ".join(f"{item.name} {getattr(limits, item.name):g}" for item in fields(limits))
 
 
-def _extension_options(function: Callable[..., Any]) -> Callable[..., Any]:
-    function = click.option(
-        "--add-refusals", type=int, default=0, metavar="N", help="Add to the mission's refusals."
-    )(function)
-    return click.option(
-        "--add-hours", type=float, default=0.0, metavar="H", help="Add to the mission's wall clock."
-    )(function)
-
-
 @dataclass(frozen=True, slots=True)
 class ApprovalDocument:
     """``approve``.
@@ -234,70 +224,44 @@ def approve_verb(task: str, unsandboxed: bool, as_json: bool) -> None:
         say_unblock(caller, task_id)
 
 
-@verb("pause", STATUS)
-@task_argument
-@reason_option
-@json_option
-def pause_verb(task: str, reason: str, as_json: bool) -> None:
-    """Pause a mission: it holds no session until it is resumed."""
-    caller = this_caller()
-    task_id = caller.owned_task("pause", task)
-    lifecycle_commands.pause(caller.runtime, task_id, reason=reason)
-    print_step(caller, task_id, "paused; it holds no session", as_json=as_json)
-
-
-@verb("resume", STATUS)
-@task_argument
-@reason_option
-@_extension_options
-@json_option
-def resume_verb(task: str, reason: str, add_hours: float, add_refusals: int, as_json: bool) -> None:
-    """Let a paused mission go on, with fresh stall allowances."""
-    caller = this_caller()
-    task_id = caller.owned_task("resume", task)
-    lifecycle_commands.resume(
-        caller.runtime, task_id, reason=reason, add_hours=add_hours, add_refusals=add_refusals
-    )
-    print_step(caller, task_id, "running again", as_json=as_json)
-
-
-@verb("unblock", STATUS)
-@task_argument
-@reason_option
-@_extension_options
-@json_option
-def unblock_verb(task: str, reason: str, add_hours: float, add_refusals: int, as_json: bool) -> None:
-    """Let a blocked mission go on, with fresh stall allowances."""
-    caller = this_caller()
-    task_id = caller.owned_task("unblock", task)
-    lifecycle_commands.unblock(
-        caller.runtime, task_id, reason=reason, add_hours=add_hours, add_refusals=add_refusals
-    )
-    print_step(caller, task_id, "running again", as_json=as_json)
-
-
-@verb("cancel", STATUS)
-@task_argument
-@reason_option
-@json_option
-def cancel_verb(task: str, reason: str, as_json: bool) -> None:
-    """Give a mission up; nothing re-opens it."""
-    caller = this_caller()
-    task_id = caller.owned_task("cancel", task)
-    lifecycle_commands.cancel(caller.runtime, task_id, reason=reason)
-    print_step(caller, task_id, "cancelled; it holds no session", as_json=as_json)
-
-
-@verb("unbind", STATUS)
-@task_argument
-@reason_option
-@json_option
-def unbind_verb(task: str, reason: str, as_json: bool) -> None:
-    """Let the mission's session go; the mission itself stays and can be bound again."""
-    caller = this_caller()
-    task_id = caller.owned_task("unbind", task)
-    lifecycle_commands.unbind(caller.runtime, task_id, reason=reason)
-    print_step(caller, task_id, "bound to no session any more", as_json=as_json)
+_extension_options = with_options(
+    click.option(
+        "--add-hours", type=float, default=0.0, metavar="H", help="Add to the mission's wall clock."
+    ),
+    click.option("--add-refusals", type=int, default=0, metavar="N", help="Add to the mission's refusals."),
+)
+pause_verb = step_verb(
+    "pause",
+    lifecycle_commands.pause,
+    "paused; it holds no session",
+    text="Pause a mission: it holds no session until it is resumed.",
+)
+resume_verb = step_verb(
+    "resume",
+    lifecycle_commands.resume,
+    "running again",
+    _extension_options,
+    text="Let a paused mission go on, with fresh stall allowances.",
+)
+unblock_verb = step_verb(
+    "unblock",
+    lifecycle_commands.unblock,
+    "running again",
+    _extension_options,
+    text="Let a blocked mission go on, with fresh stall allowances.",
+)
+cancel_verb = step_verb(
+    "cancel",
+    lifecycle_commands.cancel,
+    "cancelled; it holds no session",
+    text="Give a mission up; nothing reopens it.",
+)
+unbind_verb = step_verb(
+    "unbind",
+    lifecycle_commands.unbind,
+    "bound to no session any more",
+    text="Release the mission's session; the mission stays and can be bound again.",
+)
 
 
 @verb("repair", STATUS)

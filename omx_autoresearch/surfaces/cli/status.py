@@ -23,17 +23,22 @@ from omx_autoresearch.surfaces.cli.console import (
     print_json,
     print_rows,
     print_table,
+    reason_option,
     say,
     task_argument,
     this_caller,
     verb,
+    with_options,
 )
 from omx_autoresearch.system.processes import wait_for
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+    from typing import Any
+
     from omx_autoresearch.journal.layout import Runtime
     from omx_autoresearch.missions.rules.mission import Mission
-    from omx_autoresearch.surfaces.cli.console import Caller, Row
+    from omx_autoresearch.surfaces.cli.console import Caller, Row, Verb
 
 
 LOOK_SECONDS = 1.0
@@ -157,6 +162,30 @@ def print_step(caller: Caller, task_id: str, what: str, *, as_json: bool) -> Non
     say(f"Mission {task_id} is {what}.")
     if _typed(view.next_command) and view.phase not in ("complete", "cancelled"):
         say(f"  next: {_typed(view.next_command)}", "dim")
+
+
+def step_verb(
+    name: str, step: Callable[..., object], done: str, *options: Callable[..., Any], text: str
+) -> Verb:
+    """A verb that only the owner may use, takes one step of a mission's life, and prints the status after it.
+
+    Args:
+        name: as typed.
+        step: the use case; takes runtime, task id, reason, and a value for each option.
+        done: how the mission is now, for people.
+        options: beside TASK, ``--reason`` and ``--json``.
+        text: the help of the verb.
+    """
+
+    @verb(name, STATUS, help=text)
+    @with_options(task_argument, reason_option, *options, json_option)
+    def take(task: str, reason: str, as_json: bool, **given: Any) -> None:
+        caller = this_caller()
+        task_id = caller.owned_task(name, task)
+        step(caller.runtime, task_id, reason=reason, **given)
+        print_step(caller, task_id, done, as_json=as_json)
+
+    return take
 
 
 def say_unblock(caller: Caller, task_id: str) -> None:

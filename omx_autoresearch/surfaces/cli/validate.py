@@ -43,20 +43,16 @@ from omx_autoresearch.surfaces.cli.status import RUN, STATUS, WAIT_SECONDS, prin
 from omx_autoresearch.surfaces.documents import NoteDocument
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-    from typing import Any
-
     from omx_autoresearch.missions.rules.mission import Mission
 
 
-def _seconds_option(function: Callable[..., Any]) -> Callable[..., Any]:
-    return click.option(
-        "--seconds",
-        type=click.FloatRange(0, 7 * 24 * 3600),
-        default=None,
-        help=f"Wait at most this long; the run goes on by itself.  [default: {WAIT_SECONDS:g}; at a person's "
-        "terminal until it ends]",
-    )(function)
+_seconds_option = click.option(
+    "--seconds",
+    type=click.FloatRange(0, 7 * 24 * 3600),
+    default=None,
+    help=f"Wait at most this long; the run goes on by itself.  [default: {WAIT_SECONDS:g}; at a person's "
+    "terminal until it ends]",
+)
 
 
 # --- validate and review
