@@ -49,7 +49,7 @@ _SHOWN_FINDINGS = 5
 _BEAT_CHARACTERS = 200
 
 CreateOptions = MissionDraft
-"""What may be said of a new mission; ``goal`` is the first argument of :meth:`Store.create_task`."""
+"""The options of a new mission; ``goal`` is the first argument of :meth:`Store.create_task`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,7 +69,7 @@ class Task:
 
 @dataclass(frozen=True, slots=True)
 class ProgressPatch:
-    """What another program may change: it can block a mission and say why, and nothing else.
+    """The one change that another program may make: block a mission and say why.
 
     Counters, evidence and completion follow from records alone.
 
@@ -84,7 +84,7 @@ class ProgressPatch:
 
 @dataclass(frozen=True, slots=True)
 class Summary:
-    """What is put before the agent each turn.
+    """The summary that the agent reads each turn.
 
     Attributes:
         text: under 1,200 characters, stable text first.
@@ -139,7 +139,7 @@ class Store:
         """A mission as it stands.
 
         Raises:
-            UsageError: there is none of this id.
+            UsageError: no mission has this id.
             StateUntrusted: its state cannot be trusted; the error names file, line and cure.
         """
         return _task(self._load(task_id))
@@ -235,12 +235,12 @@ class Store:
         return validation_report(self._runtime, task_id)
 
     def readiness(self, task_id: str) -> ReadinessReport:
-        """Whether the mission would complete now, line by line."""
+        """The lines of the completion gate, and whether the mission would complete now."""
         _texts(task_id=task_id)
         return readiness_of(self._runtime, task_id)
 
     def summary(self, task_id: str) -> Summary:
-        """What is put before the agent at a turn's start."""
+        """The summary that the agent reads at the start of a turn."""
         mission = self._load(task_id)
         try:
             newest = list_findings(self._runtime, task_id, limit=_SHOWN_FINDINGS, wanted="accepted")

@@ -47,7 +47,7 @@ if TYPE_CHECKING:
 # here is a claim and nothing more: no verb in it is ever obeyed.
 
 CLAIM_LIMIT_BYTES = 256 * 1024
-"""What is kept of one claim, in UTF-8."""
+"""The largest claim, in UTF-8; the rest is cut."""
 CLAIMS_AT_ONCE = 64
 BYTES_AT_ONCE = 4 * 1024 * 1024
 FINDING_VERB = "finding"
@@ -60,7 +60,7 @@ TAKEN_LIMIT = 50
 _CUT = " [... cut]"
 _FILE_LIMIT_BYTES = 8 * CLAIM_LIMIT_BYTES
 _KEYS = frozenset(("verb", "text", "at"))
-_BY_HAND = "somebody added it to findings.jsonl; to make it evidence: omx-autoresearch criterion check {}"
+_BY_HAND = "it was added to findings.jsonl by hand; to make it evidence: omx-autoresearch criterion check {}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -315,7 +315,7 @@ def take_in(
 
 
 def take_in_quietly(runtime: Runtime, task_id: str, mission: Mission | None = None) -> None:
-    """As :func:`take_in`, for a stop or a look: whatever goes wrong here neither holds nor releases anybody."""
+    """As :func:`take_in`, for a stop or a look: a failure here neither holds nor releases the session."""
     try:
         take_in(runtime, task_id, mission)
     except (AutoresearchError, OSError, ValueError):
@@ -325,7 +325,7 @@ def take_in_quietly(runtime: Runtime, task_id: str, mission: Mission | None = No
 def write_changed(runtime: Runtime) -> tuple[str, ...]:
     """Bring every mission that this process recorded something in into step; returns a warning for each that is not.
 
-    Called once what the process had to say is said: by the hook, a verb, a tool call, a method, a forked child.
+    Every process calls it after its answer: the hook, a verb, a tool call, a method of the API, a forked child.
     """
     warnings = []
     while missions.changed:
@@ -347,7 +347,7 @@ def write_changed(runtime: Runtime) -> tuple[str, ...]:
 def _fresh(
     store: MissionStore, mission: Mission, claims: tuple[InboxClaim, ...], edits: tuple[Edit, ...]
 ) -> list[Record]:
-    """What claims and edits become, as far as the journal has it not. No verb of a file in the inbox is obeyed."""
+    """The records of claims and edits that the journal lacks. A verb in a file of the inbox is never obeyed."""
     if not claims and not edits:
         return []
     added = [(edit.name, bounded_claim(text)) for edit in edits for text in edit.added]
@@ -375,7 +375,7 @@ def _fresh(
 
 
 def _directions(mission: Mission, texts: list[str]) -> list[DirectionDeclared]:
-    """What claims that say a direction are remembered as, besides: tried, and nothing more."""
+    """Claims that name a direction, as directions that were tried."""
     if not texts:
         return []
     from omx_autoresearch.foundation.json_codec import decode
@@ -385,7 +385,7 @@ def _directions(mission: Mission, texts: list[str]) -> list[DirectionDeclared]:
     said = []
     for text in texts:
         try:
-            words = entry_words(decode(text.encode()))  # an object that somebody added to the list
+            words = entry_words(decode(text.encode()))  # an object that was added to the list
         except ValueError:
             words = ""
         said.append(claimed(mission, claimed_direction(words or text)))

@@ -1,7 +1,7 @@
 """Every other event of a session: its start, prompts, tools, compaction, its end.
 
-None of them can hold or release anybody. They keep the pulse, take in what a sandboxed agent could not write itself,
-carry out what a person typed, and put the mission before the agent's eyes.
+None of them holds or releases a session. They keep the pulse, carry out the verbs of a sandboxed agent that can write
+nothing itself and the commands that a person typed, and show the mission to the agent.
 """
 
 from __future__ import annotations
@@ -164,7 +164,7 @@ class _Prompt:
         return Reply(context=self._note_person(mission.task_id), person_message=warning)
 
     def _refuse(self, command: PromptCommand, why: str) -> Reply:
-        """A prompt event that no person typed: shown to the owner of the mission that it meant."""
+        """Refuse a prompt that no person typed; the mission that it names records the attempt for its owner."""
         said = briefing.marked(f"`$autoresearch` must be typed by a person, and this was not: {why}")
         if command.verb == "status":
             return Reply(context=said)
@@ -183,7 +183,7 @@ class _Prompt:
         return Reply(context=said)
 
     def _note_person(self, task_id: str) -> str:
-        """A person spoke; returns the summary where a word of it changed since it was last said at a prompt."""
+        """Record that a person spoke; returns the summary if it changed since the last prompt that showed it."""
         path = self._runtime.home.mission(task_id).heartbeat_path
         with MissionStore(self._runtime.home).transaction(task_id, self._runtime.now()) as transaction:
             before, session_id = transaction.mission, self._event.session_id
@@ -199,7 +199,7 @@ class _Prompt:
 # A prompt command counts as the owner's. One that no person can have typed never gets here.
 
 BASELINE_SECONDS = 60.0
-"""What a prompt hook's time-out leaves for a draft's baseline; a longer one is given up, and the mission starts."""
+"""The time that a prompt hook has for a draft's baseline; a longer run is stopped, and the mission starts without."""
 
 
 def carry_out(runtime: Runtime, client: Client, event: HookEvent, command: PromptCommand) -> Reply:
@@ -298,7 +298,7 @@ _REPEATED = ("--axis", "--path")
 _FLAGS = ("--json",)
 _PIVOT = "--pivot"
 _NEVER_BARE = frozenset(";&|<>()`$\n\r\\*?[]{}~!#")
-"""What a shell acts on, or may change, outside quotes."""
+"""Characters that a shell acts on, or may change, outside quotes."""
 _NEVER_QUOTED = frozenset("`$")
 
 
@@ -470,12 +470,12 @@ def _finding(runtime: Runtime, mission: Mission, relayed: Relayed) -> str:
     try:
         recorded = add_finding(runtime, mission.task_id, submission, source="hook")
     except (StepIllegal, UsageError):
-        return ""  # one that cannot stand; the command itself has said so
+        return ""  # it is refused; the command itself has told the agent
     return "" if recorded.is_known else "finding"
 
 
 def _names(mission: Mission) -> tuple[str, ...]:
-    """What a command may call the mission."""
+    """The names by which a command may call the mission."""
     return mission.task_id, mission.task_id.split("-", 2)[-1]
 
 
@@ -497,5 +497,5 @@ def _validate(runtime: Runtime, mission: Mission, event: HookEvent) -> str:
     try:
         validate_now(runtime, mission, wait_seconds=0.0, is_sandboxed=event.is_sandboxed)
     except (CommandFault, WorkspaceFault):
-        return ""  # the command itself has said so
+        return ""  # the command itself has told the agent
     return "validate"

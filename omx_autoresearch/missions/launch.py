@@ -61,7 +61,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class StartOptions:
-    """How a mission is started.
+    """Options of a start.
 
     Attributes:
         reason: for the journal.
@@ -88,13 +88,13 @@ class StartOptions:
 
 @dataclass(frozen=True, slots=True)
 class Started:
-    """What ``start`` did.
+    """The result of ``start``.
 
     Attributes:
         mission: running.
         nonce: for ``OMX_AUTORESEARCH_TASK=TASK:NONCE``; empty when an agent started it.
         token: to print last, when an agent's shell knows no session id.
-        baseline: what the validator said before any work; None without one.
+        baseline: the validator's verdict before any work; None without a baseline.
         notes: what the owner should know, a line each.
     """
 
@@ -179,7 +179,7 @@ def _launch(runtime: Runtime, mission: Mission, options: StartOptions) -> Starte
     baseline = _baseline(mission, contract, options) if options.has_baseline else None
     _refuse_written(pins.touched(stamps, pins.pin_stamps(manifest, workspace_path)))
     if baseline is not None:
-        # the score alone: where there is none, progress is measured by the tests that pass
+        # without a score, progress is measured by the number of tests that pass
         contract = replace(contract, baseline_tests=baseline.tests, baseline_score=baseline.score)
     pins.pin(runtime.home.mission(mission.task_id).frozen_path, manifest, workspace_path)
     nonce = "" if options.is_agent else runtime.new_id()
@@ -259,7 +259,7 @@ def amend(
 
 
 def _refuse_written(paths: tuple[str, ...]) -> None:
-    """What the check itself writes cannot be frozen: every run would be taken for tampering."""
+    """Refuse to freeze a file that the check itself writes: every run would be taken for tampering."""
     if paths:
         raise WorkspaceFault(
             f"{paths[0]} would be frozen, but was written or moved while the check ran",
@@ -387,7 +387,7 @@ def _changed(
 
 
 def _draft_of_files(mission: Mission, specs_path: str) -> MissionDraft:
-    """What the files say, with the allowances that grew since they were compiled."""
+    """The draft of the files, with the allowances that have grown since they were compiled."""
     draft, contract = read_intake(specs_path), mission.contract
     if contract is not None and SANDBOX_NAME not in intake_drift(mission):
         draft = replace(draft, limits={**draft.limits, **_own_limits(contract.limits)})

@@ -72,10 +72,10 @@ def unblock(
 
 
 def block(runtime: Runtime, task_id: str, *, reason: str, needs: str, by: str = "agent") -> Mission:
-    """Say that a person must act first; a loud release, never a completion. An agent may always use it."""
+    """Block the mission until a person acts; a loud release, never a completion. An agent may always use it."""
     if not reason.strip() or not needs.strip():
         raise UsageError(
-            "block needs both what is in the way and the smallest input that helps",
+            "block needs a reason, and the smallest input that would unblock the mission",
             next_step=f'omx-autoresearch block {task_id} --reason "..." --needs "..."',
         )
     code = "agent-blocked" if by == "agent" else "owner-blocked"
@@ -139,7 +139,7 @@ def approve(runtime: Runtime, task_id: str, *, is_unsandboxed: bool = False) -> 
 def repair(runtime: Runtime, task_id: str, *, accept_loss: bool = False) -> Mission:
     """Rebuild everything derived from the journal: snapshot, projections, completion artifact, intake files, registry.
 
-    What somebody wrote into a projection is taken in as claims; what killed writers left behind is removed.
+    Lines that were added to a projection are taken in as claims; temporary files of killed writers are removed.
 
     ``accept_loss``: the owner goes on with the records that are there although more were acknowledged.
     """

@@ -1,11 +1,11 @@
-"""What each projection says: pure functions of a mission and its records.
+"""The content of each projection: pure functions of a mission and its records.
 
 state/task_spec.json  progress.json  directions_tried.json     the state files, of the mission as it is
 state/findings.jsonl  iteration_log.jsonl                      one line for each record that concerns them
 logs/work.jsonl  orchestrator.jsonl
 autoresearch-state.json                                        the mode state of a session
 completion.json                                                the result of a completed mission, with its attestation
-NOTICE                                                         what the owner must read
+NOTICE                                                         news for the owner
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ _FINDING_KEYS = (
 _ITERATION_KINDS = {"stop_refused": "refuse", "stop_released": "release", "stop_allowed": "allow"}
 _QUIET_KINDS = ("validation_started", "person_prompted")
 _WORK_KINDS = ("claim_recorded", "finding_recorded", "direction_declared")
-"""What the agent says and does; it stands in ``work.jsonl``."""
+"""The agent's own words and acts, for ``work.jsonl``."""
 _WARNING_KINDS = (
     "heartbeat_failed",
     "pivot_required",
@@ -91,7 +91,7 @@ def task_spec(mission: Mission) -> dict[str, Any]:
 
 
 def allowed_operations(mission: Mission) -> dict[str, bool]:
-    """What the contract leaves to the mission; a draft has none and forbids nothing."""
+    """The operations that the contract does not forbid; a draft forbids nothing."""
     forbidden = mission.contract.forbidden if mission.contract is not None else ()
     return {name: name not in forbidden for name in ("write", "network", "publish")}
 
@@ -120,7 +120,7 @@ def directions_tried(mission: Mission) -> bytes:
 
 
 def direction_line(item: Any) -> bytes:
-    """An entry of ``directions_tried.json``, whatever order somebody's editor gave its keys."""
+    """An entry of ``directions_tried.json``, in the runtime's order of keys, which an editor may have changed."""
     if isinstance(item, dict) and item.keys() == set(_DIRECTION_KEYS):
         item = {key: item[key] for key in _DIRECTION_KEYS}
     return encode(item)
@@ -184,7 +184,7 @@ def completion(mission: Mission) -> bytes:
 
 
 def notice(mission: Mission) -> str:
-    """``NOTICE``: what the owner must read, in one screen."""
+    """``NOTICE``: the state and the blocker of a mission for its owner, on one screen."""
     lines = [f"mission {mission.task_id}: {mission.phase}", f"goal: {one_line(mission.goal, 300)}"]
     if mission.blocker is not None:
         lines += [
@@ -220,7 +220,7 @@ def finding_of(entry: Entry) -> dict[str, Any] | None:
 
 
 def finding_line(finding: dict[str, Any], at: str) -> dict[str, Any]:
-    """A recorded finding as ``findings.jsonl`` has it: the agreed fields, then what is ours."""
+    """A recorded finding as ``findings.jsonl`` has it: the fields of the protocol, then our own."""
     line = {"evidence": None, **finding, "created_at": at}
     line["accepted"] = line["evidence"] is not None
     return {key: line[key] for key in _FINDING_KEYS}
@@ -275,7 +275,7 @@ def _orchestrated(entry: Entry) -> dict[str, Any] | None:
 
 
 def _detail(entry: Entry) -> str:
-    """What a record says beside its kind, one line."""
+    """The detail of a record beside its kind, one line."""
     data = entry.data
     if entry.kind == "pivot_required":
         return f"stale {data['stale']}, offered axis {data['axis']}"

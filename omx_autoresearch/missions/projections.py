@@ -1,6 +1,6 @@
-"""What people and agents read of a mission under ``.omx``: files derived from the journal, never the truth.
+"""The files of a mission under ``.omx`` that people and agents read: derived from the journal, never the truth.
 
-``missions/projection_texts.py`` says what stands in them. They are brought up to the journal in one place,
+``missions/projection_texts.py`` has their content. They are brought up to the journal in one place,
 ``missions/claims.py``: when they are read, and when the process ends that recorded something. A process that is
 killed before leaves them behind, and the next look brings them up. Whoever works here holds the mission's lock:
 
@@ -72,7 +72,7 @@ _DIFFERS = "differs from the journal"
 
 @dataclass(frozen=True, slots=True)
 class Edit:
-    """What somebody did to a projection.
+    """An edit of a projection that the runtime did not make.
 
     Attributes:
         name: of the projection.
@@ -193,7 +193,7 @@ class Projections:
         return True
 
     def _found_stamps(self) -> dict[str, Stamp | None]:
-        """The stamp of what stands under each name; None where nothing does, or its folder is none of ours."""
+        """The stamp of what stands under each name; None where there is no file, or its folder is a link."""
         found: dict[str, Stamp | None] = dict.fromkeys(NAMES)
         for sub in ("state", "logs"):
             try:
@@ -206,7 +206,7 @@ class Projections:
         return found
 
     def _judged(self, name: str, source: Source, ts: str, *, is_known: bool) -> Edit | None:
-        """What somebody did to this file; None where it is ours, whole, behind, or torn by a crash."""
+        """The edit of this file; None where it is as the runtime left it, behind the journal, or torn by a crash."""
         sub, leaf = os.path.split(name)
         with self._open(sub) as folder:
             moved_to = f"{sub}/{_edited_name(folder, leaf, ts)}"
@@ -228,7 +228,7 @@ class Projections:
         return Edit(name, added) if added and name in ADDABLE else Edit(name, moved_to=moved_to)
 
     def _added_entries(self, name: str, data: bytes) -> tuple[str, ...] | None:
-        """What was added to the list of a state file: nothing where it is ours, None where it was edited otherwise."""
+        """The entries that were added to the list of a state file; None where it was edited in another way."""
         if self._kept.wrote(name, data) or data == projection_texts.states(self._mission)[name]:
             return ()
         try:
@@ -248,7 +248,7 @@ class Projections:
         return tuple(text for text in texts if text.strip())
 
     def _count_of_ours(self, found: list[Any]) -> int | None:
-        """How many entries at the beginning of a list of directions are as we wrote them; None where some are not."""
+        """The number of entries that the runtime wrote at the beginning of a list; None if some were changed."""
         lines = [projection_texts.direction_line(item) for item in found[: len(self._mission.directions)]]
         for digest in self._kept.digests(projection_texts.DIRECTIONS)[:1]:
             counts = range(len(lines), -1, -1)
@@ -278,7 +278,7 @@ class Projections:
             if name not in anew and lines and stamp is not None:
                 sub, leaf = os.path.split(name)
                 now = folders[sub].append(leaf, lines, expected=stamp)
-                # Where somebody wrote in between, the file is not kept as ours, and so judged at the next look.
+                # A file that changed in between is not kept, so that the next look judges it.
                 if now is not None and now[1] == stamp[1] + len(lines):
                     self._kept.keep(name, now)
         return set()
@@ -327,7 +327,7 @@ class Projections:
                 folder.drop(temporary)  # nothing is left of one that was put
 
     def _put(self, folder: OmxFolder, name: str, temporary: str) -> bool:
-        """Give a temporary file its name, what was edited under it set aside; False where somebody was quicker."""
+        """Give a temporary file its name and set an edited one aside; False if that changed since it was judged."""
         leaf, edit = os.path.basename(name), self._edits.get(name)
         before = self._stamps.get(name)
         if folder.stamp(leaf) != before:
@@ -342,13 +342,13 @@ class Projections:
         return True
 
     def _write_notice(self) -> OSError | AutoresearchError | None:
-        """What the owner must read, in the state home; returns why it could not be written."""
+        """Write ``NOTICE`` for the owner, in the state home; returns why it could not be written."""
         data, path = projection_texts.notice(self._mission).encode("utf-8"), self._folder.notice_path
         try:
             if read_bounded(path, _KEPT_BYTES) == data:
                 return None
         except (OSError, StateUntrusted):
-            pass  # there is none that can be read
+            pass  # write it anew
         try:
             replace_file(path, data, is_durable=False)
         except (OSError, AutoresearchError) as error:
@@ -367,7 +367,7 @@ class Projections:
             if held:
                 self._write_mode(held, is_held=True)
         except (OSError, AutoresearchError) as error:
-            return error  # the caller has more to do before anybody is told
+            return error  # the caller raises it after the other files
         self._kept.session_id = held
         return None
 
@@ -502,7 +502,7 @@ class _Kept:
             raise storage_failed("write", self._path, error) from error
 
     def stamp(self, name: str) -> Stamp | None:
-        """How we left a file; None when unknown."""
+        """The stamp of a file as it was left; None when unknown."""
         found = self._files.get(name, {}).get("stamp")
         return (found[0], found[1], found[2]) if isinstance(found, list) and len(found) == 3 else None
 

@@ -1,4 +1,4 @@
-"""Sessions as the state home knows them: which mission holds each, when it was last heard of, what it was told.
+"""Sessions in the state home: the mission that holds each, its last sign of life, the faults that it was told.
 
 The registry, one small file a session in ``active/``, is what a hook finds a mission by, whatever the cwd is; the
 journal says the same and wins. :func:`bound_mission` answers which mission holds a session; only what may load no
@@ -241,7 +241,7 @@ def mission_of(home: StateHome, entry: ActiveSession) -> Mission | None:
 # path writes the same form by itself, without this module (``surfaces/hook.py``).
 
 TOOL_MARK = b'"status":"tool"'
-"""How a tool event looks in the file, byte for byte."""
+"""The bytes of a tool event in the file."""
 _TAIL_BYTES = 64 * 1024
 _SCAN_BYTES = 64 * 1024 * 1024
 
@@ -276,7 +276,7 @@ def beat(path: str, *, at: str, status: str, session_id: str) -> None:
 
 
 def size_of(path: str) -> int:
-    """Bytes of the file; 0 when there is none."""
+    """Bytes of the file; 0 when it is missing."""
     try:
         return os.stat(path).st_size
     except OSError:
@@ -313,7 +313,7 @@ def last_beat(path: str) -> Beat | None:
 
 
 def leave_heartbeat(runtime: Runtime, mission: Mission, status: str, session_id: str, *, at: str = "") -> str:
-    """Leave one heartbeat; returns a warning when it cannot be written, which neither holds nor releases anybody."""
+    """Leave one heartbeat; returns a warning when it cannot be written, which does not change the hold."""
     path = runtime.home.mission(mission.task_id).heartbeat_path
     try:
         beat(path, at=at or runtime.now(), status=status, session_id=session_id)
@@ -324,7 +324,7 @@ def leave_heartbeat(runtime: Runtime, mission: Mission, status: str, session_id:
 
 
 def _note_failed_heartbeat(runtime: Runtime, mission: Mission, status: str, error: OSError) -> None:
-    """Record that a heartbeat failed, where the journal can be written and has not said it in this turn."""
+    """Record that a heartbeat failed, once a turn, where the journal can be written."""
     if mission.turn_heartbeat_failed:
         return
     from omx_autoresearch.missions.records.work import HeartbeatFailed
@@ -348,7 +348,7 @@ def is_expired(runtime: Runtime, mission: Mission, now: str) -> bool:
 
 
 def seconds_unheard(runtime: Runtime, mission: Mission, now: str) -> float:
-    """How long ago the bound session was heard of, in seconds; 0 for a mission that holds none."""
+    """Seconds since the last sign of life of the bound session; 0 for a mission without a session."""
     if mission.binding is None:
         return 0.0
     last = last_beat(runtime.home.mission(mission.task_id).heartbeat_path)
@@ -359,11 +359,11 @@ def seconds_unheard(runtime: Runtime, mission: Mission, now: str) -> float:
 # --- A fault of the runtime at an event lets the session go; a broken journal is told once, not at every stop.
 
 _TOLD_LIMIT_BYTES = 65536
-"""What is remembered of one session; behind it every fault is told again."""
+"""The memory of one session; when it is full, every fault is told again."""
 
 
 def fault_reply(runtime: Runtime, event: HookEvent, error: AutoresearchError) -> Reply:
-    """The answer when nothing could be decided: a release, said to the person and always to the hook's log.
+    """The answer to an event that could not be decided: a release, which the person and the hook's log are told.
 
     A journal stays broken until a person mends it, so that is told once for each session and kind of event, and again
     when a session starts. Every other fault may be another one the next time, and is told each time.

@@ -48,7 +48,7 @@ _SHOWN_ID = 128
 
 @dataclass(frozen=True, slots=True)
 class Act:
-    """Who is bound, and how.
+    """The act of binding a session.
 
     Attributes:
         session_id: the client's session id, verbatim.
@@ -112,7 +112,7 @@ def bind(runtime: Runtime, task_id: str, act: Act) -> Mission:
 
 
 def _replaceable(registry: Registry, session_id: str) -> ActiveSession | None:
-    """What the registry knows of a session; a damaged entry is about to be replaced, and is none."""
+    """The registry's entry of a session; None for a damaged one, which is about to be replaced."""
     try:
         return registry.find(session_id)
     except StateUntrusted:
@@ -169,7 +169,7 @@ def check_not_held(runtime: Runtime, task_id: str, held_task_id: str) -> None:
     """Refuse an agent's start from inside a session that another unfinished mission holds.
 
     Raises:
-        OwnerOnly: as said; recorded in the mission that holds the session.
+        OwnerOnly: another mission holds the session; the attempt is recorded there.
     """
     store = MissionStore(runtime.home)
     if held_task_id == task_id or not store.exists(held_task_id):
@@ -181,7 +181,7 @@ def check_not_held(runtime: Runtime, task_id: str, held_task_id: str) -> None:
 def _refuse_start(runtime: Runtime, task_id: str, why: str) -> NoReturn:
     with MissionStore(runtime.home).transaction(task_id, runtime.now()) as transaction:
         transaction.record(OwnerVerbRefused("start", (why,)))
-    raise OwnerOnly(f"{why}; only its owner changes that", next_step=f"omx-autoresearch status {task_id}")
+    raise OwnerOnly(f"{why}; only its owner can change that", next_step=f"omx-autoresearch status {task_id}")
 
 
 def held_by(runtime: Runtime, session_id: str) -> Mission | None:
@@ -299,7 +299,7 @@ def _record_fork(runtime: Runtime, store: MissionStore, entry: ActiveSession, fo
 
 
 def nonce_digest(nonce: str) -> str:
-    """What the journal keeps of a nonce."""
+    """The digest of a nonce, which the journal keeps."""
     return sha256(nonce.encode("utf-8", "surrogatepass")).hexdigest()
 
 

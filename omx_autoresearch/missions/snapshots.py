@@ -30,7 +30,7 @@ _READ_TRIES = 3
 def newest(folder_path: str) -> Iterator[tuple[int, dict[str, Any]]]:
     """Yield number and content (``head`` and ``mission``) of each whole snapshot of a mission, the newest first.
 
-    Nothing where there is none, or none of this format.
+    Yields nothing without a snapshot of this format.
     """
     from omx_autoresearch.foundation.json_codec import decode
 
@@ -78,7 +78,7 @@ def save(folder_path: str, content: dict[str, Any], *, after: int) -> int:
 
 
 def _checked(path: str) -> tuple[int, bytes]:
-    """Number and body of one file: number 0 where there is none, no body where the checksum is another."""
+    """Number and body of one file: number 0 for a file that is missing, no body if the checksum is wrong."""
     data = _read(path)
     if not data.startswith(_OPENING):
         return 0, b""

@@ -3,7 +3,7 @@
     load     the session's mission, by the registry, whatever the cwd is
     look     the workspace, the tools used, our own runs; the validator is run where the world may have moved
     decide   missions/rules/gate.py, pure, once, on the newest state
-    record   one batch, before anything is said
+    record   one batch, before the answer goes out
     answer   silence, a refusal, or a release that says so loudly
 
 Any fault of the runtime lets the agent go and says where; it never completes a mission.
@@ -72,7 +72,7 @@ WAIT_SECONDS = 60.0
 DUPLICATE_SECONDS = 120.0
 """How far two hooks for one stop may be apart: no known client lets one run longer."""
 DEADLINE_MARGIN_SECONDS = 15.0
-"""What is left of the client's time-out for looking, recording and answering."""
+"""The part of the client's time-out that is kept for looking, recording and answering."""
 
 
 def answer_stop(runtime: Runtime, client: Client, event: HookEvent, *, entered_at: str = "") -> Reply:
@@ -201,7 +201,7 @@ class _Stop:
         return self._refuse(transaction, decision, seen, situation)
 
     def _situation(self, mission: Mission, seen: Seen) -> Situation:
-        """What was seen, on the newest state: another process may have paused, cancelled or counted meanwhile."""
+        """The gate's input: the look, and the newest state, which another process may have changed meanwhile."""
         binding, look = mission.binding, seen.look
         is_ours = binding is not None and binding.session_id == self._event.session_id
         # A session that was not held when it came to its stop is not held by a resume since.

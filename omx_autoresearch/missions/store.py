@@ -56,7 +56,7 @@ class State:
     Attributes:
         mission: the fold of all records up to there.
         head: the last of them.
-        number: of the newest snapshot on disk, 0 where there is none.
+        number: of the newest snapshot on disk; 0 for no snapshot.
         is_saved: that snapshot covers this head.
     """
 
@@ -92,7 +92,7 @@ def newest_state(folder: MissionFolder, journal: OpenJournal) -> State:
 
 
 def saved_state(folder: MissionFolder) -> State | None:
-    """What the newest snapshot says; None where there is none that this version can read."""
+    """The state in the newest snapshot; None if this version can read none."""
     for number, content in snapshots.newest(folder.root_path):
         try:
             is_current = content.get("schema_version") == SCHEMA_VERSION
@@ -123,7 +123,7 @@ def save(folder: MissionFolder, state: State) -> State:
 
 
 def standing_of(mission: Mission) -> dict[str, Any]:
-    """How a mission stands by its journal alone: fields of ``views.StatusView``, for every surface that shows it."""
+    """The fields of ``views.StatusView`` that follow from the journal alone, for every surface."""
     is_open = mission.contract is not None and mission.phase not in FINAL_PHASES
     return {
         "phase": mission.phase,
@@ -137,7 +137,7 @@ def standing_of(mission: Mission) -> dict[str, Any]:
 
 
 def shown_of(mission: Mission) -> dict[str, Any]:
-    """What the status line reads: how the mission stands, and the session whose stop came last, with its time."""
+    """The fields of the status line: the standing, the session of the newest stop, the time of completion."""
     last = mission.last_stop
     return {
         **standing_of(mission),
@@ -255,7 +255,7 @@ def _unreadable(folder: MissionFolder, where: str, error: ShapeError) -> Journal
 def holds_no_mission(folder: MissionFolder) -> StateUntrusted:
     """The error for a journal that was never begun, or was emptied."""
     return StateUntrusted(
-        f"{folder.journal_path} holds no mission: it was never begun, or emptied",
+        f"{folder.journal_path} holds no mission: the first record was never written, or the file was emptied",
         next_step=f"ls -l {folder.root_path}; remove the folder if nothing else is in it",
     )
 
@@ -409,7 +409,7 @@ class MissionStore:
         """The journal of a mission, for reading.
 
         Raises:
-            UsageError: there is none of this id.
+            UsageError: no mission has this id.
         """
         if not self.exists(task_id):
             raise UsageError(f"there is no mission {task_id!r}", next_step="omx-autoresearch list")

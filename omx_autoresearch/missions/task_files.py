@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class AllowedOperations:
-    """What the owner left to the mission; ``False`` narrows what the runtime's own commands may do.
+    """The operations that the owner left to the mission; ``False`` takes them from the runtime's own commands.
 
     Attributes:
         write: to the workspace.
@@ -36,7 +36,7 @@ class AllowedOperations:
 
 @dataclass(frozen=True, slots=True)
 class TaskSpec:
-    """What was asked: ``task_spec.json``.
+    """``task_spec.json``: the goal and the terms of a mission.
 
     Attributes:
         task_id: ``YYYYMMDD-HHMMSS-slug``.
@@ -61,7 +61,7 @@ class TaskSpec:
 
 @dataclass(frozen=True, slots=True)
 class Progress:
-    """Where it stands: ``progress.json``.
+    """``progress.json``: the state of a mission.
 
     Attributes:
         status: ``running``, ``blocked``, ``complete`` or ``stopped``.
@@ -97,8 +97,8 @@ class FindingLine:
         kind: ``command``, ``file``, ``test``, ``benchmark``, ``manual``, ``review`` or ``verification``.
         summary: what was seen.
         source: who says so: ``cli``, ``mcp``, ``inbox``, ``import``, ``hook``, ``runtime``, ``owner``, or
-            ``unknown`` for a line that somebody added to this file.
-        command: that was run, as it was said; nothing here runs it.
+            ``unknown`` for a line that was added to this file by hand.
+        command: that was run, in the author's words; the runtime never runs it.
         paths: that it is about, relative to the workspace.
         accepted: a criterion's rule accepted it; else it is a claim.
         created_at: when it was recorded, ISO 8601 UTC.
@@ -133,7 +133,7 @@ class NoteLine:
         kind: ``manual``.
         summary: the words.
         source: where they came from.
-        paths: none.
+        paths: always empty.
         accepted: never.
         created_at: when it was taken in, ISO 8601 UTC.
     """
@@ -239,7 +239,7 @@ class LogLine:
 
 @dataclass(frozen=True, slots=True)
 class ModeState:
-    """``autoresearch-state.json`` of a session; what the mission has none of is left out.
+    """``autoresearch-state.json`` of a session; fields that the mission has no value for are left out.
 
     Attributes:
         active: the mission runs and holds this session.
@@ -267,7 +267,7 @@ class ModeState:
 
 
 def task_spec(mission: Mission) -> TaskSpec:
-    """What ``task_spec.json`` of a mission says."""
+    """The content of ``task_spec.json``."""
     return TaskSpec(
         mission.task_id,
         mission.goal,
@@ -281,7 +281,7 @@ def task_spec(mission: Mission) -> TaskSpec:
 
 
 def progress_of(mission: Mission) -> Progress:
-    """What ``progress.json`` of a mission says."""
+    """The content of ``progress.json``."""
     return Progress(**projection_texts.progress(mission))
 
 

@@ -1,4 +1,4 @@
-"""Whether what stands on disk is what the journal says: state files, evidence, every file under ``.omx``, the pins.
+"""Comparing the disk with the journal: state files, evidence, every file under ``.omx``, the pins.
 
 The completion gate asks for the state files and the evidence; :func:`validation_report` looks at everything.
 """
@@ -51,9 +51,9 @@ def state_fault(runtime: Runtime, mission: Mission) -> str:
     A project that cannot be written is no fault of the mission, so nothing is asked for there.
     """
     if runtime.home.mission(mission.task_id).root_path in store.changed:
-        take_in_quietly(runtime, mission.task_id)  # what this process recorded is in none of them yet
+        take_in_quietly(runtime, mission.task_id)  # the records of this process are not in the files yet
     found = _state_fault(mission)
-    if found:  # perhaps somebody recorded something since the mission was read
+    if found:  # another process may have recorded something since the mission was read
         found = _state_fault(MissionStore(runtime.home).load(mission.task_id))
     return found
 
@@ -137,7 +137,7 @@ class Problem:
 
 @dataclass(frozen=True, slots=True)
 class ValidationReport:
-    """Whether a mission's durable state can be believed.
+    """The result of checking a mission's files.
 
     Attributes:
         task_id: of the mission.

@@ -1,7 +1,7 @@
-"""What every surface asks of missions, answered once: which one is meant, how it stands, what is open, what is next.
+"""The questions of every surface, answered once: which mission is meant, its state, its open criteria, its next step.
 
-Begin with :class:`StatusView`, which says how a mission stands, and :func:`resolve_task`, which finds the one that is
-meant. The command line, the tools, the status line and other programs render what these functions return.
+Begin with :class:`StatusView`, the state of a mission, and :func:`resolve_task`, which finds the mission that a command
+means. The command line, the tools, the status line and other programs render what these functions return.
 """
 
 from __future__ import annotations
@@ -213,9 +213,7 @@ def _named(runtime: Runtime, store: MissionStore, named: str, cwd: str) -> str:
     if len(found) == 1:
         return found[0]
     what = (
-        f"{len(found)} missions are called {named!r}, or begin so: {', '.join(found[:8])}"
-        if found
-        else f"no mission {named!r}"
+        f"{named!r} fits {len(found)} missions: {', '.join(found[:8])}" if found else f"no mission {named!r}"
     )
     raise UsageError(what, next_step="omx-autoresearch list")
 
@@ -228,7 +226,7 @@ def _is_missing(runtime: Runtime, task_id: str) -> bool:
 
 
 def _adoptable_path(runtime: Runtime, named: str, folders: tuple[NamedFolder, ...], cwd: str) -> str:
-    """The task folder on this disk that a word names, by its path or by its id; empty where there is none."""
+    """The task folder on this disk that a word names, by its path or by its id; empty if no folder is there."""
     root = project_of(runtime, cwd) if cwd else ""
     found = [os.path.join(cwd, folder.path) for folder in folders]
     found += [os.path.join(root, f".{folder.root}", "autoresearch", folder.task_id) for folder in folders]
@@ -334,7 +332,7 @@ class RunView:
         is_fresh: it passed, and the workspace did not move while it ran; false for every other verdict.
         exit_status: of the command; null where it did not end by itself.
         score: the validator's score, if it printed one.
-        tests: tests that a known runner ran, if it said so.
+        tests: the number of tests that a known runner reports.
         isolation: what isolated the run.
         duration_seconds: wall time.
         leaked: command lines of processes that outlived the run and were ended.
@@ -485,7 +483,7 @@ def _view_of(runtime: Runtime, mission: Mission, *, looks: bool) -> StatusView:
 
 
 def hold_of(runtime: Runtime, mission: Mission, last: Beat | None) -> str:
-    """Whether the client's hooks are known to reach us: ``proven`` only by an event since the binding."""
+    """The ``hold`` of a view: ``proven`` only if a hook of the client has sent an event since the binding."""
     binding = mission.binding
     if binding is None:
         return "unbound"
@@ -525,7 +523,7 @@ def open_items(runtime: Runtime, mission: Mission) -> tuple[WorkspaceSnapshot, t
 
 
 def readiness(runtime: Runtime, task_id: str) -> ReadinessReport:
-    """Every line of the completion gate as it stands now; nothing is run and nothing is written.
+    """Every line of the completion gate as it is now; nothing is run or written.
 
     Raises:
         StepIllegal: the mission was never launched.

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 _ARTIFACT_BYTES = 1024 * 1024 * 1024
 _COMPLETION_BYTES = 4 * 1024 * 1024
 CRITERIA_FILES_BYTES = 512 * 1024 * 1024
-"""What is read at one look of all files that criteria name; a look costs a second then."""
+"""The most bytes that one look reads of the files that criteria name; that takes about a second."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -153,7 +153,7 @@ def _look_at_files(workspace_path: str, contract: Contract) -> dict[str, Artifac
         size = 0 if size > FILE_LIMIT_BYTES else size  # refused unread
         if size > left:
             limit = f"{CRITERIA_FILES_BYTES // 1024**2} MiB"
-            found[path] = Artifact(fault=f"the files that criteria name have more than {limit} together")
+            found[path] = Artifact(fault=f"the files that the criteria name are larger than {limit} together")
             continue
         found[path] = look_at_artifact(workspace_path, path, limit_bytes=FILE_LIMIT_BYTES)
         left -= size
@@ -175,7 +175,7 @@ def look_at_artifact(
 
 
 def _hand_written(mission: Mission) -> dict[str, str]:
-    """What a completion artifact says that somebody else than the runtime wrote."""
+    """The claim of a completion artifact that the runtime did not write."""
     path = completion_path(mission)
     if not os.path.lexists(os.path.join(mission.project_path, path)):
         return {}

@@ -3,10 +3,10 @@
 Three steps, and the first is not here: the shell line in the client's settings finds an empty registry and ends.
 
     1  nothing is active             the shell line, no interpreter
-    2  somebody else's session       this file down to :func:`concerns_us`, a byte scan that proves absence
+    2  a session of no mission       this file down to :func:`concerns_us`, a byte scan that proves absence
     3  a session of ours             a tool event is a heartbeat; everything else goes to the use cases
 
-Once the answer is out, the files under ``.omx`` follow the journal; nobody waits for them but the end of this process.
+Once the answer is out, the files under ``.omx`` follow the journal; only the end of this process waits for them.
 Step 2 may prove absence and nothing else. Nothing here may be imported that is not needed: every stop and, where
 installed, every tool call of every session passes through. A fault of ours ends 0 with a line in the hook log.
 """
@@ -24,7 +24,7 @@ PAYLOAD_LIMIT_BYTES = 64 * 1024 * 1024
 READ_SECONDS = 5.0
 """For the whole event; a client that has not sent it by then has sent nothing that we can judge."""
 QUIET_SECONDS = 0.1
-"""How long a whole object must be followed by nothing, where a client does not close its end."""
+"""How long the input must stay quiet after a whole object, for a client that does not close its end."""
 FOLLOW_SECONDS = 2
 """How long the files under ``.omx`` may take once the answer is out: a client drops what a late hook answered."""
 FRESH_SECONDS = 60
@@ -41,7 +41,7 @@ _NEITHER = (
     b"StopFailure",
     b"SubagentStop",
 )
-"""What clients call events that are neither a prompt nor a start. An event of another name may be either."""
+"""The clients' names of events that are neither a prompt nor a start. An event of another name may be either."""
 _OURS = (b"omx-bind-", b"omx-autoresearch")
 _COMMAND = b"autoresearch"
 _SESSION_KEY = b'"session_id"'
@@ -117,7 +117,7 @@ def session_in(raw: bytes) -> bytes | None:
 
 
 def concerns_us(raw: bytes, active: list[str] | None) -> bool:
-    """False only when it is proven that no entry of the registry and no command of ours is meant.
+    """False only when it is proven that the event concerns no entry of the registry and no command of ours.
 
     ``active`` are the registry's names; None when they could not be read, which proves nothing.
     """
@@ -293,7 +293,7 @@ def log(home_path: str, text: str) -> None:
 
 
 def main(argv: list[str]) -> int:
-    """Answer one event; never anything but exit 0 (1 when not even the fault could be said)."""
+    """Answer one event; never anything but exit 0 (1 when not even the fault could be printed)."""
     if len(argv) != 3:
         return 0
     home_path, client_name = argv[1], argv[2]
@@ -335,7 +335,7 @@ def _follow(home_path: str) -> None:
 
 
 def _let_go(home_path: str, client_name: str, error: BaseException) -> int:
-    """Say a fault of ours to the person, and let go."""
+    """Tell the person of a fault of ours, and let the session go."""
     try:
         import traceback
 

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     Plain = dict[str, Any]
 
 WORD = "statusline"
-"""What the installed script is given in the place of a client's name."""
+"""The word that the installed script gets in the place of a client's name."""
 DONE_SECONDS = 600
 """How long a completed mission is still shown."""
 CATCH_UP_BYTES = 1024 * 1024
@@ -31,7 +31,7 @@ CATCH_UP_BYTES = 1024 * 1024
 _LABEL_WIDTH = 14
 _SMALL_BYTES = 16 * 1024 * 1024
 _MODE_STATE_BYTES = 64 * 1024
-"""Of a file in the project, which anybody may have written: a longer one is none of ours."""
+"""The most that is read of a mode state, which anyone can write; the runtime writes much less."""
 _SAFE = b"abcdefghijklmnopqrstuvwxyz0123456789.-_"
 _PROJECT_KEYS = (b'"project_dir"', b'"current_dir"')
 
@@ -162,7 +162,7 @@ def _safe_name(task: object) -> str:
 
 
 def _shown(folder_path: str) -> Plain | str:
-    """What ``missions.store.shown_of`` says of the mission; a word where there is nothing to show.
+    """The fields of ``missions.store.shown_of``; a word where there is nothing to show.
 
     The snapshot holds it, and is believed only while it covers the journal. What a writer that was killed left behind
     it is read too, where it is little.
@@ -212,7 +212,7 @@ def _parsed(raw: bytes) -> Plain:
 
 
 def _heard_seconds(folder_path: str) -> float | None:
-    """The age of the newest heartbeat; None when there is none."""
+    """The age of the newest heartbeat; None without one."""
     try:
         with open(os.path.join(folder_path, "heartbeat.jsonl"), "rb") as stream:
             stream.seek(max(0, os.fstat(stream.fileno()).st_size - 1024))

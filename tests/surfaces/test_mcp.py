@@ -201,7 +201,7 @@ def test_a_block_lets_the_agent_go(scratch: Scratch) -> None:
 def test_an_error_has_its_slug_and_the_next_step(scratch: Scratch) -> None:
     mission = scratch.mission()
     text = refused(scratch, "block", reason=" ", needs=" ")
-    assert "usage: block needs both what is in the way" in text
+    assert "usage: block needs a reason, and the smallest input" in text
     assert f"next: omx-autoresearch block {mission.task_id}" in text
     assert "usage: no mission 'nowhere'\nnext: omx-autoresearch list" in refused(
         scratch, "status", task="nowhere"
