@@ -99,9 +99,10 @@ def compile_contract(
         WorkspaceFault: too much to pin, or an evaluator file cannot be read.
     """
     from omx_autoresearch.freezing import discovery
+    from omx_autoresearch.missions.intake import require_valid
 
     draft = settled(draft)
-    _refuse_faults(draft)
+    require_valid(draft, next_step="fix sandbox.md or mission.md, or run init again")
     commands = [command for command in (draft.validator_command, draft.reviewer_command) if command]
     rules = [criterion.rule for criterion in draft.criteria]
     runner = _runner(workspace_path, draft.validator_command)
@@ -127,13 +128,6 @@ def compile_contract(
         intake_digests=dict(draft.intake_digests),
     )
     return contract, manifest
-
-
-def _refuse_faults(draft: MissionDraft) -> None:
-    from omx_autoresearch.missions.intake import check_draft
-
-    if faults := check_draft(draft):
-        raise MissionInvalid("\n".join(faults), next_step="fix sandbox.md or mission.md, or run init again")
 
 
 def _refuse_unfrozen(workspace_path: str, draft: MissionDraft, manifest: PinManifest) -> None:
@@ -228,11 +222,6 @@ def _clean(environ: Mapping[str, str], names: set[str]) -> dict[str, str]:
     return {name: value for name, value in found.items() if "\ufffd" not in value or name == "PATH"}
 
 
-def undeclared_names(runtime: Runtime, declared: Sequence[str]) -> tuple[str, ...]:
-    """Declared variables that the owner's environment does not have, for a warning."""
-    return tuple(name for name in declared if name not in runtime.environ)
-
-
 # --- digests
 
 
@@ -324,7 +313,8 @@ def draft_warnings(runtime: Runtime, workspace_path: str, draft: MissionDraft) -
     """Parts of a draft that will probably not work; none of them refuses it."""
     found = [
         f"env: {name} is not set in your environment, so the validator will not have it"
-        for name in undeclared_names(runtime, draft.environment_names)
+        for name in draft.environment_names
+        if name not in runtime.environ
     ]
     for command in (draft.validator_command, draft.reviewer_command):
         found += command_warnings(runtime, workspace_path, command) if command.strip() else []
@@ -350,7 +340,7 @@ def command_warnings(runtime: Runtime, workspace_path: str, command: str) -> lis
     if not program:
         return []
     if "/" not in program:
-        return [*_lookup_warnings(runtime, program), *_script_warnings(workspace_path, program, script)]
+        return _lookup_warnings(runtime, workspace_path, program, script)
     path = os.path.join(workspace_path, program)
     if not os.path.exists(path):
         return [f"{program} does not exist in {workspace_path} yet"]
@@ -362,18 +352,15 @@ def command_warnings(runtime: Runtime, workspace_path: str, command: str) -> lis
     return _shebang_warnings(path, program)
 
 
-def _lookup_warnings(runtime: Runtime, program: str) -> list[str]:
+def _lookup_warnings(runtime: Runtime, workspace_path: str, program: str, script: str) -> list[str]:
     import shutil
 
-    if program in SHELL_WORDS or shutil.which(program, path=runtime.environ.get("PATH", os.defpath)):
-        return []
-    return [f"{program} is not found on your PATH"]
-
-
-def _script_warnings(workspace_path: str, program: str, script: str) -> list[str]:
-    if not script or os.path.exists(os.path.join(workspace_path, script)):
-        return []
-    return [f"{script}, which {program} should run, does not exist in {workspace_path} yet"]
+    found = []
+    if program not in SHELL_WORDS and not shutil.which(program, path=runtime.environ.get("PATH", os.defpath)):
+        found.append(f"{program} is not found on your PATH")
+    if script and not os.path.exists(os.path.join(workspace_path, script)):
+        found.append(f"{script}, which {program} should run, does not exist in {workspace_path} yet")
+    return found
 
 
 def _shebang_warnings(path: str, program: str) -> list[str]:
@@ -391,6 +378,4 @@ def _shebang_warnings(path: str, program: str) -> list[str]:
             return [f"{program} names the interpreter {interpreter!r}, which does not exist"]
         return []
     is_binary = first[:4] in (b"\x7fELF", b"\xcf\xfa\xed\xfe", b"\xca\xfe\xba\xbe")
-    return (
-        [] if is_binary else [f"{program} has no `#!` line, so /bin/sh will run it: begin it with #!/bin/sh"]
-    )
+    return [] if is_binary else [f"{program} has no `#!` line; make #!/bin/sh its first line"]

@@ -298,6 +298,16 @@ def check_draft(draft: MissionDraft) -> list[str]:
     return found
 
 
+def require_valid(draft: MissionDraft, *, next_step: str) -> None:
+    """Refuse a draft with faults.
+
+    Raises:
+        MissionInvalid: every fault of the draft.
+    """
+    if faults := check_draft(draft):
+        raise MissionInvalid("\n".join(faults), next_step=next_step)
+
+
 # --- writing
 
 
@@ -309,8 +319,7 @@ def write_intake(runtime: Runtime, project_root: str, draft: MissionDraft) -> In
         WorkspaceFault: the project is no folder, or its ``.omx`` is a link or no folder.
         StorageFailed: the system refused; no file of the intake remains.
     """
-    if faults := check_draft(draft):
-        raise MissionInvalid("\n".join(faults), next_step="omx-autoresearch init, with these fields fixed")
+    require_valid(draft, next_step="omx-autoresearch init, with these fields fixed")
     draft = settled(draft)
     project = ProjectFolder(project_root)
     _make_omx(project, track=draft.track)
@@ -356,8 +365,7 @@ def amended_sandbox(specs_path: str, draft: MissionDraft, *, is_anew: bool = Fal
         MissionInvalid: the draft cannot stand, or the file has no frontmatter.
         StorageFailed: the system refused the read.
     """
-    if faults := check_draft(draft):
-        raise MissionInvalid("\n".join(faults), next_step="run the command again with these fixed")
+    require_valid(draft, next_step="run the command again with these fixed")
     path = os.path.join(specs_path, SANDBOX_NAME)
     if is_anew:
         return _pages(settled(draft))[SANDBOX_NAME].encode("utf-8")

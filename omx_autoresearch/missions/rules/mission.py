@@ -375,8 +375,7 @@ class Attestation:
         head: the commit at start and end; empty outside git.
         tree_digest: of the workspace's content at start and end.
         is_fresh: HEAD, tree and pins were the same at its start and its end.
-        started_at: ISO 8601 UTC.
-        finished_at: ISO 8601 UTC.
+        started_at, finished_at: ISO 8601 UTC.
         exit_status: of the command; None where it was ended or never started.
         score: the validator's score, if it printed one.
         tests: tests that a known runner ran, if it said so; skipped ones did not run.
@@ -529,8 +528,7 @@ class Mission(MissionIdentity):
         usage: what was spent.
         running_since: start of the running stretch that is not yet charged; empty when not running.
         iteration: passes between two stops so far.
-        best_score: best validator score so far.
-        last_score: the newest one.
+        best_score, last_score: the best validator score so far, and the newest one.
         output_marks: normalized output digests seen, newest last, bounded.
         attestation: the newest finished validation or review.
         running_validation: the one under way.
@@ -543,16 +541,13 @@ class Mission(MissionIdentity):
         binding: the newest binding; None when unbound.
         last_stop: the newest answer of the gate.
         nonce_digest: of the nonce that ``OMX_AUTORESEARCH_TASK=TASK:NONCE`` must carry, until used.
-        completed_run_id: the attested run that completed the mission.
-        completed_at: when it was completed, ISO 8601 UTC; empty before.
+        completed_run_id, completed_at: the attested run that completed the mission, and when; empty before.
         claim_count: claims taken in (notes, hand edits), none of them proof.
-        finding_count: findings recorded, evidence and claims.
-        accepted_count: of them, evidence.
+        finding_count, accepted_count: findings recorded, and how many of them are evidence.
         evidence_ids: newest ids of accepted findings by criterion id.
         checks: what the runtime saw of each criterion when it last looked.
         verification_excuse: why verification could not run, accepted by the owner.
-        launch_head: the commit at launch; empty outside git.
-        launch_tree_digest: of the workspace's content at launch; empty when it was not seen.
+        launch_head, launch_tree_digest: commit and content of the workspace at launch; empty when not seen.
         directions: every direction tried.
         recent_directions: the newest declarations, newest last, bounded.
         open_directions: what the owner injected and the agent has not taken up, oldest first, bounded.
@@ -562,8 +557,7 @@ class Mission(MissionIdentity):
         turn_evidence: criteria that had their first evidence since the last stop.
         turn_evidence_ids: ids of the evidence since the last stop, newest last, bounded.
         turn_has_direction: a direction was declared since the last stop, by the agent or the owner.
-        turn_has_pivot: an untried pivot was.
-        turn_repeats_direction: a direction was that had been tried before.
+        turn_has_pivot, turn_repeats_direction: so was an untried pivot, or a direction that had been tried before.
         experiments: ids of the experiments that belong to the mission, newest last, bounded.
         credited_trials: the number of the newest accepted trial that was told, by experiment.
         turn_trials: accepted trials since the last stop.

@@ -437,11 +437,9 @@ def _attested(runtime: Runtime, mission: Mission, run_id: str, ask: Ask, started
         raise StateUntrusted(f"mission {mission.task_id} has no contract")
     folder = runtime.home.mission(mission.task_id)
     before = ask.look or snapshot_workspace(folder, mission)
-    if before.changed_pins:
-        return _tampered(mission, run_id, (started_at, runtime.now()), before.changed_pins)
     nonce, pins = runtime.new_id(), PinnedRun(folder, mission, contract)
-    if pins.changed:
-        return _tampered(mission, run_id, (started_at, runtime.now()), pins.changed)
+    if changed := before.changed_pins or pins.changed:
+        return _tampered(mission, run_id, (started_at, runtime.now()), changed)
     scratch_path = os.path.join(folder.root_path, "scratch", run_id)
     argv = shell_argv(contract.validator_command)
     if contract.is_review:
