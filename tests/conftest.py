@@ -154,17 +154,18 @@ def world(tmp_path: Path, own_client: None) -> Scratch:
 @pytest.fixture
 def repository(tmp_path: Path) -> Path:
     """A repository with one commit, two files and a settled index."""
-    from tests.support.repositories import git, settle
+    from tests.support.repositories import copy_of, git, settle
 
-    root = tmp_path / "repository"
-    root.mkdir()
-    git(root, "init", "-q", "-b", "main")
-    (root / "a.py").write_text("one\n")
-    (root / "pkg").mkdir()
-    (root / "pkg" / "b.py").write_text("two\n")
-    (root / ".gitignore").write_text("ignored\n")
-    git(root, "add", "-A")
-    git(root, "commit", "-qm", "first")
+    def make(root: Path) -> None:
+        git(root, "init", "-q", "-b", "main")
+        (root / "a.py").write_text("one\n")
+        (root / "pkg").mkdir()
+        (root / "pkg" / "b.py").write_text("two\n")
+        (root / ".gitignore").write_text("ignored\n")
+        git(root, "add", "-A")
+        git(root, "commit", "-qm", "first")
+
+    root = copy_of(tmp_path / "repository", "repository", make)
     settle(root)
     return root
 

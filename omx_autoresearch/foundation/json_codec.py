@@ -3,7 +3,7 @@
 ``json`` loads ``re``, and that ``enum``, ``functools`` and ``collections``, for a pattern that skips white space. A
 hook that reads and writes a few kilobytes pays more for that than for everything it does with them. The accelerators
 are the very functions that ``json`` uses; where they are missing, ``json`` itself is used. Every error is the package's
-own: a text that the scanner does not take is given to ``json``, which says what is wrong and where.
+own: ``json`` parses again each text that the scanner refuses, and says what is wrong and where.
 """
 
 from __future__ import annotations
@@ -11,9 +11,6 @@ from __future__ import annotations
 from omx_autoresearch.foundation.records import as_fields
 
 TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from typing import Any
-
 if TYPE_CHECKING:
     from collections.abc import Callable
     from typing import Any
@@ -34,7 +31,7 @@ _SPACE = " \t\n\r"
 
 
 class _Rules:
-    """What the scanner looks up by these names (``json.JSONDecoder`` has them)."""
+    """Attributes that the scanner looks up by these names (``json.JSONDecoder`` has them)."""
 
     __slots__ = ("object_hook", "object_pairs_hook", "parse_constant", "parse_float", "parse_int", "strict")
 
@@ -90,10 +87,10 @@ def encoder(
 ) -> Callable[[Any], str]:
     """A function that writes one value, as ``json.JSONEncoder(allow_nan=False, ...).encode``.
 
-    ``default`` gives the plain value of what JSON has no form for.
+    ``default`` gives the plain value of an object that JSON has no form for.
 
-    It raises ValueError for a number that is none, TypeError for what JSON has no form for, and RecursionError for what
-    nests too deeply, a value inside itself too.
+    It raises ValueError for NaN and infinity, TypeError for an object without a form, and RecursionError for a value
+    that nests too deeply, or inside itself.
     """
     if not HAS_ACCELERATORS:
         import json
@@ -117,9 +114,6 @@ def _no_form(value: object) -> Any:
     raise TypeError(f"Object of type {type(value).__name__} is not JSON serializable")
 
 
-_scalar = encoder()
-
-
 def pretty(value: Any) -> str:
     """A value as people read it: ``json.dumps(value, ensure_ascii=False, indent=2)``; keys are texts.
 
@@ -138,7 +132,7 @@ def _pretty(value: Any, margin: str) -> str:
     if isinstance(value, (list, tuple)) and value:
         inner = margin + "  "
         return f"[{inner}{f',{inner}'.join([_pretty(item, inner) for item in value])}{margin}]"
-    return _scalar(value)
+    return _encode(value)
 
 
 # --- JSON without its traps: no key given twice, no number that is none, output in strict UTF-8.
@@ -173,7 +167,7 @@ def decode(data: bytes) -> Any:
 
 
 def decode_document(data: bytes) -> Any:
-    """Parse a whole file that anyone may have written: a UTF-8 byte order mark is accepted.
+    """Parse a whole file from any program: a UTF-8 byte order mark is accepted.
 
     Raises:
         ValueError: as :func:`decode`; also an empty file, and UTF-16 or UTF-32, each named.
@@ -213,7 +207,7 @@ def encode(value: Any) -> bytes:
 
 
 def encode_unchecked(value: Any) -> bytes:
-    """Do as :func:`encode`, for a caller who reads the result back himself and so finds equal keys."""
+    """Do as :func:`encode`, for a caller that reads the result back and so finds equal keys."""
     try:
         text = _encode(value)
     except RecursionError:

@@ -1,12 +1,12 @@
-"""How a metric is spelled: its name, and the one form of a number that a measurement may have.
+"""The spelling of a metric: its name, and the one form of a number that a measurement may have.
 
 A name begins with a letter of any script, a digit or ``_``; letters, digits, marks of letters and ``._-/%@:+`` may
 follow, at most `NAME_LIMIT` characters. Both sides are compared in NFKC: a micro sign and a Greek mu are one letter.
 Names are data everywhere: keys of a dict, never attributes.
 
 A number is a finite decimal with optional sign and exponent. ``float`` takes more than that (``nan``, ``1_000``, digits
-of every script), and other readers take the beginning of what they do not understand (``15,00`` as 15). Here a spelling
-is right or an error that says why.
+of every script), and other readers take the beginning of a text that they do not understand (``15,00`` as 15). Here a
+spelling is right, or an error says why it is not.
 """
 
 from __future__ import annotations
@@ -36,12 +36,12 @@ _TRUTH = frozenset({"true", "false", "yes", "no", "none", "null"})
 
 @dataclass(frozen=True, slots=True)
 class Decimal:
-    """A number, or why a text is none.
+    """A number, or the reason why a text is not one.
 
     Attributes:
         value: finite; None where the text is no number.
-        is_finite: False where the text means a number that is none: NaN, infinity, or one beyond `LARGEST`.
-        why: what is wrong with the text, for people; empty where nothing is.
+        is_finite: False for NaN, infinity, and a number beyond `LARGEST`.
+        why: the fault of the text, for people; empty where there is none.
     """
 
     value: float | None
@@ -50,7 +50,7 @@ class Decimal:
 
 
 def decimal_of(raw: str) -> Decimal:
-    """The number that a text spells; blanks around it are no part of it."""
+    """The number that a text spells, without the blanks around it."""
     text = raw.strip(" \t")
     if len(text) > LENGTH_LIMIT:
         return Decimal(None, why=f"has {len(text)} characters; at most {LENGTH_LIMIT} are read as a number")
@@ -98,7 +98,7 @@ def normal_name(name: str) -> str:
 
 
 def name_faults(name: str) -> list[str]:
-    """Why a text cannot name a metric; empty when it can."""
+    """The reasons why a text cannot name a metric; none where it can."""
     if not name:
         return ["a metric needs a name"]
     if len(name) > NAME_LIMIT:

@@ -16,6 +16,7 @@ from omx_autoresearch.experiments.judge.state import (
     ExperimentLimits,
     HypothesisOutcome,
 )
+from tests.support.repositories import copy_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -43,7 +44,13 @@ def git(path: Path, *args: str) -> str:
 
 def toy(path: Path, *, value: str = "100", measure: str = MEASURE) -> Path:
     """A clean repository with a program of cost ``value``, a frozen measure and a frozen check."""
-    path.mkdir(parents=True)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    copy_of(path, "toy", lambda root: _make_toy(root, value, measure), value, measure)
+    git(path, "update-index", "-q", "--really-refresh")
+    return path
+
+
+def _make_toy(path: Path, value: str, measure: str) -> None:
     for name, text in {
         "measure.sh": measure,
         "check.sh": CHECK,
@@ -56,7 +63,6 @@ def toy(path: Path, *, value: str = "100", measure: str = MEASURE) -> Path:
     git(path, "init", "-q")
     git(path, "add", "-A")
     git(path, "commit", "-q", "-m", "toy")
-    return path
 
 
 CONFIG = ExperimentConfig(

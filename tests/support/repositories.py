@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+import atexit
 import os
+import shutil
 import subprocess
+import tempfile
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from omx_autoresearch.system.git import git_dir
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from omx_autoresearch.experiments.worktrees.pair import WorktreePair
 
 OLD_NS = 1_700_000_000 * 10**9
@@ -22,6 +27,22 @@ def git(path: Path, *args: str) -> str:
         env |= {f"GIT_{role}_NAME": "A", f"GIT_{role}_EMAIL": "a@example.org"}
     words = ["git", "-c", "protocol.file.allow=always", "-C", str(path), *args]
     return subprocess.run(words, env=env, check=True, capture_output=True, text=True).stdout.strip()
+
+
+_templates: dict[tuple[str, ...], str] = {}
+
+
+def copy_of(path: Path, name: str, make: Callable[[Path], None], *variant: str) -> Path:
+    """A repository that ``make`` fills once a process, copied: starting git costs more than the copy."""
+    if (name, *variant) not in _templates:
+        folder = tempfile.TemporaryDirectory(prefix="omx-template-")
+        atexit.register(folder.cleanup)
+        root = Path(folder.name, name)
+        root.mkdir()
+        make(root)
+        shutil.rmtree(root / ".git" / "hooks")
+        _templates[name, *variant] = str(root)
+    return Path(shutil.copytree(_templates[name, *variant], path, symlinks=True))
 
 
 def settle(repository: Path) -> None:

@@ -195,6 +195,7 @@ def test_names_stay_apart_when_they_are_cleaned() -> None:
 
 
 @pytest.mark.requirement("SEE-08")
+@pytest.mark.slow  # MLflow is imported anew
 def test_nothing_is_sent_while_mlflow_works_for_us(tmp_path: Path) -> None:
     """In a process that MLflow cannot take for a test or a CI run, where it would send usage reports by itself."""
     program = """

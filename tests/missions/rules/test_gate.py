@@ -423,9 +423,11 @@ def calls_of(source: str, *names: str) -> list[ast.Call]:
 
 def builders_of(*names: str) -> dict[str, list[ast.Call]]:
     """The modules of the package that call one of these names."""
+    texts = {path: path.read_text(encoding="utf-8") for path in sorted(PACKAGE.rglob("*.py"))}
     found = {
-        str(path.relative_to(PACKAGE)): calls_of(path.read_text(encoding="utf-8"), *names)
-        for path in sorted(PACKAGE.rglob("*.py"))
+        str(path.relative_to(PACKAGE)): calls_of(text, *names)
+        for path, text in texts.items()
+        if any(f"{name}(" in text for name in names)
     }
     return {name: calls for name, calls in found.items() if calls}
 

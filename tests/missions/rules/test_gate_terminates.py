@@ -33,10 +33,11 @@ KINDS = (STRONG, WEAK, WEAK_AND_WORSE, NONE, PERSON, PERSON_AND_STRONG)
 FLAGS = tuple(product((False, True), repeat=4))
 """used tools, a validation runs, background work goes on, the answer repeats."""
 SMALL = Limits(
-    idle_refusals=2, stale_pivot=1, stale_fresh=2, stale_stalled=3, weak_holds=2, refusals_total=6,
+    idle_refusals=2, stale_pivot=1, stale_fresh=2, stale_stalled=3, weak_holds=1, refusals_total=4,
     background_allows=1, wait_refusals=1,
 )  # fmt: skip
 LARGER = (
+    replace(SMALL, weak_holds=2, refusals_total=6),
     replace(SMALL, idle_refusals=3, stale_stalled=4, weak_holds=3, refusals_total=8, background_allows=2),
     replace(SMALL, idle_refusals=9, weak_holds=4, refusals_total=9, wait_refusals=2),
     replace(SMALL, idle_refusals=1, stale_fresh=1, stale_stalled=1, weak_holds=1, refusals_total=3),
@@ -274,7 +275,14 @@ def test_without_tools_and_persons_the_idle_limit_is_the_bound() -> None:
 
 @pytest.mark.requirement("GATE-18", "LIFE-04")
 def test_an_owner_who_goes_on_gives_the_short_allowances_anew_and_not_the_total() -> None:
-    spent = Usage(refusals=6, idle_refusals=2, stale=3, weak_holds=2, background_allows=2, wait_refusals=2)
+    spent = Usage(
+        refusals=SMALL.refusals_total,
+        idle_refusals=2,
+        stale=3,
+        weak_holds=2,
+        background_allows=2,
+        wait_refusals=2,
+    )
     again = decide(Situation(missing=(NEEDED,)), refreshed(spent), SMALL)
     assert (again.answer, again.reason_code) == ("release", "refusals-spent")
     assert (
