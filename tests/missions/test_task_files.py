@@ -111,17 +111,17 @@ def test_a_reviewed_mission_and_one_that_is_let_go_follow_them_too(world: Scratc
     assert list(validator_of(path.name).iter_errors(state)) == []
 
 
-@pytest.mark.parametrize("name", sorted(SCHEMA_OF))
-def test_a_schema_refuses_what_no_mission_writes(world: Scratch, name: str) -> None:
+def test_a_schema_refuses_what_no_mission_writes(world: Scratch) -> None:
     lived_through(world)
-    path = next(path for path in files_of(world) if path.name == name)
-    value = next(values_in(path))
-    lines = value if isinstance(value, list) else [value]
-    validator = validator_of(name)
-    changes: tuple[dict[str, Any], ...] = ({"unknown": 1}, {next(iter(lines[0])): []})
-    for change in changes:
-        changed = {**lines[0], **change}
-        assert list(validator.iter_errors([changed] if isinstance(value, list) else changed)) != []
+    paths = {path.name: path for path in files_of(world)}
+    for name in sorted(SCHEMA_OF):
+        value = next(values_in(paths[name]))
+        lines = value if isinstance(value, list) else [value]
+        validator = validator_of(name)
+        changes: tuple[dict[str, Any], ...] = ({"unknown": 1}, {next(iter(lines[0])): []})
+        for change in changes:
+            changed = {**lines[0], **change}
+            assert list(validator.iter_errors([changed] if isinstance(value, list) else changed)) != [], name
 
 
 def test_every_published_schema_of_a_file_is_held_to_one() -> None:
