@@ -83,7 +83,7 @@ class AsyncAutoresearchController:
 
     @property
     def state(self) -> ExperimentState:
-        """Where it stands."""
+        """The state as of the newest event."""
         return self._controller.state
 
     set_command_sandbox = _in_thread(AutoresearchController.set_command_sandbox)

@@ -45,7 +45,7 @@ from omx_autoresearch.system.processes import ProcessIdentity, is_alive, wait_fo
 Tell = Callable[["TrialView"], object]
 
 SLICE_SECONDS = 1.0
-"""How often a waiting caller hears about progress."""
+"""A waiting caller hears about progress this often."""
 _BEGIN_SECONDS = 0.05
 _NOTE, _LOCK = "background.json", "background.lock"
 
@@ -69,7 +69,7 @@ class TrialAsk:
 
 @dataclass(frozen=True, slots=True)
 class BackgroundTrial:
-    """What the process of a trial notes.
+    """The note of a trial's process.
 
     Attributes:
         request_id: of the ask.
@@ -93,7 +93,7 @@ class BackgroundTrial:
 
     @property
     def process(self) -> ProcessIdentity:
-        """Who conducts it."""
+        """The process that conducts the trial."""
         return ProcessIdentity(self.pid, self.pid_started)
 
 
@@ -222,7 +222,7 @@ def conduct_trial(runtime: Runtime, experiment_id: str, ask: TrialAsk, patch_pat
 
 
 def _view(store: ExperimentStore, experiment_id: str, note: BackgroundTrial | None) -> TrialView:
-    """How the newest trial stands, as note and log say together."""
+    """The view of the newest trial, from its note and the log."""
     state = store.load(experiment_id)
     newest = state.rows[-1] if state.rows else None
     running = state.running_row
@@ -333,7 +333,7 @@ def take_candidate(runtime: Runtime, experiment_id: str, patch: bytes = b"") -> 
 
 
 def _standing(worktrees: WorktreePair) -> bytes:
-    """What stands in the candidate's worktree beyond the commit that it was set to; empty for nothing."""
+    """The change in the candidate's worktree against its commit, as a patch; empty for none."""
     tree = worktrees.candidate
     if not tree.commit or tree.is_lost():
         return b""  # killed in the middle of a restoration; what stands there is no candidate

@@ -33,7 +33,7 @@ BLOCK = "experiment"
 """The key of sandbox.md's frontmatter."""
 SOURCES: tuple[MetricSource, ...] = ("line", "wall", "cpu", "memory", "exit")
 UNITS = {"wall": "s", "cpu": "s", "memory": "B"}
-"""Of what is seen from outside."""
+"""The units of metrics that the runtime itself measures."""
 _SIZES = {"": 1, "k": 2**10, "m": 2**20, "g": 2**30, "t": 2**40}
 _SIZE = re.compile(r"([0-9]+(?:\.[0-9]+)?)\s*([kmgt]?)(?:i?b)?", re.IGNORECASE)
 _NUMBER = r"[-+]?(?:[0-9]+(?:\.[0-9]*)?|\.[0-9]+)(?:[eE][-+]?[0-9]+)?"
@@ -68,19 +68,21 @@ _PAGE_NAMES = {
     "hypothesis_timeout_seconds": "agent_timeout",
     "guards": "guard",
 }
-"""What a page calls a field of the configuration by another name."""
+"""Fields of the configuration that a page calls by another name."""
 NAME_LIMIT = 200
 COMMAND_LIMIT = 20_000
 LEAST_CALIBRATION_PAIRS = 2
 LEAST_TRIAL_PAIRS = 2
 """Of a candidate whose values repeat exactly, as the base's do."""
 
+_START = "experiment start"
+
 Value = TypeVar("Value")
 
 
 @dataclass(frozen=True, slots=True)
 class ExperimentPage:
-    """What people write of an experiment; the names are those of the options of ``experiment start``.
+    """An experiment as people write it; the names are those of the options of ``experiment start``.
 
     Attributes:
         metric: its name; of the line ``METRIC name=value`` where it comes from one.
@@ -159,15 +161,12 @@ class ExperimentPage:
     seed: int = 0
 
 
-def configure(
-    options: Mapping[str, Any], *, page_path: str = "", where: str = "experiment start"
-) -> ExperimentConfig:
+def configure(options: Mapping[str, Any], *, page_path: str = "") -> ExperimentConfig:
     """The configuration that options, and the block of a file, add up to.
 
     Args:
         options: by the names of `ExperimentPage`; only those that were given.
         page_path: a file whose frontmatter may have the block; empty for none.
-        where: names the caller for people.
 
     Raises:
         UsageError: an option is off, or something is missing that neither gives.
@@ -175,7 +174,7 @@ def configure(
     """
     block = read_block(page_path) if page_path else {}
     values = {**block, **{name: to_plain(value) for name, value in options.items()}}
-    page = validated(ExperimentPage, values, where=where, error=UsageError)
+    page = validated(ExperimentPage, values, where=_START, error=UsageError)
     config, faults = _read(page)
     if values.get("budget_cost") == 0:
         faults.append(Fault("budget_cost", "0", "must be above 0; leave it out for no limit"))
@@ -187,7 +186,7 @@ def configure(
     if faults:
         in_file = block.keys() - options.keys()
         named = [fault if fault.field in in_file else _as_option(fault) for fault in faults]
-        raise UsageError(refusal(where, named), next_step="omx-autoresearch experiment start --help")
+        raise UsageError(refusal(_START, named), next_step="omx-autoresearch experiment start --help")
     return config
 
 
@@ -395,14 +394,14 @@ def checked_config(config: ExperimentConfig) -> ExperimentConfig:
     """
     if faults := config_faults(config):
         raise MissionInvalid(
-            f"the experiment cannot be run as it is configured: {'; '.join(map(str, faults))}",
+            f"the configuration of the experiment is not valid: {'; '.join(map(str, faults))}",
             next_step="fix the configuration, then start again",
         )
     return replace(config, rule=replace(config.rule, direction=config.metric.direction))
 
 
 def config_faults(config: ExperimentConfig) -> list[Fault]:
-    """What is wrong with a configuration, by its own names; empty where nothing is."""
+    """Every fault of a configuration, by its own names."""
     return [
         *_text_faults(config),
         *(Fault("metric", "", fault) for fault in spec_faults(config.metric)),
@@ -415,7 +414,7 @@ def config_faults(config: ExperimentConfig) -> list[Fault]:
 
 
 def limit_faults(limits: ExperimentLimits) -> list[Fault]:
-    """What is wrong with limits; empty where nothing is. 0 is no limit."""
+    """Every fault of limits; 0 is no limit."""
     return [replace(fault, field=f"limits.{fault.field}") for fault in _range_faults(limits, _LIMIT_RANGES)]
 
 

@@ -1,4 +1,4 @@
-"""What a controller works on: the experiment's log, both worktrees with what judges in them, and what ends the work.
+"""The context of a controller: log, frozen evaluators and both worktrees of an experiment, and its cancellation.
 
 The incumbent's worktree stands at the best commit so far; the next change is made in the candidate's. Before and after
 a trial both are made exactly what the incumbent is. A worktree that was set up and warmed stays *ready* until it is set
@@ -12,6 +12,7 @@ the budgets; within a step, its cancellation ends the command under way. Whateve
 
 from __future__ import annotations
 
+import contextlib
 import os
 import threading
 import weakref
@@ -41,12 +42,12 @@ from omx_autoresearch.system.files import walk
 
 REQUESTS = ("stop", "cancel")
 POLL_SECONDS = 0.2
-"""How often a controller looks for requests."""
+"""A controller looks for requests this often."""
 _REQUEST_LIMIT_BYTES = 100
 
 
 class AutoresearchCancellation:
-    """Whether the work is to end now.
+    """The signal that the work is to end now.
 
     A callback gets one of its own: set when the experiment is cancelled, when its own time is over, or when a budget
     is spent. Calling `cancel` on it cancels the experiment.
@@ -128,7 +129,7 @@ class AutoresearchCancellation:
         return lambda: None
 
     def finish_with(self, finish: Callable[[], None]) -> None:
-        """What `cancel` does after the signal: wait for the step under way and complete (the controller's)."""
+        """Set the controller's part of `cancel`: wait for the step under way, then complete."""
         self._finish = finish
 
     def detach(self) -> None:
@@ -165,12 +166,12 @@ class TrialAborted(Exception):
 
 
 def rejected(code: str, reason: str) -> TrialAborted:
-    """The candidate was found wanting."""
+    """End the trial as rejected: the candidate failed a check or the judge."""
     return TrialAborted("rejected", code, reason)
 
 
 def failed(code: str, reason: str) -> TrialAborted:
-    """The candidate could not be judged."""
+    """End the trial as failed: the candidate could not be judged."""
     return TrialAborted("failed", code, reason)
 
 
@@ -185,7 +186,7 @@ def put_request(folder: ExperimentFolder, request: str) -> None:
 
 
 def pending_request(folder: ExperimentFolder) -> str:
-    """What is asked for; empty if nothing is, or the request is unknown."""
+    """The pending request; empty if there is none or it is unknown."""
     try:
         text = read_bounded(folder.request_path, _REQUEST_LIMIT_BYTES).decode("ascii", "replace").strip()
     except (FileNotFoundError, StateUntrusted):
@@ -209,15 +210,11 @@ class RequestWatch:
     Args:
         folder: of the experiment.
         follow: what a request does; called at most once for each new content.
-        poll_seconds: between two looks.
     """
 
-    def __init__(
-        self, folder: ExperimentFolder, follow: Callable[[str], None], *, poll_seconds: float = POLL_SECONDS
-    ) -> None:
+    def __init__(self, folder: ExperimentFolder, follow: Callable[[str], None]) -> None:
         self._folder = folder
         self._follow = follow
-        self._poll_seconds = poll_seconds
         self._ended = threading.Event()
         self._thread = threading.Thread(target=self._watch, name="experiment-requests", daemon=True)
 
@@ -233,7 +230,7 @@ class RequestWatch:
 
     def _watch(self) -> None:
         told = ""
-        while not self._ended.wait(self._poll_seconds):
+        while not self._ended.wait(POLL_SECONDS):
             request = pending_request(self._folder)
             if request and request != told:
                 told = request
@@ -250,7 +247,6 @@ SPENT = {
     "budget_runs": "the budget of runs is spent",
 }
 """Each spent budget in a sentence."""
-_NAME_PARTS = 2  # dashes at least in the name of an output: trial, number, stage, arm
 
 
 class ExperimentLog:
@@ -280,7 +276,6 @@ class ExperimentLog:
         self._wall_before = state.usage.wall_seconds if state is not None else 0.0
         self._disk_bytes = state.usage.disk_bytes if state is not None else 0
         self._run_number = 0
-        self.subscriber_fault: Exception | None = None
 
     @property
     def state(self) -> ExperimentState:
@@ -302,10 +297,8 @@ class ExperimentLog:
             told = events.wire_event(event, seq=entries[-1].seq, ts=ts) if self._subscribers else {}
             subscribers = tuple(self._subscribers)
         for tell in subscribers:
-            try:
+            with contextlib.suppress(Exception):  # whatever a host's code does, the experiment goes on
                 tell(dict(told))
-            except Exception as fault:  # noqa: BLE001  # whatever a host's code does, the experiment goes on
-                self.subscriber_fault = fault
 
     def subscribe(self, tell: Subscriber) -> Callable[[], None]:
         """Tell ``tell`` every event from now on, in its wire form; returns what takes it back."""
@@ -329,7 +322,7 @@ class ExperimentLog:
             yield events.wire_event(event, seq=entry.seq, ts=entry.ts)
 
     def usage(self, *, cost_usd: object = 0.0, runs: int = 0, trials: int = 0) -> ExperimentUsage:
-        """What is spent by now, with what is added here; not recorded yet.
+        """The usage by now plus the given amounts; not recorded yet.
 
         Raises:
             UsageError: the cost is no cost.
@@ -381,7 +374,7 @@ def _last_number(outputs_path: str) -> int:
         names = os.listdir(outputs_path)
     except FileNotFoundError:
         return 0
-    numbers = (name.split("-")[1] for name in names if name.count("-") >= _NAME_PARTS)
+    numbers = (name.split("-")[1] for name in names if name.count("-") >= 2)  # trial, number, stage
     return max((int(number) for number in numbers if number.isdecimal()), default=0)
 
 
@@ -450,7 +443,7 @@ class ExperimentContext:
 
     @property
     def config(self) -> ExperimentConfig:
-        """As it is now: limits may have been extended."""
+        """The current configuration: limits may have been extended."""
         return self.log.state.config
 
     @property
@@ -467,7 +460,7 @@ class ExperimentContext:
     # --- both worktrees
 
     def set_to(self, tree: Arm, commit: str) -> None:
-        """Make a worktree exactly what a commit is; it must be set up and warmed again then.
+        """Make a worktree equal to a commit; it must then be set up and warmed again.
 
         Raises:
             WorkspaceFault: it cannot be done.
@@ -477,7 +470,7 @@ class ExperimentContext:
             self._bare.add(tree)
 
     def restore(self) -> None:
-        """Make both worktrees what the incumbent is; its own stays as it is where it was measured as just that.
+        """Make both worktrees equal to the incumbent; its own stays untouched where it is ready at that commit.
 
         Raises:
             WorkspaceFault: it cannot be done.

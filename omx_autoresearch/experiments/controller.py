@@ -69,7 +69,7 @@ from omx_autoresearch.journal.layout import Runtime, StateHome, state_home
 from omx_autoresearch.system.git import common_dir
 
 STRAGGLER_SECONDS = 5.0
-"""How long a next trial waits for a callback that did not heed its cancellation."""
+"""The next trial waits this long for a callback that ignored its cancellation."""
 
 AutoresearchControllerConfig = ExperimentConfig
 """The configuration, under the name that hosts of a controller look for."""
@@ -183,7 +183,7 @@ class AutoresearchController:
 
     @property
     def state(self) -> ExperimentState:
-        """Where it stands, as of the newest event."""
+        """The state as of the newest event."""
         return self._log.state
 
     def session_dir(self) -> str:
@@ -204,7 +204,7 @@ class AutoresearchController:
     # --- working
 
     def set_command_sandbox(self, sandbox: Isolation) -> None:
-        """What isolates the commands: ``none``, ``auto`` or ``bubblewrap``; before the baseline, which depends on it.
+        """Choose the sandbox of the commands: ``none``, ``auto`` or ``bubblewrap``; the baseline depends on it.
 
         Raises:
             StepIllegal: the baseline was measured already.
@@ -214,7 +214,7 @@ class AutoresearchController:
             raise UsageError(f"there is no sandbox {sandbox!r}", next_step="choose none, auto or bubblewrap")
         if self.state.baseline is not None:
             raise StepIllegal(
-                f"the baseline was measured under {self.state.config.sandbox!r}",
+                f"the baseline was already measured with the sandbox {self.state.config.sandbox!r}",
                 next_step="start a new experiment with another sandbox",
             )
         context = self._context
@@ -260,7 +260,7 @@ class AutoresearchController:
         return f"{start} {source}" if source in reason else f"fix the commands, then: {start}{self._unseen()}"
 
     def _unseen(self) -> str:
-        """What of the checkout the commands may have missed: an ignored path is in no worktree unless asked for."""
+        """Ignored folders of the checkout, which a worktree lacks unless the owner asks for them."""
         config = self.state.config
         asked = {path.rstrip("/") for path in (*config.keep, *config.link)}
         try:
@@ -268,7 +268,7 @@ class AutoresearchController:
         except WorkspaceFault:
             return ""
         shown = ", ".join(unseen[:5])
-        return f"; ignored by git, so in no worktree: {shown} (--link PATH, or --setup)" if unseen else ""
+        return f"; git ignores {shown}, so the worktrees lack it (--link PATH, or --setup)" if unseen else ""
 
     def run_iteration(self, hypothesis: ExperimentHypothesis, callback: Callback) -> TrialRow:
         """Try one hypothesis.
@@ -342,7 +342,7 @@ class AutoresearchController:
     # --- ending
 
     def final_patch(self) -> FinalPatch:
-        """What was reached so far, whole; nothing is changed by looking."""
+        """The patch of all accepted steps so far; this changes nothing."""
         return final_patch_of(self.state, self._context.worktrees, self.session_dir())
 
     def accept_final_patch(self) -> PatchAcceptance:
@@ -382,7 +382,7 @@ class AutoresearchController:
             StepIllegal: called by a subscriber or a callback while the controller is at work.
         """
         if self._context.under_way is not None and self._is_own_thread():
-            raise StepIllegal("the controller is still busy", next_step="close it when that has ended")
+            raise StepIllegal("the controller is busy", next_step="close it when that call has ended")
         self._watch.end()
         with self._lock:
             if self._is_closed:
@@ -408,7 +408,7 @@ class AutoresearchController:
         with self._lock:
             if self._context.under_way is not None:
                 raise StepIllegal(
-                    "the controller is busy with something else", next_step="call it when that has ended"
+                    "the controller is busy", next_step="call it again when that call has ended"
                 )
             if self._is_closed:
                 raise StepIllegal(
@@ -486,7 +486,7 @@ class AutoresearchController:
         call.thread.join(STRAGGLER_SECONDS)
         if call.straggles():
             raise StepIllegal(
-                "the previous trial's callback still works in the workspace although it was cancelled",
+                "the callback of the previous trial is still running, although it was cancelled",
                 next_step="end it, or close the controller and resume the experiment in another process",
             )
         self._context.restore()
@@ -560,7 +560,7 @@ class ControllerHandle:
 
     @property
     def state(self) -> ExperimentState:
-        """Where the experiment stands; does not wait."""
+        """The state of the experiment; does not wait."""
         return self._controller.state
 
     @property
@@ -575,14 +575,14 @@ def new_controller_handle(controller: AutoresearchController) -> ControllerHandl
 
 
 CANCEL_WAIT_SECONDS = 60.0
-"""How long a cancel waits for the controller's rollback."""
+"""A cancel waits this long for the controller's rollback."""
 
 _POLL_SECONDS = 0.05
 
 
 @dataclass(frozen=True, slots=True)
 class Requested:
-    """What became of a request.
+    """The result of a request to stop or cancel.
 
     Attributes:
         state: of the experiment now.

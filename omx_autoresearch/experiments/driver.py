@@ -165,7 +165,7 @@ def _note_pid(pid_path: str, workspace: ExperimentWorkspace, ended: threading.Ev
 def outcome_of(
     report: AgentReport, result: CommandResult, workspace: ExperimentWorkspace
 ) -> HypothesisOutcome:
-    """What a session's report and end mean for its trial."""
+    """The outcome of a session, from its report and its end."""
     fault, reason = _fault(report, result, workspace.path)
     is_own = not workspace.hypothesis.description
     said = stated(report.text, "HYPOTHESIS")
@@ -194,11 +194,11 @@ def outcome_of(
 
 
 def _fault(report: AgentReport, result: CommandResult, cwd: str) -> tuple[str, str]:
-    """Why a session brought no candidate, as a code and a sentence; empty where it may have brought one."""
+    """The reason that a session made no candidate, as a code and a sentence; both empty where it may have made one."""
     if result.outcome == "not_started":
         return "agent_failed", f"the agent could not be started: {result.error}"
     if result.outcome == "timed_out":
-        return "timed_out", f"the agent was not ready after {result.duration_seconds:.0f} s"
+        return "timed_out", f"the agent did not finish within {result.duration_seconds:.0f} s"
     words = f", its last output: {one_line(last_words(report.text))}" if report.text.strip() else ""
     if result.exit_status:
         why = explain_shell_status(result.argv[-1].split("\n")[-1], result.exit_status, cwd)
@@ -213,7 +213,7 @@ def _fault(report: AgentReport, result: CommandResult, cwd: str) -> tuple[str, s
 
 @dataclass(frozen=True, slots=True)
 class DriveEnd:
-    """Why a loop of trials ended.
+    """The end of a loop of trials.
 
     Attributes:
         trials: that it ran.
@@ -310,7 +310,7 @@ def _gave_up(failures: int, row: TrialRow) -> str:
 
 PLACEHOLDERS = ("prompt", "prompt_file", "workspace")
 LINE_LIMIT_BYTES = 128 * 1024 - 1
-"""What Linux takes as one argument, with its NUL (MAX_ARG_STRLEN, execve(2)); the shell gets the line as one."""
+"""Linux's limit for one argument with its NUL (MAX_ARG_STRLEN, execve(2)); the shell gets the line as one argument."""
 
 _PLACEHOLDER = re.compile(r"\{(" + "|".join(sorted(PLACEHOLDERS, key=len, reverse=True)) + r")\}")
 
@@ -351,7 +351,7 @@ def _follow(quotes: list[str], ahead: str) -> None:
 
 
 def agent_script(line: str, *, prompt: str, prompt_path: str, workspace_path: str) -> str:
-    """What ``/bin/sh -c`` is given: the agent's line, with the prompt on stdin.
+    """The script for ``/bin/sh -c``: the agent's line, with the prompt on stdin.
 
     Raises:
         UsageError: the prompt is too long for a command line.
@@ -361,7 +361,7 @@ def agent_script(line: str, *, prompt: str, prompt_path: str, workspace_path: st
     size_bytes = len(script.encode("utf-8", "surrogateescape"))
     if size_bytes > LINE_LIMIT_BYTES:
         raise UsageError(
-            f"the prompt makes the agent's command line {size_bytes} bytes long; the system takes"
+            f"the prompt makes the agent's command line {size_bytes} bytes long; the system allows"
             f" {LINE_LIMIT_BYTES}",
             next_step="let the agent read stdin, or use {prompt_file} instead of {prompt}",
         )
@@ -418,7 +418,7 @@ def require_startable(line: str, environ: Mapping[str, str], cwd: str) -> None:
 
 
 def start_fault(line: str, environ: Mapping[str, str], cwd: str) -> str:
-    """Why the program of a plain command line cannot be started; empty if it can, or if that cannot be determined."""
+    """The reason that the program of a plain command line cannot start; empty if it can, or if that is unknown."""
     found = _PLAIN.match(line)
     if found is None or _SHELL_SYNTAX & set(line):
         return ""

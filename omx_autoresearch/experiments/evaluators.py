@@ -92,7 +92,7 @@ class FrozenEvaluators:
         return restored
 
     def stamps(self, worktree_path: str) -> pins.Stamps:
-        """How the pinned paths stand at this moment, for `touched_since`.
+        """The stamps of the pinned paths at this moment, for `touched_since`.
 
         A file written within the kernel's tick of this moment could be written again without a new time: then the
         tick is waited for (:data:`RACY_NS`).
@@ -404,7 +404,7 @@ def take_held_out(source_path: str, target_path: str) -> str:
     is_folder = os.path.isdir(source_path)
     program_path = os.path.join(source_path, CHECK_NAME) if is_folder else source_path
     if not os.path.isfile(program_path):
-        raise WorkspaceFault(f"there is no held-out check {program_path}", next_step=_NEXT)
+        raise WorkspaceFault(f"the held-out check {program_path} does not exist", next_step=_NEXT)
     if not os.access(program_path, os.X_OK):
         raise WorkspaceFault(
             f"the held-out check {program_path} is not executable",

@@ -1,4 +1,4 @@
-"""What leaves an experiment: its patch to look at, the patch taken into the checkout, or one branch a checkpoint.
+"""The results of an experiment: its patch to read, the patch taken into the checkout, or one branch a checkpoint.
 
 Branches stand on each other in the order of acceptance, the first on the base commit, so that each shows a single step.
 Their commits hold exactly the checkpoints' trees; their messages say what was tried and measured. No branch is checked
@@ -28,7 +28,7 @@ from omx_autoresearch.foundation.text import one_line
 
 @dataclass(frozen=True, slots=True)
 class FinalPatch:
-    """What was reached, against the commit that the experiment began with. Nothing was changed by making it.
+    """The patch of all accepted steps against the base commit. Making it changes nothing.
 
     Attributes:
         path: the file with the whole patch, for ``git apply --whitespace=nowarn`` on the base commit.
@@ -50,7 +50,7 @@ class FinalPatch:
 
     @property
     def changed_paths(self) -> tuple[str, ...]:
-        """Where the changed files are now."""
+        """The paths of the changed files after the change."""
         return tuple(change.path for change in self.changed)
 
 
@@ -106,7 +106,7 @@ _MENTIONS = (
     (re.compile(r"@(?=\w)"), "@ "),
     (re.compile(r"\[(?=[^\]]*\bci\b|[^\]]*\bactions\b)", re.IGNORECASE), "("),
 )
-"""What a hosting site would act upon in a commit message: issue numbers, people, words that switch its checks off."""
+"""Parts of a commit message that a hosting site acts upon: issue numbers, people, words that switch checks off."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -43,8 +43,6 @@ LOADED = (ctypes, marshal, resource)
 ArmName = Literal["incumbent", "candidate"]
 ARMS: tuple[ArmName, ArmName] = ("incumbent", "candidate")
 Stage = Literal["calibration", "trial", "reverification", "claim"]
-CANDIDATE_FAULTS = {"check": "check_failed", "held_out": "held_out_failed"}
-"""Faults of a check that say something about the candidate: it is rejected, not failed."""
 LEAST_PAIRS = 2
 CALIBRATION_SHARE = 4
 """A calibration takes at most a quarter of the budget of runs: what it measures is to be used, too."""
@@ -196,7 +194,7 @@ class Measurement:
         raise AssertionError("orders are endless")
 
     def require_as_committed(self, judgement: Judgement) -> None:
-        """What was measured is what would be kept, and all of it.
+        """Require that the runs measured all of the commit that would be kept.
 
         The candidate's runs rewrote no tracked file, and no process of theirs worked on after the first one.
         What the incumbent's runs do as well (a file of results, a server that stays) is the command's own.
@@ -205,15 +203,11 @@ class Measurement:
             TrialAborted: something was rewritten, or left running.
         """
         if judgement.is_cut_short:
-            left = "processes of its runs were still working after the first one had ended"
-            raise rejected(
-                "left_running", f"{left}, and the incumbent's did not: some of the work was not measured"
-            )
+            left = "its commands left processes running, and the incumbent's did not"
+            raise rejected("left_running", f"{left}: part of the work was not measured")
         rewritten_by_candidate, _ = self._trees["candidate"].differences()
         if rewritten := tuple(sorted({*rewritten_by_candidate}.difference(self._trees["incumbent"].drift()))):
-            raise rejected(
-                "tampered", f"the files to be measured were rewritten before the run: {named(rewritten)}"
-            )
+            raise rejected("tampered", f"the candidate's runs rewrote tracked files: {named(rewritten)}")
 
     def _run(self, kind: RunKind, stage: str, arm: ArmName, pair: tuple[int, bool] = (0, False)) -> Run:
         """One run: within the budgets, recorded whatever it gave; a fault ends the trial."""
@@ -262,10 +256,8 @@ def _ending(run: Run, stage: str, arm: ArmName) -> TrialAborted:
     if run.is_tampered:
         return rejected("tampered", run.detail)
     if arm == "incumbent":
-        return failed(
-            "incumbent_failed", f"the candidate is not at fault: the incumbent's {stage}: {run.detail}"
-        )
-    if run.fault in CANDIDATE_FAULTS.values():
+        return failed("incumbent_failed", f"the incumbent failed, not the candidate ({stage}): {run.detail}")
+    if run.fault in ("check_failed", "held_out_failed"):
         return rejected(run.fault, run.detail)
     code = f"{stage}_{run.fault}" if stage in ("check", "held_out", "setup") else run.fault
     return failed(code, run.detail)
@@ -277,7 +269,7 @@ def seed_of(seed: int, iteration: int, part: int = 0) -> int:
 
 
 def _affordable(context: ExperimentContext, wanted: int, share: int = 1) -> int:
-    """As many pairs as are wanted, or as a share of the runs that are left allows."""
+    """The wanted number of pairs, or as many as a share of the remaining runs allows."""
     left = budget_left(context.config.limits, context.log.usage()).runs
     return wanted if left is None else max(LEAST_PAIRS, min(wanted, left // (2 * share)))
 
@@ -415,7 +407,7 @@ class WorktreeMonitor:
             remove(os.path.join(tree.root_path, name))
 
     def marks(self, tree: Arm) -> Marks:
-        """How everything stands in a worktree that is not just as its checkpoint has it.
+        """The stamps of everything in a worktree that differs from its checkpoint.
 
         Raises:
             WorkspaceFault: the worktree is gone, or cannot be read.

@@ -152,7 +152,7 @@ def claim_digest(state: ExperimentState) -> str:
 
 
 def examine(runtime: Runtime, mission: Mission, rule: Trial, examiner: Examiner) -> Examination:
-    """Whether the newest claim about the rule's metric is evidence for it; it is about commits of the experiment."""
+    """Examine whether the newest claim about the rule's metric is evidence for the rule."""
     faults = []
     for experiment_id in reversed(mission.experiments):
         try:
@@ -184,7 +184,7 @@ def examine(runtime: Runtime, mission: Mission, rule: Trial, examiner: Examiner)
 
 
 def _unproven(runtime: Runtime, state: ExperimentState) -> str:
-    """Why a claim is not what the log's own runs say; empty when it is."""
+    """The difference between a claim and the recorded runs; empty for none."""
     from omx_autoresearch.experiments.judge.decision import claim as computed
 
     if state.claim_commit != state.incumbent_commit:
@@ -223,7 +223,7 @@ def claimed_pairs(runtime: Runtime, experiment_id: str) -> list[tuple[float, flo
 
 
 def _too_little(state: ExperimentState, rule: Trial) -> str:
-    """Why a claim does not reach the rule's gain with its whole interval; empty when it does."""
+    """The shortfall of a claim's whole interval against the rule's gain; empty for none."""
     claim = state.claim
     assert claim is not None
     factor, sign = (100.0, " %") if rule.is_percent else (1.0, "")

@@ -46,7 +46,7 @@ _REOPENED = re.compile(rb"/(?:dev/stdout|fd/1)\b.*No such device or address")
 
 @dataclass(frozen=True, slots=True)
 class Run:
-    """What became of one run.
+    """The result of one run.
 
     Attributes:
         run_id: names its output.
@@ -204,7 +204,7 @@ def _fault(job: Job, fault: str) -> str:
 
 
 def _detail(job: Job, result: CommandResult, reading: Reading) -> str:
-    """What is wrong, in a sentence, and below it what helps to fix it: the end of what the command printed."""
+    """The fault in a sentence, and below it the end of the command's output."""
     why = result.error or sandbox.bubblewrap_fault(result)
     if not why and job.kind != "held_out":
         why = explain_shell_status(job.command, result.exit_status, job.worktree_path)
@@ -280,7 +280,7 @@ class Job:
 
     @property
     def argv(self) -> tuple[str, ...]:
-        """What is run, before any sandbox."""
+        """The command's arguments, before any sandbox."""
         if self.kind == "held_out":
             return (os.path.join(self.evaluators.folder.held_out_path, CHECK_NAME),)
         return shell_argv(self.command)
@@ -294,7 +294,7 @@ class Job:
 
     @property
     def spec(self) -> MetricSpec:
-        """What is read: a command that measures nothing is judged by its exit status and prints what it likes."""
+        """The metric to read; a command that measures nothing is judged by its exit status alone."""
         return self.evaluators.config.metric if self.kind == "measure" else MetricSpec("-", source="wall")
 
     @property
@@ -380,7 +380,7 @@ def _argv(job: Job, backend: str, scratch_path: str) -> tuple[str, ...]:
 
 
 def _hidden_source(evaluators: FrozenEvaluators) -> tuple[str, ...]:
-    """Where the owner keeps the original of the held-out check."""
+    """The path of the original of the held-out check."""
     held_out = evaluators.config.held_out
     return (os.path.join(evaluators.project_path, os.path.expanduser(held_out)),) if held_out else ()
 

@@ -1,4 +1,4 @@
-"""How a controller comes to work on an experiment: it begins one, or goes on with one after anything.
+"""Beginning an experiment, and resuming one after any interruption.
 
 Both hold the repository first: one controller works in a repository at a time, whichever of its worktrees is named.
 Beginning makes two worktrees at the commit of the checkout and freezes what judges.
@@ -61,7 +61,7 @@ def hold_repository(runtime: Runtime, project_path: str, experiment_id: str) -> 
 
 
 def this_process() -> processes.ProcessIdentity:
-    """Who we are."""
+    """The identity of this process."""
     return processes.identify(os.getpid()) or processes.ProcessIdentity(os.getpid(), "")
 
 

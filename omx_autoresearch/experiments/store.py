@@ -61,7 +61,7 @@ class ExperimentFolder:
         self.request_path = os.path.join(root_path, "request")
 
     def change_path(self, iteration: int) -> str:
-        """Where the patch of a trial is kept from before it is tried until it is judged."""
+        """The path that keeps a trial's patch from before the trial until its judgement."""
         return os.path.join(self.root_path, f"candidate-{iteration:04}.patch")
 
     def kept_change(self, iteration: int) -> str:
@@ -254,7 +254,7 @@ def _event_of(entry: Entry, path: str) -> ExperimentEvent:
 
 @dataclass(frozen=True, slots=True)
 class Holder:
-    """Who holds a repository.
+    """The holder of a repository.
 
     Attributes:
         pid: of the controller's process.
@@ -337,7 +337,7 @@ class Holds:
         return Hold(path, holder, descriptor)
 
     def holder_of(self, common_dir: str) -> Holder | None:
-        """Who holds a repository now, or None."""
+        """The current holder of a repository, or None."""
         path = self._path(common_dir)
         if not os.path.exists(path):
             return None

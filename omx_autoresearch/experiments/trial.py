@@ -50,11 +50,11 @@ from omx_autoresearch.system.processes import identify
 Callback = Callable[["ExperimentWorkspace"], HypothesisOutcome]
 
 CHANGED_LIMIT = 300
-"""Paths that a row names."""
+"""A row names at most so many paths."""
 TRIALS_WITHOUT_LIMIT = 100
-"""The mission that re-verification protects where no number of trials is set."""
+"""The number of trials that re-verification assumes where no limit is set."""
 CALLBACK_GRACE_SECONDS = 5.0
-"""How long a callback may take to end after its cancellation was set."""
+"""A callback may take this long to end after its cancellation was set."""
 METADATA_BYTES = 64 * 1024
 _REASON_LENGTH = 2000
 _FAULT_LENGTH = 500
@@ -257,7 +257,7 @@ class Trial:
         attributes = tuple(name for name in changed if os.path.basename(name) == ".gitattributes")
         frozen = [pin.path for pin in self._context.evaluators.manifest.pins if pin.kind != "absent-guard"]
         if attributes and frozen and not self._context.worktrees.has_same_attributes(frozen):
-            raise rejected("tampered", f"git would write frozen files differently: {named(attributes)}")
+            raise rejected("tampered", f"new attributes would change frozen files: {named(attributes)}")
 
     def _message(self) -> str:
         row = self.row
@@ -427,7 +427,7 @@ class CallbackRun:
 
 
 def checked_outcome(outcome: object) -> HypothesisOutcome:
-    """What the callback returned, when it can be recorded.
+    """The callback's outcome, if it can be recorded.
 
     Raises:
         TrialAborted: it is no `HypothesisOutcome`, its cost is no cost, or its metadata is no JSON.

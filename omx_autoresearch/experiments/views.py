@@ -1,4 +1,4 @@
-"""What every surface asks of experiments, answered once: which is meant, how it stands, who works on it, what is next.
+"""Shared answers about experiments: the one that a caller means, its view, its controller, the next command.
 
 Nothing here holds an experiment or changes one; it may be asked while another process works.
 """
@@ -232,7 +232,7 @@ def view(runtime: Runtime, state: ExperimentState) -> ExperimentView:
 def view_of(
     state: ExperimentState, *, session_path: str = "", workspace_path: str = "", has_controller: bool = False
 ) -> ExperimentView:
-    """How an experiment stands that may be in no state home, as one that somebody else's log tells of."""
+    """The view of an experiment that may be outside the state home, such as one read from a foreign log."""
     quoted = quoted_claim(state)
     config = state.config
     known = as_fields(state)
@@ -285,7 +285,7 @@ def _line(store: ExperimentStore, experiment_id: str) -> ExperimentLine:
 
 
 def next_command(state: ExperimentState, *, has_controller: bool = False, is_patch_seen: bool = False) -> str:
-    """What the owner types next, legal in the experiment's phase: the one answer to that question.
+    """The owner's next command, legal in the experiment's phase.
 
     Args:
         state: that its log folds to.
@@ -311,7 +311,7 @@ def next_command(state: ExperimentState, *, has_controller: bool = False, is_pat
 
 
 def reopening_command(state: ExperimentState) -> str:
-    """What lets an experiment go on that a budget ended; empty where nothing does."""
+    """The command that continues an experiment after a spent budget; empty where no command does."""
     more = {
         "budget_trials": "--add-trials 20",
         "budget_wall": "--add-hours 4",

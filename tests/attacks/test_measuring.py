@@ -79,7 +79,7 @@ def test_a_program_that_rewrites_itself_while_it_is_measured_is_tampered(
     with begun(toy(tmp_path / "project"), reverification=reverification) as controller:
         row = controller.run_iteration(h(1), writes("work.sh", rewrites))
         assert (row.status, row.reason_code) == ("rejected", "tampered"), row.reason
-        assert "the files to be measured were rewritten before the run: work.sh" in row.reason
+        assert "the candidate's runs rewrote tracked files: work.sh" in row.reason
 
 
 @pytest.mark.requirement("EXP-05")

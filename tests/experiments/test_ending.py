@@ -259,7 +259,7 @@ def test_nothing_of_a_callback_that_ignores_its_end_reaches_the_next_candidate(
     with begun(root, hypothesis_timeout_seconds=0.2) as controller:
         row = controller.run_iteration(h(1), deaf)
         assert (row.status, row.reason_code) == ("failed", "timed_out")
-        with pytest.raises(StepIllegal, match="still works in the workspace"):
+        with pytest.raises(StepIllegal, match="is still running, although it was cancelled"):
             controller.run_iteration(h(2), works_at(90))
         free.set()
         monkeypatch.setattr(controller_module, "STRAGGLER_SECONDS", FOREVER)

@@ -104,7 +104,7 @@ def test_in_the_sandbox_no_other_run_sees_the_check_or_its_original(scene: Scene
 @pytest.mark.requirement("RUN-07")
 def test_what_is_no_check_is_refused_with_the_cure(tmp_path: Path) -> None:
     target = str(tmp_path / "target")
-    with pytest.raises(WorkspaceFault, match="no held-out check") as caught:
+    with pytest.raises(WorkspaceFault, match="does not exist") as caught:
         take_held_out(str(tmp_path / "absent"), target)
     assert "--held-out" in caught.value.next_step
     (tmp_path / "plain").write_text("#!/bin/sh\n")

@@ -26,10 +26,10 @@ RuleScale = Literal["auto", "ratio", "difference"]
 LARGEST_ALPHA = 0.5
 LARGEST_PAIRS = 200
 FINAL_SHARE = 0.75
-"""Of alpha: what the last look at ``max_pairs`` may spend; the rest goes to the looks before it."""
+"""The share of alpha that the last look, at ``max_pairs``, may spend; earlier looks have the rest."""
 
 MEDIAN_FALSE_ACCEPTS = 0.5
-"""Of candidates without effect that the median rule accepts with threshold 0 where anything is noisy."""
+"""The share of candidates without effect that the median rule accepts with threshold 0 under noise."""
 
 VERIFIED_FALSE_ACCEPTS = 0.035
 """Expected over a mission without any real gain, after re-verification; below the 5 % that are promised."""
@@ -85,7 +85,7 @@ def check_rule(rule: AcceptanceRule) -> None:
 
 
 def rule_faults(rule: AcceptanceRule) -> list[str]:
-    """Why a rule cannot be followed, a sentence each; empty where it can."""
+    """The faults of a rule, a sentence each."""
     words = {
         "name": ("hybrid", "median"),
         "direction": ("lower", "higher"),
@@ -253,7 +253,7 @@ UNDERPOWERED_EFFECT = 0.5
 
 @dataclass(frozen=True, slots=True)
 class Calibration:
-    """What A/A pairs showed.
+    """The findings from A/A pairs.
 
     Attributes:
         regime: ``deterministic`` where all values are equal; ``underpowered`` where only an enormous gain could be
@@ -301,7 +301,7 @@ def known_effect(calibration: Calibration | None) -> float | None:
 
 
 def too_few_pairs(calibration: Calibration) -> str:
-    """That so few A/A pairs tell no noise, for people; empty where they do."""
+    """A warning that the A/A pairs are too few to show the noise; empty where they suffice."""
     if is_noise_known(calibration):
         return ""
     pairs = f"{calibration.pairs} pair{'' if calibration.pairs == 1 else 's'} of base against base"
@@ -314,7 +314,7 @@ def too_few_pairs(calibration: Calibration) -> str:
 def calibrate(
     pairs: Sequence[tuple[float, float] | tuple[float, float, bool]], rule: AcceptanceRule | None = None
 ) -> Calibration:
-    """What A/A ``pairs`` say, for a judge that follows ``rule``.
+    """Calibrate a judge that follows ``rule`` from A/A ``pairs``.
 
     Args:
         pairs: values of the incumbent's and the candidate's worktree, and where known whether the latter ran first.
@@ -352,7 +352,7 @@ def calibrate(
 
 
 def recalibrated(calibration: Calibration, rule: AcceptanceRule) -> Calibration:
-    """What the same A/A pairs say to a judge that follows ``rule``; a scale that is fixed stays unless it names one.
+    """Calibrate again from the same A/A pairs for another ``rule``; a fixed scale stays unless the rule names one.
 
     Raises:
         UsageError: as `calibrate`.

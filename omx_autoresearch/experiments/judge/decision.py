@@ -56,7 +56,7 @@ if TYPE_CHECKING:
 
 FIRST_LOOK = 4
 LOOK_SHARE, LOOK_POWER = 0.22, 1.5
-"""Of alpha: what a look before the last may spend, growing with the share of pairs that were measured."""
+"""The share of alpha that an early look may spend; it grows with the share of pairs that were measured."""
 
 QUICK_FACTORS = {3: 3.0, 4: 2.0, 5: 1.5, 6: 1.0, 7: 0.8, 8: 0.6}
 """By the number of pairs: how many times the usual A/A difference the smallest gain must be, all being favourable."""
@@ -189,7 +189,7 @@ def cleared(
 
 
 def _against(order: int, calibrated: Sequence[float]) -> float:
-    """What a fixed order may give the candidate: the far end of the calibrated interval, where that excludes zero."""
+    """The most that a fixed order may give the candidate: the far end of the interval, if that excludes zero."""
     if len(calibrated) < ORDER_PAIRS:
         return 0.0
     _, low, high = estimate_of(calibrated, 0.0)
@@ -223,7 +223,7 @@ Judged = Literal["accepted", "rejected", "inconclusive"]
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """What became of a candidate.
+    """The verdict on a candidate.
 
     Attributes:
         outcome: ``accepted``; ``rejected``, not better or by too little to be seen; ``inconclusive``.
@@ -465,7 +465,7 @@ _ROUNDING = 1e-9
 
 
 def guard_faults(guard: Guard) -> list[str]:
-    """Why a guard cannot stand; empty when it can."""
+    """The faults of a guard."""
     faults = name_faults(guard.name)
     limits = (guard.bound, guard.max_regression, guard.max_regression_percent)
     if all(limit is None for limit in limits):
@@ -484,7 +484,7 @@ def guard_failures(
     incumbent: Mapping[str, Sequence[float]],
     candidate: Mapping[str, Sequence[float]],
 ) -> tuple[str, ...]:
-    """Why guards do not hold, a sentence each; empty when all hold.
+    """The guards that do not hold, a sentence each.
 
     Args:
         guards: of the experiment.

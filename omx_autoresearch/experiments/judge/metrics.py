@@ -1,4 +1,4 @@
-"""What a measured command says: the metric, secondary metrics, or why there is none.
+"""Reading the output of a measured command: the metric, secondary metrics, or the reason for a missing metric.
 
 A metric is one line of stdout, written by the frozen measure script::
 
@@ -229,7 +229,7 @@ class Guard:
 
 @dataclass(frozen=True, slots=True)
 class Measured:
-    """What the runtime itself saw of a command.
+    """Measurements of a command by the runtime itself.
 
     Attributes:
         wall_seconds: by the monotonic clock.
@@ -248,7 +248,7 @@ class Measured:
 
 @dataclass(frozen=True, slots=True)
 class Reading:
-    """What one run gave.
+    """The metrics of one run, or its fault.
 
     Attributes:
         primary: the metric; None exactly where there is a fault.
@@ -308,7 +308,7 @@ def plain_text(output: str) -> str:
 
 
 def spec_faults(spec: MetricSpec) -> list[str]:
-    """Why a metric cannot be measured as it is described; empty when it can."""
+    """The faults of a metric's description."""
     faults = name_faults(spec.name)
     if spec.source != "json" and spec.json_path:
         faults.append(f"a JSON path needs the source json, not {spec.source}")
@@ -413,7 +413,7 @@ def _from_lines(name: str, lines: Sequence[_Line]) -> _Primary:
     if len(own) > 1:
         values = ", ".join(quoted(line.raw, 40) for line in own[:5])
         count = f"{len(own)} times" if len(own) < LINE_LIMIT else f"{LINE_LIMIT} times or more"
-        return None, "metric_repeated", f"METRIC {name} stands {count} ({values}); print it exactly once"
+        return None, "metric_repeated", f"METRIC {name} appears {count} ({values}); print it exactly once"
     return _judged(f"METRIC {name}=", own[0].raw)
 
 
@@ -463,7 +463,10 @@ def _from_json(spec: MetricSpec, text: str, document: str | None) -> _Primary:
 def _failure_of(spec: MetricSpec, measured: Measured) -> tuple[str, str] | None:
     status = measured.exit_status
     if measured.outcome == "timed_out":
-        return "timed_out", f"the command ran into its time limit after {measured.wall_seconds:.1f} s"
+        return (
+            "timed_out",
+            f"the command exceeded its time limit and was stopped after {measured.wall_seconds:.1f} s",
+        )
     if measured.outcome == "cancelled":
         return "cancelled", f"the command was cancelled after {measured.wall_seconds:.1f} s"
     if measured.outcome == "not_started" or status is None:
@@ -479,7 +482,7 @@ def _diagnostic(lines: Sequence[_Line]) -> str:
     if not lines:
         return ""
     said = ", ".join(f"{quoted(line.name, 40)}={quoted(line.raw, 40)}" for line in lines[:5])
-    return f"it had printed {said}, which does not count"
+    return f"it had printed {said}, which does not count after a failure"
 
 
 def json_source(name: str) -> str:
@@ -488,7 +491,7 @@ def json_source(name: str) -> str:
 
 
 def _as_json(spec: MetricSpec, text: str) -> list[str]:
-    """That the last line is JSON with the metric in it, where it is."""
+    """A hint where the last line is JSON with the metric in it."""
     value, _, _ = _from_json(replace(spec, source="json", json_path=spec.name), text, None)
     return [f"the last line is JSON: {json_source(spec.name)} reads it"] if value is not None else []
 

@@ -1,4 +1,4 @@
-"""What an experiment will cost and what it can see, said before it starts, with cheaper ways and their price.
+"""A forecast of an experiment's cost and of the smallest gain it can see, with cheaper ways to judge.
 
 Expected runs come from the judge itself, fed with a seeded stream of normal noise: rules are free of the noise's size,
 so alpha and the number of pairs decide alone. Other noise costs about the same (specs/acceptance.md).
@@ -31,14 +31,14 @@ if TYPE_CHECKING:
 
 
 SAMPLED_TRIALS = 150
-"""Of each kind; the mean number of runs is then known to about one run."""
+"""Simulated trials of each kind; they give the mean number of runs to about one run."""
 SECONDS_PER_HOUR = 3600.0
 MEDIAN_SPREAD = 1.2533
 """Standard deviation of a median of normal values over that of their mean."""
 RELAXED_ALPHA = 0.05
 FEWER_PAIRS = 15
 DETERMINISTIC_PAIRS = 3
-"""Of a claim, where both sides repeat their values: it is exact then, and goes on where they do not."""
+"""Pairs of a claim where both sides repeat their values exactly; it goes on where they do not."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,7 +71,7 @@ class Option:
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """What to expect of an experiment.
+    """The forecast for an experiment.
 
     Attributes:
         chosen: the rule as configured.
@@ -89,7 +89,7 @@ class Plan:
 
 
 def plan_of(config: ExperimentConfig, calibration: Calibration | None, run_seconds: float) -> Plan:
-    """What an experiment costs and can see.
+    """Forecast the cost of an experiment and the gain that it can see.
 
     Args:
         config: of it.

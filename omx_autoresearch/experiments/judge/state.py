@@ -58,7 +58,7 @@ METADATA_LIMIT = 100
 
 @dataclass(frozen=True, slots=True)
 class ExperimentLimits:
-    """What an experiment may spend; 0 is no limit.
+    """The limits of an experiment; 0 is no limit.
 
     Attributes:
         trials: hypotheses that may be tried.
@@ -78,7 +78,7 @@ class ExperimentLimits:
 
 @dataclass(frozen=True, slots=True)
 class ExperimentUsage:
-    """What was spent so far, in the units of `ExperimentLimits`."""
+    """The amounts spent so far, in the units of `ExperimentLimits`."""
 
     trials: int = 0
     wall_seconds: float = 0.0
@@ -89,7 +89,7 @@ class ExperimentUsage:
 
 @dataclass(frozen=True, slots=True)
 class ExperimentConfig:
-    """What is optimized, how it is measured and checked, and within which limits.
+    """The configuration of an experiment: its metric, commands, rule and limits.
 
     Attributes:
         name: of the experiment, for people.
@@ -163,7 +163,7 @@ class ExperimentHypothesis:
 
 @dataclass(frozen=True, slots=True)
 class HypothesisOutcome:
-    """What the host reports of the turn that made a candidate.
+    """The host's report of the turn that made a candidate.
 
     Attributes:
         cost_usd: of this turn alone; counted however the trial ends.
@@ -271,7 +271,7 @@ class TrialRow:
 
 @dataclass(frozen=True, slots=True)
 class ExperimentState:
-    """What the events of an experiment fold to.
+    """The state of an experiment, folded from its events.
 
     Attributes:
         experiment_id: its name on disk, ``YYYYMMDD-HHMMSS-slug``.
@@ -345,7 +345,7 @@ class ExperimentState:
 
     @property
     def tampered(self) -> int:
-        """How many candidates touched what they must not."""
+        """The number of candidates that touched frozen files."""
         return sum(row.reason_code == "tampered" for row in self.rows)
 
 
@@ -367,7 +367,7 @@ _BEFORE_TRIALS = ("trials", "cost_usd")
 
 @dataclass(frozen=True, slots=True)
 class BudgetLeft:
-    """What may still be spent, in the units of `ExperimentLimits`; None where there is no limit; never below 0."""
+    """The remaining budgets, in the units of `ExperimentLimits`; None for no limit; never below 0."""
 
     trials: int | None
     wall_seconds: float | None
@@ -377,7 +377,7 @@ class BudgetLeft:
 
 
 def budget_left(limits: ExperimentLimits, usage: ExperimentUsage) -> BudgetLeft:
-    """What may still be spent."""
+    """The remaining budgets."""
     left = {}
     for name, _ in _BUDGETS:
         limit = getattr(limits, name)

@@ -1,4 +1,4 @@
-"""What a person is told of an experiment: the one number that may be quoted, how trials ended, which steps hold. Pure.
+"""An experiment in words: the one number that may be quoted, how trials ended, which steps hold. Pure.
 
 Plot, report, MLflow export, commit messages and status say the same, since they all ask here. The only result is the
 claim, a fresh check of base against final; everything else is evidence for one decision.
@@ -34,7 +34,7 @@ HELD_OUT_FAILED = "held_out_failed"
 _SIGNIFICANT = 6
 _LARGEST_PLAIN = 10**15
 _ENDS = 2
-"""Of an interval; an empty one is not known."""
+"""Ends of a known interval."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,7 +62,7 @@ def kind_of(row: TrialRow) -> TrialKind:
 
 
 def shown_reason(row: TrialRow) -> str:
-    """Why a trial ended so, for people.
+    """The reason for the end of a trial, for people.
 
     Of a held-out check no more than that it failed, since agents may read it; and where a judge had its say only its
     word, since its estimate would be a second number that looks like a result.
@@ -85,7 +85,7 @@ def steps_of(state: ExperimentState) -> tuple[TrialRow, ...]:
 
 
 def count_kinds(rows: Sequence[TrialRow]) -> dict[TrialKind, int]:
-    """How many trials ended in which way; every kind stands there."""
+    """The number of trials that ended in each way; every kind is a key."""
     counts: dict[TrialKind, int] = dict.fromkeys(KINDS, 0)
     for row in rows:
         counts[kind_of(row)] += 1
@@ -182,7 +182,7 @@ def quoted_claim(state: ExperimentState) -> QuotedClaim:
 
 
 def ending_words(reason: str) -> str:
-    """Why an experiment ended, for people; a reason that is not known here as it is."""
+    """The reason for the end of an experiment, for people; an unknown reason stays as it is."""
     words = {"explicit": "stopped", "final_patch": "accepted into the checkout", "failure": "failed"}
     if reason.startswith("budget_"):
         return f"budget of {reason.removeprefix('budget_').replace('wall', 'hours')} spent"
@@ -232,8 +232,13 @@ def guard_words(guard: Guard) -> str:
     return f"{guard.name} {', '.join(limits)}"
 
 
+def hypothesis_text(row: TrialRow) -> str:
+    """The id and the description of a trial's hypothesis."""
+    return f"{row.hypothesis_id}: {row.description}" if row.description.strip() else row.hypothesis_id
+
+
 def row_text(row: TrialRow) -> str:
-    """What was tried in a trial: the stated hypothesis, else what it was called."""
+    """The hypothesis of a trial: its description, else its id."""
     return one_line(row.description or row.hypothesis_id)
 
 
@@ -258,7 +263,7 @@ def is_ratio(state: ExperimentState) -> bool:
 
 
 def left_words(state: ExperimentState, iteration: int = 0) -> list[str]:
-    """What is left of each limit, a phrase a limit; with ``iteration`` after that trial."""
+    """The rest of each limit, as a phrase; with ``iteration`` after that trial."""
     limits, usage = state.config.limits, state.usage
     trials = max(usage.trials, iteration)
     left = []
@@ -277,7 +282,7 @@ def left_words(state: ExperimentState, iteration: int = 0) -> list[str]:
 
 
 def patch_warning(state: ExperimentState) -> str:
-    """Why the final state should not be taken over as it stands; empty where nothing speaks against it."""
+    """The objection to accepting the final state; empty for none."""
     if state.incumbent_commit == state.base_commit:
         return "nothing was accepted: the patch is empty"
     if state.claim is None or state.claim_commit != state.incumbent_commit:

@@ -32,7 +32,7 @@ DATABASE_NAME, ARTIFACTS_NAME = "mlflow.db", "artifacts"
 _ID, _ITERATION, _WHOLE = "omx.experiment_id", "omx.iteration", "omx.is_whole"
 _PARENT, _NOTE = "mlflow.parentRunId", "mlflow.note.content"
 _VALUE_CHARACTERS = 5000
-"""Of a parameter or tag, below what every version of MLflow takes; the artifact ``trials.jsonl`` has the rest."""
+"""The limit for a parameter or tag, below that of every MLflow version; the artifact ``trials.jsonl`` has the rest."""
 _NAME_CHARACTERS = 200
 _BATCH_METRICS, _BATCH_WORDS, _PAGE = 900, 90, 500
 _ENDS = {"completed": "FINISHED", "failure": "FAILED", "cancelled": "KILLED"}
@@ -40,7 +40,7 @@ _ENDS = {"completed": "FINISHED", "failure": "FAILED", "cancelled": "KILLED"}
 
 @dataclass(frozen=True, slots=True)
 class MlflowExport:
-    """What an export did.
+    """The result of an export.
 
     Attributes:
         tracking_uri: for ``mlflow ui --backend-store-uri``.
@@ -264,7 +264,7 @@ def _of_experiment(state: ExperimentState) -> Metrics:
 
 
 def _missing(mlflow: Mlflow, run_id: str, metrics: Metrics) -> Metrics:
-    """What the run does not have yet at that step."""
+    """The metrics that the run lacks at their step."""
     have = {
         (name, point.value, point.step)
         for name in {name for name, _, _ in metrics}

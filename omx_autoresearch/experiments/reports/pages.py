@@ -47,7 +47,7 @@ _UNAVAILABLE = {
 
 @dataclass(frozen=True, slots=True)
 class ReportMaterial:
-    """What a report is made from, beside the state.
+    """The material of a report, beside the state.
 
     Attributes:
         frozen_paths: the pinned files, relative to the repository.
@@ -191,18 +191,13 @@ def _calibration(calibration: Calibration, unit: str) -> list[Fact]:
     ]
 
 
-def hypothesis_text(row: TrialRow) -> str:
-    """Id and description of what was tried."""
-    return f"{row.hypothesis_id}: {row.description}" if row.description.strip() else row.hypothesis_id
-
-
 def _trial(state: ExperimentState, row: TrialRow) -> dict[str, Any]:
     """A line of the table of trials, as texts."""
     unit = state.config.metric.unit
     return {
         "iteration": row.iteration,
         "kind": summary.kind_of(row),
-        "hypothesis": hypothesis_text(row),
+        "hypothesis": summary.hypothesis_text(row),
         "metric": summary.figure(row.metric, unit) if row.metric is not None else "",
         "judged": summary.effect_interval(row.interval, summary.effect_scale(state), unit),
         "pairs": str(row.pairs) if row.pairs else "",
@@ -225,7 +220,7 @@ def _step(row: TrialRow, material: ReportMaterial) -> dict[str, Any]:
         ]
     return {
         "iteration": row.iteration,
-        "hypothesis": hypothesis_text(row),
+        "hypothesis": summary.hypothesis_text(row),
         "commit": row.candidate_commit[:12],
         "files": files[:PATHS_SHOWN],
         "left_out": max(0, len(files) - PATHS_SHOWN),
@@ -270,7 +265,7 @@ MINIMUM_FIELDS = (
     "iteration", "hypothesis_id", "description", "status", "metric", "samples", "improvement", "cost_usd",
     "duration_seconds", "checkpoint", "candidate_commit", "reason",
 )  # fmt: skip
-"""What every host shows of a trial; the first columns, in this order."""
+"""The fields of a trial that every host shows; the first columns, in this order."""
 
 SPREAD_COLUMNS = 100
 """Names of secondary metrics, and of the host's metadata, that get a column of their own; the rest stays together."""
@@ -501,15 +496,15 @@ def markdown_text(text: str) -> str:
     return _MARKS.sub(r"\\\1", plain(text, 10_000))
 
 
-def markdown_code(text: str, limit: int = CELL_CHARACTERS) -> str:
+def markdown_code(text: str) -> str:
     """A foreign text as one code span; ``-`` for an empty one."""
-    return _span(plain(text, limit))
+    return _span(plain(text))
 
 
-def markdown_cell(text: str, limit: int = CELL_CHARACTERS) -> str:
+def markdown_cell(text: str) -> str:
     """A foreign text as one code span in one cell of a table; ``-`` for an empty one."""
     # A backslash before a bar would take away the bar's own escape where tables are split into cells.
-    return _span(plain(text, limit).replace("\\|", "\\ |").replace("|", "\\|"))
+    return _span(plain(text).replace("\\|", "\\ |").replace("|", "\\|"))
 
 
 def _span(line: str) -> str:

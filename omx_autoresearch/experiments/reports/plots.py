@@ -84,7 +84,7 @@ def plot_specification(state: ExperimentState, *, origin: str = "") -> dict[str,
 
 
 def kind_label(kind: summary.TrialKind, counts: dict[summary.TrialKind, int]) -> str:
-    """What the legend says of a kind: ``rejected (12)``."""
+    """The legend's label of a kind: ``rejected (12)``."""
     return f"{kind} ({counts[kind]})"
 
 
@@ -106,10 +106,8 @@ def _point(state: ExperimentState, row: TrialRow, counts: dict[summary.TrialKind
         if band[0] is not None
         else "none",
         "pairs": row.pairs,
-        "hypothesis": _short(
-            f"{row.hypothesis_id}: {row.description}" if row.description else row.hypothesis_id
-        ),
-        "reason": _short(summary.shown_reason(row)),
+        "hypothesis": one_line(summary.hypothesis_text(row), _TEXT_CHARACTERS),
+        "reason": one_line(summary.shown_reason(row), _TEXT_CHARACTERS),
     }
 
 
@@ -126,12 +124,9 @@ def _steps(state: ExperimentState, frame: Frame) -> list[dict[str, Any]]:
     return line
 
 
-def _short(text: str, limit: int = _TEXT_CHARACTERS) -> str:
-    return one_line(text, limit)
-
-
 def _name(state: ExperimentState) -> str:
-    return _short(state.config.name, _TITLE_CHARACTERS) or _short(state.config.metric.name, _TITLE_CHARACTERS)
+    config = state.config
+    return one_line(config.name, _TITLE_CHARACTERS) or one_line(config.metric.name, _TITLE_CHARACTERS)
 
 
 # --- how it is drawn
@@ -394,7 +389,7 @@ PNG_SCALE = 2.0
 """Pixels of a PNG for each unit of the plot."""
 
 _IN_SCRIPT = {"<": "\\u003c", ">": "\\u003e", "&": "\\u0026", "\u2028": "\\u2028", "\u2029": "\\u2029"}
-"""What could end a script element or a line of it; a JSON reader takes each for the same character."""
+"""Characters that could end a script element or a line of it; a JSON reader takes each escape for the character."""
 
 
 def _package(name: str) -> Any:

@@ -26,7 +26,7 @@ _COMPARED_BYTES = 1 << 26
 
 @dataclass(frozen=True, slots=True)
 class PatchAcceptance:
-    """What became of taking a checkpoint into the checkout.
+    """The result of taking a checkpoint into the checkout.
 
     Attributes:
         is_applied: index and work tree hold it now; nothing was committed.
@@ -88,7 +88,7 @@ def _refused(code: str, *reasons: str) -> PatchAcceptance:
 
 
 def reasons_against(store: ObjectStore, repository_path: str, stamp: checkout.UserStamp) -> tuple[str, ...]:
-    """Why the checkout would not take a checkpoint now, one sentence each; changes nothing.
+    """The reasons for which the checkout would refuse a checkpoint now, one sentence each; changes nothing.
 
     An attempt that was interrupted is left to `apply_checkpoint`, which ends it or takes it back.
 
@@ -233,7 +233,7 @@ def _take_back(
 
 
 def _is_ours(store: ObjectStore, repository: checkout.UserRepository, change: TreeChange) -> bool:
-    """What stands there is gone, or the beginning of the checkpoint's content."""
+    """True where the file is gone, or holds the beginning of the checkpoint's content."""
     path = os.path.join(repository.root_path, change.path)
     try:
         if os.path.islink(path):

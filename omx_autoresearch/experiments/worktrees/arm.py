@@ -56,7 +56,7 @@ class PairState:
 
 @dataclass(frozen=True, slots=True)
 class ArmState:
-    """Where one work tree stands.
+    """The commit and the kept paths of one work tree.
 
     Attributes:
         commit: the one that it was set to; empty in the middle of that.
@@ -100,7 +100,7 @@ def save_arm(path: str, arm: ArmState) -> None:
 
 
 def _load_arm(path: str) -> ArmState:
-    """Where one work tree stands; nowhere, where nothing can be read."""
+    """Read the state of one work tree; the empty state where nothing can be read."""
     try:
         arm: ArmState = from_plain(ArmState, load_json(path))
     except (FileNotFoundError, StateUntrusted, ShapeError):
@@ -156,7 +156,7 @@ def require_ignored(repository: UserRepository, paths: Iterable[str]) -> None:
 
 
 def seal_of(path: str) -> str:
-    """What stands at a path, as one digest; empty where there is nothing, `UNREADABLE` where it cannot be told."""
+    """A digest of everything at a path; empty where nothing exists, `UNREADABLE` where it cannot be read."""
     hashed = hashlib.sha256()
     root = os.fsencode(path)
     try:
@@ -176,7 +176,7 @@ def seal_of(path: str) -> str:
 
 
 def require_seal(path: str) -> str:
-    """As `seal_of`, of something that must be there and readable.
+    """The seal of a path that must exist and be readable.
 
     Raises:
         WorkspaceFault: it is not there or cannot be read.
@@ -377,7 +377,7 @@ class Arm:
         remove(self.root_path)
 
     def _opaque(self, prefix: str, kept: tuple[str, ...]) -> frozenset[bytes]:
-        """What the tree below a prefix leaves alone: its submodules and kept paths, and ``.git``."""
+        """Paths that the tree below a prefix leaves alone: its submodules, its kept paths and ``.git``."""
         paths = [sub.path for sub in self._state.submodules] + [os.path.normpath(path) for path in kept]
         inside = {path.removeprefix(prefix) for path in paths if path.startswith(prefix)}
         return frozenset({b".git", *(os.fsencode(path) for path in inside if path)})
@@ -389,7 +389,7 @@ class Arm:
         return arm.seals
 
     def _begin_anew(self) -> dict[str, str]:
-        """As `_begin`, for a tree whose content goes: what fills the disk may be that very content."""
+        """As `_begin`, for a tree whose content is to be replaced: that very content may fill the disk."""
         try:
             return self._begin()
         except StorageFailed:

@@ -18,7 +18,7 @@ from omx_autoresearch.system.git import Git, common_dir, find_root, git_dir, use
 GITLINK = "160000"
 """The mode of a submodule in a tree."""
 SHOWN_NAMES = 10
-"""How many paths a message names."""
+"""A message names at most so many paths."""
 
 _UNDER_WAY = {
     "MERGE_HEAD": ("a merge", "git merge --continue (or --abort)"),
@@ -32,7 +32,7 @@ _STATUS_FIELDS = {b"1": 8, b"2": 9, b"u": 10}  # fields before the path, git-sta
 
 @dataclass(frozen=True, slots=True)
 class UserRepository:
-    """Where the parts of a user's repository are.
+    """The parts of a user's repository.
 
     Attributes:
         root_path: the top folder of the checkout.
@@ -51,7 +51,7 @@ class UserRepository:
 
 @dataclass(frozen=True, slots=True)
 class UserStamp:
-    """What a checkout looked like; two are compared by `moved`.
+    """A fingerprint of a checkout; `moved` compares two.
 
     Attributes:
         head_ref: the branch, as a full reference name; empty where HEAD is detached.
@@ -127,7 +127,7 @@ def require_clean(repository: UserRepository) -> UserStamp:
 
 
 def under_way(repository: UserRepository) -> tuple[str, ...]:
-    """What is under way in the checkout (a merge, a rebase), one sentence each with its cure."""
+    """Operations under way in the checkout (a merge, a rebase), each as a sentence with its cure."""
     return tuple(
         f"{what} is under way: `{cure}`"
         for name, (what, cure) in _UNDER_WAY.items()
@@ -136,7 +136,7 @@ def under_way(repository: UserRepository) -> tuple[str, ...]:
 
 
 def user_stamp(repository: UserRepository | str) -> UserStamp:
-    """What the checkout looks like now.
+    """The stamp of the checkout as it is now.
 
     Raises:
         WorkspaceFault: git refuses to read it, in git's own words.
@@ -168,7 +168,7 @@ def ignored_folders(path: str) -> tuple[str, ...]:
 
 
 def moved(before: UserStamp, now: UserStamp) -> tuple[str, ...]:
-    """What moved between two stamps, one sentence each; empty where nothing did."""
+    """The differences between two stamps, one sentence each."""
     found = []
     if (before.head_ref, before.head_commit) != (now.head_ref, now.head_commit):
         was = f"{before.head_ref or 'detached'} at {before.head_commit[:12]}"
@@ -259,7 +259,7 @@ def _below(repository: UserRepository, git: Git, commit: str, prefix: str, depth
         git_dir = _git_dir(repository, path)
         if not git_dir:
             if not _stays_empty(git, commit, name):
-                raise _missing(repository, path, "is not there")
+                raise _missing(repository, path, "is missing")
             found.append(Submodule(path, linked, ""))
             continue
         inner = repository.git.at(repository.root_path, GIT_DIR=git_dir)
@@ -309,7 +309,7 @@ def _stays_empty(git: Git, commit: str, path: str) -> bool:
 
 def _missing(repository: UserRepository, path: str, what: str) -> WorkspaceFault:
     return WorkspaceFault(
-        f"the submodule {path} of {repository.root_path} {what}, and an experiment fetches nothing",
+        f"the submodule {path} of {repository.root_path} {what}, and an experiment downloads nothing",
         next_step=f"git -C {shlex.quote(repository.root_path)} submodule update --init --recursive -- "
         f"{shlex.quote(path)}"
         f" (or `git config submodule.{path}.update none` to leave it empty)",

@@ -1,4 +1,4 @@
-"""Our own repository of an experiment: checkpoints as commits, and what lies between two of them.
+"""The private repository of an experiment: checkpoints as commits, and the changes between two of them.
 
 It is out of reach of the user's git and of every agent's. It borrows the user's objects (``objects/info/alternates``)
 and keeps what is new to itself, so until an acceptance only one reference is ever written into the user's repository,
@@ -328,7 +328,7 @@ def is_unfinished(path: str) -> bool:
 
 
 def format_settings(repository: UserRepository) -> tuple[tuple[str, str], ...]:
-    """What a configuration file must begin with for the object format of a repository."""
+    """The settings at the beginning of a configuration file that name a repository's object format."""
     if repository.object_format == "sha1":
         return (("core.repositoryformatversion", "0"),)
     return (

@@ -210,7 +210,7 @@ class WorktreePair:
         )
 
     def reasons_against(self) -> tuple[str, ...]:
-        """Why the user's checkout would take no checkpoint now: what `apply_to_user` says, ahead of time."""
+        """The reasons for which `apply_to_user` would refuse now."""
         return acceptance.reasons_against(self._store, self.repository_path, self.stamp)
 
     def branches(self, branches: Iterable[tuple[str, str]]) -> tuple[str, ...]:

@@ -328,7 +328,7 @@ FILE_LIMIT_BYTES = 1024**3
 """The largest file that a checkpoint takes."""
 
 _BARRED = ("..", ".git")
-"""Where no link of a checkpoint may begin to lead, from the root."""
+"""The first parts of paths, from the root, to which no link of a checkpoint may lead."""
 _NAMED_PATHS = 200
 """More than these are not named to git one by one: it then looks at the whole tree itself."""
 
@@ -348,7 +348,7 @@ class Snapshot:
 
 @dataclass(frozen=True, slots=True)
 class TreeFault:
-    """Why a work tree can be no checkpoint.
+    """The reason that a work tree cannot become a checkpoint.
 
     Attributes:
         reason_code: ``nested_repository``, ``submodule_changed``, ``special_file``, ``link_outside``,

@@ -459,7 +459,7 @@ def test_a_base_that_misses_what_git_ignores_is_told_how_to_have_it(person: Rese
         person.write(path, "1\n")
     said = person.refused(*START, status=7)
     assert "No such file or directory" in said
-    assert "ignored by git, so in no worktree: .venv (--link PATH, or --setup)" in said
+    assert "git ignores .venv, so the worktrees lack it (--link PATH, or --setup)" in said
     assert "in no worktree" not in person.refused(*START, "--link", ".venv/", status=7)
 
 
