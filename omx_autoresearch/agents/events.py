@@ -1,7 +1,7 @@
-"""What an agent CLI tells us, and what we answer: one event in, one reply out.
+"""The events of an agent CLI and our replies: one event in, one reply out.
 
-Every adapter in ``agents/clients`` translates its client's own JSON to :class:`HookEvent` and a :class:`Reply` back to
-bytes; nothing above this module knows a client's field names. Foreign input is one value before any logic runs.
+Every adapter in ``agents/clients`` translates its client's JSON to :class:`HookEvent`, and a :class:`Reply` to bytes.
+No other code knows a client's field names.
 """
 
 from __future__ import annotations
@@ -15,28 +15,28 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class HookEvent:
-    """One call from an agent CLI, already translated.
+    """One event of an agent CLI, translated.
 
     Attributes:
         client: the client's name in :mod:`omx_autoresearch.foundation.clients`.
-        kind: what happened.
-        native_event: the client's own name of it.
-        session_id: the client's session id, verbatim; empty when the payload has none.
-        cwd: the client's working directory (follows ``cd``; never used to find a mission).
-        agent_id: non-empty when a sub-agent is meant; such an event never binds and never counts.
-        prompt: what was submitted, with the client's own prefixes taken off.
-        is_person: the prompt may be a person's: not empty, not a task notification, no sub-agent's.
+        kind: the kind of event.
+        native_event: the client's own name of the event.
+        session_id: the client's session id, verbatim; empty if the payload has none.
+        cwd: the client's working directory (it follows ``cd`` and is never used to find a mission).
+        agent_id: not empty for a sub-agent's event, which never binds and never counts.
+        prompt: the submitted text, without the client's prefixes.
+        is_person: the prompt may be a person's: not empty, not a task notification, not a sub-agent's.
         source: of a session start: ``startup``, ``resume``, ``clear``, ``compact`` or ``fork``.
         host_end: why the host ended the turn; empty for an ordinary stop.
-        has_background_work: the client says that work of its own is still running.
-        transcript_path: the client's own record of the session; looked at by its adapter alone.
-        is_sandboxed: the client's tools have fewer rights than this hook; no payload says so, the adapter finds out.
-        forgery: why the client itself did not send this event; no payload says so, the adapter finds out.
-        last_message: the agent's last text where the client sends it (compared, never believed).
-        tool_command: the shell command of a shell tool; empty for others.
-        tool_output: what the tool printed as far as the client sends it.
-        payload_digest: sha256 of the raw bytes; equal for the same hook registered twice.
-        fault: why the payload could not be read; every other field is then empty.
+        has_background_work: the client reports that its own background work is still running.
+        transcript_path: the client's own record of the session, which only its adapter reads.
+        is_sandboxed: the client's tools have fewer rights than this hook; not in the payload, the adapter finds out.
+        forgery: why the client itself did not send this event; not in the payload, the adapter finds out.
+        last_message: the agent's last text, if the client sends it; it is compared, but never trusted.
+        tool_command: the shell command of a shell tool; empty for other tools.
+        tool_output: the part of the tool's output that the client sends.
+        payload_digest: sha256 of the raw bytes; equal if the same hook is registered twice.
+        fault: why the payload could not be read; all other fields are then empty.
     """
 
     client: str
@@ -62,13 +62,13 @@ class HookEvent:
 
 @dataclass(frozen=True, slots=True)
 class Reply:
-    """What we answer to one event; all empty means silence, which lets the agent do as it pleased.
+    """The reply to one event; if all fields are empty, we print nothing and the agent goes on.
 
     Attributes:
-        refusal: non-empty only on a stop: the agent must keep working; the text says what is missing.
-        context: text put before the model (session start, prompt submit).
-        person_message: text for the person, shown where the client can.
-        fault: why nothing could be decided, for the hook's log: a release is never told by a message alone.
+        refusal: only on a stop: the agent must keep working; the text names the missing items.
+        context: text for the model (at a session start or a prompt).
+        person_message: text for the person, if the client can show it.
+        fault: why nothing could be decided, for the hook's log.
     """
 
     refusal: str = ""
@@ -80,7 +80,7 @@ class Reply:
 SILENCE = Reply()
 
 
-# --- What is known of an agent CLI, as data: caps, marks, where its hooks live. Each adapter fills one in.
+# --- The facts about an agent CLI, as data; each adapter has its own.
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,9 +88,9 @@ class StopCap:
     """How many refusals in a row the client honours before it overrides the hook.
 
     Attributes:
-        limit: refusals honoured in a row; the next one is overridden. None: no cap was found.
-        reset_by_tools: a tool call between two stops sets the client's count back to zero.
-        setting: the environment variable or setting that raises the cap; empty where none is known.
+        limit: refusals honoured in a row; the next one is overridden. None if we found no cap.
+        reset_by_tools: a tool call between two stops resets the client's count.
+        setting: the environment variable or setting that raises the cap; empty if unknown.
     """
 
     limit: int | None
@@ -104,10 +104,10 @@ class HookEntry:
 
     Attributes:
         native_event: the client's name of the event (``Stop``, ``AfterAgent``).
-        kind: what it means.
-        timeout_seconds: what the client is told, in its own unit by the adapter.
-        guard: when the shell line starts the hook at all: ``active`` (something is bound or pending),
-            ``start`` (something is active, or ``OMX_AUTORESEARCH_TASK`` is set), ``always``.
+        kind: its kind.
+        timeout_seconds: the hook's time-out; the installer writes it in the client's unit.
+        guard: when the shell line starts the hook: ``active`` (something is bound or pending), ``start`` (the same, or
+            ``OMX_AUTORESEARCH_TASK`` is set), ``always``.
     """
 
     native_event: str
@@ -121,12 +121,11 @@ class Client:
     """The facts about one agent CLI that the use cases need.
 
     Attributes:
-        name: the client's name in :mod:`omx_autoresearch.foundation.clients`.
-            It is also that of the command on PATH.
+        name: the client's name in :mod:`omx_autoresearch.foundation.clients`, and of its command on PATH.
         title: the product's name, for people.
         stop_cap: see :class:`StopCap`.
         entries: the hooks to register, the stop first.
-        lets_go_on_repeat: the client spins when the same answer repeats without a tool; such a stop is released.
+        lets_go_on_repeat: the client loops if the same answer repeats without a tool, so we release such a stop.
     """
 
     name: str
@@ -137,7 +136,7 @@ class Client:
 
     @property
     def hook_timeout_seconds(self) -> int:
-        """The time-out that the installer writes for the stop hook."""
+        """The time-out of the stop hook."""
         return self.entries[0].timeout_seconds
 
     @property

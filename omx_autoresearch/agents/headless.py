@@ -1,6 +1,6 @@
-"""What one headless run of an agent CLI says of itself: its last words, what it cost, which tokens it used. Pure.
+"""The report of one headless run of an agent CLI: its last message, its cost, its tokens. Pure.
 
-A report is a claim. The cost is what a client says; nothing is estimated from tokens, since no price list is kept here.
+A report is a claim. The cost is the client's figure; we estimate nothing from tokens, since we keep no price list.
 """
 
 from __future__ import annotations
@@ -18,17 +18,17 @@ _STATEMENT = r"^[\s>*_#`\-]*{name}[\s*_`]*:[\s*_`]*(?P<said>.*?)[\s*_`]*$"
 
 @dataclass(frozen=True, slots=True)
 class AgentReport:
-    """What a client reported of one run.
+    """A client's report of one run.
 
     Attributes:
-        client: whose form of JSON it was; empty for plain text.
-        text: the agent's last message; all of the output where it was plain text.
-        cost_usd: as the client said, for this run alone; None where it said none.
-        tokens: by the client's own names.
-        model: the model, or models, that answered; empty where it was not said.
+        client: the client whose JSON format it is; empty for plain text.
+        text: the agent's last message; the whole output if it is plain text.
+        cost_usd: the client's figure for this run alone; None if it gave none.
+        tokens: counts by the client's own names.
+        model: the model, or models, that answered; empty if unknown.
         session_id: the client's session.
         is_error: the client itself called the run an error.
-        cost_fault: what was wrong with a reported cost, so that it does not count; empty for nothing.
+        cost_fault: why the reported cost does not count; empty if it does.
     """
 
     client: str = ""
@@ -42,7 +42,7 @@ class AgentReport:
 
 
 def cost_of(value: Any) -> tuple[float | None, str]:
-    """A reported cost and what is wrong with it: only a finite number from 0 on counts."""
+    """A reported cost and its fault; only a finite number from 0 counts."""
     if value is None:
         return None, ""
     if isinstance(value, bool) or not isinstance(value, (int, float)):
@@ -59,10 +59,10 @@ def cost_of(value: Any) -> tuple[float | None, str]:
 
 
 def stated(text: str, name: str) -> str:
-    """The last ``NAME: ...`` line of a text, without Markdown around it; empty where there is none.
+    """The last ``NAME: ...`` line of a text, without Markdown around it; empty if there is none.
 
     Args:
-        text: what the agent said.
+        text: the agent's message.
         name: ``HYPOTHESIS`` or ``DIRECTION``, in any case.
     """
     import re
@@ -75,13 +75,13 @@ def stated(text: str, name: str) -> str:
 
 
 def last_words(text: str) -> str:
-    """The last line of a text that holds a word, for an agent that stated no hypothesis; empty for none."""
+    """The last line of a text that has a word in it, for an agent that stated no hypothesis; empty if there is none."""
     lines = (one_line(line) for line in reversed(text.splitlines()))
     return next((line for line in lines if any(char.isalnum() for char in line)), "")
 
 
 def numbers_of(value: Any) -> dict[str, int]:
-    """The whole numbers of an object, by name; what else stands there is left out."""
+    """The whole numbers of an object, by name; other values are left out."""
     if not isinstance(value, dict):
         return {}
     return {

@@ -1,7 +1,7 @@
-"""A headless session of any client: the environment that it starts in, and the report in what it printed.
+"""A headless session of any client: its environment, and the report in its output.
 
-The output of a run may hold anything else before, between and behind the client's JSON: warnings, progress, half a
-line. Plain text is taken as it is.
+The output may contain other text before, between and after the client's JSON: warnings, progress, an incomplete line.
+Plain text is taken unchanged.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ _OBJECTS_LIMIT = 100_000
 
 
 def read_report(output: str) -> AgentReport:
-    """The report of one headless run, from everything that it printed; total: any text has one."""
+    """The report of one headless run, from its output; any text has one."""
     report = AgentReport(text=output)
     clients = [adapter(name) for name in CLIENT_NAMES]
     for found in _objects(output):
@@ -30,7 +30,7 @@ def read_report(output: str) -> AgentReport:
 
 
 def _objects(output: str) -> Iterator[dict[str, Any]]:
-    """Every JSON object that begins a line, in order; what is none is passed over."""
+    """Every JSON object at the beginning of a line, in order; other text is skipped."""
     decoder = json.JSONDecoder()
     position, seen = 0, 0
     while seen < _OBJECTS_LIMIT:
@@ -42,7 +42,7 @@ def _objects(output: str) -> Iterator[dict[str, Any]]:
         try:
             found, position = decoder.raw_decode(output, start)
         except (ValueError, RecursionError):
-            # half a line, or text in braces: the next line may be whole
+            # an incomplete line, or text in braces: the next line may be an object
             position = max(output.find("\n", start), position)
             continue
         seen += 1
@@ -57,9 +57,9 @@ SESSION_NAMES = frozenset(
         *("AI_AGENT", "PLUGIN_DATA", "PLUGIN_ROOT", "OMX_AUTORESEARCH_TASK"),
     )
 )
-"""Variables that belong to one session, the client's or ours: a fresh session does not inherit them."""
+"""Variables of one session, the client's or ours, which a fresh session does not inherit."""
 
 
 def fresh_environment(environ: Mapping[str, str]) -> dict[str, str]:
-    """The environment of a session of its own: the owner's keys and settings, nothing of another session."""
+    """The environment of a new session: the owner's keys and settings, but nothing of another session."""
     return {name: value for name, value in environ.items() if name not in SESSION_NAMES}

@@ -1,11 +1,11 @@
-"""The line that a client runs as our hook, and the script that it starts: as texts, touching no file.
+"""The line that a client runs as our hook, and the script that the line starts, as texts.
 
-The line that a client runs is short and does not change between versions, because clients show it to the model and
-hash it for trust. It ends with 0 and prints nothing where the script is missing, and with nothing active for this user
-no further process starts. It is good for sh, bash, zsh and fish, since Codex runs it by the user's own shell; hence
-there is no glob in it: the registry's ``active`` folder exists exactly while something is bound or pending.
+The line is short and does not change between versions, because clients show it to the model and hash it for trust. If
+the script is missing, the line exits with 0 and prints nothing; if nothing is active for this user, it starts no other
+process. It works in sh, bash, zsh and fish, since Codex runs it in the user's shell. So it has no glob: the registry's
+``active`` folder exists exactly while something is bound or pending.
 
-The script beside it names the interpreter and the entry module. It is rewritten by an upgrade; the line is not.
+The script names the interpreter and the entry module. An upgrade rewrites the script, but not the line.
 """
 
 from __future__ import annotations
@@ -20,13 +20,13 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class HookProgram:
-    """What a hook runs; all paths absolute.
+    """The program of the hooks; all paths are absolute.
 
     Attributes:
-        state_home_path: the folder that holds ``active/`` and the script ``hook``.
+        state_home_path: the folder with ``active/`` and the script ``hook``.
         python_path: the interpreter.
-        entry_path: the module file that the interpreter is given.
-        tool_options: further words for the server of the tools (MCP).
+        entry_path: the module file that the interpreter runs.
+        tool_options: further arguments for the server of tools (MCP).
     """
 
     state_home_path: str
@@ -41,24 +41,24 @@ class HookProgram:
 
 
 def path_fault(path: str) -> str:
-    """Say why a path cannot stand in a hook's line; empty when it can.
+    """Why a path cannot be part of a hook's line; empty if it can.
 
-    Shells and clients agree on everything but these characters (Gemini replaces ``$NAME``, fish reads a backslash in
-    single quotes).
+    Shells and clients disagree about these characters: Gemini replaces ``$NAME``, and fish interprets a backslash in
+    single quotes.
     """
     if not path.startswith("/"):
         return "it is not absolute"
     bad = sorted({char for char in path if ord(char) < 32 or char in '$`\\"\x7f'})
-    return f"it holds {bad[0]!r}" if bad else ""
+    return f"it contains {bad[0]!r}" if bad else ""
 
 
 def quoted(path: str) -> str:
-    """Quote a path for a shell, only where it needs that."""
+    """Quote a path for a shell, if it needs quotes."""
     return path if re.fullmatch(r"[\w@%+:,./-]+", path, re.ASCII) else "'" + path.replace("'", "'\\''") + "'"
 
 
 def hook_line(entry: HookEntry, client_name: str, state_home_path: str) -> str:
-    """Compose the command that a client runs for one event.
+    """The command that a client runs for one event.
 
     Example:
         ``[ -d S/active ] && [ -x S/hook ] && exec S/hook claude; exit 0``
@@ -79,9 +79,9 @@ _LINE = re.compile(
 
 
 def state_home_of_line(line: str) -> str:
-    """Give the state home that is baked into one of our lines; empty for any other line.
+    """The state home in one of our lines; empty for any other line.
 
-    This is how our entries are recognised, wherever an earlier installation kept its state.
+    We recognize our entries by it, wherever an earlier installation kept its state.
     """
     match = _LINE.fullmatch(line)
     if not match:
@@ -105,7 +105,7 @@ exit 0
 
 
 def hook_script(program: HookProgram) -> str:
-    """Compose the script that a client's line starts."""
+    """The script that a client's line starts."""
     return _SCRIPT.format(
         state_home=_always_quoted(program.state_home_path),
         python=_always_quoted(program.python_path),
@@ -114,7 +114,7 @@ def hook_script(program: HookProgram) -> str:
 
 
 def program_of_script(text: str) -> HookProgram | None:
-    """Read our script back; None for any other text."""
+    """The program in our script; None for any other text."""
     found: list[str] = []
     for name in ("state_home", "python", "entry"):
         match = re.search(rf"^{name}='(.*)'$", text, re.MULTILINE)

@@ -1,8 +1,8 @@
-"""Putting our parts into a client's settings, taking them out again, and proving that they work.
+"""Adding our parts to a client's settings, removing them again, and proving that they work.
 
-``install`` writes the script in the state home that the hook lines start, and has every part put itself into its file.
-A record beside the script keeps what each file held before. ``uninstall`` gives those bytes back if the file has not
-changed since, and otherwise takes out only our entries. ``examine`` has every part tried.
+``install`` writes the script that the hook lines start to the state home, and every part adds itself to its file. A
+record beside the script keeps the earlier content of each file. ``uninstall`` restores that content if the file has not
+changed since, and otherwise removes only our entries. ``examine`` checks every part.
 """
 
 from __future__ import annotations
@@ -40,13 +40,13 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class InstallReport:
-    """What an installation or its removal changed, or would change.
+    """The changes of an installation or removal, made or planned.
 
     Attributes:
         client: the client's name.
         settings_path: the client's settings file.
-        changes: one for each file that differs; empty when everything was in place.
-        notes: what a person has to know or do, one sentence each.
+        changes: one for each file that differs; empty if everything was in place.
+        notes: things that the person has to know or do, one sentence each.
         dry_run: nothing was written.
     """
 
@@ -91,7 +91,7 @@ class _Work:
             ) from None
 
     def remove_all(self) -> None:
-        """Take every part out; a file that has not changed since gets what it held before."""
+        """Remove every part; a file that has not changed since gets its earlier content."""
         for part, file in self.parts:
             self.do(part.remove, file)
         for file in self.files.values():
@@ -105,7 +105,7 @@ class _Work:
         return bare.files
 
     def kept(self, bare: dict[str, SettingsFile]) -> tuple[InstalledFile, ...]:
-        """What the record keeps of the files."""
+        """The files as the record keeps them."""
         kept = []
         for path, file in self.files.items():
             if file.is_foreign:
@@ -134,20 +134,20 @@ def install(
     without: tuple[str, ...] = (),
     dry_run: bool = False,
 ) -> InstallReport:
-    """Put our parts into a client's settings; doing it again changes nothing.
+    """Add our parts to a client's settings; installing again changes nothing.
 
     Args:
-        installation: where and how, from the client.
-        program: what the hooks run.
-        environ: used to find the client's own program and to ask it.
-        without: names of parts to leave out; where an older installation put them in, they go.
-        dry_run: say what would change and write nothing.
+        installation: the client's settings.
+        program: the program that the hooks run.
+        environ: the environment in which to look for the client's program and to run it.
+        without: names of parts to leave out, and to remove if an older installation added them.
+        dry_run: report the changes and write nothing.
 
     Raises:
-        UsageError: the state home's path cannot stand in a hook line.
-        CommandFault: the interpreter or the entry is not there.
-        WorkspaceFault: a settings file cannot be read as its client reads it, or its path leads through a symbolic
-            link to nothing; it is left untouched.
+        UsageError: the state home's path cannot be part of a hook line.
+        CommandFault: the interpreter or the hook program is missing.
+        WorkspaceFault: a settings file cannot be read as its client reads it, or its path goes through a symbolic link
+            to nothing; it is not changed.
         StorageFailed: a file could not be written.
     """
     _check(program)
@@ -172,7 +172,7 @@ def install(
         )
         ensure_folder(program.state_home_path)
         if any(file.before != file.after for file in files[1:]):
-            # recorded first: a kill in between leaves files that can be taken back
+            # the record comes first, so that a kill in between leaves files that uninstall can restore
             record.save(where)
         script.write(mode=0o755)
         for file in files:
@@ -189,14 +189,14 @@ def install(
 
 
 def uninstall(installation: Installation, state_home_path: str, *, dry_run: bool = False) -> InstallReport:
-    """Take our parts out of a client's settings.
+    """Remove our parts from a client's settings.
 
-    A file that has not changed since gets its old bytes back. From any other file only our entries are taken out, and
-    what they leave empty. A folder that we made goes when it is empty. The script goes with the last installation that
-    the state home knows of.
+    A file that has not changed since gets its earlier content. From any other file we remove only our entries and
+    containers that become empty. We also remove folders that we made, if they are empty, and with the last installation
+    of the state home the script.
 
     Raises:
-        WorkspaceFault: a settings file cannot be read; it is left untouched.
+        WorkspaceFault: a settings file cannot be read; it is not changed.
         StorageFailed: a file could not be written.
     """
     where = installation.record_path(state_home_path)
@@ -229,14 +229,14 @@ def examine(
     """Check one installation and prove that it holds; see :class:`~omx_autoresearch.agents.parts.Examination`.
 
     Returns:
-        The checks in the order of reading; when the hooks are not there at all, only the first.
+        The checks in the order of showing; if no hooks are installed, only the first.
     """
     about = Examination(installation, state_home_path, "", environ, packages, make_held_session)
     home_path = hooks_home(installation, about.install)
     if isinstance(home_path, Check):
         return [home_path]
     about = replace(about, hooks_home_path=home_path)
-    with ThreadPoolExecutor() as pool:  # each waits for programs that it starts
+    with ThreadPoolExecutor() as pool:  # the parts wait for programs that they start
         found = pool.map(lambda part: part.check(about), installation.parts)
     return [check for checks in found for check in checks]
 
@@ -254,7 +254,7 @@ def _check(program: HookProgram) -> None:
     ):
         if not os.path.isabs(path) or not os.access(path, right):
             raise CommandFault(
-                f"the {what} {path} is missing or may not be used",
+                f"the {what} {path} is missing or not accessible",
                 next_step="install the package again, then run the command again",
             )
 

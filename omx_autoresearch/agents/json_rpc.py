@@ -1,4 +1,4 @@
-"""A short talk with a program that answers JSON-RPC requests, one JSON object a line on stdin and stdout."""
+"""A short JSON-RPC dialogue with a program, one JSON object per line on stdin and stdout."""
 
 from __future__ import annotations
 
@@ -23,21 +23,21 @@ def last_answer(
     wait_seconds: float,
     cwd: str | None = None,
 ) -> dict[str, Any]:
-    """Start a program, send it messages, and end it; each message waits until the one before is answered.
+    """Start a program, send it messages, and end it; each message waits for the answer to the one before.
 
     Args:
-        command: the program by its path, and its arguments.
+        command: the program's path, and its arguments.
         messages: requests, which have an ``id``, and notifications.
         environ: its environment.
-        wait_seconds: how long it may take in all.
-        cwd: where it is started.
+        wait_seconds: the time limit for the whole dialogue.
+        cwd: its working directory.
 
     Returns:
         The answer to the last request.
 
     Raises:
-        OSError: it does not start, or ends, or gives no answer in time.
-        ValueError: what it says is no JSON.
+        OSError: it does not start, ends early, or does not answer in time.
+        ValueError: an answer is not JSON.
     """
     with (
         tempfile.TemporaryFile() as errors,
@@ -77,7 +77,7 @@ def last_answer(
 
 
 def _end(pid: int) -> None:
-    """End the program with all that it started: a wrapper's child would keep the pipe open."""
+    """End the program with its children: a wrapper's child would keep the pipe open."""
     with contextlib.suppress(ProcessLookupError):
         os.killpg(pid, signal.SIGKILL)
 

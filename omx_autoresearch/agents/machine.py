@@ -1,4 +1,4 @@
-"""What a hook sees of its machine: the user's home, files that may be pipes, and who sent the event."""
+"""A hook's view of its machine: the user's home, files that may be pipes, and the sender of the event."""
 
 from __future__ import annotations
 
@@ -12,21 +12,20 @@ STDIN = 0
 
 
 def home_path(environ: Mapping[str, str]) -> str:
-    """The user's home folder: ``HOME``, else what the system says."""
+    """The user's home folder: ``HOME``, or else the system's entry."""
     return environ.get("HOME") or os.path.expanduser("~")
 
 
 def without_waiting(path: str, flags: int) -> int:
-    """Be the ``opener`` of :func:`open` where a pipe may stand in the place of a file: it reads empty."""
+    """An ``opener`` for :func:`open` that does not block if the file is a pipe, which then reads as empty."""
     return os.open(path, flags | os.O_NONBLOCK | os.O_NOCTTY)
 
 
 def socket_fault() -> str:
-    """Why the event on stdin was not sent by a process above this one through a socket; empty where it was.
+    """Why the event on stdin did not come through a socket from an ancestor of this process; empty if it did.
 
-    The parent of a hook proves nothing: a tool shell that calls ``exec`` leaves the client as the parent of what it
-    becomes. The kernel says which process made the other end of a socket. It does so on Linux; elsewhere nothing can be
-    told, and nothing is held against an event.
+    The parent of a hook proves nothing: a tool shell that becomes the hook by ``exec`` has the client as its parent
+    too. The kernel tells which process made the other end of a socket, but only on Linux; elsewhere we accept events.
     """
     from omx_autoresearch.system.processes import ON_LINUX, ancestors, socket_peer
 

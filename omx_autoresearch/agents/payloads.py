@@ -1,4 +1,4 @@
-"""Reading a client's JSON: one checked object, typed fields, bounded texts. No client's event names stand here."""
+"""Reading the JSON of any client (one checked object, typed fields, bounded texts), and writing the reply."""
 
 from __future__ import annotations
 
@@ -14,34 +14,34 @@ if TYPE_CHECKING:
     from omx_autoresearch.foundation.types import EventKind, HostEnd
 
 MAX_PAYLOAD_BYTES = 16 * 1024 * 1024
-"""A larger payload is not read. The largest one seen was 538 KB, a Gemini tool event."""
+"""We do not read a larger payload. The largest one observed had 538 KB, a Gemini tool event."""
 
 MAX_TEXT_CHARS = 64 * 1024
-"""What is kept of a tool's output and of the last message: the end, where a bind token and the last words stand."""
+"""How much we keep of a tool's output and of the last message: the end, which has a bind token and the last words."""
 
 _TASK_NOTIFICATION = "<task-notification>"
 
 
 class PayloadFault(ValueError):
-    """The payload cannot be read; the text says why, in one line."""
+    """The payload cannot be read; the message is one line."""
 
 
 def read_object(raw: bytes) -> dict[str, Any]:
     """Parse a hook's stdin.
 
     Args:
-        raw: the bytes, UTF-8 with or without a byte order mark; bad bytes become U+FFFD, whatever the locale is.
+        raw: the bytes, UTF-8 with or without a byte order mark; invalid bytes become U+FFFD in any locale.
 
     Raises:
-        PayloadFault: too large, not JSON, nested too deeply, not an object, or a key stands twice in it.
+        PayloadFault: it is too large, not JSON, nested too deeply, or not an object, or a key appears twice in it.
     """
     if len(raw) > MAX_PAYLOAD_BYTES:
         raise PayloadFault(f"the payload is larger than {MAX_PAYLOAD_BYTES} bytes")
     repeated: list[str] = []
 
     def pairs(items: list[tuple[str, Any]]) -> dict[str, Any]:
-        # Objects end inside out: what is left after the last call belongs to the outermost one. Inside tool data a
-        # repeated key is the tool's own affair.
+        # Inner objects end first, so the last call is for the outermost one. A repeated key inside tool data does not
+        # concern us.
         found = dict(items)
         repeated[:] = [] if len(found) == len(items) else [key for key, _ in items]
         return found
@@ -61,21 +61,21 @@ def read_object(raw: bytes) -> dict[str, Any]:
 
 
 def text_of(payload: Mapping[str, Any], key: str) -> str:
-    """Give a text field; empty when it is missing, null or of another type."""
+    """A text field; empty if it is missing, null or of another type."""
     value = payload.get(key)
     return json_codec.without_surrogates(value) if isinstance(value, str) else ""
 
 
 def end_of(text: str) -> str:
-    """Keep the last :data:`MAX_TEXT_CHARS` characters."""
+    """The last :data:`MAX_TEXT_CHARS` characters."""
     return text[-MAX_TEXT_CHARS:]
 
 
 def session_id_of(payload: Mapping[str, Any]) -> str:
-    """Give the session id verbatim; empty when the payload has none.
+    """The session id, verbatim; empty if the payload has none.
 
     Raises:
-        PayloadFault: it is there and is not a text, so that no session can be proven.
+        PayloadFault: it is not a text, so that no session can be proven.
     """
     value = payload.get("session_id")
     if value is None:
@@ -86,11 +86,11 @@ def session_id_of(payload: Mapping[str, Any]) -> str:
 
 
 def tool_command_of(payload: Mapping[str, Any], shell_tools: tuple[str, ...]) -> str:
-    """Give the shell command of a tool event (``tool_input.command``); empty for other tools.
+    """The shell command of a tool event (``tool_input.command``); empty for other tools.
 
     Args:
         payload: of the event.
-        shell_tools: the client's names of its own shell tool; a foreign tool may have a ``command`` argument too.
+        shell_tools: the client's names of its own shell tool; other tools may have a ``command`` argument too.
     """
     if payload.get("tool_name") not in shell_tools:
         return ""
@@ -103,7 +103,7 @@ def tool_command_of(payload: Mapping[str, Any], shell_tools: tuple[str, ...]) ->
 
 
 def output_text(value: object) -> str:
-    """Give the text in a tool's response: a text, a list of parts, or an object with one of the usual fields."""
+    """The text in a tool's response: a text, a list of parts, or an object with one of the usual fields."""
     if isinstance(value, str):
         return json_codec.without_surrogates(value)
     if isinstance(value, list):
@@ -116,7 +116,7 @@ def output_text(value: object) -> str:
         if isinstance(value.get(key), str)
     ]
     content = value.get("content")
-    # one level only: a response nests no deeper, and a hostile one must not recurse
+    # one level only: real responses nest no deeper, and a hostile one must not recurse
     parts = (
         [part.get("text") for part in content[:1000] if isinstance(part, dict)]
         if isinstance(content, list)
@@ -137,11 +137,11 @@ def event_of(
     prefix: str = "",
     **own: Any,
 ) -> HookEvent:
-    """Make the event of a payload, as far as all clients write it alike.
+    """The event of a payload, from the fields that all clients share.
 
     Args:
-        client: the facts; its entries say what each event means.
-        payload: as it was read.
+        client: the facts about the client; its entries give the kind of each event.
+        payload: the object that was read.
         shell_tools: the client's names of its own shell tool.
         last_message: the field that holds the agent's last text.
         prefix: the pattern of text that the client puts before a prompt. It is removed, except its first group.
@@ -183,17 +183,17 @@ def event_of(
 
 
 def may_be_person(prompt: str, agent_id: str) -> bool:
-    """Say whether a submitted prompt may be a person's.
+    """Whether a submitted prompt may be a person's.
 
-    Not one: an empty prompt (a client's own continuation), a task notification, a sub-agent's prompt, our refusal
-    that a client submits as the next prompt (Gemini does).
+    These are not: an empty prompt (a client's own continuation), a task notification, a sub-agent's prompt, and our
+    refusal, which Gemini submits as the next prompt.
     """
     words = prompt.strip()
     return bool(words) and not agent_id and not words.startswith((_TASK_NOTIFICATION, MARK))
 
 
 def has_running_task(value: object) -> bool:
-    """Say whether a client's list of background tasks holds one that still runs; a malformed list counts as none."""
+    """Whether a client's list of background tasks has one that still runs; a malformed list counts as empty."""
     if not isinstance(value, list):
         return False
     return any(isinstance(task, dict) and task.get("status") in ("running", "pending") for task in value)
@@ -206,7 +206,7 @@ _EXACT_ENDS: dict[HostEnd, str] = {
     "auth_failure": "401 unauthorized",
     "rate_limit": "429 overloaded",
 }
-"""By what it means, the words that a host writes alone."""
+"""The single words of the hosts, by their meaning."""
 _PHRASE_ENDS: dict[HostEnd, tuple[str, ...]] = {
     "context_limit": ("context limit", "context window", "context length exceeded", "context exceeded",
                       "context full", "context overflow", "max context", "token limit exceeded",
@@ -221,13 +221,13 @@ _PHRASE_ENDS: dict[HostEnd, tuple[str, ...]] = {
                    "cancelled by user", "canceled by user", "user interrupt", "user interrupted",
                    "interrupted by user", "user exit", "user stop", "user requested", "manual stop"),
 }  # fmt: skip
-"""By what it means, phrases of the hosts, matched as whole words in a field that the host alone writes."""
+"""The phrases of the hosts, by their meaning; they match as whole words in a field that only the host writes."""
 
 
 def host_end_of(payload: Mapping[str, Any]) -> HostEnd:
-    """Say why the host ended the turn, from its typed fields in snake and camel case; empty: the agent stopped.
+    """Why the host ended the turn, from its typed fields in snake and camel case; empty if the agent stopped.
 
-    The last message is never looked at: what a model writes cannot open the gate.
+    We never look at the last message: a model's text cannot open the gate.
     """
     for field in _END_FIELDS:
         head, *rest = field.split("_")
@@ -241,7 +241,7 @@ def host_end_of(payload: Mapping[str, Any]) -> HostEnd:
 
 
 def _named_end(value: str) -> HostEnd:
-    import re  # only where a host says why it ended: loading it costs more than the rest of an event
+    import re  # only if a host gives a reason: loading it costs more than the rest of an event
 
     words = re.sub(r"(?<=[a-z0-9])(?=[A-Z])", " ", value).lower()
     words = " ".join(re.findall(r"[a-z0-9]+", words))
@@ -256,9 +256,8 @@ def _named_end(value: str) -> HostEnd:
 
 # --- Writing the one JSON object that a client reads from a hook's stdout, or nothing at all.
 #
-# Every client lets the agent go when a hook prints a stray line or an unknown key, so what may be printed is a closed
-# list: ``decision`` and ``reason`` on a stop, ``hookSpecificOutput.additionalContext`` where the client takes context,
-# ``systemMessage`` where it takes one.
+# Every client lets the agent go if a hook prints a stray line or an unknown key, so we print only ``decision`` and
+# ``reason`` on a stop, ``hookSpecificOutput.additionalContext`` and ``systemMessage`` for events that accept them.
 
 MAX_REPLY_CHARS = 9_500
 """A text of a reply. Claude Code shows 10,000 characters of a hook's text and puts a longer one into a file."""
@@ -269,7 +268,7 @@ _encode = json_codec.encoder(is_ascii=True, separators=(", ", ": "))
 
 
 def fitting(text: str) -> str:
-    """Harmless text of at most :data:`MAX_REPLY_CHARS`: a longer one loses its middle, which is said."""
+    """The text without control characters, at most :data:`MAX_REPLY_CHARS` long; a mark replaces a cut middle."""
     text = harmless(text).strip()
     if len(text) <= MAX_REPLY_CHARS:
         return text
@@ -286,11 +285,11 @@ def socket_forgery(event: HookEvent, began_at: str) -> str:
 
 
 def render_reply(event: HookEvent, reply: Reply) -> bytes:
-    """Render a reply; ``b""`` is silence, which lets the agent do as it pleases.
+    """Render a reply; ``b""`` prints nothing, and the agent goes on.
 
     Args:
-        event: what is answered.
-        reply: what to say. A refusal counts on a stop only, a context where the model reads one.
+        event: the event.
+        reply: the reply. Only a stop can be refused, and only some events accept a context.
     """
     answer: dict[str, object] = {}
     if event.kind == "stop" and (refusal := fitting(reply.refusal)):

@@ -1,35 +1,34 @@
-"""The adapters of the agent CLIs by name, and what each of them owes.
+"""The adapters of the agent CLIs by name, and the interface that each of them implements.
 
-An adapter is a folder below ``agents/clients``. Only the one that is asked for is imported, because the hook pays for
-every import. The folder itself (its ``__init__``, all that a hook loads) has:
+An adapter is a folder below ``agents/clients``. We import only the one that is asked for, because the hook pays for
+every import. The folder's ``__init__``, which is all that a hook loads, has:
 
 ``CLIENT``
-    a :class:`~omx_autoresearch.agents.events.Client`: caps, hooks to register, as seen in the client itself.
+    a :class:`~omx_autoresearch.agents.events.Client`: caps and hooks to register, as the client itself behaves.
 ``parse(payload) -> HookEvent``
-    pure and total: for any JSON object it answers, and it raises nothing but ``PayloadFault``. Unknown fields are
-    ignored, a field of the wrong type counts as missing, an unknown event is ``other``, texts are bounded and free of
-    lone surrogates, the client's own prefixes are taken off a prompt. A sub-agent's stop is ``subagent_stop``
-    whatever the client calls it. ``host_end`` comes from typed fields of the host and never from a model's text.
-    ``is_person`` is false where there is any doubt.
+    pure and total: it accepts any JSON object and raises only ``PayloadFault``. Unknown fields are ignored, a field of
+    the wrong type counts as missing, an unknown event is ``other``, texts are bounded and free of lone surrogates, and
+    a prompt loses the client's prefixes. A sub-agent's stop is ``subagent_stop`` by any name. ``host_end`` comes from
+    typed fields of the host and never from a model's text. ``is_person`` is false in any doubt.
 ``is_sandboxed(event, environ, meta=None) -> bool``
-    whether the client's tools have fewer rights than its hooks, or than its server of tools, where ``meta`` is what the
-    client says with a call; asked where a command of the contract may run, and true where there is any doubt. It may
-    read the client's own files, never one that a tool in a sandbox can write.
+    whether the client's tools have fewer rights than its hooks, or than its server of tools if ``meta`` (which the
+    client sends with a call) is given. It is asked before a command of the contract may run, and is true in any doubt.
+    It may read the client's own files, but never one that a tool in a sandbox can write.
 ``forgery(event, began_at) -> str``
-    why an event that speaks for a person was not sent by the client itself, one phrase; empty where it was or where
-    nothing can be told. A tool shell that becomes the hook by ``exec`` has the client for its parent too.
+    why the client itself did not send an event that speaks for a person, one phrase; empty if it did or if we cannot
+    tell. The parent proves nothing: a tool shell that becomes the hook by ``exec`` has the client as its parent too.
 ``render(event, reply) -> bytes``
-    pure: one JSON object with keys that this client takes for this event, or ``b""``. Allowing prints nothing, because
-    some clients call any other answer a failure. A refusal stands on a stop only, never on a sub-agent's stop, a
-    session's end or a failure. It grants no permission and never ends a session (``continue`` is not printed).
+    pure: one JSON object with keys that this client accepts for this event, or ``b""``. Allowing prints nothing,
+    because some clients treat any other answer as a failure. Only a stop is refused, never a sub-agent's stop, a
+    session's end or a failure. A reply grants no permission and never ends a session (it has no ``continue``).
 ``report(so_far, found) -> AgentReport | None``
     pure: the report of a headless run after one more JSON object of its output; None for an object of another form.
 
-Its module ``installation`` has ``installation(scope, environ, project_path)``: where our parts stand in its settings,
-read from ``environ``; it lists the settings of the machine's administrator too.
+Its module ``installation`` has ``installation(scope, environ, project_path)``: the client's settings, located by
+``environ``, including those of the machine's administrator.
 
-Besides the folder a new client is one line in :mod:`omx_autoresearch.foundation.clients`. Tests: a sample of every
-event of the client under tests/agents/samples, the common rules in tests/agents.
+Besides the folder, a new client is one line in :mod:`omx_autoresearch.foundation.clients`. Its tests are a sample of
+every event in tests/agents/samples; the common rules are in tests/agents.
 """
 
 from __future__ import annotations
@@ -50,7 +49,7 @@ if TYPE_CHECKING:
     from omx_autoresearch.agents.parts import Installation, Scope
 
     class Adapter(Protocol):
-        """What an adapter offers; see the module's docstring for what it owes."""
+        """The interface of an adapter; see the module's docstring."""
 
         CLIENT: Client
 
@@ -60,10 +59,10 @@ if TYPE_CHECKING:
         def is_sandboxed(
             self, event: HookEvent, environ: Mapping[str, str], meta: Mapping[str, Any] | None = None
         ) -> bool:
-            """Say whether the client's tools run in a sandbox that its hooks or its server stand outside of."""
+            """Whether the client's tools run in a sandbox, and its hooks or its server outside it."""
 
         def forgery(self, event: HookEvent, began_at: str) -> str:
-            """Say why an event was not sent by the client itself."""
+            """Why the client itself did not send an event."""
 
         def render(self, event: HookEvent, reply: Reply) -> bytes:
             """Render one reply."""
@@ -73,14 +72,14 @@ if TYPE_CHECKING:
 
 
 def adapter(name: str) -> Adapter:
-    """Import and give one adapter.
+    """Import and return one adapter.
 
     Raises:
         UsageError: there is none of that name.
     """
     if name not in CLIENT_NAMES:
         raise UsageError(
-            f"there is no agent CLI named {name!r} here",
+            f"there is no agent CLI named {name!r}",
             next_step=f"choose one of: {', '.join(CLIENT_NAMES)}",
         )
     found: Adapter = __import__(f"omx_autoresearch.agents.clients.{name}", fromlist=["CLIENT"])
@@ -88,13 +87,13 @@ def adapter(name: str) -> Adapter:
 
 
 def installation_of(name: str, scope: Scope, environ: Mapping[str, str], project_path: str) -> Installation:
-    """Say where our parts stand in the settings of one client.
+    """The settings of one client that we change.
 
     Args:
         name: the client.
         scope: whose settings.
-        environ: the environment that the client is started in.
-        project_path: the project; empty for none, which the scope ``user`` allows.
+        environ: the environment in which the client starts.
+        project_path: the project; it may be empty in the scope ``user``.
 
     Raises:
         UsageError: there is no client of that name.
@@ -105,15 +104,15 @@ def installation_of(name: str, scope: Scope, environ: Mapping[str, str], project
 
 
 def parse_bytes(name: str, raw: bytes, environ: Mapping[str, str]) -> HookEvent:
-    """Translate a hook's stdin; never raises for what is in it.
+    """Translate a hook's stdin; no content of it raises an error.
 
-    An unreadable payload proves no session, so it becomes an event of kind ``other`` whose ``fault`` says why: the
-    answer to it is silence and a line in the hook's log, the same each time.
+    An unreadable payload proves no session, so it becomes an event of kind ``other`` with the reason in ``fault``: the
+    answer is silence and a line in the hook's log.
 
     Args:
         name: the client.
-        raw: stdin as it came.
-        environ: the hook's environment, looked at for marks of a tool shell.
+        raw: the bytes of stdin.
+        environ: the hook's environment, which may have marks of a tool shell.
 
     Raises:
         UsageError: there is no client of that name.
@@ -124,7 +123,7 @@ def parse_bytes(name: str, raw: bytes, environ: Mapping[str, str]) -> HookEvent:
     except PayloadFault as fault:
         return HookEvent(client=name, kind="other", fault=str(fault))
     is_person = event.is_person and not tool_shell_mark(environ)
-    # tool events come often and are not counted: no digest is made for them
+    # tool events are frequent and do not count, so they need no digest
     digest = "" if event.kind == "tool" else _sha256(raw)
     return replace(event, is_person=is_person, payload_digest=digest)
 

@@ -1,7 +1,7 @@
-"""A person's settings files: read as their client reads them, changed atomically, and what they held before us.
+"""A person's settings files: read as their client reads them, changed atomically, with a record of their old content.
 
-The record that makes a removal exact stands in the state home under ``installed/``, one file an installation, readable
-by its owner only, because a settings file may hold keys.
+The record makes a removal exact. It is in the state home under ``installed/``, one file for each installation, and only
+its owner can read it, because a settings file may contain keys.
 """
 
 from __future__ import annotations
@@ -27,15 +27,15 @@ _BOM = "\ufeff"
 
 @dataclass
 class SettingsFile:
-    """One file while parts of an installation are put in or taken out.
+    """One file while parts of an installation are added or removed.
 
     Attributes:
         path: the file.
-        before: its bytes when it was read; None when it did not exist.
-        after: its bytes as they are to be; None when it is removed.
-        known: what an earlier installation recorded of it.
-        is_foreign: the file as a whole is the person's own, and no part changes it.
-        stood_there: the person had already put there what a part would write; it comes back at the removal.
+        before: its bytes when it was read; None if it did not exist.
+        after: its new bytes; None to remove it.
+        known: the record of an earlier installation.
+        is_foreign: the whole file is the person's own, and no part changes it.
+        stood_there: the person had already written the content of a part, which the removal therefore restores.
     """
 
     path: str
@@ -58,10 +58,10 @@ class SettingsFile:
 
     @property
     def text(self) -> str:
-        """The text as it is to be, without a byte order mark; empty for a file that does not exist.
+        """The new text, without a byte order mark; empty for a file that does not exist.
 
         Raises:
-            WorkspaceFault: it is not UTF-8; the encoding is named.
+            WorkspaceFault: it is not UTF-8; the message names the encoding.
         """
         data = self.after or b""
         encoding = "UTF-16 or UTF-32" if data[:2] in (b"\xff\xfe", b"\xfe\xff") or b"\x00" in data[:4] else ""
@@ -95,7 +95,7 @@ class SettingsFile:
         )
 
     def write(self, *, mode: int = 0o600) -> None:
-        """Write what differs: atomically, through a symbolic link, with the mode that the file had.
+        """Write a changed file atomically, through a symbolic link, with its old mode.
 
         Args:
             mode: of a new file.
@@ -118,7 +118,7 @@ class SettingsFile:
                 os.makedirs(os.path.dirname(path), exist_ok=True)
                 kept = stat.S_IMODE(os.stat(path).st_mode) if self._written is not None else mode
                 replace_file(path, self.after, mode=kept)
-                if stat.S_IMODE(os.stat(path).st_mode) != kept:  # the umask had its say
+                if stat.S_IMODE(os.stat(path).st_mode) != kept:  # because of the umask
                     os.chmod(path, kept)
             except OSError as error:
                 raise storage_failed("write", path, error) from error
@@ -126,7 +126,7 @@ class SettingsFile:
 
 
 def read_bytes(path: str) -> bytes | None:
-    """A file's bytes; None when it does not exist.
+    """A file's bytes; None if it does not exist.
 
     Raises:
         StorageFailed: the system refused.
@@ -141,22 +141,22 @@ def read_bytes(path: str) -> bytes | None:
 
 
 def refuse_dangling_links(paths: Iterable[str]) -> None:
-    """Refuse a path through a symbolic link that leads nowhere: to follow it would make its target.
+    """Refuse a path through a symbolic link to nothing: writing through it would create its target.
 
     Raises:
-        WorkspaceFault: names the first such link.
+        WorkspaceFault: the message names the first such link.
     """
     ways = ([path, *map(str, PurePath(path).parents)] for path in paths)
     for path in (step for way in ways for step in way):
         if os.path.islink(path) and not os.path.exists(path):
             raise WorkspaceFault(
                 f"{path} is a symbolic link to {os.readlink(path)}, which does not exist; nothing was written",
-                next_step=f"make what it should lead to, or remove the link: rm {shlex.quote(path)}",
+                next_step=f"create the link's target, or remove the link: rm {shlex.quote(path)}",
             )
 
 
 def readable_text(path: str) -> str:
-    """A file's text for a look at it, without a byte order mark; empty for one that cannot be read."""
+    """A file's text for reading only, without a byte order mark; empty if the file cannot be read."""
     try:
         with open(path, encoding="utf-8-sig", errors="replace") as source:
             return source.read()
@@ -165,7 +165,7 @@ def readable_text(path: str) -> str:
 
 
 def missing_folders(paths: Iterable[str]) -> tuple[str, ...]:
-    """The folders that writing these files would make, outermost first."""
+    """The folders that writing these files would create, outermost first."""
     found: dict[str, None] = {}
     for path in paths:
         missing = []
@@ -178,16 +178,16 @@ def missing_folders(paths: Iterable[str]) -> tuple[str, ...]:
 
 
 def remove_empty(folder_paths: tuple[str, ...]) -> None:
-    """Remove folders that were made outermost first, as far as they are empty."""
+    """Remove those of the folders (outermost first) that are empty."""
     for path in reversed(folder_paths):
         try:
             os.rmdir(path)
         except OSError:
-            continue  # it is gone, or holds something else by now
+            continue  # it is gone, or has other content by now
 
 
 def remove(path: str) -> None:
-    """Remove a file; nothing happens when it is gone.
+    """Remove a file; nothing happens if it is gone.
 
     Raises:
         StorageFailed: the system refused.
@@ -202,12 +202,12 @@ def remove(path: str) -> None:
 
 @dataclass(frozen=True)
 class InstalledFile:
-    """One file of a person's that we changed.
+    """One file of a person that we changed.
 
     Attributes:
         path: the file.
-        before: its text without our parts; None when it did not exist.
-        after_sha256: the digest of its bytes as we left it.
+        before: its text without our parts; None if it did not exist.
+        after_sha256: the digest of its bytes after our change.
     """
 
     path: str
@@ -217,12 +217,12 @@ class InstalledFile:
 
 @dataclass(frozen=True)
 class InstallRecord:
-    """What one installation did.
+    """The record of one installation.
 
     Attributes:
-        files: the files it changed.
-        folders: those that it had to make, outermost first.
-        memory: what the parts keep for their removal, by names of their own.
+        files: the changed files.
+        folders: the created folders, outermost first.
+        memory: values that parts keep for their removal, by name.
     """
 
     files: tuple[InstalledFile, ...] = ()
@@ -230,7 +230,7 @@ class InstallRecord:
     memory: dict[str, tuple[str, ...]] = field(default_factory=dict)
 
     def file(self, path: str) -> InstalledFile | None:
-        """What is recorded of one file; None for nothing."""
+        """The record of one file; None if there is none."""
         return next((file for file in self.files if file.path == path), None)
 
     def save(self, path: str) -> None:
@@ -245,7 +245,7 @@ class InstallRecord:
 
 
 def load_record(path: str) -> InstallRecord:
-    """Read a record; an empty one when there is none or it cannot be read, since all of it can be done without."""
+    """Read a record; it is empty if there is none or it cannot be read, since a removal works without it."""
     try:
         with open(path, encoding="utf-8") as source:
             value: dict[str, Any] = json.load(source)

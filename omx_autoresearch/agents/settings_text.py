@@ -1,8 +1,8 @@
-"""Changing a few values in a settings text, JSON or TOML, while every other character of it stays.
+"""Changing a few values in a settings text, JSON or TOML, without changing any other character.
 
-``json.loads`` and ``json.dumps`` would lose a person's indentation, comments and spelling of numbers. Here a JSON text
-is parsed to a tree of nodes that know their place, and a change is a splice. Settings are small, so each change parses
-anew. A TOML table is added at the end of its text or cut out as a whole, and the result is read back before it is used.
+``json.loads`` and ``json.dumps`` would lose a person's indentation, comments and number formats. Here we parse a JSON
+text to a tree of nodes with positions, and splice each change in. Settings are small, so each change parses the text
+again. A TOML table is added at the end of the text or cut out as a whole, and the result is parsed before it is used.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from typing import Any
 
 EMPTY = "{}\n"
 Keys = tuple[str | int, ...]
-"""The way to a value: keys of objects, places in lists."""
+"""The path to a value: keys of objects, indices of lists."""
 
 _SPACE = re.compile(r"[ \t\r\n]*")
 _COMMENT = re.compile(r"//[^\r\n]*|/\*.*?\*/", re.DOTALL)
@@ -25,10 +25,10 @@ _MAX_DEPTH = 100
 
 
 class TextFault(ValueError):
-    """The text cannot be read, or cannot be changed without touching anything else.
+    """The text cannot be read, or cannot be changed without changing something else.
 
     Attributes:
-        line: where, counted from 1.
+        line: the line of the fault, from 1.
     """
 
     def __init__(self, message: str, text: str = "", position: int = 0) -> None:
@@ -42,9 +42,9 @@ class Node:
 
     Attributes:
         kind: ``object``, ``array`` or ``scalar``.
-        start: where it begins; ``end`` is one behind it.
+        start: the position of its first character; ``end`` is the position after its last.
         parts: the members of an object or the items of a list, in the order of the text.
-        commas: where the comma behind each part but the last stands.
+        commas: the position of the comma after each part but the last.
     """
 
     kind: str
@@ -54,11 +54,11 @@ class Node:
     commas: list[int] = field(default_factory=list)
 
     def index(self, key: str | int) -> int | None:
-        """The place of a key's member, or of an item; None when it is not there."""
+        """The index of a key's member, or of an item; None if there is none."""
         return next((place for place, part in enumerate(self.parts) if part.key == key), None)
 
     def get(self, key: str | int) -> Node | None:
-        """The value of a key, or at a place in a list; None when it is not there."""
+        """The value of a key, or at an index of a list; None if there is none."""
         return next((part.value for part in self.parts if part.key == key), None)
 
 
@@ -67,9 +67,9 @@ class Part:
     """A member of an object or an item of a list.
 
     Attributes:
-        key: the member's key, or the item's place.
-        start: where it begins, key and all.
-        value: its value, with which it ends.
+        key: the member's key, or the item's index.
+        start: the position of its first character, that of the key for a member.
+        value: its value, at its end.
     """
 
     key: str | int
@@ -82,16 +82,16 @@ def parse(text: str, *, comments: bool) -> Node:
 
     Args:
         text: JSON, without a byte order mark.
-        comments: comments are allowed; a trailing comma never is, no client here reads one.
+        comments: whether comments are allowed; a trailing comma is not, since no client accepts one.
 
     Raises:
-        TextFault: the text is not that, or a key stands twice in an object.
+        TextFault: the text is not such JSON, or a key appears twice in an object.
     """
     parser = _Parser(text, comments)
     root = parser.value(parser.space(0), 0)
     rest = parser.space(root.end)
     if rest < len(text):
-        raise TextFault("something follows the closing bracket", text, rest)
+        raise TextFault("there is more text after the closing bracket", text, rest)
     return root
 
 
@@ -139,7 +139,7 @@ class _Parser:
         return node
 
     def _key(self, node: Node, at: int) -> tuple[str, int]:
-        """A member's key, and where its value begins."""
+        """A member's key, and the position of its value."""
         end = self._match(_STRING, at)
         if end is None:
             raise TextFault("a key in double quotes is expected", self.text, at)
@@ -159,7 +159,7 @@ class _Parser:
 
 
 def value_of(text: str, node: Node) -> Any:
-    """A node's value as plain Python; comments inside it are left out."""
+    """A node's value in Python, without comments."""
     if node.kind == "object":
         return {part.key: value_of(text, part.value) for part in node.parts}
     if node.kind == "array":
@@ -169,12 +169,12 @@ def value_of(text: str, node: Node) -> Any:
 
 
 def _replaced(text: str, node: Node, value: object) -> str:
-    """Put a value in the place of a node."""
+    """The text with a value in place of a node."""
     return text[: node.start] + _rendered(text, value, _indent_at(text, node.start)) + text[node.end :]
 
 
 def _without_part(text: str, node: Node, index: int) -> str:
-    """Take a member of an object or an item of an array away, with its comma and its line; comments stay."""
+    """The text without a member or an item, its comma and its line; comments stay."""
     parts = node.parts
     start, end = parts[index].start, parts[index].value.end
     if index + 1 < len(parts):
@@ -219,23 +219,23 @@ def _newline(text: str) -> str:
 
 
 def _unit(text: str) -> str:
-    """Give the text's own step of indentation: what stands before its first indented line."""
+    """The text's unit of indentation, taken from its first indented line."""
     match = re.search(r"\n([ \t]+)\S", text)
     return match[1] if match else "  "
 
 
 def _indent_at(text: str, position: int) -> str:
-    """Give the indentation of the line that a position stands on."""
+    """The indentation of the line at a position."""
     line = text[text.rfind("\n", 0, position) + 1 : position]
     match = re.match(r"[ \t]*", line)
     return match[0] if match else ""
 
 
-# --- One value at the end of a way of keys: read, put in, taken out.
+# --- One value at a path of keys: read, set, removed.
 
 
 def value_at(text: str, keys: Keys, *, comments: bool) -> Any:
-    """The value at the end of the way; None where there is none.
+    """The value at a path; None if there is none.
 
     Raises:
         TextFault: the text cannot be read.
@@ -245,16 +245,16 @@ def value_at(text: str, keys: Keys, *, comments: bool) -> Any:
 
 
 def with_value(text: str, keys: Keys, value: object, *, comments: bool) -> str:
-    """Put a value in, in the place of an older one; what is missing on the way is made.
+    """Set a value; missing containers on its path are created.
 
     Args:
         text: the settings; an empty text counts as an empty object.
-        keys: the way to the value; a place behind the end of a list adds to the list.
-        value: what stands there afterwards.
-        comments: the client reads comments.
+        keys: the path to the value; an index after the end of a list appends to the list.
+        value: the new value.
+        comments: whether the client reads comments.
 
     Raises:
-        TextFault: the text cannot be read, or something on the way has another shape.
+        TextFault: the text cannot be read, or a container on the path has another type.
     """
     text = text if text.strip() else EMPTY
     node = parse(text, comments=comments)
@@ -274,7 +274,7 @@ def with_value(text: str, keys: Keys, value: object, *, comments: bool) -> str:
 
 
 def without_value(text: str, keys: Keys, *, comments: bool) -> str:
-    """Take a value out, and everything on the way that it leaves empty.
+    """Remove a value, and the containers on its path that become empty.
 
     Raises:
         TextFault: the text cannot be read.
@@ -303,7 +303,7 @@ def _is_bare(text: str, node: Node) -> bool:
 
 
 def inner_value(values: Any, keys: tuple[str, ...]) -> Any:
-    """The value at the end of a way through objects that were read; None where there is none."""
+    """The value at a path through parsed objects; None if there is none."""
     for key in keys:
         values = values.get(key) if isinstance(values, dict) else None
     return values
@@ -329,11 +329,11 @@ def with_table(text: str, keys: tuple[str, ...], values: dict[str, object]) -> s
 
     Args:
         text: the settings, without that table.
-        keys: its name.
+        keys: the table's name.
         values: texts, and lists of texts.
 
     Raises:
-        TextFault: the text cannot be read, or is written in a form to which no table can be added.
+        TextFault: the text cannot be read, or its form does not allow adding the table.
     """
     wanted = inner = toml_values(text)
     for key in keys[:-1]:
@@ -343,19 +343,19 @@ def with_table(text: str, keys: tuple[str, ...], values: dict[str, object]) -> s
     inner[keys[-1]] = values
     newline = _newline(text)
     gap = "" if not text else newline if text.endswith("\n") else newline * 2
-    # JSON's escapes are TOML's for what can stand in a path
+    # for the characters of a path, JSON and TOML have the same escapes
     lines = [f"{name} = {json.dumps(value, ensure_ascii=False)}" for name, value in values.items()]
     changed = text + gap + newline.join([_header(keys), *lines]) + newline
     if _read_back(changed) != wanted:
-        raise TextFault(f"{keys[0]} is written in a form to which no table can be added")
+        raise TextFault(f"{keys[0]} has a form to which no table can be added")
     return changed
 
 
 def without_table(text: str, keys: tuple[str, ...]) -> str:
-    """Take a table out, and the tables that only held it.
+    """Remove a table, and the tables that contained nothing else.
 
     Raises:
-        TextFault: the text cannot be read, or the table is written in a way that it cannot be taken out alone.
+        TextFault: the text cannot be read, or the table cannot be removed alone.
     """
     wanted = toml_values(text)
     way = [wanted]
@@ -370,7 +370,7 @@ def without_table(text: str, keys: tuple[str, ...]) -> str:
     table = rf"(?:^\r?\n)?^{re.escape(_header(keys))}[ \t]*(?:\r?\n|\Z)(?:[A-Za-z_]+[ \t]*=.*(?:\r?\n|\Z))*"
     changed = re.sub(table, "", text, flags=re.MULTILINE)
     if _read_back(changed) != wanted:
-        raise TextFault(f"{_header(keys)} has more in it than install wrote; remove it by hand")
+        raise TextFault(f"{_header(keys)} contains more than `install` wrote; remove it by hand")
     return changed
 
 

@@ -1,11 +1,11 @@
 """A log of pi-autoresearch or of the older session tools as experiments, for status, plot and report.
 
-Each header begins a session of its own, and each becomes a state as an experiment has one. A line that cannot be
-believed is named by its number and counts for nothing, and the file is never written. What such a log cannot hold stays
-empty: no pairs were interleaved, so there is no interval, no claim, and no number to quote.
+Each header begins a session, and each session becomes the state of an experiment. An invalid line is reported by its
+number and ignored, and the file is never written. Fields that such a log cannot fill stay empty: no pairs were
+interleaved, so there is no interval, no claim, and no number to quote.
 
-A run without a value of its own (a crash, a failed check) has none here, whatever number its line carries. A kept run
-that was no better than the best before it is shown as accepted and moves no step.
+A crash or a failed check has no value here, whatever number is in its line. A kept run that was no better than the best
+before it is shown as accepted, but adds no step.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ from omx_autoresearch.foundation.errors import UsageError
 from omx_autoresearch.journal.safe_files import read_bounded
 
 LOG_NAMES = (os.path.join(".auto", "log.jsonl"), "autoresearch.jsonl")
-"""Where such a log stands in a project: today's place, and the one before it."""
+"""The paths of such a log in a project: the present one, and the older one."""
 FILE_LIMIT_BYTES = 256 * 1024 * 1024
 _OWN_KEYS = {"type", *line_of(SessionRun(0, "keep"))} - {"source", "isolation", "checks"}
 _ENDINGS: dict[str, tuple[TrialStatus, str]] = {
@@ -42,18 +42,18 @@ _ENDINGS: dict[str, tuple[TrialStatus, str]] = {
     "checks_failed": ("rejected", "check_failed"),
 }
 _EARLIEST_MS, _LATEST_MS = 100_000_000_000, 253_402_300_799_000
-"""1973 and 9999. Some logs give seconds: as milliseconds they all lie before."""
+"""1973 and 9999. Some logs have seconds, which are all below the first bound."""
 
 
 @dataclass(frozen=True, slots=True)
 class AutoLog:
-    """A log, as far as it can be believed.
+    """The valid part of a log.
 
     Attributes:
         path: of the file.
-        sessions: one state a header that has a run, in order; the last one is the newest.
-        faults: lines that count for nothing, each with its number and cause.
-        notes: what was read with a reservation.
+        sessions: one state for each header that has a run, oldest first.
+        faults: the ignored lines, each with its number and cause.
+        notes: doubts about lines that count.
     """
 
     path: str
@@ -63,10 +63,10 @@ class AutoLog:
 
     @property
     def origin(self) -> str:
-        """For plot and report: what this is not."""
+        """A caveat for plot and report."""
         count = len(self.faults)
-        left_out = f"; {count} {'line' if count == 1 else 'lines'} could not be trusted" if count else ""
-        return f"Read from {self.path}: this runtime measured, checked and isolated nothing here{left_out}."
+        left_out = f"; {count} invalid {'line was' if count == 1 else 'lines were'} ignored" if count else ""
+        return f"Read from {self.path}: this runtime measured, checked and isolated none of it{left_out}."
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,7 +76,7 @@ class _Session:
 
 
 def find_auto_log(project_path: str) -> str:
-    """The log of a project, or the file itself where it is named.
+    """The log of a project; the path of a file is the log itself.
 
     Raises:
         UsageError: there is none.
@@ -89,16 +89,16 @@ def find_auto_log(project_path: str) -> str:
             return path
     raise UsageError(
         f"{project_path} has no {' and no '.join(LOG_NAMES)}",
-        next_step="name the log, or the project that has it",
+        next_step="give the path of the log, or of the project that has it",
     )
 
 
 def read_auto_log(path: str) -> AutoLog:
-    """Read a log, or that of a project.
+    """Read a log, by its path or that of its project.
 
     Raises:
         UsageError: there is no such file.
-        StateUntrusted: it is too large, or no regular file.
+        StateUntrusted: it is too large, or not a regular file.
         StorageFailed: the system refused.
     """
     path = find_auto_log(path)
@@ -112,7 +112,7 @@ def read_auto_log(path: str) -> AutoLog:
             known = sessions[-1].runs
             if known and run.run <= known[-1][0].run:
                 notes.append(
-                    f"line {number}: run {run.run} comes after run {known[-1][0].run}; the count of runs starts again"
+                    f"line {number}: run {run.run} follows run {known[-1][0].run}, so the numbering started again"
                 )
             known.append((run, value))
     states = [_state(path, number, session) for number, session in enumerate(sessions) if session.runs]
@@ -145,13 +145,13 @@ def _state(path: str, number: int, session: _Session) -> ExperimentState:
 
 
 def _project_of(path: str) -> str:
-    """The project that a log is about; its own folder is no part of the path."""
+    """The project of a log: the folder that contains it, or that contains its ``.auto``."""
     folder_path, name = os.path.split(os.path.dirname(os.path.abspath(path)))
     return folder_path if name == ".auto" else os.path.join(folder_path, name)
 
 
 def _rows(session: _Session) -> tuple[tuple[TrialRow, ...], list[TrialRow], float | None]:
-    """The rows, those that were better than everything kept before, and the first kept value: the base."""
+    """The rows, the rows that were better than all kept before, and the first kept value, which is the base."""
     sign = -1.0 if session.config.direction == "higher" else 1.0
     rows, steps = list[TrialRow](), list[TrialRow]()
     baseline = best = checkpoint = None
@@ -178,7 +178,7 @@ def _rows(session: _Session) -> tuple[tuple[TrialRow, ...], list[TrialRow], floa
 
 
 def _numbers(session: _Session) -> list[int]:
-    """The log's own numbers where they rise; else the position, since some logs begin again within a session."""
+    """The log's numbers if they increase; otherwise positions, since some logs restart within a session."""
     numbers = [run.run for run, _ in session.runs]
     rises = all(earlier < later for earlier, later in pairwise(numbers))
     return numbers if rises else list(range(1, len(numbers) + 1))
@@ -208,7 +208,7 @@ def _row(run: SessionRun, value: dict[str, Any]) -> TrialRow:
 
 
 def _kept(metadata: dict[str, Any]) -> dict[str, Any]:
-    """What the line says beside the known fields; nothing where it is nested too deeply to be exported again."""
+    """The line's unknown fields; none if they are nested too deeply to be exported again."""
     try:
         json_codec.encode(metadata)
     except ValueError:

@@ -1,12 +1,12 @@
-"""``.auto/log.jsonl``, the log of pi-autoresearch and the older session tools: read, judged, appended to, shown.
+"""``.auto/log.jsonl``, the log of pi-autoresearch and of the older session tools: reading, judging, appending.
 
-A header line ``{"type": "config", "name", "metricName", "metricUnit", "bestDirection"}`` begins a segment with a best
-of its own, each run is a line ``{"run", "status", "metric", "metrics", "commit", "description", "timestamp",
-"segment"}``, and lines of any other ``type`` belong to other tools. The reader guesses nothing: an unknown status or a
+A header line ``{"type": "config", "name", "metricName", "metricUnit", "bestDirection"}`` begins a segment with its own
+best value. Each run is a line ``{"run", "status", "metric", "metrics", "commit", "description", "timestamp",
+"segment"}``. Lines of any other ``type`` belong to other tools. The reader guesses nothing: an unknown status or a
 missing value makes a line invalid, and an invalid line is never the best.
 
-The folder is the agent's own. So nothing here follows a symbolic link, waits for a pipe, or writes anything else than
-``log.jsonl`` and a script that is missing; whole outputs and the note of who runs stand in the state home.
+The folder belongs to the agent. So nothing here follows a symbolic link or waits for a pipe, and we write nothing but
+``log.jsonl`` and missing scripts; full outputs and the note of the running process are in the state home.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ from omx_autoresearch.journal.safe_files import (
     ensure_folder,
     open_folder,
     open_inside,
-    read_chunks,
+    read_inside,
     storage_failed,
     write_all,
 )
@@ -46,7 +46,7 @@ if TYPE_CHECKING:
 _Kind = TypeVar("_Kind", "SessionConfig", "SessionRun")
 SessionStatus = Literal["keep", "discard", "crash", "checks_failed"]
 """``keep``: better than the best so far (or the first); ``discard``: not better; ``crash``: there is no value to judge;
-``checks_failed``: there is one, of a workspace that is not correct."""
+``checks_failed``: a value, but the workspace failed its checks."""
 
 MEASURED, REPORTED = "measured", "reported"
 NAME_LIMIT = 200
@@ -57,7 +57,7 @@ CHECKS_TIMEOUT_SECONDS = 300.0
 TIMEOUT_LIMIT_SECONDS = 7 * 24 * 3600.0
 
 
-# --- one line: strict where a value decides, lenient in what other tools write beside it
+# --- one line: strict for values that decide, lenient for the others, which other tools may write
 
 
 def _is_number(value: object) -> TypeGuard[float]:
@@ -92,13 +92,13 @@ class SessionConfig:
     """The header of a segment.
 
     Attributes:
-        name: what is optimized, for people.
-        metric_name: as the benchmark writes it in ``METRIC name=value``.
+        name: the goal of the optimization, for people.
+        metric_name: the name in the benchmark's line ``METRIC name=value``.
         metric_unit: shown beside the value.
-        direction: which way is better.
+        direction: whether lower or higher is better.
         timeout_seconds: of one run of the benchmark.
         checks_timeout_seconds: of one run of the checks.
-        max_iterations: runs of the segment; 0 for no limit.
+        max_iterations: the segment's limit of runs; 0 for no limit.
     """
 
     name: _Text = ""
@@ -111,7 +111,7 @@ class SessionConfig:
 
     @property
     def spec(self) -> MetricSpec:
-        """What is read of the benchmark's output."""
+        """The metric to read from the benchmark's output."""
         return MetricSpec(self.metric_name, self.direction, unit=self.metric_unit)
 
 
@@ -120,20 +120,20 @@ class SessionRun:
     """One run of the log.
 
     Attributes:
-        run: its number, counting through all segments.
+        run: its number, counted across all segments.
         status: see `SessionStatus`.
-        metric: the primary value; None where there is none, which is never the same as 0.
+        metric: the primary value; None if there is none, which is not the same as 0.
         metrics: secondary values.
-        description: what was tried.
-        commit: that was checked out; empty outside git and where the log does not say.
-        timestamp_ms: when it ended, milliseconds since 1970 UTC as the format has it; 0 where unknown.
-        segment: number of its header, from 0.
+        description: the change that was tried.
+        commit: the commit that was checked out; empty outside git or if the log does not say.
+        timestamp_ms: when it ended, milliseconds since 1970 UTC as in the format; 0 if unknown.
+        segment: the number of its header, from 0.
         duration_seconds: of the benchmark.
-        reason: why it is no ``keep``; empty for one.
-        run_id: by which its starter knows it again; empty for runs of other tools.
+        reason: why the status is not ``keep``; empty if it is.
+        run_id: the id that its starter gave it; empty for runs of other tools.
         source: ``measured`` by this runtime, or ``reported`` by the caller.
-        isolation: what really isolated the benchmark.
-        checks: ``passed`` or ``failed``; empty where none were run.
+        isolation: the real isolation of the benchmark.
+        checks: ``passed`` or ``failed``; empty if there were none.
     """
 
     run: _Count
@@ -163,7 +163,7 @@ _NAMES = {
     "duration_seconds": "durationSeconds",
     "run_id": "id",
 }
-"""What a field is called in the log, where that differs."""
+"""A field's name in the log, if it differs."""
 
 
 def line_of(value: SessionConfig | SessionRun) -> dict[str, Any]:
@@ -173,10 +173,10 @@ def line_of(value: SessionConfig | SessionRun) -> dict[str, Any]:
 
 
 def _read_line(value: Any, segment: int) -> SessionConfig | SessionRun | None:
-    """What a line is; None for a line of another tool.
+    """The header or run in a line; None for a line of another tool.
 
     Raises:
-        ValueError: it cannot be trusted.
+        ValueError: the line is not valid.
     """
     if isinstance(value, ValueError):
         raise value
@@ -210,13 +210,13 @@ def _of_kind(kind: type[_Kind], line: dict[str, Any]) -> _Kind:
 
 @dataclass(frozen=True, slots=True)
 class SessionLog:
-    """A log, read.
+    """The content of a log.
 
     Attributes:
         config: the newest header; None before the first.
         segment: its number, from 0.
         runs: the valid runs of all segments, in order.
-        faults: lines that are not believed: number and cause.
+        faults: the invalid lines, by number and cause.
     """
 
     config: SessionConfig | None = None
@@ -238,23 +238,29 @@ class SessionLog:
     def best(self) -> float | None:
         """The best kept value of the segment, in its direction; None before the first."""
         kept = [run.metric for run in self.segment_runs if run.status == "keep" and run.metric is not None]
-        if not kept:
-            return None
-        return max(kept) if self.config and self.config.direction == "higher" else min(kept)
+        return self._better_of(kept) if kept else None
+
+    def is_better(self, metric: float) -> bool:
+        """Whether a value is the first of the segment, or strictly better than its best."""
+        best = self.best
+        return best is None or (metric != best and self._better_of([metric, best]) == metric)
+
+    def _better_of(self, values: list[float]) -> float:
+        return max(values) if self.config and self.config.direction == "higher" else min(values)
 
     @property
     def next_run(self) -> int:
-        """The number of the next run; none is given twice."""
+        """The number of the next run; no number is used twice."""
         return max((run.run for run in self.runs), default=0) + 1
 
     @property
     def is_full(self) -> bool:
-        """The segment has as many runs as its header allows."""
+        """Whether the segment has as many runs as its header allows."""
         limit = self.config.max_iterations if self.config else 0
         return 0 < limit <= len(self.segment_runs)
 
     def find(self, run_id: str) -> SessionRun | None:
-        """The run that was started under this id."""
+        """The run with this id; None if there is none."""
         return next((run for run in reversed(self.runs) if run_id and run.run_id == run_id), None)
 
 
@@ -262,7 +268,7 @@ def read_log(lines: Iterable[tuple[int, Any]]) -> SessionLog:
     """Fold a log.
 
     Args:
-        lines: number and decoded value of each line; a `ValueError` in a value's place says why it has none.
+        lines: number and decoded value of each line; a `ValueError` stands for a line that is not JSON.
     """
     config: SessionConfig | None = None
     segment, runs, faults = 0, list[SessionRun](), list[str]()
@@ -279,28 +285,20 @@ def read_log(lines: Iterable[tuple[int, Any]]) -> SessionLog:
     return SessionLog(config, segment, tuple(runs), tuple(faults))
 
 
-def improves(log: SessionLog, metric: float) -> bool:
-    """True for a value strictly better than the best so far, or the first of its segment."""
-    best = log.best
-    if best is None:
-        return True
-    return metric > best if log.config and log.config.direction == "higher" else metric < best
-
-
 def judged(log: SessionLog, run: SessionRun) -> SessionRun:
-    """The run with the status that its value earns; one that crashed or failed its checks is returned as it is."""
+    """The run with the status that its value earns; unchanged if it crashed or failed its checks."""
     if run.status not in ("keep", "discard") or run.metric is None:
         return run
-    if improves(log, run.metric):
+    if log.is_better(run.metric):
         return replace(run, status="keep", reason="")
     return replace(run, status="discard", reason=f"{run.metric:g} is not better than {log.best:g}")
 
 
 def require_config(config: SessionConfig) -> None:
-    """Let a header pass that can be kept.
+    """Check a header before it is recorded.
 
     Raises:
-        UsageError: says which values cannot, and why.
+        UsageError: names the invalid values and the reasons.
     """
     faults = [
         f"{name} must be one non-empty line of at most {NAME_LIMIT} characters"
@@ -320,13 +318,13 @@ def require_config(config: SessionConfig) -> None:
 
 
 def require_description(text: str) -> None:
-    """Let a description pass that can be kept.
+    """Check a description before it is recorded.
 
     Raises:
-        UsageError: empty, too long, or with a NUL.
+        UsageError: it is empty, too long, or contains a NUL.
     """
     if not text.strip():
-        raise UsageError("the description is empty: say what was tried", next_step="give a description")
+        raise UsageError("the description is empty", next_step="describe the change that you tried")
     if len(text) > DESCRIPTION_LIMIT or "\0" in text:
         raise UsageError(
             f"the description has {len(text)} characters; at most {DESCRIPTION_LIMIT}, without NUL, are allowed",
@@ -335,10 +333,10 @@ def require_description(text: str) -> None:
 
 
 def require_metrics(metrics: dict[str, float]) -> None:
-    """Let reported values pass that can be kept.
+    """Check reported values before they are recorded.
 
     Raises:
-        UsageError: too many, an unusable name, or a value that is not a finite number.
+        UsageError: there are too many, or one has an invalid name or is not a finite number.
     """
     wrong = [
         name[:NAME_LIMIT]
@@ -365,14 +363,14 @@ _NEW = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
 
 @dataclass(frozen=True, slots=True)
 class SessionFolder:
-    """Where one workspace's session stands: ``.auto/`` in it, and a folder of its own in the state home."""
+    """The two places of one workspace's session: ``.auto/`` in the workspace, and a folder in the state home."""
 
     workspace_path: str
     own_path: str
 
     @property
     def lock_path(self) -> str:
-        """``session.lock``: held while the log is read and appended to, never while a command runs."""
+        """``session.lock``: held while we read the log and append to it, never while a command runs."""
         return os.path.join(self.own_path, "session.lock")
 
     @property
@@ -381,19 +379,19 @@ class SessionFolder:
         return os.path.join(self.own_path, "running.json")
 
     def output_path(self, run: int, script: str) -> str:
-        """The whole output of a run's script."""
+        """The file with the full output of a run's script."""
         return os.path.join(self.own_path, "outputs", f"{self.output_name(run, script)}.txt")
 
     @staticmethod
     def output_name(run: int, script: str) -> str:
-        """What names the output of a run's script."""
+        """The name of the output of a run's script."""
         return f"run-{run:04d}-{script.removesuffix('.sh')}"
 
     def locked(self) -> Lock:
         """The lock of this session.
 
         Raises:
-            StorageFailed: on entry, where it cannot be had.
+            StorageFailed: on entry, if it cannot be acquired.
         """
         ensure_folder(os.path.join(self.own_path, "outputs"))
         return Lock(self.lock_path)
@@ -407,38 +405,33 @@ def session_folder(home: StateHome, workspace_path: str) -> SessionFolder:
 
 
 def load_log(folder: SessionFolder) -> SessionLog:
-    """The log as it stands; an empty one where there is none. Lines that cannot be read are among its faults.
+    """The present log; an empty one if there is none. Unreadable lines are among its faults.
 
     Raises:
-        WorkspaceFault: a link, a pipe or anything else stands in the way, or the log is too large.
+        WorkspaceFault: the log is a link, a pipe or another special file, or it is too large.
         StorageFailed: the system refused.
     """
     path = f"{AUTO}/{LOG}"
     try:
-        descriptor = open_inside(folder.workspace_path, path)
+        return read_log(lines_of(read_inside(folder.workspace_path, path, LOG_LIMIT_BYTES)))
     except FileNotFoundError:
-        return read_log(())
+        return SessionLog()
     except OSError as error:
         raise storage_failed("read", path, error) from error
-    try:
-        data = b"".join(read_chunks(descriptor, LOG_LIMIT_BYTES))
-    finally:
-        os.close(descriptor)
-    return read_log(lines_of(data))
 
 
 def append_line(folder: SessionFolder, value: dict[str, Any]) -> None:
-    """Append one line durably. What a killed writer left without its end gets a line of its own, and stays.
+    """Append one line durably. An incomplete line of a killed writer stays, as a separate line.
 
     Raises:
-        WorkspaceFault: a link, a pipe or anything else stands in the way.
+        WorkspaceFault: the log is a link, a pipe or another special file.
         StorageFailed: the system refused.
         StateUntrusted: the line is too long.
     """
     data = json_codec.encode(value) + b"\n"
     if len(data) > LINE_LIMIT_BYTES:
         raise StateUntrusted(
-            f"a line of {len(data)} bytes is too long for {AUTO}/{LOG}", next_step="say it shorter"
+            f"a line of {len(data)} bytes is too long for {AUTO}/{LOG}", next_step="shorten the description"
         )
     try:
         parent = open_folder(folder.workspace_path, AUTO, make=True)
@@ -459,12 +452,12 @@ def append_line(folder: SessionFolder, value: dict[str, Any]) -> None:
 
 
 def script_command(folder: SessionFolder, name: str) -> str:
-    """The command line that runs a script of ``.auto/`` from the workspace: itself where it can run, else by ``bash``.
+    """The command line that runs a script of ``.auto/`` in the workspace, by ``bash`` if it is not executable.
 
-    Empty where there is no such file.
+    Empty if there is no such file.
 
     Raises:
-        WorkspaceFault: something else than a regular file stands there.
+        WorkspaceFault: it is not a regular file.
     """
     path = f"{AUTO}/{name}"
     try:
@@ -481,10 +474,10 @@ def script_command(folder: SessionFolder, name: str) -> str:
 
 
 def write_script(folder: SessionFolder, name: str, command: str) -> bool:
-    """Write a script that runs one command line, unless one is there; returns whether it was written.
+    """Write a script that runs one command line, unless the script exists; returns whether it was written.
 
     Raises:
-        WorkspaceFault: ``.auto`` is no real folder.
+        WorkspaceFault: ``.auto`` is a link or not a folder.
         StorageFailed: the system refused.
     """
     text = f"#!/usr/bin/env bash\nset -euo pipefail\n{command}\n"
@@ -524,7 +517,7 @@ def _no_file(folder: SessionFolder) -> WorkspaceFault:
 
 
 def lines_of(data: bytes) -> Iterator[tuple[int, Any]]:
-    """Each line with its number; a `ValueError` stands for one that is no JSON."""
+    """Each line with its number; a `ValueError` stands for a line that is not JSON."""
     for number, line in enumerate(data.removeprefix(b"\xef\xbb\xbf").split(b"\n"), start=1):
         if not line.strip():
             continue

@@ -1,13 +1,12 @@
-"""The older session tools: begin a session in ``.auto/``, run its benchmark, record what it said. Off by default.
+"""The older session tools: begin a session in ``.auto/``, run its benchmark, record the result. Off by default.
 
-There is no isolation of the work and no rollback here: the benchmark runs in the workspace as it stands, with scripts
-that the agent may change, and what to keep is left to the caller. A run itself is one of an experiment
-(``experiments/runs.py``) that pins nothing: the same hygiene, limits and grammar of the metric. ``experiment`` is the
-way with worktrees, frozen evaluators and a rule against noise.
+They neither isolate the work nor roll it back: the benchmark runs in the present workspace, with scripts that the
+agent may change, and the caller decides which changes to keep. A run is one of an experiment (``experiments/runs.py``)
+without pins, with the same limits and metric grammar. ``experiment`` adds worktrees, frozen evaluators and a rule
+against noise.
 
-One run at a time is under way. It is conducted by a process of its own that outlives its starter; one whose process
-was killed is recorded as a crash by the next call. What could not be measured is a ``crash`` without a value, never
-a 0.
+One run at a time is under way. Its own process conducts it and outlives the process that started it; if that process is
+killed, the next call records the run as a crash. A run that measured nothing is a ``crash`` without a value, never 0.
 """
 
 from __future__ import annotations
@@ -59,12 +58,12 @@ _BEGIN_SECONDS = 0.02
 
 @dataclass(frozen=True, slots=True)
 class RunAsk:
-    """What a run is asked for.
+    """A run to start.
 
     Attributes:
-        description: what was tried.
+        description: the change to try.
         isolation: ``none`` or ``bubblewrap``.
-        run_id: by which its starter knows it again.
+        run_id: the id by which its starter finds it in the log.
     """
 
     description: str
@@ -74,7 +73,7 @@ class RunAsk:
 
 @dataclass(frozen=True, slots=True)
 class RunUnderWay:
-    """The run that goes on: what its conductor noted at its start."""
+    """The run under way, as its process noted it at the start."""
 
     run: int
     run_id: str
@@ -86,18 +85,18 @@ class RunUnderWay:
 
     @property
     def process(self) -> ProcessIdentity:
-        """Who conducts it."""
+        """The process that conducts it."""
         return ProcessIdentity(self.pid, self.pid_started)
 
 
 @dataclass(frozen=True, slots=True)
 class SessionView:
-    """How a session stands, and the run that was asked about.
+    """The state of a session, and one run of it.
 
     Attributes:
         log: the log.
-        run: that has ended; None while it goes on.
-        under_way: the run that goes on; None for none.
+        run: the run, once it has ended; None while it goes on.
+        under_way: the run while it goes on; None otherwise.
     """
 
     log: SessionLog
@@ -113,19 +112,19 @@ def init_session(
     measure_command: str = "",
     checks_command: str = "",
 ) -> SessionView:
-    """Begin a session, or a new segment of it with a best of its own; what stands in the log stays.
+    """Begin a session, or a new segment with its own best value; older lines of the log stay.
 
     Args:
         runtime: the world.
         folder: of the session.
         config: the header of the segment.
-        measure_command: written to ``.auto/measure.sh`` where there is none.
-        checks_command: likewise, ``.auto/checks.sh``.
+        measure_command: written to ``.auto/measure.sh`` if there is none.
+        checks_command: likewise, to ``.auto/checks.sh``.
 
     Raises:
-        UsageError: a value that cannot be kept, or there is no benchmark.
+        UsageError: a value is invalid, or there is no benchmark.
         StepIllegal: a run is under way.
-        WorkspaceFault: ``.auto`` is no real folder, or its files are no regular ones.
+        WorkspaceFault: ``.auto`` is not a real folder, or its files are not regular ones.
     """
     auto_log.require_config(config)
     if not os.path.isdir(folder.workspace_path):
@@ -143,10 +142,10 @@ def init_session(
 
 
 def start_run(runtime: Runtime, folder: SessionFolder, ask: RunAsk, *, wait_seconds: float) -> SessionView:
-    """Run the benchmark, then the checks, judge and record; the run goes on by itself after ``wait_seconds``.
+    """Run the benchmark, then the checks; judge and record. After ``wait_seconds`` the run goes on by itself.
 
     Raises:
-        UsageError: no session, no benchmark, or no description.
+        UsageError: there is no session, no benchmark, or no description.
         StepIllegal: another run is under way, or the segment is full.
         CommandFault: no process could be started.
     """
@@ -208,10 +207,13 @@ def report_run(  # noqa: PLR0913 - each is a field of the tool
     *,
     commit: str = "",
 ) -> tuple[SessionView, bool]:
-    """Record a value that was measured elsewhere; the second answer is False where the newest run says the same.
+    """Record a value that was measured elsewhere.
+
+    Returns:
+        The session with the run, and whether the run is new: False if the newest run already measured this value.
 
     Raises:
-        UsageError: no session, or a value that cannot be kept.
+        UsageError: there is no session, or a value is invalid.
         StepIllegal: a run is under way, or the segment is full.
     """
     auto_log.require_description(description)
@@ -238,7 +240,7 @@ def report_run(  # noqa: PLR0913 - each is a field of the tool
 
 
 def _record(runtime: Runtime, folder: SessionFolder, log: SessionLog, run: SessionRun) -> SessionRun:
-    """Append a run with the status that its value earns."""
+    """Judge a run and append it to the log."""
     moment = int(runtime.clock.now().timestamp() * 1000)
     run = auto_log.judged(log, replace(run, timestamp_ms=moment, segment=log.segment))
     append_line(folder, line_of(run))
@@ -269,13 +271,13 @@ def _busy(under_way: RunUnderWay) -> StepIllegal:
 def _require_room(log: SessionLog) -> None:
     if log.config is None:
         raise UsageError(
-            "this log has no valid header, so no session begins in it"
+            "the log has no valid header, so there is no session"
             + (f" ({log.faults[0]})" if log.faults else ""),
             next_step="call init_experiment",
         )
     if log.is_full:
         raise StepIllegal(
-            f"the session has used its {log.config.max_iterations} runs",
+            f"the session has used all of its {log.config.max_iterations} runs",
             next_step="stop here, or call init_experiment to begin a new segment",
         )
 
@@ -284,7 +286,7 @@ def _require_benchmark(folder: SessionFolder) -> None:
     if not auto_log.script_command(folder, MEASURE):
         raise UsageError(
             f"there is no .auto/{MEASURE} in {folder.workspace_path}",
-            next_step=f"write .auto/{MEASURE}, which prints one line METRIC name=value, or give measure_command",
+            next_step=f"write .auto/{MEASURE} so that it prints one line METRIC name=value, or pass measure_command",
         )
 
 
@@ -292,7 +294,7 @@ def _require_benchmark(folder: SessionFolder) -> None:
 
 
 def conduct(runtime: Runtime, folder: SessionFolder, ask: RunAsk) -> None:
-    """Conduct one run from start to record. Where another run is under way, nothing is done."""
+    """Conduct one run from its start to its record; do nothing if another run is under way."""
     me = identify(os.getpid())
     with folder.locked():
         if running_run(runtime, folder) is not None:
@@ -312,28 +314,28 @@ def conduct(runtime: Runtime, folder: SessionFolder, ask: RunAsk) -> None:
     try:
         run = _measured(runtime, folder, ask, log.config or SessionConfig(), run)
     except (AutoresearchError, OSError) as error:
-        run = replace(run, reason=f"it could not be run: {error}")
+        run = replace(run, reason=f"it could not run: {error}")
     with folder.locked():
-        log = load_log(folder)  # other tools know this log, too
+        log = load_log(folder)  # other tools may have written to it
         reason = run.reason if len(run.reason) <= _REASON_LENGTH else f"{run.reason[:_REASON_LENGTH]}..."
         _record(runtime, folder, log, replace(run, run=max(run.run, log.next_run), reason=reason))
         _forget(folder)
 
 
 def running_run(runtime: Runtime, folder: SessionFolder) -> RunUnderWay | None:
-    """The run that goes on; one whose process is gone is recorded as a crash. The session is locked."""
+    """The run under way; a run whose process is gone is recorded as a crash. The caller holds the session's lock."""
     try:
         noted = RunUnderWay(**load_json(folder.running_path))
     except FileNotFoundError:
         return None
     except TypeError:
-        _forget(folder)  # of another version; nothing of it runs any more
+        _forget(folder)  # a note of another version, whose run has long ended
         return None
     if is_alive(noted.process):
         return noted
     log = load_log(folder)
     if log.find(noted.run_id) is None and log.config is not None:
-        lost = _crashed(noted, "interrupted: something ended the process that measured")
+        lost = _crashed(noted, "interrupted: the process that measured was killed")
         _record(runtime, folder, log, replace(lost, run=max(noted.run, log.next_run)))
     _forget(folder)
     return None
@@ -358,7 +360,7 @@ def _forget(folder: SessionFolder) -> None:
 def _measured(
     runtime: Runtime, folder: SessionFolder, ask: RunAsk, config: SessionConfig, run: SessionRun
 ) -> SessionRun:
-    """The run with what the benchmark and the checks said."""
+    """The run with the results of the benchmark and the checks."""
     done = _run_script(runtime, folder, ask, config, "measure", run.run)
     run = replace(run, isolation=done.isolation, duration_seconds=round(done.wall_seconds, 3))
     if done.fault or done.metric is None:
@@ -372,10 +374,10 @@ def _measured(
     return replace(run, status="checks_failed", checks="failed", reason=f"{CHECKS}: {checks.detail}")
 
 
-def _run_script(  # noqa: PLR0913, PLR0917 - what is run, where, and with which rights
+def _run_script(  # noqa: PLR0913, PLR0917 - the script, its place, and its rights
     runtime: Runtime, folder: SessionFolder, ask: RunAsk, config: SessionConfig, kind: RunKind, number: int
 ) -> Run:
-    """Run a script of ``.auto/`` in the workspace as a run of an experiment that has no pins."""
+    """Run a script of ``.auto/`` in the workspace, as a run of an experiment without pins."""
     name = MEASURE if kind == "measure" else CHECKS
     command = auto_log.script_command(folder, name)
     experiment = ExperimentConfig(

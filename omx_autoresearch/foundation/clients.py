@@ -1,7 +1,7 @@
-"""The agent CLIs that are known: what must be told of each without loading its code. One line each.
+"""The registry of agent CLIs: one entry each, with the facts that we need without loading the client's code.
 
 Captured from the clients themselves (Claude Code 2.1.332, Codex CLI 0.171.0, Gemini CLI 0.61.0, Qwen Code 0.24.4,
-Copilot CLI 1.0.102). The code of a client stands in the folder of its name below ``agents/clients``.
+Copilot CLI 1.0.102). The code of a client is in the folder of its name below ``agents/clients``.
 """
 
 from __future__ import annotations
@@ -15,17 +15,17 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class KnownClient:
-    """One agent CLI. The first four are names of environment variables.
+    """One agent CLI. The first four attributes are names of environment variables.
 
     Attributes:
-        shell_marks: set in a tool shell of the client and in no person's terminal.
-        shell_only: those of them that the hooks of the very same client do not have.
-        session_ids: hold the session's id in a tool shell, best first.
-        session_variables: further ones that speak of one session, so that a fresh session inherits none of them.
-        folder: the client's folder of settings in a project; empty where none is known.
-        sandbox: the program that its sandbox starts as the first process; empty where it has none of its own.
-        headless: a command line of a headless session; empty for none that people are shown.
-        has_code: a folder of this name stands below ``agents/clients``.
+        shell_marks: set in the client's tool shells and in no person's terminal.
+        shell_only: those of them that the client's hooks do not have.
+        session_ids: contain the session's id in a tool shell, best first.
+        session_variables: other variables of one session, which a fresh session must not inherit.
+        folder: the client's settings folder in a project; empty if unknown.
+        sandbox: the program that its sandbox starts as the first process; empty if it has no sandbox program.
+        headless: the command line of a headless session that we show as an example; empty for none.
+        has_code: there is a folder of this name below ``agents/clients``.
     """
 
     shell_marks: tuple[str, ...]
@@ -39,7 +39,7 @@ class KnownClient:
 
 
 KNOWN: dict[str, KnownClient] = {
-    # Claude's hooks have its shell marks; only the ending of AI_AGENT tells the two apart.
+    # Claude's hooks have its shell marks too; only the end of AI_AGENT distinguishes a tool shell.
     "claude": KnownClient(
         ("CLAUDECODE", "CLAUDE_CODE_SESSION_ID"),
         session_ids=("CLAUDE_CODE_SESSION_ID",),
@@ -79,29 +79,29 @@ KNOWN: dict[str, KnownClient] = {
         ("COPILOT_CLI", "COPILOT_AGENT_SESSION_ID"), shell_only=("COPILOT_AGENT_SESSION_ID",), has_code=False
     ),
 }
-"""The registry, in the order in which clients are shown."""
+"""The registry, in the order in which we show clients."""
 
 CLIENT_NAMES: tuple[str, ...] = tuple(name for name, client in KNOWN.items() if client.has_code)
-"""Every client that can be installed into."""
+"""Every client that `install` supports."""
 
 EXAMPLE_AGENT: str = next(client.headless for client in KNOWN.values() if client.headless)
-"""What people are shown where the command of an agent is wanted."""
+"""The example for options that take the command of an agent."""
 
 SHELL_MARKS: tuple[str, ...] = tuple(mark for client in KNOWN.values() for mark in client.shell_marks)
 """Every variable that marks an agent's tool shell."""
 
 SESSION_IDS: frozenset[str] = frozenset(name for client in KNOWN.values() for name in client.session_ids)
-"""Every variable that holds a session's id in a tool shell."""
+"""Every variable that contains a session's id in a tool shell."""
 
 
 def tool_shell_mark(environ: Mapping[str, str]) -> str:
-    """Name the variable that shows a *hook* call to come out of a tool shell; empty when none does.
+    """The variable that shows that a *hook* runs in a tool shell; empty if there is none.
 
     Args:
         environ: the environment of the hook process.
 
-    A hook that a client starts carries none of these, so an event with one is a forged event or comes from a client
-    that an agent started. It is a fence: ``env -i`` drops every mark.
+    A hook that a client starts has none of these variables, so an event with one is forged, or comes from a client that
+    an agent started. It is only a fence: ``env -i`` drops every mark.
     """
     for client in KNOWN.values():
         for name in client.shell_only:
@@ -111,9 +111,9 @@ def tool_shell_mark(environ: Mapping[str, str]) -> str:
 
 
 def sessions_from_environment(environ: Mapping[str, str]) -> tuple[tuple[str, str], ...]:
-    """Give every (client, session id) that a tool shell's environment names.
+    """Every (client, session id) in a tool shell's environment.
 
-    Several stand there when an agent started another client; the environment cannot tell which is the inner one.
+    There are several if an agent started another client; the environment does not show which one is the inner one.
     """
     found = []
     for client, known in KNOWN.items():
@@ -124,6 +124,6 @@ def sessions_from_environment(environ: Mapping[str, str]) -> tuple[tuple[str, st
 
 
 def session_from_environment(environ: Mapping[str, str]) -> tuple[str, str]:
-    """Give the one (client, session id) that a tool shell's environment names; ``("", "")`` for none or several."""
+    """The only (client, session id) in a tool shell's environment; ``("", "")`` if there are none or several."""
     found = sessions_from_environment(environ)
     return found[0] if len(found) == 1 else ("", "")

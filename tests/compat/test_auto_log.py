@@ -166,7 +166,7 @@ def test_runs_before_any_header_are_shown_too(tmp_path: Path) -> None:
 def test_numbers_that_begin_again_within_a_session_are_counted_anew_and_noted(tmp_path: Path) -> None:
     write_log(tmp_path, HEADER, a_run(1, 20, "keep"), a_run(2, 19, "keep"), a_run(1, 18, "keep"))
     log = read_auto_log(str(tmp_path))
-    assert log.notes == ("line 4: run 1 comes after run 2; the count of runs starts again",)
+    assert log.notes == ("line 4: run 1 follows run 2, so the numbering started again",)
     assert [(row.iteration, row.hypothesis_id) for row in log.sessions[0].rows] == [
         (1, "run-1"), (2, "run-2"), (3, "run-1")
     ]  # fmt: skip
@@ -231,7 +231,7 @@ def test_a_report_of_a_log_says_that_nothing_was_measured_here(tmp_path: Path) -
     (session,) = log.sessions
     assert not quoted_claim(session).is_verified
     report = markdown_report(session, ReportMaterial(origin=log.origin, faults=log.faults))
-    assert "this runtime measured, checked and isolated nothing here" in report
-    assert "1 line could not be trusted" in report.replace("\\", "")
+    assert "this runtime measured, checked and isolated none of it" in report
+    assert "1 invalid line was ignored" in report.replace("\\", "")
     assert "line 4: it is not JSON" in report
     assert "How to accept" not in report

@@ -259,7 +259,7 @@ def test_a_session_needs_a_header_and_a_benchmark(session: Session) -> None:
     with pytest.raises(UsageError, match=r"no \.auto/measure\.sh"):
         init_session(session.runtime, session.folder, CONFIG)
     session.scratch.write(".auto/measure.sh", VALUE, executable=True)
-    with pytest.raises(UsageError, match="no session begins"):
+    with pytest.raises(UsageError, match="so there is no session"):
         session.start()
     assert not (session.scratch.project / ".auto" / "log.jsonl").exists()
 
@@ -277,7 +277,7 @@ def test_a_session_writes_the_scripts_that_are_missing_and_changes_none(session:
 def test_a_full_segment_takes_no_more_runs_until_a_new_one_begins(session: Session) -> None:
     session.begin(config=replace(CONFIG, max_iterations=1))
     session.run(5)
-    with pytest.raises(StepIllegal, match="has used its 1 runs"):
+    with pytest.raises(StepIllegal, match="has used all of its 1 runs"):
         session.start()
     with pytest.raises(StepIllegal):
         report_run(session.runtime, session.folder, "x", 1.0, {})

@@ -1,7 +1,7 @@
-"""Trying whether an agent is held: the installed hook line against a scratch state home.
+"""The proof that an agent is held: it runs the installed hook line with a scratch state home.
 
-The line runs in the shell that the client uses, with a synthetic stop: once for a session that holds an unfinished
-mission, once for another one. The first must be refused, the second must be let go without a byte.
+The line runs in the client's shell with a synthetic stop, once for a session with an unfinished mission and once for
+another session. It must refuse the first, and must print nothing for the second.
 """
 
 from __future__ import annotations
@@ -29,9 +29,9 @@ def prove_hold(examination: Examination, line: str, program: HookProgram) -> lis
     """Try a stop line; two checks, ``hold`` and ``others``.
 
     Args:
-        examination: where the line stands, and its environment.
-        line: the line as it stands in the client's settings.
-        program: what the line's script starts.
+        examination: the client's settings and environment.
+        line: the line in the client's settings.
+        program: the program that the line's script starts.
     """
     if not line:
         return [
@@ -67,8 +67,8 @@ def prove_hold(examination: Examination, line: str, program: HookProgram) -> lis
 def _write_script(program: HookProgram) -> None:
     """Write the script by another process.
 
-    Linux runs no file that is open for writing anywhere (ETXTBSY). Were it open here, a program that another thread
-    starts at this moment would hold it open, too, until that program runs.
+    Linux does not run a file that any process has open for writing (ETXTBSY). If we had it open here, a program that
+    another thread starts at that moment would inherit it until its own exec.
     """
     write = ["sh", "-c", 'cat >"$1" && chmod 700 "$1"', "sh", program.script_path]
     subprocess.run(write, input=hook_script(program).encode(), check=True)
@@ -76,12 +76,12 @@ def _write_script(program: HookProgram) -> None:
 
 @dataclass(frozen=True)
 class Answer:
-    """What a client's line said.
+    """The result of a client's line.
 
     Attributes:
-        status: the exit status; None where it did not end by itself.
+        status: the exit status; None if it did not end by itself.
         output: its standard output.
-        errors: its standard error, the end; or why it did not run.
+        errors: the end of its standard error, or why it did not run.
     """
 
     status: int | None
@@ -127,7 +127,7 @@ def _held(answer: Answer, again: str) -> Check:
     except ValueError:
         shown = answer.output[:200].decode("utf-8", "replace")
         what = f"the hook printed more than its answer: {shown!r}"
-        return Check("hold", False, what, "make the shell's start-up files print nothing")
+        return Check("hold", False, what, "change the shell's start-up files so that they print nothing")
     if not isinstance(value, dict) or value.get("decision") != "block" or not value.get("reason"):
         return Check("hold", False, "the answer to a held session is not a refusal", again)
     return Check("hold", True, "a stop of a session with an unfinished mission is refused")
@@ -137,5 +137,5 @@ def _let_go(answer: Answer) -> Check:
     if answer.status == 0 and not answer.output:
         return Check("others", True, "a stop of any other session is let go, and the hook prints nothing")
     shown = answer.output[:200].decode("utf-8", "replace") or answer.errors
-    what = f"the hook answered another session: status {answer.status}, {shown!r}"
-    return Check("others", False, what, "uninstall, and report this line")
+    what = f"the hook did not ignore another session: status {answer.status}, {shown!r}"
+    return Check("others", False, what, "uninstall the hooks, and report this line")

@@ -194,7 +194,7 @@ def test_beside_a_sandbox_the_scripts_get_no_wider_rights(scratch: Scratch) -> N
 def test_an_error_says_what_to_do(scratch: Scratch) -> None:
     assert "next: call init_experiment" in refused(scratch, "run_experiment", description="x")
     begin(scratch)
-    assert "usage: the description is empty: say what was tried\nnext: give a description" in refused(
+    assert "usage: the description is empty\nnext: describe the change that you tried" in refused(
         scratch, "run_experiment"
     )
     text = refused(scratch, "init_experiment", name="x", metric_name="a b")

@@ -1,7 +1,7 @@
-"""The rollout, Codex's own record of a session, which no sandboxed tool can write: what it tells of a hook's event.
+"""The rollout, Codex's own record of a session, which no sandboxed tool can write, as a witness of a hook's event.
 
-Codex hands an event over by a pipe that is closed by then, but its rollout shows whether a tool can have started the
-hook. What is known of the processes is known on Linux only; elsewhere nothing is held against an event.
+Codex sends an event through a pipe that it closes at once, but its rollout shows whether a tool can have started the
+hook. This needs facts about processes that only Linux gives; elsewhere we accept events.
 """
 
 from __future__ import annotations
@@ -20,14 +20,14 @@ if TYPE_CHECKING:
 
 _NO_SANDBOX = "danger-full-access"
 _WRITTEN_LATER_SECONDS = 0.2
-"""A record's time is that of its writing. No tool of Codex's goes to the background sooner than after 0.25 s."""
+"""A record has the time of its writing. Codex puts no tool into the background before 0.25 s."""
 LIMIT_BYTES = 64 * 1024 * 1024
-"""How far back is looked; a single turn of hours stays below."""
+"""How far back we look; even a turn of several hours is smaller."""
 _BLOCK_BYTES = 1024 * 1024
 
 
 def newest_lines(path: str, mark: bytes) -> Iterator[bytes]:
-    """The lines that hold ``mark``, newest first.
+    """The lines that contain ``mark``, newest first.
 
     Raises:
         OSError: the file cannot be read.
@@ -46,7 +46,7 @@ def newest_lines(path: str, mark: bytes) -> Iterator[bytes]:
 
 
 def is_sandboxed(path: str) -> bool:
-    """False only where the newest turn of a rollout names the policy without a sandbox."""
+    """False only if the newest turn of a rollout names the policy without a sandbox."""
     try:
         for line in newest_lines(path, b'"turn_context"'):
             record = json_codec.decoder(dict)(line.decode("utf-8", "replace"))
@@ -58,16 +58,16 @@ def is_sandboxed(path: str) -> bool:
 
 
 def rollout_fault(transcript_path: str, began_at: str) -> str:
-    """Why Codex cannot have sent the event on stdin; empty where it can.
+    """Why Codex cannot have sent the event on stdin; empty if it can.
 
     Args:
-        transcript_path: the rollout that the event names. Codex holds those of its sessions open.
-        began_at: when this process began, ISO 8601 UTC; empty where that is not known.
+        transcript_path: the rollout that the event names. Codex keeps the rollouts of its sessions open.
+        began_at: when this process began, ISO 8601 UTC; empty if unknown.
     """
     if not ON_LINUX:
         return ""
     if not stat.S_ISFIFO(os.fstat(STDIN).st_mode):
-        return "this hook did not get its event from a pipe, and Codex always uses one"
+        return "this hook did not get its event through a pipe, which Codex always uses"
     rollouts = {path for path in open_files(os.getppid()) if os.path.basename(path).startswith("rollout-")}
     if not rollouts:
         return ""  # a session that is not recorded
@@ -81,10 +81,10 @@ def rollout_fault(transcript_path: str, began_at: str) -> str:
 
 
 def _is_tool_at_work(transcript_path: str, began_at: str) -> bool:
-    """True where a tool that the newest turn called has not ended, or ended after this process had begun.
+    """True if a tool of the newest turn has not ended, or ended after this process began.
 
-    Codex submits a prompt when all tools that the model called have given their output. A tool may go on in the
-    background after that, but then it began before.
+    Codex submits a prompt after all called tools have returned their output. A tool may then go on in the background,
+    but it began before.
     """
     ended: set[str] = set()
     has_call = False
