@@ -270,6 +270,10 @@ class CriterionPage:
     rule: str
     required: bool = True
 
+    def text(self) -> str:
+        """The criterion in one line."""
+        return f"{'' if self.required else 'optional '}{self.id}: {self.description} :: {self.rule}"
+
 
 @dataclass(frozen=True, slots=True)
 class SandboxPage(JudgingTerms):
@@ -552,17 +556,12 @@ def _criteria(page: SandboxPage, path: str) -> tuple[Criterion, ...]:
     found, faults = [], []
     for number, item in enumerate(page.criteria):
         try:
-            found.append(criterion_of(item) if isinstance(item, str) else _of_mapping(item))
+            found.append(criterion_of(item if isinstance(item, str) else item.text()))
         except CriterionFault as error:
             faults.append(Fault(f"criteria.{number}", "", str(error)))
     if faults:
         raise MissionInvalid(refusal(path, faults), next_step=f"fix {path}, then run the same command again")
     return tuple(found)
-
-
-def _of_mapping(item: CriterionPage) -> Criterion:
-    optional = "" if item.required else "optional "
-    return criterion_of(f"{optional}{item.id}: {item.description} :: {item.rule}")
 
 
 def _read_page(kind: type[Any], path: str) -> tuple[Any, str]:

@@ -61,10 +61,13 @@ class TrialAdmitted(_TrialStep):
 
     def apply(self, state: ExperimentState, ts: str) -> ExperimentState:
         """A running row; it counts as a trial from here on, however it ends."""
-        phase = phase_after(state, self.step, self.phase)
-        if not phase:
-            return state
-        return replace(state, phase=phase, rows=(*state.rows, self.row), usage=self.usage)
+        return _stepped(self, state, rows=(*state.rows, self.row), usage=self.usage)
+
+
+def _stepped(event: StepEvent, state: ExperimentState, **changes: Any) -> ExperimentState:
+    """The state after the step of an event, with its changes; the same state where the phase has no such step."""
+    phase = phase_after(state, event.step, event.phase)
+    return replace(state, phase=phase, **changes) if phase else state
 
 
 @dataclass(frozen=True, slots=True)
@@ -270,12 +273,9 @@ class BaselineEstablished:
 
     def apply(self, state: ExperimentState, ts: str) -> ExperimentState:
         """Ready for the first trial."""
-        phase = phase_after(state, self.step, self.phase)
-        if not phase:
-            return state
-        return replace(
+        return _stepped(
+            self,
             state,
-            phase=phase,
             baseline=self.metric,
             baseline_samples=self.samples,
             calibration=self.calibration,
@@ -372,10 +372,7 @@ class ExperimentCompleted:
 
     def apply(self, state: ExperimentState, ts: str) -> ExperimentState:
         """Final; the first reason stands."""
-        phase = phase_after(state, self.step, self.phase)
-        if not phase:
-            return state
-        return replace(state, phase=phase, completed_reason=self.reason, usage=self.usage)
+        return _stepped(self, state, completed_reason=self.reason, usage=self.usage)
 
 
 def follow(state: ExperimentState | None, event: ExperimentEvent, ts: str) -> ExperimentState:

@@ -228,7 +228,6 @@ def _answered(mission: Mission, ts: str, stop: StopFacts, answer: str, *, progre
     """The mission after an answer; without ``progress`` this stop judged nothing, and what was achieved stays."""
     last = mission.last_stop
     known_tree_digest = last.tree_digest if last else ""
-    mission = replace(mission, turn_heartbeat_failed=False)
     if progress:
         mission = _absorbed(mission)
         mission = replace(
@@ -248,6 +247,7 @@ def _answered(mission: Mission, ts: str, stop: StopFacts, answer: str, *, progre
         usage=stop.usage,
         iteration=mission.iteration + (1 if stop.is_iteration else 0),
         is_person_turn=False,
+        turn_heartbeat_failed=False,
         turn_heartbeat_bytes=stop.heartbeat_bytes,
         last_stop=LastStop(
             at=ts,

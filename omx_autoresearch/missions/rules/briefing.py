@@ -101,9 +101,13 @@ def _pressure(mission: Mission, usage: Usage) -> list[str]:
             f"{usage.stale} iterations without progress: a structural pivot is required; "
             "change the structure of the approach, not a parameter."
         )
+    used = {name: value for item in mission.recent_directions for name, value in item.axes.items()}
+    named = ", ".join(
+        f"{name}={_quoted(value, 60)}" for name, value in used.items()
+    )  # the newest word for each
     return [
         first,
-        f"Recently used axes: {_axes_used(mission)}. Offered axis: {axis} ({FRESH[axis]}).",
+        f"Recently used axes: {named or 'none'}. Offered axis: {axis} ({FRESH[axis]}).",
         f"  next: {pivot_command(mission, axis)}",
     ]
 
@@ -111,12 +115,6 @@ def _pressure(mission: Mission, usage: Usage) -> list[str]:
 def pivot_command(mission: Mission, axis: str) -> str:
     """The command that declares a pivot along an axis."""
     return f'omx-autoresearch direction add {mission.task_id} "..." --axis {axis}="..." --pivot'
-
-
-def _axes_used(mission: Mission) -> str:
-    """The structural axes of the recent directions, as data; the newest word for each."""
-    used = {axis: value for item in mission.recent_directions for axis, value in item.axes.items()}
-    return ", ".join(f"{axis}={_quoted(value, 60)}" for axis, value in used.items()) or "none"
 
 
 def _open_directions(mission: Mission) -> list[str]:

@@ -52,20 +52,20 @@ def is_fresh(run: Attestation | None, mission: Mission, look: WorkspaceSnapshot)
     """
     if run is None or not run.is_fresh or run.contract_digest != mission.contract_digest:
         return False
-    if run.pin_digest != look.pin_digest:
-        return False
+    now = _inputs(look, mission)
+    return bool(now[-1]) and now == _inputs(run, mission)
+
+
+def _inputs(seen: Attestation | WorkspaceSnapshot, mission: Mission) -> tuple[str, ...]:
+    """The digests of everything that a run depends on."""
     if mission.contract is not None and mission.contract.is_review:
-        return bool(look.output_artifact_digest) and is_same_artifact(run, look)
-    return run.head == look.head and bool(look.tree_digest) and run.tree_digest == look.tree_digest
+        return seen.pin_digest, seen.output_artifact_digest
+    return seen.pin_digest, seen.head, seen.tree_digest
 
 
 def has_moved(before: WorkspaceSnapshot, after: WorkspaceSnapshot, mission: Mission) -> bool:
-    """True when what a run depends on changed while it ran."""
-    if before.pin_digest != after.pin_digest:
-        return True
-    if mission.contract is not None and mission.contract.is_review:
-        return before.output_artifact_digest != after.output_artifact_digest
-    return (before.head, before.tree_digest) != (after.head, after.tree_digest)
+    """True when an input of a run changed while it ran."""
+    return _inputs(before, mission) != _inputs(after, mission)
 
 
 def is_same_artifact(run: Attestation, look: WorkspaceSnapshot) -> bool:

@@ -108,7 +108,7 @@ def _lines(
 ) -> tuple[ReadinessLine, ...]:
     verdicts = [_line(item.what, item.code, item) for item in missing.values() if item.code in _VERDICT_CODES]
     found = (
-        ("state-files", "task_spec.json and progress.json stand and say what the journal says"),
+        ("state-files", "task_spec.json and progress.json exist and match the journal"),
         ("evidence-ids", "every evidence id is an accepted finding of the journal"),
         ("blocked", "the mission is running, not blocked"),
         ("final-iteration", "a stale mission ends with evidence of its last iteration"),

@@ -372,7 +372,7 @@ def is_under_way(run: RunningValidation) -> bool:
 
 
 def _conduct_apart(runtime: Runtime, task_id: str, ask: Ask) -> None:
-    """In a child, which may outlive its caller."""
+    """Conduct a run in a child, which may outlive its caller."""
     conduct(runtime, task_id, ask)
     write_changed(runtime)
 
