@@ -1,11 +1,12 @@
 """A trial in a process of its own: it outlives its caller, who waits for it in bounded steps.
 
-The process notes in the experiment's folder who it is and what became of it; the log alone says how the trial ended.
-One such trial is under way at a time. If its process is killed, the next controller settles the trial, as always.
+The process writes its identity and its result into a note in the experiment's folder; only the log says how the trial
+ended. One such trial runs at a time. If its process is killed, the next controller records the trial as interrupted.
 
-Its candidate is there before the trial: a patch, or what stands in the candidate's worktree. A controller restores that
-worktree before a trial begins, so a change in it is first taken as a patch, while the repository is held, and the
-trial's callback applies it again. The work of an interrupted trial is not taken: it ended with that trial.
+The candidate exists before the trial: as a patch, or as a change in the candidate's worktree. A controller restores
+that worktree before a trial begins, so the change is first taken as a patch, while the repository is held, and the
+trial's callback applies it again. The patch is kept until the trial is judged; a message of a failed or killed trial
+names it.
 """
 
 from __future__ import annotations

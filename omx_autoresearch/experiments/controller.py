@@ -9,13 +9,13 @@
         print(experiment.final_patch().changed_paths)
 
 It forms no hypothesis, drives no agent and schedules nothing; only `accept_final_patch` changes the user's checkout.
-One thread works at a time; `cancel`, `interrupt` and `state` may be used from any.
+One thread works at a time; `cancel`, `interrupt` and `state` may be used from any thread.
 
-Theory of operation. A controller holds the repository: no other one works in it meanwhile. What it reached is in the
-experiment's log alone (`context.ExperimentLog`); everything else can be made again from there, so a kill at any moment
-costs at most the trial under way. Each call that works is one *operation* (`context.Operation`). It takes the
-lock, works in the two worktrees (`context.ExperimentContext`), and at its end looks whether the experiment ends with
-it: cancelled, asked to stop, or a budget spent. A trial (`trial.Trial`) records its own end and restores the worktrees;
+Theory of operation. A controller holds the repository, so no other controller works there at the same time. Its results
+are in the experiment's log (`context.ExperimentLog`); everything else can be made again from the log, so a kill at any
+moment costs at most the trial under way. Each working call is one *operation* (`context.Operation`). It takes the lock,
+works in the two worktrees (`context.ExperimentContext`), and at its end checks whether the experiment ends with it:
+cancelled, asked to stop, or a budget spent. A trial (`trial.Trial`) records its own end and restores the worktrees;
 it measures through `measurement.Measurement`, which starts every command with `runs.run_once`.
 """
 
@@ -80,10 +80,10 @@ class AutoresearchController:
 
     Args:
         root_path: the root of a clean checkout.
-        config: what is optimized.
-        runtime: the world; made from the next two where none is given.
+        config: of the experiment.
+        runtime: clock, environment and state home; made from the next two arguments if it is missing.
         home_path: the state home; the user's own by default.
-        environ: the owner's environment, which the commands get; the process's by default.
+        environ: the owner's environment, which the commands get; that of this process by default.
         task_id: of the mission that the experiment belongs to.
 
     Attributes:

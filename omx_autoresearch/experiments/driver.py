@@ -4,8 +4,8 @@
     agent_turn      the callback of one trial: write the prompt, run the agent in the candidate's worktree, read it
     drive           the loop, and what ends it
 
-The agent's command inherits no descriptor and no session variables, and no process of it outlives its trial. All
-its output is kept. It may crash, hang, say nothing or change nothing: each ends in a row of its own.
+The agent's command inherits no descriptor and no session variables, and none of its processes outlives its trial. All
+its output is kept. It may crash, hang, print nothing or change nothing: each of these is recorded as a trial.
 
 In a prompt, what never changes stands first and what was tried grows at its end, so that a client's prompt cache holds
 from trial to trial. Texts of earlier agents are quoted as data, one line each. A held-out check is never named.

@@ -158,7 +158,6 @@ def freeze_evaluators(
     kept = {
         "environment": dict(environment),
         "held_out_digest": held_out_digest,
-        "pin_digest": manifest.digest,
         "editable_folders": list(folders),
     }
     replace_file(os.path.join(folder.root_path, _KEPT_NAME), json_codec.encode(kept))
@@ -174,7 +173,7 @@ def open_evaluators(
     *,
     project_path: str,
     worktree_paths: Sequence[str],
-    pin_digest: str = "",
+    pin_digest: str,
 ) -> FrozenEvaluators:
     """Open the evaluators of an experiment that is resumed.
 
@@ -183,7 +182,7 @@ def open_evaluators(
         config: of the experiment.
         project_path: the user's checkout.
         worktree_paths: of incumbent and candidate.
-        pin_digest: what the log of the experiment says; empty to believe the folder.
+        pin_digest: of the manifest, from the log of the experiment.
 
     Raises:
         StateUntrusted: a kept file is missing or has changed.
@@ -193,12 +192,11 @@ def open_evaluators(
         kept = load_json(path)
         environment = {str(name): str(value) for name, value in kept["environment"].items()}
         held_out_digest = str(kept["held_out_digest"])
-        digest = pin_digest or str(kept["pin_digest"])
         folders = tuple(str(name) for name in kept["editable_folders"])
     except (OSError, ValueError, KeyError, TypeError, AttributeError, StateUntrusted) as error:
         raise _untrusted(f"{path} cannot be trusted: {error}") from error
     try:
-        manifest = pins.load_manifest(folder.frozen_path, digest)
+        manifest = pins.load_manifest(folder.frozen_path, pin_digest)
     except StateUntrusted as error:
         raise _untrusted(error.message) from error
     if held_out_digest:
@@ -305,12 +303,12 @@ def _untrusted(message: str) -> StateUntrusted:
 
 # --- editable installations
 
-# Editable installations of the project: by them its scripts would import the user's checkout, not a worktree.
+# Editable installations of the project: through them its scripts would import the user's checkout, not a worktree.
 #
-# ``pip install -e .`` leaves, in the site-packages of an interpreter, a ``.pth`` file with a folder of the
-# checkout (the documentation of ``site``), or a finder module ``__editable___*_finder.py`` with a table of
-# packages and their folders (setuptools, "development mode"). A candidate that is measured through either
-# changes nothing. PYTHONPATH comes before both, so each such folder is put there as it is in the worktree.
+# ``pip install -e .`` leaves, in the site-packages of an interpreter, a ``.pth`` file with a folder of the checkout
+# (see the documentation of ``site``), or a finder module ``__editable___*_finder.py`` with a table of packages and
+# their folders (setuptools, "development mode"). Through either, a measurement would not see the candidate's change.
+# PYTHONPATH comes before both, so the worktree's copy of each such folder is put there.
 
 
 _READ_BYTES = 256 * 1024

@@ -362,15 +362,15 @@ def _held_out(measurement: Measurement) -> str:
 
 # --- contamination
 #
-# While the candidate runs nothing else works in the incumbent's worktree, so whatever changes there meanwhile was
-# changed by the candidate: it reached over to slow the other down. What is compared is everything that could change a
-# run: files that differ from the checkpoint, files of git's own folder, and kept paths, by inode, mode, size and times.
+# While the candidate runs, nothing else works in the incumbent's worktree. A change there means that the candidate
+# reached over, for example to slow the incumbent down. The comparison covers everything that could affect a run: files
+# that differ from the checkpoint, files of git's own folder, and kept paths, by inode, mode, size and times.
 #
-# What the runs of one arm alone leave in its worktree is removed before its next one: an answer that was kept there at
-# the first run would be replayed at all others, and no fresh checkout has it. What the set-up made stays, and what both
-# arms leave (a build folder, a log).
+# Files that only one arm's runs leave in its worktree are removed before its next run: an answer stored by the first
+# run would be replayed by all others, and a fresh checkout would not have it. Files from the set-up stay, and so do
+# files that both arms leave (a build folder, a log).
 #
-# A look takes as long as looking at every file does. It is taken where an acceptance or a claim rests on the runs.
+# A look costs as much as looking at every file, so it is taken only where an acceptance or a claim rests on the runs.
 
 
 class WorktreeMonitor:

@@ -1,9 +1,9 @@
 """Experiments of a mission: linked to it, their accepted trials told to its journal, their claims held against rules.
 
-A claim counts only as far as the experiment's own log bears it out: the chain of the log holds, the owner started the
-experiment for this mission in this project, the claim is about the checkpoint that stands, and computing it anew from
-the recorded runs gives the same numbers. What is said about a gain elsewhere is a mere claim, and so is what
-an experiment says whose commands an agent chose.
+A claim counts only if the experiment's own log supports it: the chain of the log is intact, the owner started the
+experiment for this mission in this project, the claim is about the current checkpoint, and the recorded runs give the
+same numbers again. A gain that is stated anywhere else counts for nothing, and so does the claim of an experiment whose
+commands an agent chose.
 """
 
 from __future__ import annotations

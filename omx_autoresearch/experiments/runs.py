@@ -236,18 +236,17 @@ def _end_of(result: CommandResult) -> bytes:
 
 # --- executing one command
 
-# Executing one command of an experiment with the hygiene of all of them.
+# Every command of an experiment runs in the same way. It gets the owner's environment from the start of the
+# experiment, the experiment's ``env``, a locale with decimal points, an empty stdin and a private temporary folder.
+# Of the ``GIT_*`` variables it gets one alone: the one that keeps git from finding a repository above a worktree
+# whose ``.git`` is gone. It writes no Python bytecode into the tree. It runs in its worktree, plainly or in
+# bubblewrap, until its first process ends, its time is over, or it is cancelled; its remaining processes are then
+# killed. Its whole output goes to a file. Its stdout also goes to a file without a name, so that no other process can
+# write there.
 #
-# It gets the owner's environment of the start and the experiment's ``env``, a locale with decimal points, an
-# empty stdin, a temporary folder of its own, and no ``GIT_*`` variable but the one that keeps git from finding a
-# repository above a worktree whose ``.git`` is gone. It writes no Python bytecode into the tree. It runs in its
-# worktree, plainly or in bubblewrap, until its first process ends, its time is over or somebody cancels; then no
-# process of it is left. Its whole output is a file; its stdout alone goes to a file without a name, which nobody
-# else can write.
-#
-# In bubblewrap there is no network, and only the worktree and the temporary folder can be written. The
-# experiment's folder (frozen copies, log, held-out check, outputs), the original of the held-out check and
-# the other worktree look empty.
+# In bubblewrap there is no network, and only the worktree and the temporary folder are writable. The experiment's
+# folder (frozen copies, log, held-out check, outputs), the original of the held-out check and the other worktree look
+# empty.
 
 
 RunKind = Literal["measure", "check", "setup", "held_out", "reset"]

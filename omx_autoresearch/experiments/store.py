@@ -247,9 +247,9 @@ def _event_of(entry: Entry, path: str) -> ExperimentEvent:
 
 # --- Who holds a repository: one controller at a time, whichever experiment it works on.
 #
-# A hold is a lock on a small file that names its holder. The system lets the lock go when the holder dies, however it
-# dies. Where a child of the holder still keeps it (a callback may fork), the name in the file tells: a holder whose pid
-# is gone or belongs to a process that began at another time holds nothing, and its file is replaced.
+# A hold is a lock on a small file that names its holder. The system releases the lock when the holder dies, whatever
+# the cause. A child of the holder may still keep the lock (a callback may fork); then the name in the file decides: if
+# its pid is gone, or belongs to a process with another start time, the hold is void and its file is replaced.
 
 
 @dataclass(frozen=True, slots=True)

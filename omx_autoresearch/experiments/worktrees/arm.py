@@ -112,14 +112,14 @@ def _load_arm(path: str) -> ArmState:
 
 # Ignored paths that a measurement needs and that no checkpoint has: dependencies and environments.
 #
-# Two kinds, each with its answer to "can it carry something from one trial into the next?"
+# There are two kinds. Neither can carry anything from one trial into the next:
 #
-# - *kept*: made by a setup command in each work tree. It stays while it is exactly what was there when the
-#   tree was sealed; a changed one is removed and named, so that the setup command runs again.
-# - *linked*: copied once from the user's checkout (sharing blocks where the file system can), so that no agent
-#   writes into the user's. A changed copy is made anew.
+# - *kept*: made by a setup command in each work tree. It stays while it is exactly what it was when the tree was
+#   sealed. A changed one is removed and named, so that the setup command runs again.
+# - *linked*: copied once from the user's checkout (sharing blocks where the file system can), so that no agent writes
+#   into the user's. A changed copy is made anew.
 #
-# What a path is told by names, sizes, inodes and times of everything below it; no process can set a ctime.
+# The seal of a path covers names, sizes, inodes and times of everything below it; no process can set a ctime.
 
 
 UNREADABLE = "unreadable"

@@ -216,11 +216,10 @@ def _dirty(git: Git) -> tuple[str, ...]:
 
 # --- submodules
 
-# The submodules of a checkout: which commits they stand at, and where their objects are, without any network.
+# The submodules of a checkout: their commits, and the folders of their objects, without any network.
 #
-# Work trees of an experiment get the files of each submodule from what the user's checkout has. One that the
-# checkout does not have is a fault with its name, unless its owner said that it stays empty
-# (``submodule.NAME.update none``).
+# Work trees of an experiment get the files of each submodule from the user's checkout. A submodule that the checkout
+# lacks is a fault with its name, unless its owner declared that it stays empty (``submodule.NAME.update none``).
 
 
 _NESTING_LIMIT = 8

@@ -383,9 +383,9 @@ def _write(folder: str, name: str, data: bytes) -> None:
 
 # The ``.git`` of a work tree: a small repository of its own, made anew whenever the tree is restored.
 #
-# An agent may use git in its work tree as anywhere: log, diff, commit, stash, branch, gc. All of that happens
-# in this folder, which lies inside the tree (a sandbox that lets an agent write nothing else does not stop
-# it) and reaches neither the user's references nor ours. Runtime and checkpoints never ask it anything.
+# An agent may use git in its work tree as usual: log, diff, commit, stash, branch, gc. All of that happens in this
+# folder. It lies inside the tree, so a sandbox that lets an agent write only there allows it, and it reaches neither
+# the user's references nor ours. The runtime and the checkpoints never read it.
 
 
 _FOLDERS = ("objects/info", "objects/pack", "refs/heads", "refs/tags", "info")
@@ -456,11 +456,11 @@ def make_git_folder(
 
 # --- settings of the user
 
-# The settings of a user that decide what files look like, read once when an experiment starts.
+# The user's settings that decide the content of files, read once when an experiment starts.
 #
-# Line ends, filters (LFS and the user's own), ignore and attribute files count in our work trees as they do
-# in the user's checkout. Nothing else is taken over: no alias, hook, pager, driver, signature, include or
-# command of a transport. Later changes do not affect a running experiment.
+# Line ends, filters (LFS and the user's own), ignore and attribute files have the same effect in our work trees as in
+# the user's checkout. No other setting is used: no alias, hook, pager, driver, signature, include or command of a
+# transport. Later changes do not affect a running experiment.
 
 
 _TAKEN = frozenset(
@@ -513,7 +513,7 @@ def pinned(settings: Iterable[tuple[str, str]], root_path: str) -> tuple[tuple[s
     """Settings whose filter commands run in the user's checkout.
 
     Git runs a filter in the work tree, where ``./tools/clean`` or ``python -m clean`` would be a program that an
-    agent wrote. In the user's checkout the same words mean what the user wrote. LFS has its program on PATH and asks
+    agent wrote. In the user's checkout the same words name the user's own program. LFS has its program on PATH and asks
     git for the work tree, so it stays where git runs it.
     """
     return tuple((key, _in_checkout(key, value, shlex.quote(root_path))) for key, value in settings)
