@@ -110,20 +110,15 @@ def tool_shell_mark(environ: Mapping[str, str]) -> str:
     return "AI_AGENT" if environ.get("AI_AGENT", "").endswith("_agent") else ""
 
 
-def sessions_from_environment(environ: Mapping[str, str]) -> tuple[tuple[str, str], ...]:
-    """Every (client, session id) in a tool shell's environment.
+def session_from_environment(environ: Mapping[str, str]) -> tuple[str, str]:
+    """The (client, session id) in a tool shell's environment; ``("", "")`` if there are none or several.
 
     There are several if an agent started another client; the environment does not show which one is the inner one.
     """
-    found = []
-    for client, known in KNOWN.items():
-        session_id = next((environ[name] for name in known.session_ids if environ.get(name)), "")
-        if session_id:
-            found.append((client, session_id))
-    return tuple(found)
-
-
-def session_from_environment(environ: Mapping[str, str]) -> tuple[str, str]:
-    """The only (client, session id) in a tool shell's environment; ``("", "")`` if there are none or several."""
-    found = sessions_from_environment(environ)
-    return found[0] if len(found) == 1 else ("", "")
+    found = {
+        client: environ[name]
+        for client, known in KNOWN.items()
+        for name in reversed(known.session_ids)
+        if environ.get(name)
+    }
+    return next(iter(found.items())) if len(found) == 1 else ("", "")

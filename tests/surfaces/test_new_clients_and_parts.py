@@ -57,7 +57,8 @@ from omx_autoresearch.agents.parts import Installation
 
 
 def installation(scope, environ, project_path):
-    return Installation(client=CLIENT, scope=scope, settings_path=f"{environ['HOME']}/.pigeon/hooks.json")
+    paths = {"user": f"{environ['HOME']}/.pigeon/hooks.json", "project": f"{project_path}/.pigeon/hooks.json"}
+    return Installation(client=CLIENT, scope=scope, settings_paths=paths)
 """
 PART = """
 from omx_autoresearch.agents.parts import Part

@@ -61,9 +61,9 @@ class Installation:
     Attributes:
         client: the facts about the client; the installer registers its ``entries``.
         scope: whose settings file.
-        settings_path: the JSON file that holds the hooks.
-        other_settings_paths: other files that the client reads hooks from, searched for a second registration.
-        plugins_path: the folder of the client's plugins or extensions, searched for the same reason.
+        settings_paths: the JSON files that may hold hooks, by scope; the client may have further scopes.
+        managed_paths: the settings files of the machine's administrator.
+        plugins_folder: the folder of plugins or extensions beside the user's settings; empty if there is none.
         timeouts_per_second: the client's unit of a hook's time-out, 1 for seconds and 1000 for milliseconds.
         handler_name: a name to write beside the command; empty if the client has no such field.
         environment: variables for the client's ``env`` setting; a value that the user set is kept.
@@ -82,9 +82,9 @@ class Installation:
 
     client: Client
     scope: Scope
-    settings_path: str
-    other_settings_paths: tuple[str, ...] = ()
-    plugins_path: str = ""
+    settings_paths: Mapping[str, str]
+    managed_paths: tuple[str, ...] = ()
+    plugins_folder: str = ""
     timeouts_per_second: int = 1
     handler_name: str = ""
     environment: tuple[tuple[str, str], ...] = ()
@@ -99,6 +99,23 @@ class Installation:
     has_skill: bool = False
     hiding_paths: tuple[str, ...] = ()
     own_parts: tuple[Part, ...] = ()
+
+    @property
+    def settings_path(self) -> str:
+        """The settings file of this scope, which gets the hooks."""
+        return self.settings_paths[self.scope]
+
+    @property
+    def other_settings_paths(self) -> tuple[str, ...]:
+        """Other files that the client reads hooks from, searched for a second registration."""
+        others = (path for scope, path in self.settings_paths.items() if scope != self.scope)
+        return (*others, *self.managed_paths)
+
+    @property
+    def plugins_path(self) -> str:
+        """The folder of plugins or extensions, searched for the same reason; empty if there is none."""
+        user_path = os.path.dirname(self.settings_paths["user"])
+        return os.path.join(user_path, self.plugins_folder) if self.plugins_folder else ""
 
     @property
     def parts(self) -> tuple[Part, ...]:

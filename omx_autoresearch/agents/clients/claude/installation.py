@@ -24,16 +24,12 @@ _NOTES = {
 
 def installation(scope: Scope, environ: Mapping[str, str], project_path: str) -> Installation:
     """``settings.json`` of the user or of the project."""
-    files = settings_paths(environ, project_path)
     return Installation(
         client=CLIENT,
         scope=scope,
-        settings_path=files[scope],
-        other_settings_paths=(
-            *(path for name, path in files.items() if name != scope),
-            *managed_settings(),
-        ),
-        plugins_path=os.path.join(os.path.dirname(files["user"]), "plugins"),
+        settings_paths=settings_paths(environ, project_path),
+        managed_paths=managed_settings(),
+        plugins_folder="plugins",
         environment=((CLIENT.stop_cap.setting, str(RAISED_CAP)),),
         off_variables=("CLAUDE_CODE_SIMPLE",),
         off_switches=(("disableAllHooks",), ("allowManagedHooksOnly",)),

@@ -26,9 +26,8 @@ def installation(scope: Scope, environ: Mapping[str, str], project_path: str) ->
     return Installation(
         client=CLIENT,
         scope=scope,
-        settings_path=files[scope],
-        other_settings_paths=tuple(path for name, path in files.items() if name != scope),
-        plugins_path=os.path.join(user_path, "plugins"),
+        settings_paths=files,
+        plugins_folder="plugins",
         features_path=os.path.join(user_path, "config.toml"),
         on_switches=(("features", "hooks"), ("features", "codex_hooks")),
         own_parts=(Trust(os.path.join(user_path, "config.toml")),),

@@ -25,9 +25,8 @@ def installation(scope: Scope, environ: Mapping[str, str], project_path: str) ->
     return Installation(
         client=CLIENT,
         scope=scope,
-        settings_path=files[scope],
-        other_settings_paths=tuple(path for name, path in files.items() if name != scope),
-        plugins_path=os.path.join(user_path, "extensions"),
+        settings_paths=files,
+        plugins_folder="extensions",
         timeouts_per_second=1000,
         handler_name="omx-autoresearch",
         allows_comments=True,
