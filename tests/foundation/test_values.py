@@ -130,6 +130,33 @@ def test_a_class_may_refuse_values_when_it_is_made() -> None:
         dataclasses.replace(Share(1), value=2)
 
 
+def test_a_class_inherits_the_fields_of_its_base_as_a_stdlib_dataclass_does() -> None:
+    def inherited(make: Any) -> Any:
+        @make(frozen=True, slots=True)
+        class Named:
+            name: str
+            size: int = 1
+
+            def __post_init__(self) -> None:
+                if not self.name:
+                    raise ValueError("it has no name")
+
+        @make(frozen=True, slots=True)
+        class Larger(Named):
+            tags: tuple[str, ...] = ()
+            size: int = 2
+
+        return Larger
+
+    ours, theirs = inherited(dataclass), inherited(dataclasses.dataclass)
+    for args in (("a",), ("a", 3), ("a", 3, ("x",))):
+        assert dataclasses.asdict(ours(*args)) == dataclasses.asdict(theirs(*args))
+    assert repr(ours("a")) == repr(theirs("a"))
+    assert replace(ours("a"), size=5) == ours("a", 5) != ours("a")
+    with pytest.raises(ValueError, match="it has no name"):
+        ours("")
+
+
 def test_an_instance_can_be_pickled() -> None:
     assert pickle.loads(pickle.dumps(Limits(idle_refusals=5))) == Limits(idle_refusals=5)
 

@@ -247,39 +247,27 @@ def permission(runtime: Runtime, mission: Mission, *, is_sandboxed: bool = False
     """
     approval = is_approved(runtime.home, mission_key(mission))
     is_free = approval is not None and (approval.is_unsandboxed or not is_sandboxed)
-    narrowed = mission.contract is not None and is_narrowed(mission.contract)
+    forbidden = mission.contract.forbidden if mission.contract else ()
+    narrowed = [name for name in forbidden if name != "publish"]
     if is_free and not narrowed:
         return Permission()
     if can_isolate():
         return Permission("none" if is_free else "bubblewrap")
     if is_free:
-        return _needs_sandbox(mission)
-    why = (
-        "the owner has not approved the contract's commands"
-        if approval is None
-        else "the client is sandboxed"
-    )
+        why = f"the mission forbids {' and '.join(narrowed)}, and bubblewrap is not available to enforce that"
+        allow = " ".join(f"--allow {name}" for name in narrowed)
+        cure = f"omx-autoresearch amend {mission.task_id} {allow} --reason '...', or install bubblewrap"
+        return Permission(why=why, command=cure)
+    why = "the client is sandboxed" if approval else "the owner has not approved the contract's commands"
     return Permission(
-        "none",
-        f"{why}, and bubblewrap is not available to run them with the agent's rights",
-        f"omx-autoresearch approve {mission.task_id}{' --unsandboxed' if is_sandboxed else ''}",
+        why=f"{why}, and bubblewrap is not available to run them with the agent's rights",
+        command=f"omx-autoresearch approve {mission.task_id}{' --unsandboxed' if is_sandboxed else ''}",
     )
 
 
 def is_narrowed(contract: Contract) -> bool:
     """The contract takes rights away that only a sandbox can take, approved or not."""
     return "network" in contract.forbidden or "write" in contract.forbidden
-
-
-def _needs_sandbox(mission: Mission) -> Permission:
-    forbidden = mission.contract.forbidden if mission.contract else ()
-    words = [name for name in forbidden if name != "publish"]
-    return Permission(
-        "none",
-        f"the mission forbids {' and '.join(words)}, and bubblewrap is not available to run its commands without it",
-        f"omx-autoresearch amend {mission.task_id} {' '.join(f'--allow {name}' for name in words)}"
-        " --reason '...', or install bubblewrap",
-    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -291,8 +279,8 @@ class Ask:
         look: taken a moment ago by the caller; None: the run looks itself.
         since: when the caller began, ISO 8601 UTC; a run of that workspace that began later is taken instead of
             a new one. Empty: always run.
-        runs_command: run the contract's command; False where only what follows is wanted.
-        then: what follows a pass, without a lock (the criteria's own checks); what it returns records the outcome.
+        runs_command: run the contract's command; False to call ``then`` alone.
+        then: called after a pass, without a lock, to check the criteria; its result records the outcome.
     """
 
     isolation: str
@@ -324,7 +312,7 @@ def validate(runtime: Runtime, task_id: str, ask: Ask, *, wait_seconds: float) -
         while not has_ended and MissionStore(runtime.home).load(task_id).running_validation is None:
             if time.monotonic() > announced_by:
                 break
-            has_ended = child.wait(0.01)  # who asks next shall find the run under way
+            has_ended = child.wait(0.01)  # so that the next caller finds the run under way
         if has_ended:
             running = running_validation(runtime, MissionStore(runtime.home).load(task_id))
             return running is None or wait_for(running, deadline - time.monotonic())
