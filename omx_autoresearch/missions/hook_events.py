@@ -21,7 +21,6 @@ from omx_autoresearch.foundation.records import dataclass, replace, sha256
 from omx_autoresearch.missions import lifecycle_commands, sessions
 from omx_autoresearch.missions.checkouts import worktree_of
 from omx_autoresearch.missions.claims import note, relay_line
-from omx_autoresearch.missions.lifecycle_commands import refuse_verb
 from omx_autoresearch.missions.records.work import PersonPrompted
 from omx_autoresearch.missions.registry import (
     TOKEN_WORD,
@@ -39,7 +38,7 @@ from omx_autoresearch.missions.views import resolve_task
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from omx_autoresearch.agents.events import Client, HookEvent
+    from omx_autoresearch.agents.events import Client
     from omx_autoresearch.journal.layout import Runtime
     from omx_autoresearch.missions.rules.mission import Mission
     from omx_autoresearch.missions.rules.prompts import PromptCommand
@@ -94,7 +93,7 @@ def _started(runtime: Runtime, client: Client, event: HookEvent) -> Reply:
         why = sessions.not_from_client(event)
         if why:  # an agent that forges the event would bind a session that no client runs
             for task_id in sessions.missions_around(runtime):
-                refuse_verb(runtime, "clear", task_id, (why,))
+                lifecycle_commands.refuse_verb(runtime, "clear", task_id, (why,))
             return SILENCE
         mission = sessions.rebind_cleared(runtime, event.session_id, client.name)
     if mission is None:
@@ -173,7 +172,7 @@ class _Prompt:
         store = MissionStore(self._runtime.home)
         for task_id in meant:
             if task_id and store.exists(task_id):
-                refuse_verb(
+                lifecycle_commands.refuse_verb(
                     self._runtime,
                     f"$autoresearch {command.verb}",
                     task_id,
@@ -417,16 +416,21 @@ def _parsed(verb: str, words: list[str]) -> Relayed | None:
 
 
 def _note(runtime: Runtime, mission: Mission, words: tuple[str, ...]) -> str:
-    """Its words are a text, after a task id where the first of several is one."""
-    if len(words) > 1 and MissionStore(runtime.home).exists(words[0]):
-        if words[0] != mission.task_id:
-            return ""
-        words = words[1:]
+    text = _own_text(runtime, mission, words)
+    if text is None:
+        return ""
     try:
-        note(runtime, mission.task_id, " ".join(words), origin="tool-event")
+        note(runtime, mission.task_id, text, origin="tool-event")
     except UsageError:
         return ""  # an empty note
     return "note"
+
+
+def _own_text(runtime: Runtime, mission: Mission, words: tuple[str, ...]) -> str | None:
+    """The words of a text, after a task id if the first of several is one; None if that is another mission's."""
+    if len(words) > 1 and MissionStore(runtime.home).exists(words[0]):
+        return " ".join(words[1:]) if words[0] == mission.task_id else None
+    return " ".join(words)
 
 
 def _direction(runtime: Runtime, mission: Mission, relayed: Relayed) -> str:
@@ -434,15 +438,12 @@ def _direction(runtime: Runtime, mission: Mission, relayed: Relayed) -> str:
     from omx_autoresearch.missions.directions import declare, direction_of, is_declared_now
 
     action, *words = relayed.words or ("",)
-    if action != "add":
+    text = _own_text(runtime, mission, tuple(words))
+    if action != "add" or text is None:
         return ""
-    if len(words) > 1 and MissionStore(runtime.home).exists(words[0]):
-        if words[0] != mission.task_id:
-            return ""
-        del words[0]
     given = (item.partition("=") for item in relayed.options.get("--axis", "").split("\n"))
     axes = {name.strip().replace("-", "_"): value for name, is_given, value in given if is_given}
-    direction = direction_of(" ".join(words), axes, is_pivot=_PIVOT in relayed.options)
+    direction = direction_of(text, axes, is_pivot=_PIVOT in relayed.options)
     if mission.phase != "running" or is_declared_now(mission, direction):
         return ""  # the mission runs no more, or this is a duplicate of the event
     return "direction" if declare(runtime, mission.task_id, direction).is_recorded else ""
@@ -480,11 +481,9 @@ def _names(mission: Mission) -> tuple[str, ...]:
 
 
 def _block(runtime: Runtime, mission: Mission, options: dict[str, str]) -> str:
-    from omx_autoresearch.missions.lifecycle_commands import block
-
     reason, needs = options.get("--reason", ""), options.get("--needs", "")
     try:
-        block(runtime, mission.task_id, reason=reason, needs=needs, by="agent")
+        lifecycle_commands.block(runtime, mission.task_id, reason=reason, needs=needs, by="agent")
     except (StepIllegal, UsageError):
         return ""  # a duplicate, or a block that says nothing
     return "block"

@@ -229,7 +229,10 @@ class Projections:
 
     def _added_entries(self, name: str, data: bytes) -> tuple[str, ...] | None:
         """The entries that were added to the list of a state file; None where it was edited in another way."""
-        if self._kept.wrote(name, data) or data == projection_texts.states(self._mission)[name]:
+        if (
+            digest_of(data) in self._kept.digests(name)
+            or data == projection_texts.states(self._mission)[name]
+        ):
             return ()
         try:
             found = decode_document(data) if len(data) <= _STATE_BYTES else None
@@ -316,7 +319,7 @@ class Projections:
         prepared: dict[str, str] = {}
         try:
             for name, data in projection_texts.states(self._mission).items():
-                if name in self._anew or not self._kept.says(name, data):
+                if name in self._anew or digest_of(data) not in self._kept.digests(name)[:1]:
                     prepared[name], stamp = folder.prepare(data)
                     self._kept.keep(name, stamp, data)
             self._kept.save()
@@ -514,14 +517,6 @@ class _Kept:
     def digests(self, name: str) -> tuple[str, ...]:
         """Of a state file's content as we wrote it last, and the time before."""
         return tuple(self._files.get(name, {}).get("digests", ()))
-
-    def says(self, name: str, data: bytes) -> bool:
-        """True when a state file was last left with this content."""
-        return digest_of(data) in self.digests(name)[:1]
-
-    def wrote(self, name: str, data: bytes) -> bool:
-        """True when a state file had this content from us, the last time or the time before."""
-        return digest_of(data) in self.digests(name)
 
 
 def _added_lines(stream: BinaryIO, rights: Iterator[bytes], left: int | None) -> tuple[str, ...] | None:

@@ -18,7 +18,7 @@ import os
 from omx_autoresearch.agents.events import Reply
 from omx_autoresearch.foundation.errors import AutoresearchError, JournalBroken, StateUntrusted, StorageFailed
 from omx_autoresearch.foundation.json_codec import decode, encode
-from omx_autoresearch.foundation.records import ShapeError, dataclass, from_plain, sha256, to_plain
+from omx_autoresearch.foundation.records import ShapeError, as_fields, dataclass, from_plain, sha256, to_plain
 from omx_autoresearch.foundation.text import MARK
 from omx_autoresearch.foundation.times import datetime, seconds_between
 from omx_autoresearch.journal.layout import HASH_PREFIX
@@ -167,15 +167,7 @@ class Registry:
             return None  # also one that another process has just removed
         except ShapeError as error:
             raise _damaged(path, str(error)) from None
-        texts = (
-            entry.session_id,
-            entry.task_id,
-            entry.workspace_path,
-            entry.client,
-            entry.at,
-            entry.expires_at,
-            entry.left_at,
-        )
+        texts = [value for name, value in as_fields(entry).items() if name != "client_pid"]
         if entry.state not in STATES or not all(isinstance(text, str) for text in texts):
             raise _damaged(path, "a field has an impossible value")
         return entry

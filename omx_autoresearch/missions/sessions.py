@@ -105,9 +105,12 @@ def bind(runtime: Runtime, task_id: str, act: Act) -> Mission:
         mission = transaction.record(bound)
     leave_others(runtime, act.session_id, process)
     if previous is not None and previous.session_id != act.session_id:
-        _forget(registry, previous.session_id, task_id)
+        left = registry.find(previous.session_id)
+        if left is not None and left.task_id == task_id:
+            registry.remove(previous.session_id)
     if older is not None and older.task_id != task_id and store.exists(older.task_id):
-        _unbind_record(store, older.task_id, act.session_id, now, "the session works on another mission now")
+        with store.transaction(older.task_id, now) as transaction:
+            transaction.record(SessionUnbound(act.session_id, "the session works on another mission now"))
     return mission
 
 
@@ -386,14 +389,3 @@ def started_within(runtime: Runtime) -> str:
     """Why the client of this hook was not started by a person but by an agent; empty when it was not."""
     outer = outer_client(runtime)
     return f"process {outer.pid}, a client bound to a mission, started this one" if outer else ""
-
-
-def _forget(registry: Registry, session_id: str, task_id: str) -> None:
-    entry = registry.find(session_id)
-    if entry is not None and entry.task_id == task_id:
-        registry.remove(session_id)
-
-
-def _unbind_record(store: MissionStore, task_id: str, session_id: str, now: str, reason: str) -> None:
-    with store.transaction(task_id, now) as transaction:
-        transaction.record(SessionUnbound(session_id, reason))

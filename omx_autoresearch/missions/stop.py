@@ -14,7 +14,6 @@ from __future__ import annotations
 from omx_autoresearch.agents.events import SILENCE, Reply
 from omx_autoresearch.foundation.errors import AutoresearchError, StateUntrusted, WorkspaceFault
 from omx_autoresearch.foundation.records import replace, sha256
-from omx_autoresearch.foundation.text import redacted
 from omx_autoresearch.foundation.times import seconds_between
 from omx_autoresearch.missions.claims import take_in_quietly
 from omx_autoresearch.missions.projections import write_completion
@@ -289,7 +288,7 @@ class _Stop:
         self, transaction: Transaction, decision: Decision, seen: Seen, situation: Situation
     ) -> Reply:
         mission = transaction.mission
-        text = redacted(briefing.release_for_person(mission, decision))
+        text = briefing.release_for_person(mission, decision)
         released = StopReleased(self._facts(mission, decision, seen, text), decision.progress)
         if decision.blocker is None:
             transaction.record(released)
@@ -304,14 +303,12 @@ class _Stop:
         self, transaction: Transaction, decision: Decision, seen: Seen, situation: Situation
     ) -> Reply:
         mission = transaction.mission
-        text = redacted(
-            briefing.refusal(
-                mission,
-                decision,
-                situation.missing,
-                tampered=situation.tampered,
-                output_tail=runs.output_tail(self._runtime, mission),
-            )
+        text = briefing.refusal(
+            mission,
+            decision,
+            situation.missing,
+            tampered=situation.tampered,
+            output_tail=runs.output_tail(self._runtime, mission),
         )
         refused = StopRefused(
             self._facts(mission, decision, seen, text),

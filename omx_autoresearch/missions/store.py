@@ -21,7 +21,7 @@ from omx_autoresearch.foundation.errors import (
 )
 from omx_autoresearch.foundation.records import NewerShape, OlderShape, ShapeError, dataclass, from_plain
 from omx_autoresearch.journal.layout import MissionFolder, StateHome, is_safe_task_id
-from omx_autoresearch.journal.log import Journal, Tail, TornTail
+from omx_autoresearch.journal.log import Journal, Tail
 from omx_autoresearch.journal.reader import Entry, Head, OpenJournal
 from omx_autoresearch.journal.safe_files import ensure_folder, is_there, names_in, storage_failed, sync_folder
 from omx_autoresearch.missions import snapshots
@@ -95,8 +95,7 @@ def saved_state(folder: MissionFolder) -> State | None:
     """The state in the newest snapshot; None if this version can read none."""
     for number, content in snapshots.newest(folder.root_path):
         try:
-            is_current = content.get("schema_version") == SCHEMA_VERSION
-            known = content if is_current else _migrated(content)
+            known = snapshots.migrated_state(content)
             head = Head(**known["head"])
             mission: Mission = from_plain(Mission, known["mission"])
         except (ShapeError, KeyError, TypeError):
@@ -205,7 +204,8 @@ def _walked(
                 raise _lost(folder, f"record {entry.seq} is not the one that was acknowledged")
             data = entry.data
             if version != SCHEMA_VERSION or entry.kind in _STAMPS:
-                version, data = _as_of_now(entry, version)
+                version = snapshots.version_after(entry.kind, entry.data, version)
+                data = snapshots.migrated(entry.kind, entry.data, version)
             yield entry.kind, entry.ts, data
 
     try:
@@ -213,19 +213,6 @@ def _walked(
     except ShapeError as error:
         where = f"record {last.seq}" if last else "its beginning"
         raise _unreadable(folder, where, error) from None
-
-
-def _as_of_now(entry: Entry, version: int) -> tuple[int, dict[str, Any]]:
-    from omx_autoresearch.missions import snapshots as migrations
-
-    version = migrations.version_after(entry.kind, entry.data, version)
-    return version, migrations.migrated(entry.kind, entry.data, version)
-
-
-def _migrated(content: dict[str, Any]) -> dict[str, Any]:
-    from omx_autoresearch.missions import snapshots as migrations
-
-    return migrations.migrated_state(content)
 
 
 def _lost(folder: MissionFolder, what: str) -> JournalBroken:
@@ -300,9 +287,13 @@ class Transaction:
         self._state = newest_state(self._folder, self._tail.source)
         self._is_to_keep = not self._state.is_saved
         if self._state.mission.schema_version < SCHEMA_VERSION:
-            self.record(_migrating(self._state.mission.schema_version))
-        if self._tail.torn is not None:
-            self.record(_set_aside(self._tail.torn))
+            from omx_autoresearch.missions.records.lifecycle import SchemaMigrated
+
+            self.record(SchemaMigrated(self._state.mission.schema_version, SCHEMA_VERSION))
+        if torn := self._tail.torn:
+            from omx_autoresearch.missions.records.work import TornTailSetAside
+
+            self.record(TornTailSetAside(path=torn.path, size_bytes=torn.size_bytes))
 
     @property
     def mission(self) -> Mission:
@@ -487,18 +478,6 @@ class MissionStore:
                 state = newest_state(folder, tail.source)
             _save(folder, state, tail)
         return state.mission
-
-
-def _migrating(version: int) -> Record:
-    from omx_autoresearch.missions.records.lifecycle import SchemaMigrated
-
-    return SchemaMigrated(version, SCHEMA_VERSION)
-
-
-def _set_aside(torn: TornTail) -> Record:
-    from omx_autoresearch.missions.records.work import TornTailSetAside
-
-    return TornTailSetAside(path=torn.path, size_bytes=torn.size_bytes)
 
 
 def _save(folder: MissionFolder, state: State | None, tail: Tail) -> None:

@@ -344,20 +344,27 @@ class RunView:
     task_id: str
     workspace_path: str
     is_running: bool
-    run_id: str
-    verdict: RunVerdict | None
-    cause: str
-    summary: str
-    is_fresh: bool
-    exit_status: int | None
-    score: float | None
-    tests: int | None
-    isolation: str
-    duration_seconds: float
-    leaked: tuple[str, ...]
-    output_path: str
-    output_tail: str
-    next: str
+    run_id: str = ""
+    verdict: RunVerdict | None = None
+    cause: str = ""
+    summary: str = ""
+    is_fresh: bool = False
+    exit_status: int | None = None
+    score: float | None = None
+    tests: int | None = None
+    isolation: str = "none"
+    duration_seconds: float = 0.0
+    leaked: tuple[str, ...] = ()
+    output_path: str = ""
+    output_tail: str = ""
+    next: str = ""
+
+
+_OF_RUN = (
+    *("run_id", "verdict", "cause", "summary", "is_fresh", "exit_status", "score", "tests"),
+    *("isolation", "duration_seconds", "leaked"),
+)
+"""Fields of a view that its attestation has, too."""
 
 
 def run_view(runtime: Runtime, task_id: str, *, is_running: bool = False) -> RunView:
@@ -368,20 +375,10 @@ def run_view(runtime: Runtime, task_id: str, *, is_running: bool = False) -> Run
         task_id=task_id,
         workspace_path=mission.workspace_path,
         is_running=is_running,
-        run_id=run.run_id if run else "",
-        verdict=run.verdict if run else None,
-        cause=run.cause if run else "",
-        summary=run.summary if run else "",
-        is_fresh=run.is_fresh if run else False,
-        exit_status=run.exit_status if run else None,
-        score=run.score if run else None,
-        tests=run.tests if run else None,
-        isolation=run.isolation if run else "none",
-        duration_seconds=run.duration_seconds if run else 0.0,
-        leaked=run.leaked if run else (),
         output_path=runtime.home.mission(task_id).output_path(run.run_id) if run else "",
         output_tail=output_tail(runtime, mission, _TAIL_CHARACTERS),
         next=next_command(mission, is_validating=is_running, is_after_run=True),
+        **{name: getattr(run, name) for name in _OF_RUN if run},
     )
 
 

@@ -137,12 +137,12 @@ def concerns_us(raw: bytes, active: list[str] | None) -> bool:
     if not active:
         return False
     session = session_in(raw)
-    if session is None or not _is_plain(session):
+    if session is None or not is_plain(session):
         return True  # absence is not proven
     return session.decode() in active
 
 
-def _is_plain(session: bytes) -> bool:
+def is_plain(session: bytes) -> bool:
     """True for an id that surely is its own file name (``storage.layout.session_file_name`` has the whole rule)."""
     if not 8 <= len(session) <= 128 or session[:1] == b"-" or session[:2] == b"h-":
         return False
@@ -209,7 +209,7 @@ def answer(raw: bytes, client_name: str, home_path: str) -> bytes:
     if not concerns_us(raw, active):
         return b""
     session = session_in(raw)
-    if session is not None and _is_plain(session) and beat_tool(raw, home_path, session.decode()):
+    if session is not None and is_plain(session) and beat_tool(raw, home_path, session.decode()):
         return b""
     return evaluate(raw, client_name, home_path)
 

@@ -143,8 +143,7 @@ def _done_line(home_path: str, task: str, session: str) -> str:
 
 def _file_name(session: str) -> str:
     """The name that stands for a session; the module that has the whole rule is loaded for unusual ids alone."""
-    raw = session.encode("utf-8", "surrogatepass")
-    if 8 <= len(raw) <= 128 and raw[:1].isalnum() and raw[:2] != b"h-" and not raw.strip(_SAFE[:36] + b"-"):
+    if hook.is_plain(session.encode("utf-8", "surrogatepass")):
         return session
     from omx_autoresearch.journal.layout import session_file_name
 

@@ -7,7 +7,7 @@ data, trimmed, and never phrased as an instruction.
 
 from __future__ import annotations
 
-from omx_autoresearch.foundation.text import MARK, one_line, printable
+from omx_autoresearch.foundation.text import MARK, one_line, printable, redacted
 from omx_autoresearch.missions.rules.directions import FRESH, by_diversity, perturbation
 from omx_autoresearch.missions.rules.evidence import open_criteria
 
@@ -32,7 +32,7 @@ def refusal(
     tampered: tuple[str, ...] = (),
     output_tail: str = "",
 ) -> str:
-    """The text of a refusal: reason, every missing item, what was received, the next command, ``n of max``."""
+    """The text of a refusal, without secrets: reason, missing items, values received, next command, ``n of max``."""
     limits, usage = mission.limits, decision.usage
     lines = [
         (
@@ -64,7 +64,7 @@ def refusal(
         "Then stop again; the runtime checks by itself. Only if a person must act first: "
         f'omx-autoresearch block {mission.task_id} --reason "..." --needs "..."'
     )
-    return "\n".join(lines)
+    return redacted("\n".join(lines))
 
 
 def _missing_lines(missing: tuple[Missing, ...], tampered: tuple[str, ...], *, has_next: bool) -> list[str]:
@@ -147,11 +147,11 @@ def refusal_for_person(mission: Mission) -> str:
 
 
 def release_for_person(mission: Mission, decision: Decision) -> str:
-    """The message to the person when an unfinished mission lets the agent go."""
+    """The message to the person when an unfinished mission lets the agent go, without secrets."""
     blocker = decision.blocker
     if blocker is None:
         return f"{MARK} mission {mission.task_id} let the session go: {decision.reason_code}."
-    return (
+    return redacted(
         f"{MARK} mission {mission.task_id} is BLOCKED, not complete ({blocker.reason_code}): "
         f"{one_line(blocker.what, 400)} Needed: {one_line(blocker.needs, 300)} Next: {blocker.command}"
     )
