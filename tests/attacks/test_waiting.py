@@ -133,7 +133,7 @@ def test_the_git_of_the_workspace_is_never_run(world: Scratch) -> None:
     assert world.hook(world.payload(), env={"PATH": path}).reason
     assert world.load(mission).usage.refusals == 1
     assert not (world.root / "planted").exists()
-    with pytest.raises(WorkspaceFault, match="no folder outside the workspace"):
+    with pytest.raises(WorkspaceFault, match="no folder on PATH outside the workspace"):
         run_git(["status"], cwd=str(world.project), environ={"PATH": ".venv/bin"})
     assert head_commit(str(world.project))
 

@@ -95,7 +95,7 @@ def test_an_agent_is_driven_through_a_good_and_a_bad_hypothesis(stage: Stage) ->
 
     first, second = (next(item for item in script.requests if item.turn == turn) for turn in (0, 2))
     assert "One trial of a measured experiment" in first.conversation
-    assert "Nothing yet." in first.conversation
+    assert "There are none yet." in first.conversation
     assert "| 1 | half the steps | accepted |" in second.conversation
     assert "I will halve it." not in second.conversation, "a session of its own"
 

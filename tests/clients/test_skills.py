@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 pytestmark = pytest.mark.client
 LISTED = "Work on a mission of omx-autoresearch until its completion contract is met."
-BODY = "Say what you try, before you try it"
+BODY = "Declare a direction before you try it"
 
 
 def played(stage: Stage, mission: OwnedMission, sign: str) -> ClientRun:

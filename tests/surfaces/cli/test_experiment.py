@@ -460,7 +460,7 @@ def test_a_base_that_misses_what_git_ignores_is_told_how_to_have_it(person: Rese
     said = person.refused(*START, status=7)
     assert "No such file or directory" in said
     assert "git ignores .venv, so the worktrees lack it (--link PATH, or --setup)" in said
-    assert "in no worktree" not in person.refused(*START, "--link", ".venv/", status=7)
+    assert "worktrees lack it" not in person.refused(*START, "--link", ".venv/", status=7)
 
 
 def test_a_second_experiment_of_a_project_is_told_of_the_first(person: Researcher) -> None:
@@ -624,7 +624,7 @@ def test_an_auto_log_is_reported_without_an_experiment(person: Researcher, tmp_p
     ]
     (folder / "log.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
     report = person.ok("experiment", "report", "--auto-log", str(tmp_path / "other"))
-    assert "isolated nothing here" in report
+    assert "isolated none of it" in report
     assert "better" in report
     assert person.ok("experiment", "export", "--auto-log", str(tmp_path / "other")).count("\n") == 3
 
@@ -648,7 +648,7 @@ def test_an_auto_log_has_a_status_that_says_what_it_is_not(person: Researcher) -
     assert "failed: crash" in shown.stdout
     assert "experiment report --auto-log ." in shown.stdout
     assert "experiment run" not in shown.stdout
-    assert "isolated nothing here" in shown.stderr
+    assert "isolated none of it" in shown.stderr
     assert "1 earlier session of the log left out" in shown.stderr
     document = person.json("experiment", "status", "--auto-log", str(log))
     check("experiment", document)
