@@ -19,6 +19,7 @@ from omx_autoresearch.foundation.records import dataclass
 _SCRIPT_SUFFIXES = (
     ".sh", ".bash", ".zsh", ".py", ".js", ".mjs", ".cjs", ".ts", ".rb", ".pl", ".php", ".lua", ".jl", ".r", ".mk",
 )  # fmt: skip
+_MAKEFILES = ("GNUmakefile", "makefile", "Makefile")
 _OUTPUT_OPTION = re.compile(
     r"-o|--(?:out|output|junit|report|log|html|cov|coverage|coverprofile|result|save|dest)[\w-]*",
     re.IGNORECASE,
@@ -71,12 +72,7 @@ def runners_of(text: str) -> tuple[str, ...]:
 def is_script(path: str, start: bytes) -> bool:
     """True when a file is a text that names further files: by its first bytes, its suffix, or as a makefile."""
     name = path.rpartition("/")[2]
-    return start.startswith(b"#!") or name.lower().endswith(_SCRIPT_SUFFIXES) or is_makefile(name)
-
-
-def is_makefile(name: str) -> bool:
-    """True for the names that make reads by itself."""
-    return name in ("GNUmakefile", "makefile", "Makefile")
+    return start.startswith(b"#!") or name.lower().endswith(_SCRIPT_SUFFIXES) or name in _MAKEFILES
 
 
 def looks_like_evaluator(path: str, script_path: str) -> bool:

@@ -11,7 +11,7 @@ import os
 import stat
 
 from omx_autoresearch.foundation.errors import WorkspaceFault
-from omx_autoresearch.journal.safe_files import open_below, open_folder, write_all
+from omx_autoresearch.journal.safe_files import open_below, open_folder, read_at, write_all
 from omx_autoresearch.system.files import names_in_folder
 
 IGNORE_ALL = b"*\n"
@@ -121,13 +121,9 @@ class OmxFolder:
         """At most ``limit_bytes`` from the beginning of a plain file; raises as :meth:`open_plain`."""
         descriptor = self.open_plain(name)
         try:
-            parts, have = [], 0
-            while have < limit_bytes and (data := os.pread(descriptor, limit_bytes - have, have)):
-                parts.append(data)
-                have += len(data)
+            return read_at(descriptor, 0, limit_bytes)
         finally:
             os.close(descriptor)
-        return b"".join(parts)
 
     def append(self, name: str, data: bytes, *, expected: Stamp | None = None) -> Stamp | None:
         """Append to a plain file that still has its ``expected`` stamp; returns the new one, None when it has not."""

@@ -239,26 +239,6 @@ def _find_newline(descriptor: int, end: int) -> int:
     return -1
 
 
-def last_lines(descriptor: int, end: int, count: int) -> list[tuple[int, bytes]]:
-    """Return offset and bytes of the last ``count`` complete lines before ``end``, oldest first."""
-    if count <= 0 or end <= 0:
-        return []
-    size = 8 * BLOCK_BYTES
-    while True:
-        begin = max(0, end - size)
-        block = read_at(descriptor, begin, end - begin)
-        if begin == 0 or block.count(b"\n") > count:
-            break
-        size *= 4
-    lines = block.split(b"\n")[:-1]
-    offset = end - sum(len(line) + 1 for line in lines[-count:])
-    found = []
-    for line in lines[-count:]:
-        found.append((offset, line))
-        offset += len(line) + 1
-    return found
-
-
 def count_lines(descriptor: int, end: int) -> int:
     """Return how many newlines stand before ``end``: the number of the line before it, to name it in an error."""
     count = position = 0
@@ -268,7 +248,7 @@ def count_lines(descriptor: int, end: int) -> int:
     return count
 
 
-# --- A journal, of a mission or an experiment, read: streaming, from the end, or checked whole. Nothing here writes.
+# --- A journal, of a mission or an experiment, read: streaming, or checked whole. Nothing here writes.
 #
 # Readers take no lock. A torn last line (no newline) does not count; a broken line in the middle is an error that names
 # file and line, never a shorter history.
@@ -433,24 +413,6 @@ class JournalReader:
         torn_bytes = size_bytes - complete_size(descriptor, size_bytes)
         line, cause = (first.line, first.cause) if first else (0, "")
         return Verification(first is None, self.path, line, cause, entries, torn_bytes, head)
-
-    def last(self, count: int) -> list[Entry]:
-        """Return the last ``count`` records, oldest first, by seeking from the end.
-
-        Raises:
-            JournalBroken: one of these lines is no record or does not continue the one before.
-            StorageFailed: the system refused.
-        """
-        found: list[Entry] = []
-        with self.opened() as descriptor:
-            end = complete_size(descriptor, os.fstat(descriptor).st_size)
-            for offset, line in last_lines(descriptor, end, count):
-                entry = parse_at(descriptor, self.path, line, offset)
-                if found and (entry.seq, entry.prev) != (found[-1].seq + 1, found[-1].digest):
-                    number = count_lines(descriptor, offset) + 1
-                    raise broken(self.path, number, "it does not continue the line before")
-                found.append(entry)
-        return found
 
     def entry_at(self, offset: int, length: int) -> Entry | None:
         """Return the record that stands exactly there, None where no line or no record does."""

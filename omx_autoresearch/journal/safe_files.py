@@ -420,7 +420,10 @@ def open_below(parent: int, name: str, *, make: bool = False) -> int:
         except FileNotFoundError:
             if not make:
                 raise
-        make_folder(parent, name)
+        try:
+            os.mkdir(name, 0o755, dir_fd=parent)
+        except FileExistsError:
+            pass
         return os.open(name, _FOLDER, dir_fd=parent)
     except OSError as error:
         if error.errno in (errno.ELOOP, errno.ENOTDIR):
@@ -428,14 +431,6 @@ def open_below(parent: int, name: str, *, make: bool = False) -> int:
                 f"{name} is a symbolic link or not a folder; workspace paths must go through real folders"
             ) from error
         raise
-
-
-def make_folder(parent: int, name: str) -> None:
-    """Make a folder in an open one; one that exists is left as it is."""
-    try:
-        os.mkdir(name, 0o755, dir_fd=parent)
-    except FileExistsError:
-        return
 
 
 def open_inside(root_path: str, path: str) -> int:

@@ -227,7 +227,7 @@ def test_an_append_imports_no_sqlite(tmp_path: Path) -> None:
         "import sys\nfrom omx_autoresearch.journal.log import Journal\n"
         "from omx_autoresearch.journal.layout import MissionFolder\n"
         "journal = Journal(MissionFolder(sys.argv[1])); journal.create()\n"
-        f"journal.append([('noted', {{}})], ts={TS!r}); journal.last(1)\n"
+        f"journal.append([('noted', {{}})], ts={TS!r})\n"
         "heavy = {'sqlite3', 'pathlib', 'tempfile', 'subprocess'}\n"
         "heavy |= {'logging', 'asyncio', 'pydantic', 'shlex', 'ctypes'}\n"
         "print(sorted(heavy & set(sys.modules)))\n"

@@ -115,7 +115,6 @@ def test_a_journal_is_made_once_and_never_by_an_append(tmp_path: Path) -> None:
         journal.head,
         lambda: _add(journal, "b"),
         lambda: list(journal.read()),
-        lambda: journal.last(1),
     ):
         with pytest.raises(JournalBroken, match="missing"):
             use()
@@ -143,7 +142,6 @@ def test_any_data_is_read_back_the_same_in_any_batches(
         journal.append([("noted", data) for data in batch], ts=TS)
     expected = [data for batch in batches for data in batch]
     assert [entry.data for entry in journal.read()] == expected
-    assert [entry.data for entry in journal.last(3)] == expected[-3:]
     assert journal.verify().ok
     assert journal.verify().head == journal.head()
 
@@ -191,8 +189,6 @@ def test_lines_of_any_length_are_read_from_both_ends(journal: Journal, size: int
     assert journal.head().seq == 2
     _add(journal, "b")
     assert _names(journal) == ["a", "long", "b"]
-    assert [entry.seq for entry in journal.last(2)] == [2, 3]
-    assert journal.last(2)[0].length > size
 
 
 @pytest.mark.requirement("STATE-13")
@@ -370,8 +366,6 @@ def test_a_broken_line_in_the_middle_is_named_and_hides_nothing_after_it(
     verification = journal.verify()
     assert (verification.ok, verification.line, verification.entries) == (False, 4, 6)
     assert cause in verification.cause
-    with pytest.raises(JournalBroken, match="line 4"):
-        journal.last(6)
 
 
 @pytest.mark.case("STA-03")
@@ -389,7 +383,7 @@ def test_a_broken_last_line_stops_the_next_append_and_is_named(journal: Journal)
     with open(journal.path, "ab") as out:
         out.write(b"garbage\n")
     before = _bytes(journal)
-    for use in (journal.head, lambda: _add(journal, "b"), lambda: journal.last(1)):
+    for use in (journal.head, lambda: _add(journal, "b")):
         with pytest.raises(JournalBroken, match="line 2"):
             use()
     assert _bytes(journal) == before

@@ -106,7 +106,8 @@ def test_verbs_in_the_inbox_are_claims_and_nothing_else(place: Place) -> None:
     (Path(place.inbox_path) / "approve").write_text("approve")
     assert take_in(place.runtime, TASK) == 4
     assert place.store.load(TASK).phase == "running"
-    assert {entry.data["origin"] for entry in place.store.journal(TASK).last(1)} <= {"inbox", "unknown"}
+    *_, newest = place.store.journal(TASK).read()
+    assert newest.data["origin"] in {"inbox", "unknown"}
 
 
 def test_an_empty_file_is_removed_without_a_claim(place: Place) -> None:

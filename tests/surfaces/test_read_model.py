@@ -10,6 +10,7 @@ import pytest
 from tests.surfaces.support.copies import PACKAGE, copied_package
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
     from pathlib import Path
 
 ANSWERS = {
@@ -47,12 +48,20 @@ INGREDIENTS = {
 """What an answer is made of, and the modules that may touch it; who else does answers the question again."""
 
 
+def trees(package: Path, name: str) -> Iterator[tuple[str, ast.Module]]:
+    """The modules in whose text a name stands, parsed."""
+    for path in package.rglob("*.py"):
+        text = path.read_text("utf-8")
+        if name in text:
+            yield str(path.relative_to(package)), ast.parse(text)
+
+
 def answering(package: Path, name: str) -> set[str]:
     """The modules that define a function of this name at their top."""
     return {
-        str(path.relative_to(package))
-        for path in package.rglob("*.py")
-        for node in ast.parse(path.read_text("utf-8")).body
+        module
+        for module, tree in trees(package, name)
+        for node in tree.body
         if isinstance(node, ast.FunctionDef) and node.name == name
     }
 
@@ -60,10 +69,10 @@ def answering(package: Path, name: str) -> set[str]:
 def touching(package: Path, name: str) -> set[str]:
     """The modules whose code names it."""
     found = set()
-    for path in package.rglob("*.py"):
-        for node in ast.walk(ast.parse(path.read_text("utf-8"))):
+    for module, tree in trees(package, name):
+        for node in ast.walk(tree):
             if name in (getattr(node, "id", ""), getattr(node, "attr", ""), getattr(node, "name", "")):
-                found.add(str(path.relative_to(package)))
+                found.add(module)
     return found
 
 
