@@ -171,7 +171,7 @@ class Store:
         """Leave a sign of life; ``status`` is a word or a few.
 
         Raises:
-            UsageError: it is longer than a line of the file may be, or no text.
+            UsageError: it is too long, or not a string.
             OSError: it could not be written; warn and go on.
         """
         self._load(task_id)
@@ -179,7 +179,7 @@ class Store:
         for name, text in beat.items():
             if not isinstance(text, str) or len(text) > _BEAT_CHARACTERS:
                 raise UsageError(
-                    f"{name}: a text of at most {_BEAT_CHARACTERS} characters is required, received {repr(text)[:80]}",
+                    f"{name}: a string of at most {_BEAT_CHARACTERS} characters is needed, received {repr(text)[:80]}",
                     next_step="put the rest into a finding",
                 )
         path = self._runtime.home.mission(task_id).heartbeat_path
@@ -202,7 +202,7 @@ class Store:
         axes = axes or {}
         _texts(task_id=task_id, summary=summary)
         if not hasattr(axes, "items"):
-            raise _wrong("axes", "a mapping of names to texts", axes)
+            raise _wrong("axes", "a mapping of names to strings", axes)
         _texts(**{f"axes[{name!r}]": value for name, value in axes.items()})
         declared = declare(self._runtime, task_id, direction_of(summary, axes, is_pivot=is_pivot is True))
         if declared.faults:
@@ -251,10 +251,10 @@ class Store:
 
 
 def _texts(**values: object) -> None:
-    """Refuse every value that is no text: other programs are not type-checked."""
+    """Refuse every value that is not a string: other programs are not type-checked."""
     for name, value in values.items():
         if not isinstance(value, str):
-            raise _wrong(name, "a text", value)
+            raise _wrong(name, "a string", value)
 
 
 def _wrong(name: str, needed: str, value: object) -> UsageError:

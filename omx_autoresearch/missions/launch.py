@@ -321,7 +321,8 @@ def amend_mission(
         restore_intake(runtime, mission)
     except StorageFailed as error:
         raise StorageFailed(
-            f"nothing was amended: {error.message}", next_step="make it writable, then the same amend again"
+            f"nothing was amended: {error.message}",
+            next_step="make it writable, then run the same amend again",
         ) from error
     draft, text, replaced = _changed(runtime, mission, change)
     started = amend(runtime, task_id, draft, reason=reason, workspace_path=workspace_path)
@@ -332,7 +333,7 @@ def amend_mission(
     except (OSError, StorageFailed) as error:
         raise StorageFailed(
             f"the contract of {task_id} is amended, but sandbox.md still has the old one: {error}",
-            next_step="make it writable, then the same amend again, so that the file agrees",
+            next_step="make it writable, then run the same amend again, so that the file agrees",
         ) from error
     return replace(started, notes=(*started.notes, replaced)) if replaced else started
 
@@ -378,8 +379,8 @@ def _changed(
         if draft == base:
             raise
         note = (
-            f"sandbox.md and mission.md were left out, because they cannot be read together: {error.message}. The "
-            f"options changed the contract in force; the old sandbox.md is {_REPLACED_NAME} beside the new one"
+            f"mission.md and sandbox.md could not be read, so the options changed the contract in force "
+            f"({error.message}). The old sandbox.md is kept beside the new one as {_REPLACED_NAME}"
         )
     text = amended_sandbox(specs_path, draft, is_anew=bool(note))
     digests = {**draft.intake_digests, SANDBOX_NAME: hashlib.sha256(text).hexdigest()}

@@ -122,7 +122,7 @@ def test_thousands_of_unknown_axes_are_told_in_a_few_lines() -> None:
 def test_a_sign_of_life_is_a_short_text(world: Scratch, status: Any) -> None:
     mission = world.mission()
     store = Store(str(world.project), home_path=str(world.home_path), environ=world.environ)
-    with pytest.raises(UsageError, match="status: a text of at most"):
+    with pytest.raises(UsageError, match="status: a string of at most"):
         store.append_heartbeat(mission.task_id, status)
     assert registry.size_of(world.home.mission(mission.task_id).heartbeat_path) == 0
 

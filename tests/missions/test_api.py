@@ -187,6 +187,6 @@ def test_an_argument_of_another_type_is_an_error_of_the_house_that_names_it(worl
         assert raised.value.message.startswith(f"{name}:"), raised.value.message
         assert raised.value.next_step
     for ask in (store.validate_task, store.readiness, store.summary):
-        with pytest.raises(UsageError, match="task_id: a text is required, received int 5"):
+        with pytest.raises(UsageError, match="task_id: a string is required, received int 5"):
             ask(wrong)
     assert world.kinds(task_id) == before
