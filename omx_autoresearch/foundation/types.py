@@ -51,7 +51,7 @@ Progress = Literal["strong", "weak", "none"]
 Outcome = Literal["exited", "timed_out", "not_started", "cancelled"]
 
 MetricDirection = Literal["lower", "higher"]
-"""Which way a metric gets better."""
+"""Which way a metric, or the score of a validator, gets better."""
 
 MetricSource = Literal["line", "wall", "cpu", "memory", "exit", "json"]
 
@@ -60,8 +60,6 @@ CriterionStatus = Literal["open", "satisfied", "blocked"]
 DirectionBy = Literal["agent", "owner", "claim"]
 
 FindingKind = Literal["command", "file", "test", "benchmark", "manual", "review", "verification"]
-
-ScoreDirection = Literal["higher", "lower"]
 
 SessionState = Literal["bound", "pending", "token"]
 

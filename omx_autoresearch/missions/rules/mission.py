@@ -18,11 +18,11 @@ if TYPE_CHECKING:
     from typing import Any, Literal, TypeGuard, TypeVar
 
     from omx_autoresearch.foundation.types import (
+        MetricDirection,
         Operation,
         Phase,
         Reviewer,
         RunVerdict,
-        ScoreDirection,
         Step,
         TaskType,
         ValidationMode,
@@ -317,7 +317,7 @@ class JudgingTerms:
     reviewer_command: str = ""
     reviewed_by: tuple[Reviewer, ...] = ("command", "person")
     timeout_seconds: float = 900.0
-    score_direction: ScoreDirection = "higher"
+    score_direction: MetricDirection = "higher"
     isolate_home: bool = False
     accept_unattested: bool = False
     unfrozen_reason: str = ""
