@@ -23,7 +23,7 @@ def has_mcp() -> bool:
 def hook_verb(client: str) -> int:
     """Answer one hook event, as the installed hook does: the client's JSON or nothing, exit 0.
 
-    Ends with 1 on a fault that could not even be reported, and never with 2.
+    Exits with 1 on a fault that could not be reported, and never with 2.
     """
     from omx_autoresearch.surfaces import hook
 
@@ -32,7 +32,7 @@ def hook_verb(client: str) -> int:
 
 @verb("statusline")
 def statusline_verb() -> int:
-    """Print one line about the mission that holds the session on stdin; nothing where none does. Never an error.
+    """Print one line about the mission that holds the session on stdin, or nothing. Never fails.
 
     Reads the JSON that Claude Code gives a status line: ``session_id`` is enough.
     """
@@ -55,7 +55,7 @@ def mcp_verb(home: str, session_tools: bool) -> None:
     """
     if not has_mcp():
         raise UsageError(
-            "the package mcp is missing, without which no tools can be served",
+            "the tools cannot be served, because the package mcp is missing",
             next_step="pip install 'omx-autoresearch[mcp]'",
         )
     from omx_autoresearch.surfaces.mcp.server import serve

@@ -359,7 +359,10 @@ def require_terminal(question: str, option: str) -> None:
         UsageError: there is no terminal to ask at.
     """
     if not may_ask(as_json=False):
-        raise UsageError(f"there is no terminal to ask at: {question}", next_step=f"the same with {option}")
+        raise UsageError(
+            f"there is no terminal for the question: {question}",
+            next_step=f"run the same command with {option}",
+        )
 
 
 def confirm(question: str, option: str, refusal: str) -> None:
@@ -404,5 +407,5 @@ def is_relayed(caller: Caller, task_id: str, verb: str, *, as_json: bool) -> boo
         print_json(RelayDocument(task_id, verb))
     else:
         say(relay_line(verb))
-        say("Nothing can be written from inside this sandbox; the hook of your agent CLI does it now.")
+        say("This sandbox cannot write the mission's state; the hook of your agent CLI does it now.")
     return True

@@ -46,7 +46,7 @@ CRITERIA = Document("criterion-list", CriterionListDocument)
 @task_argument
 @json_option
 def criterion_list(task: str, as_json: bool) -> None:
-    """Show every criterion, what it accepts, and whether it is met as things stand."""
+    """Show every criterion, the evidence it accepts, and whether it is met now."""
     caller = this_caller()
     _print_criteria(caller, caller.task(task), as_json=as_json)
 
@@ -62,10 +62,10 @@ def criterion_list(task: str, as_json: bool) -> None:
 )
 @json_option
 def criterion_check(words: tuple[str, ...], seconds: float, as_json: bool) -> int:
-    """Look at criteria now: run exactly their commands, read exactly their files; all of them without an ID.
+    """Check criteria now: run their commands and read their files. Without an ID, check all of them.
 
-    Ends with 0 when every one that is named is met, or without an ID every required one, else with 9. The next stop
-    looks by itself.
+    Exits with 0 if every named criterion is met (without an ID, every required one), else with 9. The next stop checks
+    them anyway.
     """
     caller = this_caller()
     named, names = caller.split(words, least=1)
@@ -83,12 +83,15 @@ def criterion_check(words: tuple[str, ...], seconds: float, as_json: bool) -> in
 @reason_option
 @json_option
 def criterion_accept(words: tuple[str, ...], reason: str, as_json: bool) -> None:
-    """Give the owner's word for a criterion that accepts a person's."""
+    """Confirm a criterion that a person decides."""
     caller = this_caller()
     named = words[0] if len(words) == 2 else ""
     task_id = caller.owned_task("criterion accept", named)
     if len(words) > 2:
-        raise UsageError("one criterion at a time", next_step=f"omx-autoresearch criterion list {task_id}")
+        raise UsageError(
+            "only one criterion can be accepted at a time",
+            next_step=f"omx-autoresearch criterion list {task_id}",
+        )
     checks.accept(caller.runtime, task_id, words[-1], reason)
     if not as_json:
         say(f"{words[-1]} of {task_id} is accepted by its owner.")
@@ -108,9 +111,9 @@ excuse_verb = step_verb(
 @task_argument
 @json_option
 def readiness_verb(task: str, as_json: bool) -> int:
-    """Show whether the mission would complete now: every line of the gate, what is missing, the next command for each.
+    """Show whether the mission would complete now: every requirement, with the next command for each missing one.
 
-    Nothing is run. Ends with 0 when it is ready, else with 9.
+    Runs nothing. Exits with 0 if it is ready, else with 9.
     """
     caller = this_caller()
     report = readiness(caller.runtime, caller.task(task))
@@ -143,7 +146,7 @@ class LogDocument:
 )
 @json_option
 def log_verb(task: str, limit: int, as_json: bool) -> None:
-    """Show the newest iterations, what each brought and how the gate answered, and the newest events of the mission."""
+    """Show the newest iterations, each with its evidence and the gate's answer, and the mission's newest events."""
     caller = this_caller()
     task_id = caller.shown_view(task).task_id
     found = list_iterations(caller.runtime, task_id, limit=limit)
@@ -154,7 +157,7 @@ def log_verb(task: str, limit: int, as_json: bool) -> None:
     if found:
         _print_iterations(found)
     else:
-        say(f"Mission {task_id} has ended no iteration yet.")
+        say(f"Mission {task_id} has finished no iteration yet.")
     for notice in notices:
         say(f"{notice.at}  {notice.kind}  {notice.text}", "dim")
 
@@ -188,7 +191,7 @@ def _print_criteria(
         print_json(CriterionListDocument(task_id, is_running, lines))
         return lines
     if not lines:
-        say(f"Mission {task_id} has no criteria beside its validator or review.")
+        say(f"Mission {task_id} has no criteria besides its validator or review.")
         return lines
     rows = [
         (
@@ -208,7 +211,7 @@ def _print_criteria(
 
 
 def _print_report(report: ReadinessReport, *, is_complete: bool) -> None:
-    word = "ready: the next stop completes it" if report.is_ready else "not ready"
+    word = "ready; the next stop completes it" if report.is_ready else "not ready"
     word = "complete" if is_complete else word
     say(f"Mission {report.task_id} is {word}.", "green" if report.is_ready else "yellow")
     for line in report.lines:

@@ -137,7 +137,7 @@ _SECONDS = 60.0
 @verb("demo", Document("demo", DemoDocument))
 @json_option
 def demo_verb(as_json: bool) -> None:
-    """Play one mission in a scratch repository: an agent stops, is refused, does what was missing, and is let go."""
+    """Play one mission in a scratch repository: an agent stops, is refused, does the missing work, and is released."""
     with tempfile.TemporaryDirectory(prefix="omx-autoresearch-demo-") as root_path:
         scratch = make_scratch(root_path)
         _make_repository(scratch)
@@ -165,7 +165,7 @@ def _make_repository(scratch: Scratch) -> None:
         except (OSError, subprocess.CalledProcessError) as error:
             said = getattr(error, "stderr", b"") or str(error).encode()
             raise CommandFault(
-                f"the scratch repository could not be made: {said.decode('utf-8', 'replace').strip()}",
+                f"the scratch repository could not be created: {said.decode('utf-8', 'replace').strip()}",
                 next_step="install git, then run omx-autoresearch demo again",
             ) from None
 
@@ -197,7 +197,7 @@ class _Play:
         completion = self._completion(mission)
         if not refusal or not is_released:
             raise CommandFault(
-                f"the demo did not end as it should: {answer}, {mission.phase}",
+                f"the demo did not end as expected: {answer}, {mission.phase}",
                 next_step="omx-autoresearch doctor",
             )
         run = mission.attestation

@@ -52,12 +52,15 @@ DIRECTION = Document("direction", DirectionDocument)
 @verb("direction add", DIRECTION, RELAY)
 @_text_argument
 @_axis_option
-@click.option("--pivot", "is_pivot", is_flag=True, help="It changes the structure: an axis, not a parameter.")
+@click.option(
+    "--pivot", "is_pivot", is_flag=True, help="It changes the structure (an axis), not only a parameter."
+)
 @json_option
 def direction_add(words: tuple[str, ...], axes: tuple[str, ...], is_pivot: bool, as_json: bool) -> int:
-    """Declare what is tried now; the fingerprint of an open direction takes that one up.
+    """Declare the direction that you try now; the fingerprint of an open direction takes that one up.
 
-    Ends with 9 where it may not be declared: tried before, after a stall; a pivot that changes no axis; no words.
+    Exits with 9 if it cannot be declared: it has no words, it was tried before a stall, or it is a pivot that changes
+    no axis.
     """
     caller = this_caller()
     named, text = caller.split(words)
@@ -82,7 +85,7 @@ def direction_add(words: tuple[str, ...], axes: tuple[str, ...], is_pivot: bool,
 @task_argument
 @json_option
 def direction_list(task: str, as_json: bool) -> None:
-    """Show every direction that was tried, the open ones, and the axis to change next."""
+    """Show every direction tried, the open ones, and the axis to change next."""
     caller = this_caller()
     mission = caller.mission(caller.task(task))
     document = direction_list_document(mission)
@@ -94,7 +97,7 @@ def direction_list(task: str, as_json: bool) -> None:
 @_axis_option
 @json_option
 def direct_verb(words: tuple[str, ...], axes: tuple[str, ...], as_json: bool) -> int:
-    """Inject a direction: the agent is told of it, at the next occasion, until it takes it up."""
+    """Inject a direction: the agent is told of it until it takes it up."""
     caller = this_caller()
     named, text = caller.split(words)
     task_id = caller.owned_task("direct", named)
@@ -104,7 +107,7 @@ def direct_verb(words: tuple[str, ...], axes: tuple[str, ...], as_json: bool) ->
     if as_json or declared.faults:
         return _print_declared(task_id, declared, as_json=as_json)
     say(f"Open in {task_id}: {declared.direction.summary}")
-    say("The agent is told at its next prompt, start or refused stop.", "dim")
+    say("The agent is told at its next prompt, start, or refused stop.", "dim")
     _print_likeness(declared)
     if declared.mission.phase == "blocked":
         say(f"  next: omx-autoresearch unblock {task_id}", "dim")

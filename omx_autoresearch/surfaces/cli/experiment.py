@@ -1,7 +1,7 @@
-"""Experiments on the command line: which one a verb means, and how it is shown: status, list, workspace, progress.
+"""Experiments on the command line: which one a verb means, its status, list, workspace, and live progress.
 
-While it works, a terminal has a table that lives, with the run under way, a sparkline and what is left; a pipe has one
-line an event. Both go to stderr, so that the answer on stdout stays whole.
+During the work a terminal shows a live table with the current run, a sparkline, and the remaining budget; a pipe gets
+one line per event. Both go to stderr, so that stdout holds the answer alone.
 """
 
 from __future__ import annotations
@@ -186,10 +186,10 @@ def material_of(named: str, auto_log: str) -> tuple[ExperimentState, ReportMater
     from omx_autoresearch.compat.auto_history import read_auto_log
 
     if named:
-        raise UsageError("an experiment and an .auto/ log were named", next_step="leave one of them out")
+        raise UsageError("both an experiment and an .auto/ log were named", next_step="leave one of them out")
     log = read_auto_log(os.path.join(this_caller().cwd, auto_log))
     if not log.sessions:
-        raise UsageError(f"{log.path} has no run that can be believed", next_step="name another log")
+        raise UsageError(f"{log.path} has no valid run", next_step="name another log")
     earlier = len(log.sessions) - 1
     older = (f"{count_of(earlier, 'earlier session')} of the log left out",) if earlier else ()
     material = ReportMaterial(origin=log.origin, faults=(*log.faults, *log.notes, *older))
@@ -240,8 +240,8 @@ def phase_words(state: ExperimentState, *, is_at_work: bool) -> str:
     if is_at_work:
         return f"{state.phase}, process {state.controller_pid} works on it"
     if state.controller_pid:
-        return f"{state.phase}, but no process works on it: its controller was killed"
-    return "started; the base is not measured yet" if state.phase == "started" else state.phase
+        return f"{state.phase}, but no process works on it, because its controller was killed"
+    return "started; the base has not been measured yet" if state.phase == "started" else state.phase
 
 
 def noise_words(state: ExperimentState) -> str:
@@ -250,14 +250,14 @@ def noise_words(state: ExperimentState) -> str:
     if calibration is None:
         return ""
     if calibration.regime == "deterministic":
-        return "none: every run gave the same value"
+        return "none; every run gave the same value"
     is_ratio = calibration.scale == "ratio"
     factor, unit = (100.0, " %") if is_ratio else (1.0, f" {state.config.metric.unit}".rstrip())
     words = f"{factor * calibration.noise:.3g}{unit} a run"
     if few := too_few_pairs(calibration):
         return f"about {words}, but {few}"
     if smallest := known_effect(calibration):
-        words += f"; a gain of {factor * smallest:.3g}{unit} is usually seen"
+        words += f"; a gain of {factor * smallest:.3g}{unit} is usually detected"
     return f"{words} ({calibration.regime})"
 
 
@@ -514,7 +514,7 @@ EXPERIMENT = Document("experiment", ExperimentView)
 @auto_log_option
 @json_option
 def experiment_status(named: str, auto_log: str, as_json: bool) -> None:
-    """Show how an experiment stands: the result that may be quoted, what is left, and every trial."""
+    """Show the state of an experiment: the quotable result, the remaining budget, and every trial."""
     if auto_log:
         _show_auto_log(named, auto_log, as_json=as_json)
         return
@@ -587,7 +587,7 @@ def _print_list(lines: tuple[ExperimentLine, ...]) -> None:
 @experiment_argument
 @json_option
 def experiment_workspace(named: str, as_json: bool) -> None:
-    """Print the candidate's worktree. To try a change of your own, make it there and call `trial`."""
+    """Print the path of the candidate's worktree. To try your own change, make it there and run `experiment trial`."""
     found = meant(named, is_open=True)
     path = found.workspace_path()
     if not path:

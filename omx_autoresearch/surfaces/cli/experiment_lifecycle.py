@@ -46,7 +46,7 @@ def _print(found: Meant, what: str, *, as_json: bool) -> None:
 @experiment_argument
 @json_option
 def experiment_stop(named: str, as_json: bool) -> None:
-    """End an experiment after the trial under way; nothing is applied, the log and the patch stay."""
+    """End an experiment after the current trial; nothing is applied, and the log and the patch stay."""
     _end(named, "stop", as_json=as_json)
 
 
@@ -54,7 +54,7 @@ def experiment_stop(named: str, as_json: bool) -> None:
 @experiment_argument
 @json_option
 def experiment_cancel(named: str, as_json: bool) -> None:
-    """End an experiment now: its agent is stopped and the trial under way rolled back."""
+    """End an experiment now: stop its agent and roll the current trial back."""
     _end(named, "cancel", as_json=as_json)
 
 
@@ -67,7 +67,7 @@ def _end(named: str, request: str, *, as_json: bool) -> None:
     ask = request_stop if request == "stop" else request_cancel
     asked = ask(found.caller.runtime, found.experiment_id)
     if asked.is_done:
-        rolled = "; the trial under way was rolled back" if asked.holder is not None else ""
+        rolled = "; the current trial was rolled back" if asked.holder is not None else ""
         said = f"{found.experiment_id} has ended{rolled}; the checkout was not touched."
     elif request == "stop" and asked.state.running_row is not None:
         said = f"{found.experiment_id} ends after trial {asked.state.running_row.iteration}."
@@ -79,17 +79,25 @@ def _end(named: str, request: str, *, as_json: bool) -> None:
 
 @verb("experiment resume", EXPERIMENT)
 @experiment_argument
-@click.option("--add-hours", type=click.FloatRange(0), default=0.0, metavar="H", help="Add to the hours.")
-@click.option("--add-trials", type=click.IntRange(0), default=0, metavar="N", help="Add to the trials.")
-@click.option("--add-cost", type=click.FloatRange(0), default=0.0, metavar="USD", help="Add to the cost.")
-@click.option("--add-runs", type=click.IntRange(0), default=0, metavar="N", help="Add to the measured runs.")
-@click.option("--add-disk", default="", metavar="SIZE", help="Add to the disk, such as 2GiB.")
-@click.option("--target", type=float, metavar="VALUE", help="Another target.")
+@click.option(
+    "--add-hours", type=click.FloatRange(0), default=0.0, metavar="H", help="Add to the limit of hours."
+)
+@click.option(
+    "--add-trials", type=click.IntRange(0), default=0, metavar="N", help="Add to the limit of trials."
+)
+@click.option(
+    "--add-cost", type=click.FloatRange(0), default=0.0, metavar="USD", help="Add to the limit of cost."
+)
+@click.option(
+    "--add-runs", type=click.IntRange(0), default=0, metavar="N", help="Add to the limit of measured runs."
+)
+@click.option("--add-disk", default="", metavar="SIZE", help="Add to the limit of disk space, such as 2GiB.")
+@click.option("--target", type=float, metavar="VALUE", help="Set another target.")
 @json_option
 def experiment_resume(named: str, as_json: bool, target: float | None, **added: Any) -> None:
-    """Go on after anything: the unfinished trial is failed and restored, what was spent stays spent.
+    """Continue an experiment: an unfinished trial counts as failed and is rolled back, and its cost stays spent.
 
-    One that a budget had ended needs more of it. `experiment run` goes on by itself where nothing has to be added.
+    An experiment that spent its budget needs more of it. Otherwise `experiment run` continues by itself.
     """
     found = meant(named)
     state = found.load()
@@ -145,9 +153,9 @@ def _reopens(state: ExperimentState, limits: ExperimentLimits | None, target: fl
 @experiment_argument
 @json_option
 def experiment_verify(named: str, as_json: bool) -> None:
-    """Measure base against final freshly, interleaved: the one number that may be quoted.
+    """Measure base against final afresh, interleaved: the one number that may be quoted.
 
-    It is kept until something more is accepted; asking again measures nothing then.
+    The result is kept until another trial is accepted; until then, a second call measures nothing.
     """
     found = meant(named)
     with working(found, as_json=as_json) as (controller, _):
@@ -176,7 +184,7 @@ REMOVAL = Document("experiment-removal", ExperimentRemovalDocument)
 @experiment_argument
 @json_option
 def experiment_close(named: str, as_json: bool) -> None:
-    """Remove the worktrees of an experiment that has ended; its log, outputs and patch stay."""
+    """Remove the worktrees of an ended experiment; its log, outputs, and patch stay."""
     from omx_autoresearch.experiments.controller import AutoresearchController
 
     found = meant(named)
@@ -190,7 +198,7 @@ def experiment_close(named: str, as_json: bool) -> None:
     if as_json:
         print_json(ExperimentRemovalDocument(found.experiment_id, "worktrees"))
     else:
-        say(f"The worktrees of {found.experiment_id} are gone; {found.folder.root_path} stays.")
+        say(f"The worktrees of {found.experiment_id} were removed; {found.folder.root_path} stays.")
 
 
 @verb("experiment remove", REMOVAL)
@@ -198,7 +206,7 @@ def experiment_close(named: str, as_json: bool) -> None:
 @click.option("--yes", is_flag=True, help="Do not ask.")
 @json_option
 def experiment_remove(named: str, yes: bool, as_json: bool) -> None:
-    """Remove everything of an experiment: worktrees, log, outputs. Nothing brings it back."""
+    """Remove everything of an experiment: worktrees, log, and outputs. This cannot be undone."""
     from omx_autoresearch.experiments.controller import AutoresearchController
     from omx_autoresearch.experiments.worktrees.pair import WorktreePair
 
@@ -223,4 +231,4 @@ def experiment_remove(named: str, yes: bool, as_json: bool) -> None:
     if as_json:
         print_json(ExperimentRemovalDocument(found.experiment_id, "everything"))
     else:
-        say(f"{found.experiment_id} is gone.")
+        say(f"{found.experiment_id} was removed.")

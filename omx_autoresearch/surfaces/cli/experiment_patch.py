@@ -37,13 +37,13 @@ PATCH = Document("experiment-patch", ExperimentPatchDocument)
 
 @verb("experiment patch", PATCH)
 @experiment_argument
-@click.option("--output", default="", metavar="FILE", help="Write the whole patch there.")
-@click.option("--stat", is_flag=True, help="Only the changed files, with their lines.")
+@click.option("--output", default="", metavar="FILE", help="Write the patch to this file.")
+@click.option("--stat", is_flag=True, help="Show only the changed files, with their line counts.")
 @json_option
 def experiment_patch(named: str, output: str, stat: bool, as_json: bool) -> None:
-    """Show what all accepted trials changed together, whole at any size; for `git apply --index`.
+    """Show the combined patch of all accepted trials, complete at any size; for `git apply --index`.
 
-    Nothing is changed by looking, and it may be looked at while another process works.
+    This changes nothing, and works while another process runs the experiment.
     """
     found = meant(named)
     state = found.load()
@@ -110,21 +110,21 @@ def _print_stat(document: ExperimentPatchDocument) -> None:
         say("Nothing was accepted, so the patch is empty.")
 
 
-_TAKE = "Take this into your checkout?"
+_TAKE = "Apply this to your checkout?"
 
 
 @verb("experiment accept", PATCH)
 @experiment_argument
 @click.option("--yes", is_flag=True, help="Do not ask.")
 @click.option(
-    "--no-verify", is_flag=True, help="Do not measure base against final first, where that is missing."
+    "--no-verify", is_flag=True, help="Do not measure base against final first, if that is missing."
 )
 @json_option
 def experiment_accept(named: str, yes: bool, no_verify: bool, as_json: bool) -> int:
-    """Take the final state into your checkout: index and files, nothing committed. It ends the experiment.
+    """Apply the final state to your checkout (index and files, no commit), and end the experiment.
 
-    Shows what changes and the verified number, and asks. Refused, with 9, where HEAD, index or files moved since the
-    start; then nothing was changed.
+    Shows the changes and the verified number, then asks. Refuses with 9, and changes nothing, if HEAD, index, or files
+    changed since the start.
     """
     found = meant(named)
     found.require_owner("accept")
@@ -141,7 +141,7 @@ def experiment_accept(named: str, yes: bool, no_verify: bool, as_json: bool) -> 
         )
     if state.incumbent_commit == state.base_commit:
         raise StepIllegal(
-            f"nothing was accepted in {found.experiment_id}, so there is nothing to take",
+            f"nothing was accepted in {found.experiment_id}, so there is nothing to apply",
             next_step=f"omx-autoresearch experiment status {found.experiment_id}",
         )
     if not yes:
@@ -157,7 +157,7 @@ def experiment_accept(named: str, yes: bool, no_verify: bool, as_json: bool) -> 
     if not as_json:
         _show(document)
     if not yes:
-        refusal = "Not taken; nothing was changed."
+        refusal = "Not applied; nothing was changed."
         confirm(_TAKE, "--yes", refusal)
     with working(found, as_json=as_json) as (controller, _):
         done = controller.accept_final_patch()
@@ -189,7 +189,7 @@ def _told_patch(document: ExperimentPatchDocument, *, as_json: bool) -> int:
         say(f"  next: {document.next}", "dim")
     else:
         for reason in document.reasons:
-            tell(f"not taken: {reason}")
+            tell(f"not applied: {reason}")
         tell(f"  next: put the checkout back as it was at {document.base_commit[:12]}, then the same again")
         tell(f"    or: omx-autoresearch experiment finalize {document.experiment_id}, and merge that branch")
     return 0 if document.is_applied else CHECK_SAID_NO
@@ -206,10 +206,12 @@ class ExperimentBranchesDocument:
 
 @verb("experiment finalize", Document("experiment-branches", ExperimentBranchesDocument))
 @experiment_argument
-@click.option("--prefix", default="", metavar="NAME", help="Of the branches.  [default: autoresearch/ID]")
+@click.option(
+    "--prefix", default="", metavar="NAME", help="Prefix of the branches.  [default: autoresearch/ID]"
+)
 @json_option
 def experiment_finalize(named: str, prefix: str, as_json: bool) -> None:
-    """Make one branch a checkpoint in your repository, for review; no branch of yours moves, none is checked out."""
+    """Make one branch per checkpoint in your repository, for review; your own branches and checkout do not change."""
     found = meant(named)
     found.require_owner("finalize")
     state = found.load()

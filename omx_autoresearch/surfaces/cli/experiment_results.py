@@ -69,7 +69,7 @@ FILE = Document("experiment-file", ExperimentFileDocument)
 @auto_log_option
 @json_option
 def experiment_plot(named: str, output: str, auto_log: str, as_json: bool) -> None:
-    """Draw trials over time, accepted steps, intervals and the verified claim."""
+    """Plot trials over time, with accepted steps, intervals, and the verified claim."""
     from omx_autoresearch.experiments.reports.plots import FORMATS, plot_specification, render_plot
 
     state, material, found = material_of(named, auto_log)
@@ -94,7 +94,7 @@ def experiment_plot(named: str, output: str, auto_log: str, as_json: bool) -> No
 @auto_log_option
 @json_option
 def experiment_report(named: str, output: str, auto_log: str, as_json: bool) -> None:
-    """Write it up: what was asked, the one number, every trial, every accepted step."""
+    """Write a report: the question, the verified number, every trial, and every accepted step."""
     from omx_autoresearch.experiments.reports.pages import html_report, markdown_report, with_plot
 
     state, material, found = material_of(named, auto_log)

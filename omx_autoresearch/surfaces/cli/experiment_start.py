@@ -1,4 +1,4 @@
-"""``experiment start``: what judges is frozen, the base is checked and measured against itself, the plan is printed."""
+"""``experiment start``: freeze the evaluators, check the base and measure it against itself, print the plan."""
 
 from __future__ import annotations
 
@@ -47,16 +47,18 @@ start_options = with_options(
     click.option(
         "--metric",
         metavar="NAME",
-        help="What is measured: --measure prints one line such as `METRIC total_ms=11.8`, or see --source.",
+        help="Name of the metric: --measure prints one line such as `METRIC total_ms=11.8`, or see --source.",
     ),
     click.option(
-        "--measure", metavar="COMMAND", help="Shell command that measures; it is frozen with its files."
+        "--measure", metavar="COMMAND", help="Shell command that measures; it and its files are frozen."
     ),
     click.option(
-        "--check", metavar="COMMAND", help="Shell command that says whether a candidate still works."
+        "--check", metavar="COMMAND", help="Shell command that checks whether a candidate still works."
     ),
     click.option(
-        "--direction", type=click.Choice(("lower", "higher")), help="Which way is better.  [default: lower]"
+        "--direction",
+        type=click.Choice(("lower", "higher")),
+        help="Whether a lower or a higher value is better.  [default: lower]",
     ),
     click.option(
         "--source",
@@ -64,30 +66,34 @@ start_options = with_options(
         help="line, wall, cpu, memory, exit, or json:PATH: `json:total_ms` reads the last line "
         "of --measure where that is JSON.  [default: line]",
     ),
-    click.option("--unit", metavar="UNIT", help="Of the metric, for people."),
-    click.option("--name", metavar="TEXT", help="Of the experiment.  [default: the metric's]"),
+    click.option("--unit", metavar="UNIT", help="Unit of the metric, for display."),
+    click.option("--name", metavar="TEXT", help="Name of the experiment.  [default: the metric's]"),
     click.option(
         "--guard",
         multiple=True,
         metavar="RULE",
-        help="A further limit: `name<=bound`, `name:+5%` (may rise by 5 %), `name:-5%`, `name:+5` (by 5 of its unit). "
+        help="Another limit: `name<=bound`, `name:+5%` (may rise by 5 %), `name:-5%`, `name:+5` (by 5 of its unit). "
         "May be repeated.",
     ),
-    click.option("--budget-trials", type=int, metavar="N", help="Hypotheses; 0 for no limit.  [default: 40]"),
     click.option(
-        "--budget-hours", type=float, metavar="H", help="Hours of work; 0 for no limit.  [default: 0]"
+        "--budget-trials", type=int, metavar="N", help="Limit of trials; 0 for no limit.  [default: 40]"
+    ),
+    click.option(
+        "--budget-hours", type=float, metavar="H", help="Limit of hours; 0 for no limit.  [default: 0]"
     ),
     click.option(
         "--budget-cost",
         type=float,
         metavar="USD",
-        help="What the agents may cost, as they report it.  [default: no limit]",
+        help="Limit of the cost that the agents report.  [default: no limit]",
     ),
-    click.option("--budget-runs", type=int, metavar="N", help="Measured runs; 0 for no limit.  [default: 0]"),
+    click.option(
+        "--budget-runs", type=int, metavar="N", help="Limit of measured runs; 0 for no limit.  [default: 0]"
+    ),
     click.option(
         "--budget-disk",
         metavar="SIZE",
-        help="Of the experiment's folder, such as 2GiB; 0 for no limit.  [default: 0]",
+        help="Limit of the experiment's folder, such as 2GiB; 0 for no limit.  [default: 0]",
     ),
     click.option("--target", type=float, metavar="VALUE", help="End once the metric verifiably reaches it."),
     click.option("--setup", metavar="COMMAND", help="Run after a worktree's files changed; not measured."),
@@ -95,22 +101,25 @@ start_options = with_options(
     click.option(
         "--held-out",
         metavar="PATH",
-        help="A check that no agent is shown: an executable, or a folder with one.",
+        help="A check that is hidden from agents: an executable, or a folder with one.",
     ),
     click.option(
         "--protect", multiple=True, metavar="GLOB", help="Also freeze these files. May be repeated."
     ),
     click.option(
-        "--keep", multiple=True, metavar="PATH", help="An ignored path that --setup makes; it stays."
+        "--keep", multiple=True, metavar="PATH", help="An ignored path that --setup makes; it is kept."
     ),
     click.option(
         "--link",
         multiple=True,
         metavar="PATH",
-        help="An ignored path of your checkout to be seen in the worktrees.",
+        help="An ignored path of your checkout to link into the worktrees.",
     ),
     click.option(
-        "--env", multiple=True, metavar="NAME=VALUE", help="A variable of every command. May be repeated."
+        "--env",
+        multiple=True,
+        metavar="NAME=VALUE",
+        help="An environment variable for every command. May be repeated.",
     ),
     click.option(
         "--rule",
@@ -121,7 +130,7 @@ start_options = with_options(
         "--alpha",
         type=float,
         metavar="P",
-        help="Chance of accepting no effect, before re-verification.  [default: 0.01]",
+        help="Probability of accepting a change without effect, before re-verification.  [default: 0.01]",
     ),
     click.option(
         "--max-pairs", type=int, metavar="N", help="Pairs after which hybrid decides.  [default: 30]"
@@ -130,7 +139,7 @@ start_options = with_options(
     click.option(
         "--scale", type=click.Choice(("auto", "ratio", "difference")), help="Of a gain.  [default: auto]"
     ),
-    click.option("--runs", type=int, metavar="N", help="Runs that median judges.  [default: 5]"),
+    click.option("--runs", type=int, metavar="N", help="Runs per arm for --rule median.  [default: 5]"),
     click.option(
         "--warmups", type=int, metavar="N", help="Runs discarded after a change of files.  [default: 1]"
     ),
@@ -146,16 +155,24 @@ start_options = with_options(
     click.option(
         "--sandbox",
         type=click.Choice(("none", "auto", "bubblewrap")),
-        help="What isolates the commands; the owner's choice.  [default: none]",
-    ),
-    click.option("--timeout", type=float, metavar="SECONDS", help="Of one measured run.  [default: 600]"),
-    click.option(
-        "--check-timeout", type=float, metavar="SECONDS", help="Of one check or set-up.  [default: --timeout]"
+        help="Isolation of the commands; only the owner may choose it.  [default: none]",
     ),
     click.option(
-        "--agent-timeout", type=float, metavar="SECONDS", help="Of one agent session.  [default: 3600]"
+        "--timeout", type=float, metavar="SECONDS", help="Time limit of one measured run.  [default: 600]"
     ),
-    click.option("--seed", type=int, metavar="N", help="Of the order within pairs.  [default: 0]"),
+    click.option(
+        "--check-timeout",
+        type=float,
+        metavar="SECONDS",
+        help="Time limit of one check or set-up.  [default: --timeout]",
+    ),
+    click.option(
+        "--agent-timeout",
+        type=float,
+        metavar="SECONDS",
+        help="Time limit of one agent session.  [default: 3600]",
+    ),
+    click.option("--seed", type=int, metavar="N", help="Seed of the order within pairs.  [default: 0]"),
 )
 """In the order of reading; the names are those of the ``experiment:`` block, with ``-`` for ``_``."""
 
@@ -270,7 +287,9 @@ def _lines(config: ExperimentConfig, plan: Plan, run_seconds: float) -> list[str
     clear = f"one with a clear effect: about {chosen.runs_with_effect:.0f}"
     lines = [f"a trial without effect: about {chosen.runs_without_effect:.0f} runs{took}; {clear}"]
     if run_seconds:
-        lines.append(f"the fresh check at the end: {_hours(plan.claim_hours)}; agents' time comes on top")
+        lines.append(
+            f"the fresh measurement at the end: {_hours(plan.claim_hours)}; agents' time comes on top"
+        )
     if chosen.trials is not None:
         limited = (
             "beside calibration and the check at the end" if run_seconds or config.limits.runs else "at most"
@@ -285,8 +304,8 @@ def _lines(config: ExperimentConfig, plan: Plan, run_seconds: float) -> list[str
 
 def _seen(config: ExperimentConfig, plan: Plan, chosen: Option) -> str:
     if chosen.visible_effect == 0:
-        return "any gain is seen: every run of the base gave the same value"
-    return f"a gain of {_visible(config, plan, chosen)} is seen about four times in five"
+        return "any gain is detected: every run of the base gave the same value"
+    return f"a gain of {_visible(config, plan, chosen)} is detected about four times in five"
 
 
 def _visible(config: ExperimentConfig, plan: Plan, option: Option) -> str:
@@ -301,7 +320,7 @@ def _false_accepts(config: ExperimentConfig, plan: Plan, chosen: Option) -> str:
         config.reverification == "auto" and config.rule.name != "median"
     )
     if not is_verified:
-        return f"a trial without effect is accepted with a chance of {chance}; nothing is verified again"
+        return f"a trial without effect is accepted with a chance of {chance}; accepted trials are not verified again"
     return (
         f"a trial without effect is accepted with a chance of {chance}, and each accepted one is judged again "
         f"at {100 * plan.verify_alpha:.2g} %"
@@ -362,18 +381,18 @@ FROZEN_SHOWN = 8
     metavar="FILE",
     help="A file with an `experiment:` block in its frontmatter.  [default: sandbox.md of --task, if it has one]",
 )
-@click.option("--task", default="", metavar="TASK", help="The mission that the experiment counts for.")
-@click.option("--no-baseline", is_flag=True, help="Measure the base later, when the first trial begins.")
-@click.option("--dry-run", is_flag=True, help="Show what would be run and begin nothing.")
+@click.option("--task", default="", metavar="TASK", help="The mission that the experiment belongs to.")
+@click.option("--no-baseline", is_flag=True, help="Measure the base later, before the first trial.")
+@click.option("--dry-run", is_flag=True, help="Show the plan and begin nothing.")
 @json_option
 def experiment_start(
     page_path: str, task: str, no_baseline: bool, dry_run: bool, as_json: bool, **given: Any
 ) -> int:
-    """Begin an experiment on a clean checkout: nothing in it is touched until you accept the final patch.
+    """Begin an experiment on a clean checkout, which stays untouched until you accept the final patch.
 
-    The files that the commands name are frozen, two worktrees are made in a private folder, the base is checked, and
-    measured against itself to learn how noisy the metric is. The plan says what a trial will cost before that takes
-    long.
+    This freezes the files that the commands name, makes two worktrees in a private folder, checks the base, and
+    measures it against itself to learn how noisy the metric is. If that takes long, the plan with the cost of a trial
+    comes first.
     """
     from omx_autoresearch.experiments.configuration import configure
     from omx_autoresearch.experiments.controller import AutoresearchController
@@ -471,21 +490,25 @@ def _document(
     document = found.view()
     notes = list(pins.load_manifest(found.folder.frozen_path, state.pin_digest).notes)
     if state.is_agents:
-        notes.append("an agent chose what judges: no criterion of the mission is met by what this brings")
+        notes.append("an agent chose the evaluators, so the results meet no criterion of the mission")
     others = [
         other.experiment_id
         for other in experiments_of(found.store, (state.project_path,))
         if other.phase != "completed" and other.experiment_id != found.experiment_id
     ]
     if others:
-        said = "is also under way, so each verb needs an id" if len(others) == 1 else "are also under way"
+        said = (
+            "is also active, so each verb needs an id"
+            if len(others) == 1
+            else "are also active, so each verb needs an id"
+        )
         notes.append(f"{', '.join(others[:5])} {said}; end one by: omx-autoresearch experiment cancel ID")
     if state.config.sandbox == "none":
         notes.append("the commands run without a sandbox, with your rights")
     elif state.usage.runs:
         notes.append(f"the commands ran isolated by: {state.isolation}")
     if not state.config.check:
-        notes.append("no check is set: a candidate that breaks the program may be accepted")
+        notes.append("there is no check, so a candidate that breaks the program may be accepted")
     plan = plan_document(state.config, state.calibration, run_seconds) if run_seconds else None
     return ExperimentStartDocument(document, plan, frozen, tuple(notes), False, document.next)
 

@@ -87,7 +87,9 @@ class ExperimentRunDocument:
     metavar="COMMAND",
     help="Runs in the candidate's worktree with the prompt on stdin; fills in {prompt}, {prompt_file}, {workspace}.",
 )
-@click.option("--trials", type=click.IntRange(1), help="At most so many now.  [default: as the budget has]")
+@click.option(
+    "--trials", type=click.IntRange(1), help="At most this many trials now.  [default: the remaining budget]"
+)
 @click.option(
     "--hypotheses",
     type=click.File(encoding="utf-8"),
@@ -99,17 +101,17 @@ class ExperimentRunDocument:
     type=click.IntRange(1),
     default=3,
     show_default=True,
-    help="Sessions in a row without a candidate after which it ends.",
+    help="End after this many sessions in a row without a candidate.",
 )
-@click.option("--no-verify", is_flag=True, help="Leave the fresh check of base against final out.")
+@click.option("--no-verify", is_flag=True, help="Skip the fresh measurement of base against final.")
 @json_option
 def experiment_run(
     named: str, agent: str, trials: int | None, hypotheses: TextIO | None, as_json: bool, **more: Any
 ) -> int:
-    """Drive an agent: each trial is one fresh headless session with exactly one hypothesis.
+    """Drive an agent: each trial is one new headless session with exactly one hypothesis.
 
-    Ctrl-C ends this run politely: the agent is stopped and the trial rolled back; `run` again goes on. A second one
-    does not wait. What was accepted is checked freshly against the base at the end.
+    Ctrl-C stops the agent and rolls the trial back; `run` again continues. A second Ctrl-C does not wait. At the end
+    the accepted state is measured afresh against the base.
     """
     from omx_autoresearch.experiments.driver import checked_line, drive, require_startable
 
@@ -162,7 +164,7 @@ def verify_if_needed(controller: AutoresearchController, progress: LineProgress 
     state = controller.state
     if state.incumbent_commit in (state.base_commit, state.claim_commit):
         return
-    progress.note("measuring base against final, freshly")
+    progress.note("measuring base against final afresh")
     controller.verify_claim()
 
 
@@ -240,7 +242,7 @@ def interruptible(
     def first(_number: int, _frame: object) -> None:
         signal.signal(signal.SIGINT, second)
         progress.note(
-            "interrupted: what is under way is rolled back, the experiment can go on; Ctrl-C again does not wait"
+            "interrupted: the current trial is rolled back, and the experiment can continue; Ctrl-C again does not wait"
         )
         controller.interrupt()
 
@@ -272,9 +274,9 @@ WAIT = Document("experiment-wait", ExperimentWaitDocument)
 )
 @json_option
 def experiment_wait(named: str, seconds: float, as_json: bool) -> int:
-    """Wait for the trial under way and show how it ended; where there is none, how the newest one did.
+    """Wait for the current trial and show its result; if none is running, show the newest result.
 
-    Ends with 0 where it was accepted, with 9 where it was not or goes on: call again then.
+    Exits with 0 if it was accepted, with 9 if it was not or still runs; call again then.
     """
     from omx_autoresearch.experiments.background import wait_for_trial
 
@@ -301,7 +303,7 @@ def tell_view(found: Meant, view: TrialView, *, as_json: bool) -> int:
                 f"{f'Trial {row.iteration}' if row else 'The trial'} goes on; {view.state.usage.runs} runs so far."
             )
         else:
-            say(view.fault or "There was no trial yet.", "yellow" if view.fault else "")
+            say(view.fault or "There is no trial yet.", "yellow" if view.fault else "")
         say(f"  next: {next_step}", "dim")
     is_accepted = row is not None and not view.is_running and row.status == "accepted"
     return 0 if is_accepted else CHECK_SAID_NO
@@ -319,7 +321,7 @@ PATCH_NAME = "candidate.patch"
 @click.option(
     "--hypothesis", "hypothesis_id", default="", metavar="ID", help="Its name.  [default: h-NUMBER]"
 )
-@click.option("--description", default="", metavar="TEXT", help="What was changed, and why it should help.")
+@click.option("--description", default="", metavar="TEXT", help="The change, and why it should help.")
 @click.option("--direction", default="", metavar="TEXT", help="The approach, in a few words.")
 @click.option(
     "--patch",
@@ -328,7 +330,9 @@ PATCH_NAME = "candidate.patch"
     metavar="FILE",
     help="The change, as `git diff` prints it; - is stdin.",
 )
-@click.option("--cost", type=click.FloatRange(0), default=0.0, metavar="USD", help="What making it cost.")
+@click.option(
+    "--cost", type=click.FloatRange(0), default=0.0, metavar="USD", help="The cost of making the change."
+)
 @click.option(
     "--seconds",
     type=click.FloatRange(0, 3600),
@@ -345,21 +349,22 @@ def experiment_trial(  # noqa: PLR0913, PLR0917 - each parameter is an option
     as_json: bool,
     **said: str,
 ) -> int:
-    """Judge one change, and keep it only if it is truly better.
+    """Judge one change, and keep it only if it is verifiably better.
 
-    Without --patch and COMMAND the change is what stands in the worktree that `experiment workspace` prints. COMMAND
-    makes it there. Ends with 0 where it was accepted, with 9 where it was not.
+    Without --patch and COMMAND, the change is taken from the worktree that `experiment workspace` prints. COMMAND makes
+    the change there. Exits with 0 if it was accepted, else with 9.
     """
     from omx_autoresearch.experiments.background import TrialAsk, TrialView, start_trial
 
     if patch_path and command:
         raise UsageError(
-            "a trial has one change: --patch and a command were given", next_step="leave one of them out"
+            "a trial judges one change, but both --patch and a command were given",
+            next_step="leave one of them out",
         )
     found = meant(named, is_open=True, option="--experiment ")
     if len(command) == 1 and found.store.exists(command[0]):
         raise UsageError(
-            f"{command[0]} is an experiment, and would be run as the command that makes the change",
+            f"{command[0]} is the id of an experiment, not a command that makes the change",
             next_step=f"omx-autoresearch experiment trial --experiment {command[0]}",
         )
     hypothesis_id = said["hypothesis_id"] or f"h-{found.load().next_iteration}"
@@ -374,7 +379,9 @@ def experiment_trial(  # noqa: PLR0913, PLR0917 - each parameter is an option
         view = start_trial(runtime, found.experiment_id, ask, wait_seconds=limit_seconds)
         return tell_view(found, view, as_json=as_json)
     if seconds is not None:
-        raise UsageError("a command is waited for to its end", next_step="leave --seconds or the command out")
+        raise UsageError(
+            "a trial by a command always runs to its end", next_step="leave --seconds or the command out"
+        )
     make = _maker(found, patch_path, command, cost)
     with working(found, as_json=as_json, is_row_answer=True) as (controller, _):
         if controller.state.phase == "started":

@@ -52,10 +52,10 @@ FINDINGS = Document("finding-list", FindingListDocument)
 
 @verb("finding add", FINDING, RELAY)
 @task_argument
-@click.option("--summary", required=True, help="What was observed; `-` reads it from standard input.")
+@click.option("--summary", required=True, help="The observation; `-` reads it from standard input.")
 @click.option("--kind", type=click.Choice(FINDING_KINDS), default="manual", show_default=True)
-@click.option("--criterion", default="", metavar="ID", help="Offer it for this criterion.")
-@click.option("--id", "finding_id", default="", help="Unique in the mission.  [default: made]")
+@click.option("--criterion", default="", metavar="ID", help="Offer it as evidence for this criterion.")
+@click.option("--id", "finding_id", default="", help="Its id, unique in the mission.  [default: generated]")
 @click.option(
     "--command", "shown_by", default="", help="The command that showed it; kept as text, never run."
 )
@@ -70,8 +70,8 @@ FINDINGS = Document("finding-list", FindingListDocument)
 def finding_add(task: str, seconds: float | None, as_json: bool, **given: Any) -> None:
     """Record one finding.
 
-    With --criterion its own rule decides: the runtime runs exactly that command, or reads that file, and nothing else
-    makes evidence. Ends with 0 however it was accepted: a claim is kept and shown, too.
+    With --criterion, only the criterion's own rule makes it evidence: the runtime runs its command or reads its file.
+    Exits with 0 even if it stays a claim: a claim is kept and shown, too.
     """
     caller = this_caller()
     task_id = caller.task(task)
@@ -108,7 +108,7 @@ def _summary(given: str) -> str:
     try:
         text = data.decode("utf-8")
     except UnicodeDecodeError as error:
-        raise UsageError(f"summary: byte {error.start} is not UTF-8", next_step="send it in UTF-8") from None
+        raise UsageError(f"summary: byte {error.start} is not UTF-8", next_step="send it as UTF-8") from None
     return text.removesuffix("\n")
 
 
@@ -147,7 +147,9 @@ def finding_show(words: tuple[str, ...], as_json: bool) -> None:
     """Show one finding by its id."""
     caller = this_caller()
     if len(words) > 2:
-        raise UsageError("one finding is shown at a time", next_step="omx-autoresearch finding show TASK ID")
+        raise UsageError(
+            "only one finding can be shown at a time", next_step="omx-autoresearch finding show TASK ID"
+        )
     task_id = caller.task(words[0] if len(words) == 2 else "")
     line = show_finding(caller.runtime, task_id, words[-1])
     if line is None:
@@ -183,11 +185,11 @@ class ImportDocument:
 @click.argument("words", nargs=-1, required=True, metavar="[TASK] FILE")
 @json_option
 def finding_import(words: tuple[str, ...], as_json: bool) -> None:
-    """Record every line of a file of JSON lines as a claim, or nothing of it where one line is at fault."""
+    """Record every line of a JSON Lines file as a claim; if one line is invalid, record none."""
     caller = this_caller()
     if len(words) > 2:
         raise UsageError(
-            "one file is imported at a time", next_step="omx-autoresearch finding import TASK FILE"
+            "only one file can be imported at a time", next_step="omx-autoresearch finding import TASK FILE"
         )
     task_id = caller.task(words[0] if len(words) == 2 else "")
     imported = import_findings(caller.runtime, task_id, words[-1])
@@ -195,7 +197,7 @@ def finding_import(words: tuple[str, ...], as_json: bool) -> None:
         print_json(ImportDocument(task_id, imported.added, imported.known))
     else:
         added = count_of(imported.added, "finding")
-        say(f"Imported {added} into {task_id}, as claims; {imported.known} it had already.")
+        say(f"Imported {added} into {task_id}, as claims; {imported.known} were known already.")
 
 
 # --- printing

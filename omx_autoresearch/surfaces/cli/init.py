@@ -1,4 +1,4 @@
-"""How a mission is written down: init, adopt, and the options that describe one, also for start and amend."""
+"""Writing a mission: init, adopt, and the options of a contract, which start and amend take, too."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ freezing_options = with_options(
         flag_value="",
         default=None,
         metavar="[WHY]",
-        help="Accept that no file of the validator can be frozen; needs a reason, here or by --reason.",
+        help="Accept that no file of the validator can be frozen; needs a reason, here or with --reason.",
     ),
     click.option("--reason", default="", help="Why; for --unfrozen and for the journal."),
 )
@@ -67,9 +67,9 @@ contract_options = with_options(
     freezing_options,
     click.option(
         "--validator",
-        help="Shell command that decides: exit status 0 completes the mission. It runs at the top of the project.",
+        help="Shell command that decides: exit status 0 completes the mission. It runs at the project's top.",
     ),
-    click.option("--prompt", help="What a reviewer is asked (instead of a validator)."),
+    click.option("--prompt", help="The question to a reviewer (instead of a validator)."),
     click.option("--output", help="The file under review, relative to the workspace."),
     click.option("--reviewer", help="Shell command of the reviewer; reads the prompt on stdin."),
     click.option(
@@ -79,30 +79,34 @@ contract_options = with_options(
         help="Who may review; may be repeated.  [default: command, person]",
     ),
     click.option(
-        "--env", multiple=True, metavar="NAME", help="A further variable that the commands may see."
+        "--env", multiple=True, metavar="NAME", help="Another environment variable for the commands."
     ),
-    click.option("--timeout", type=float, metavar="SECONDS", help="Limit of one run.  [default: 900]"),
-    click.option("--score-direction", type=click.Choice(("higher", "lower")), help="Which score is better."),
+    click.option("--timeout", type=float, metavar="SECONDS", help="Time limit of one run.  [default: 900]"),
+    click.option(
+        "--score-direction",
+        type=click.Choice(("higher", "lower")),
+        help="Whether a higher or a lower score is better.",
+    ),
     click.option("--isolate-home/--no-isolate-home", default=None, help="Run with an empty home folder."),
     click.option(
         "--criterion",
         "criteria",
         multiple=True,
         metavar="'ID: TEXT :: RULE'",
-        help=f"A further condition; RULE is one of {rule_forms()}. With the word `optional` before ID it may stay "
-        "open. May be repeated; one of the same id is replaced.",
+        help=f"Another condition; RULE is one of {rule_forms()}. With the word `optional` before ID it may stay "
+        "open. May be repeated; an existing one with the same id is replaced.",
     ),
-    click.option("--drop-criterion", multiple=True, metavar="ID", help="Take a criterion out again."),
+    click.option("--drop-criterion", multiple=True, metavar="ID", help="Remove a criterion."),
     click.option(
         "--forbid",
         type=click.Choice(OPERATIONS),
         multiple=True,
-        help="What the mission does without: the runtime's own runs get no network, or a read-only workspace; "
-        "publish is a word to the agent.",
+        help="Forbid an operation: the runtime's own runs get no network, or a read-only workspace; publish is "
+        "only a request to the agent.",
     ),
     click.option("--allow", type=click.Choice(OPERATIONS), multiple=True, help="Take a --forbid back."),
     click.option(
-        "--limit", multiple=True, metavar="NAME=VALUE", help="An allowance, such as refusals_total=50."
+        "--limit", multiple=True, metavar="NAME=VALUE", help="Set an allowance, such as refusals_total=50."
     ),
 )
 """What ``init`` and ``amend`` share."""
@@ -203,7 +207,7 @@ def _limit(text: str) -> tuple[str, int | float]:
 def ask_missing(draft: MissionDraft) -> MissionDraft:
     """Ask for what a draft lacks; an answer that is no answer is asked for again, with the reason."""
     if not draft.goal:
-        draft = replace(draft, goal=_ask("What shall be true in the end?"))
+        draft = replace(draft, goal=_ask("What should be true in the end?"))
     if not draft.validator_command and not draft.validator_prompt:
         by_command = draft.validation_mode != MODES[1] and (
             draft.validation_mode == MODES[0] or _choose_command()
@@ -211,7 +215,7 @@ def ask_missing(draft: MissionDraft) -> MissionDraft:
         if by_command:
             draft = replace(draft, validator_command=_ask("Which command decides? Exit status 0 means done"))
         else:
-            draft = replace(draft, validator_prompt=_ask("What shall a reviewer judge?"))
+            draft = replace(draft, validator_prompt=_ask("What should the reviewer judge?"))
     if draft.validator_prompt and not draft.output_artifact_path:
         draft = replace(draft, output_artifact_path=_ask("Which file is under review? (relative path)"))
     return draft
@@ -234,7 +238,7 @@ def _ask(question: str) -> str:
         reason = placeholder_reason(answer)
         if not reason:
             return answer
-        click.echo(f"  that does not do: {reason}", err=True)
+        click.echo(f"  that is not an answer: {reason}", err=True)
 
 
 @dataclass(frozen=True, slots=True)
@@ -270,7 +274,7 @@ class DraftDocument:
 
 
 @verb("init", Document("init", DraftDocument))
-@click.option("--goal", help="What shall be true in the end.")
+@click.option("--goal", help="What should be true in the end.")
 @click.option("--slug", help="Short name of the mission.  [default: from the goal]")
 @click.option(
     "--type",
@@ -280,19 +284,19 @@ class DraftDocument:
 )
 @click.option("--mode", type=click.Choice(MODES), help="How it is judged.  [default: from the other options]")
 @contract_options
-@click.option("--scope", multiple=True, help="What belongs to the mission; may be repeated.")
-@click.option("--non-goal", multiple=True, help="What does not; may be repeated.")
-@click.option("--milestone", multiple=True, help="What is reached on the way; may be repeated, in order.")
-@click.option("--track", is_flag=True, help="Leave the specs folder to be committed.")
+@click.option("--scope", multiple=True, help="A part that belongs to the mission; may be repeated.")
+@click.option("--non-goal", multiple=True, help="A part that does not; may be repeated.")
+@click.option("--milestone", multiple=True, help="A step on the way; may be repeated, in order.")
+@click.option("--track", is_flag=True, help="Let git track the specs folder.")
 @click.option(
     "--dry-run", is_flag=True, help="Run the validator once and show what would be pinned; write nothing."
 )
 @json_option
 def init_verb(dry_run: bool, as_json: bool, **given: Any) -> int:
-    """Write down a mission: its goal, and what completes it.
+    """Write a mission: its goal, and the check that completes it.
 
-    Exactly one way to be judged is needed: a command (--validator) or a review of a file (--prompt and --output). At a
-    terminal you are asked for what is missing.
+    A mission is judged in exactly one way: by a command (--validator) or a review of a file (--prompt and --output). At
+    a terminal you are asked for missing options.
     """
     from omx_autoresearch.missions.rules.intake import MissionDraft
 
@@ -318,7 +322,7 @@ def _check_draft(draft: MissionDraft) -> None:
     if missing:
         raise UsageError(
             f"missing: {', '.join(missing)}",
-            next_step='omx-autoresearch init --goal "what shall be true" --validator "./check.sh"',
+            next_step='omx-autoresearch init --goal "what should be true" --validator "./check.sh"',
         )
     if faults := check_draft(draft):
         raise MissionInvalid("\n".join(faults), next_step="run init again with these fixed")
@@ -343,7 +347,7 @@ def _write_down(caller: Caller, project_path: str, draft: MissionDraft, *, as_js
     if as_json:
         print_json(document)
         return 0
-    say(f"Mission {mission.task_id} is written down; nothing is held yet.")
+    say(f"Mission {mission.task_id} is written; no session is held yet.")
     print_rows([("  mission", document.mission_path, ""), ("  judged by", document.sandbox_path, "")])
     for warning in document.warnings:
         tell(f"warning: {warning}", "yellow")
@@ -361,7 +365,7 @@ def _warnings(caller: Caller, draft: MissionDraft) -> tuple[str, ...]:
         _, manifest = compile_contract(caller.runtime, workspace_path=workspace_path, draft=draft)
         found += manifest.notes
     except AutoresearchError as error:
-        found.append(f"start will refuse this as it stands: {error.message}\n  fix it: {error.next_step}")
+        found.append(f"start will refuse this: {error.message}\n  fix it: {error.next_step}")
     return tuple(dict.fromkeys(found))
 
 
@@ -401,11 +405,9 @@ def _try_out(caller: Caller, draft: MissionDraft, *, as_json: bool) -> int:
 
 
 def _warnings_of(found: DryRun) -> tuple[str, ...]:
-    changed = [
-        f"the validator itself changes {path}, so it could never pass" for path in found.changed_by_run
-    ]
+    changed = [f"the validator itself changes {path}, so it can never pass" for path in found.changed_by_run]
     passing = (
-        ["the validator already passes, so start will refuse it: make it check what is missing"]
+        ["the validator already passes, so start will refuse it: make it check the missing work"]
         if found.tryout is not None and found.tryout.report.verdict == "passed"
         else []
     )
@@ -451,8 +453,8 @@ class AdoptDocument:
 def adopt_verb(path: str, as_json: bool, **given: Any) -> None:
     """Begin a mission from PATH: a `.reasonix/autoresearch/ID` folder, or one of the long-horizon protocol.
 
-    The folder is read and stays as it is. Its findings become claims, its directions are remembered as tried, and its
-    criteria wait for your word unless --criterion gives them a rule. What completes the mission no such folder says:
+    The folder is only read. Its findings become claims, its directions count as tried, and its criteria wait for your
+    confirmation unless --criterion gives them a rule. Such a folder does not say what completes the mission, so give
     --validator, or --prompt with --output.
     """
     from omx_autoresearch.compat.adoption import adopt, draft_of, read_origin
@@ -466,11 +468,11 @@ def adopt_verb(path: str, as_json: bool, **given: Any) -> None:
     if as_json:
         print_json(document)
         return
-    say(f"Mission {document.task_id} is written down; {document.origin_path} stays as it is.")
+    say(f"Mission {document.task_id} is written; {document.origin_path} was not changed.")
     print_rows(
         [
             ("  findings", str(document.findings), "claims, not evidence"),
-            ("  directions", str(document.directions), "remembered as tried"),
+            ("  directions", str(document.directions), "counted as tried"),
             ("  judged by", document.sandbox_path, ""),
         ]
     )

@@ -75,18 +75,18 @@ INSTALL = Document("install", InstallDocument)
 
 @verb("install", INSTALL)
 @_client_options
-@click.option("--no-mcp", is_flag=True, help="Leave the tools for agents (the MCP server) out.")
+@click.option("--no-mcp", is_flag=True, help="Do not register the MCP server (the tools for agents).")
 @click.option(
-    "--no-skill", is_flag=True, help="Leave the skill out that tells an agent how to work on a mission."
+    "--no-skill", is_flag=True, help="Do not install the skill that tells an agent how to work on a mission."
 )
 @click.option(
     "--session-tools",
     is_flag=True,
-    help="Also serve init_experiment, run_experiment and log_experiment; without this they are removed.",
+    help="Also serve init_experiment, run_experiment and log_experiment; without this option they are removed.",
 )
 @json_option
 def install_verb(client: str, scope: Scope, dry_run: bool, as_json: bool, **chosen: bool) -> None:
-    """Put hooks, status line, tools and skill into an agent CLI's settings; everything else there stays as it is.
+    """Add hooks, status line, tools, and skill to an agent CLI's settings; nothing else in them changes.
 
     A status line or a skill of your own is never replaced.
     """
@@ -96,7 +96,7 @@ def install_verb(client: str, scope: Scope, dry_run: bool, as_json: bool, **chos
     if chosen.pop("session_tools"):
         if chosen["no_mcp"]:
             raise UsageError(
-                "the session tools are tools, and --no-mcp leaves those out",
+                "--session-tools needs the MCP server, and --no-mcp leaves it out",
                 next_step="leave one of the two out",
             )
         program = replace(program, tool_options=("--session-tools",))
@@ -118,7 +118,7 @@ def install_verb(client: str, scope: Scope, dry_run: bool, as_json: bool, **chos
 @_client_options
 @json_option
 def uninstall_verb(client: str, scope: Scope, dry_run: bool, as_json: bool) -> None:
-    """Take hooks, status line, tools and skill out of an agent CLI's settings again, and nothing else."""
+    """Remove hooks, status line, tools, and skill from an agent CLI's settings, and nothing else."""
     caller = this_caller()
     require_owner(caller.runtime, "uninstall")
     report = uninstall(_installation(caller, client, scope), caller.runtime.home.root_path, dry_run=dry_run)
@@ -131,8 +131,8 @@ def _without(*, no_mcp: bool, no_skill: bool) -> tuple[str, ...]:
 
 
 _NO_MCP = (
-    "the tools for agents were left out, since the package mcp is missing: install omx-autoresearch[mcp], then run "
-    "this again"
+    "the tools for agents were left out, because the package mcp is missing: install omx-autoresearch[mcp], then run "
+    "the command again"
 )
 
 
@@ -185,9 +185,10 @@ class ClientDocument:
 @_scope_option
 @json_option
 def doctor_verb(client: str | None, scope: Scope, as_json: bool) -> int:
-    """Prove that a stop would be held: run the installed hook with a synthetic stop, and look for what would break it.
+    """Prove that a stop is held: run the installed hook with a synthetic stop, and look for faults that would break it.
 
-    Without CLIENT, every agent CLI whose settings hold our hooks, or that is on PATH. Ends with 9 unless all is well.
+    Without CLIENT: every agent CLI with the hooks in its settings, else every one on PATH. Exits with 9 if a check
+    fails.
     """
     from concurrent.futures import ThreadPoolExecutor
 
@@ -236,7 +237,7 @@ def _print_client(document: ClientDocument) -> None:
     for check in document.checks:
         _print_check(check)
     if document.is_held:
-        say("  hold: PROVEN; a stop would be held", "green")
+        say("  hold: PROVEN; a stop is held", "green")
     else:
         say("  hold: UNPROVEN; see above", "red")
 

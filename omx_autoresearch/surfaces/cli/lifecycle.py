@@ -55,19 +55,21 @@ START = Document("start", StartDocument)
 @task_argument
 @click.option("--session", default="", metavar="ID", help="Bind this session of an agent CLI at once.")
 @click.option(
-    "--no-baseline", is_flag=True, help="Do not run the validator first; also starts what passes already."
+    "--no-baseline",
+    is_flag=True,
+    help="Skip the first run of the validator; also starts a mission whose validator passes already.",
 )
 @click.option(
-    "--unsandboxed", is_flag=True, help="Also approve runs outside a sandbox for a sandboxed agent CLI."
+    "--unsandboxed", is_flag=True, help="Also approve runs outside a sandbox if the agent CLI is sandboxed."
 )
 @freezing_options
 @json_option
 def start_verb(
     task: str, session: str, no_baseline: bool, unsandboxed: bool, as_json: bool, **given: Any
 ) -> None:
-    """Launch a mission: compile its contract, freeze its evaluators, run the validator once as a baseline.
+    """Launch a mission: compile its contract, freeze its evaluators, and run the validator once as a baseline.
 
-    Prints the line that a person types in the agent. Run by an agent itself, it binds that agent's own session.
+    Prints the line to type in the agent. If an agent runs this verb, its own session is bound.
     """
     from omx_autoresearch.missions.launch import StartOptions, start
 
@@ -78,7 +80,7 @@ def start_verb(
         require_owner(caller.runtime, "start", task_id)
     if is_agent and not caller.can_write(task_id):
         raise StorageFailed(
-            "this sandbox lets nothing be written where missions are kept, so no session can be bound from here",
+            "this sandbox cannot write to the state home, so no session can be bound from here",
             next_step=f"ask your person to type: $autoresearch {task_id}",
         )
     if given["protect"] or given["unfrozen"] is not None:
@@ -144,7 +146,7 @@ def _print_to_agent(document: StartDocument) -> None:
 
 def _print_to_owner(document: StartDocument) -> None:
     if document.phase == "draft":
-        say(f"Mission {document.task_id} is a draft; what was changed stands in its sandbox.md.")
+        say(f"Mission {document.task_id} is a draft; the change is in its sandbox.md.")
         say(f"  next: omx-autoresearch start {document.task_id}", "dim")
         return
     say(f"Mission {document.task_id} is {document.phase}.", "bold")
@@ -168,7 +170,7 @@ def _print_to_owner(document: StartDocument) -> None:
         say("\nType this in your agent:\n")
         say(f"    {document.prompt_line}", "bold")
         if document.task_variable:
-            say("\nor start the agent with this in its environment; the first session takes it:\n")
+            say("\nor start the agent with this in its environment; its first session is bound:\n")
             say(f"    OMX_AUTORESEARCH_TASK={document.task_variable}")
 
 
@@ -176,7 +178,7 @@ def _forbidden_line(document: StartDocument) -> str:
     """What the mission does without, and whom each word binds; empty when nothing is forbidden."""
     kept = [name for name in document.forbidden if name != "publish"]
     said = [f"{', '.join(kept)} (in the runtime's own runs)"] if kept else []
-    said += ["publish (a word to the agent)"] if "publish" in document.forbidden else []
+    said += ["publish (a request to the agent)"] if "publish" in document.forbidden else []
     return ", ".join(said)
 
 
@@ -209,10 +211,10 @@ class ApprovalDocument:
 
 @verb("approve", Document("approval", ApprovalDocument))
 @task_argument
-@click.option("--unsandboxed", is_flag=True, help="Also for an agent CLI that runs in a sandbox.")
+@click.option("--unsandboxed", is_flag=True, help="Also if the agent CLI runs in a sandbox.")
 @json_option
 def approve_verb(task: str, unsandboxed: bool, as_json: bool) -> None:
-    """Allow the mission's commands, under its pins as they are, to run outside a sandbox."""
+    """Allow the mission's commands to run outside a sandbox, as long as its pins do not change."""
     caller = this_caller()
     task_id = caller.owned_task("approve", task)
     key = lifecycle_commands.approve(caller.runtime, task_id, is_unsandboxed=unsandboxed)
@@ -269,11 +271,11 @@ unbind_verb = step_verb(
 @click.option(
     "--accept",
     is_flag=True,
-    help="Go on with the records that are there although more were acknowledged; the owner's decision.",
+    help="Accept the loss of acknowledged records and continue with the rest; only the owner may decide this.",
 )
 @json_option
 def repair_verb(task: str, accept: bool, as_json: bool) -> None:
-    """Rebuild everything that is derived from the journal: state, projections, registry."""
+    """Rebuild everything derived from the journal: state, projections, and registry."""
     caller = this_caller()
     task_id = caller.owned_task("repair --accept", task) if accept else caller.task(task)
     lifecycle_commands.repair(caller.runtime, task_id, accept_loss=accept)
@@ -286,13 +288,13 @@ def repair_verb(task: str, accept: bool, as_json: bool) -> None:
 @verb("amend", START)
 @task_argument
 @contract_options
-@click.option("--workspace", default="", metavar="PATH", help="Where the workspace is now.")
+@click.option("--workspace", default="", metavar="PATH", help="The new path of the workspace.")
 @json_option
 def amend_verb(task: str, workspace: str, as_json: bool, **given: Any) -> None:
-    """Change what a mission is held to, from its files and the options given here.
+    """Change the contract of a mission, from its files and these options.
 
-    What was edited in mission.md and sandbox.md since the start counts from now on, too, and sandbox.md is written as
-    the new contract has it. Files are pinned anew, old verdicts no longer count, and stall allowances begin afresh.
+    Edits of mission.md and sandbox.md since the start take effect, too, and sandbox.md is rewritten to match the new
+    contract. Files are pinned again, old verdicts no longer count, and stall allowances start over.
     """
     from omx_autoresearch.missions.launch import amend_mission
 

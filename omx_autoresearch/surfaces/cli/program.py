@@ -76,9 +76,9 @@ CRITERION: Sections = (
     (
         "Verbs",
         (
-            Entry("list", "criterion", "Show every criterion, what it accepts, and whether it is met"),
-            Entry("check", "criterion", "Run exactly their commands, read exactly their files"),
-            Entry("accept", "criterion", "Give the owner's word for a criterion that accepts it"),
+            Entry("list", "criterion", "Show every criterion, the evidence it accepts, and its state"),
+            Entry("check", "criterion", "Run the commands and read the files of criteria now"),
+            Entry("accept", "criterion", "Confirm a criterion that waits for its owner"),
         ),
     ),
 )
@@ -86,39 +86,45 @@ DIRECTION: Sections = (
     (
         "Verbs",
         (
-            Entry("add", "direction", "Declare what is tried now"),
-            Entry("list", "direction", "Show what was tried, and the axis to change next"),
+            Entry("add", "direction", "Declare the direction that you try now"),
+            Entry("list", "direction", "Show the directions tried, and the axis to change next"),
         ),
     ),
 )
 EXPERIMENT: Sections = (
     (
-        "Begin and go on",
+        "Begin and continue",
         (
-            Entry("start", "experiment_start", "Freeze what judges, measure the base, print the plan"),
-            Entry("run", "experiment_trial", "Drive an agent: one fresh session, one hypothesis a trial"),
-            Entry("resume", "experiment_lifecycle", "Go on after anything, with more budget where asked"),
-            Entry("stop", "experiment_lifecycle", "End it after the trial under way"),
-            Entry("cancel", "experiment_lifecycle", "End it now; the trial under way is rolled back"),
+            Entry("start", "experiment_start", "Freeze the evaluators, measure the base, print the plan"),
+            Entry("run", "experiment_trial", "Drive an agent: one new session and one hypothesis per trial"),
+            Entry(
+                "resume",
+                "experiment_lifecycle",
+                "Continue after an interruption, or with more budget",
+            ),
+            Entry("stop", "experiment_lifecycle", "End it after the current trial"),
+            Entry("cancel", "experiment_lifecycle", "End it now and roll the current trial back"),
         ),
     ),
     (
-        "For the agent, too",
+        "For agents, too",
         (
-            Entry("trial", "experiment_trial", "Judge one change: made here, by a command, or in a patch"),
-            Entry("wait", "experiment_trial", "Wait for the trial under way and show how it ended"),
-            Entry("workspace", "experiment", "Print the worktree in which a change is made"),
+            Entry(
+                "trial", "experiment_trial", "Judge one change: in the worktree, by a command, or in a patch"
+            ),
+            Entry("wait", "experiment_trial", "Wait for the current trial and show its result"),
+            Entry("workspace", "experiment", "Print the path of the worktree to change"),
         ),
     ),
     (
         "Look",
         (
-            Entry("status", "experiment", "Show how an experiment stands, trial by trial"),
+            Entry("status", "experiment", "Show the state of an experiment, trial by trial"),
             Entry("list", "experiment", "Show every experiment"),
-            Entry("plot", "experiment_results", "Draw trials, accepted steps and the verified claim"),
-            Entry("report", "experiment_results", "Write it up, as Markdown or HTML"),
+            Entry("plot", "experiment_results", "Plot trials, accepted steps, and the verified claim"),
+            Entry("report", "experiment_results", "Write a report, as Markdown or HTML"),
             Entry("export", "experiment_results", "Export trials as CSV, JSONL or to MLflow"),
-            Entry("patch", "experiment_patch", "Show what all accepted trials changed together"),
+            Entry("patch", "experiment_patch", "Show the combined patch of all accepted trials"),
         ),
     ),
     (
@@ -127,10 +133,10 @@ EXPERIMENT: Sections = (
             Entry(
                 "verify",
                 "experiment_lifecycle",
-                "Measure base against final freshly: the one number to quote",
+                "Measure base against final afresh: the one number to quote",
             ),
-            Entry("accept", "experiment_patch", "Take the final state into the checkout; commits nothing"),
-            Entry("finalize", "experiment_patch", "Make one reviewable branch a checkpoint"),
+            Entry("accept", "experiment_patch", "Apply the final state to the checkout, without a commit"),
+            Entry("finalize", "experiment_patch", "Make one reviewable branch per checkpoint"),
             Entry("close", "experiment_lifecycle", "Remove the worktrees, keep the log"),
             Entry("remove", "experiment_lifecycle", "Remove everything of an experiment"),
         ),
@@ -140,7 +146,7 @@ SECTIONS: Sections = (
     (
         "Begin",
         (
-            Entry("init", "init", "Write down a mission: goal and what completes it"),
+            Entry("init", "init", "Write a mission: its goal and the check that completes it"),
             Entry("adopt", "init", "Begin a mission from another runtime's task folder"),
             Entry("start", "lifecycle", "Launch a mission and print the line to type in the agent"),
             Entry("demo", "demo", "Show a refusal and a release in a scratch repository"),
@@ -149,41 +155,41 @@ SECTIONS: Sections = (
     (
         "Look",
         (
-            Entry("status", "status", "Show how a mission stands"),
+            Entry("status", "status", "Show the state of a mission"),
             Entry("list", "status", "Show every mission"),
             Entry("current", "status", "Show the mission of a session, or of this project"),
             Entry("open", "status", "Print a mission's folder, or reveal it"),
             Entry("wait", "status", "Wait for a running validation"),
-            Entry("readiness", "criterion", "Show what a completion still lacks"),
+            Entry("readiness", "criterion", "Show what is missing for completion"),
             Entry("findings", "finding", "Show the newest findings, evidence first"),
             Entry("log", "criterion", "Show the newest iterations"),
             Entry("repair", "lifecycle", "Rebuild everything derived from the journal"),
-            Entry("doctor", "install", "Prove that a stop would be held"),
+            Entry("doctor", "install", "Prove that the hooks hold an agent that stops"),
         ),
     ),
     (
-        "For the agent, too",
+        "For agents, too",
         (
             Entry("validate", "validate", "Run the validator now"),
             Entry("review", "validate", "Have the artifact reviewed, or give a verdict"),
             Entry(
                 "finding",
                 "",
-                "Record what was observed, or look it up",
+                "Record findings, or look them up",
                 FINDING,
-                "A finding is evidence where a criterion's own rule accepts it, and a claim everywhere else.",
+                "A finding is evidence if the rule of a criterion accepts it, and otherwise a claim.",
             ),
-            Entry("criterion", "", "Show criteria, have them checked, or accept one", CRITERION),
-            Entry("restore", "validate", "Put the pinned files back as they were frozen"),
-            Entry("block", "validate", "Say that a person must act first"),
-            Entry("note", "validate", "Leave a note in the mission"),
+            Entry("criterion", "", "Show, check, or accept criteria", CRITERION),
+            Entry("restore", "validate", "Restore the pinned files"),
+            Entry("block", "validate", "Block the mission until a person acts"),
+            Entry("note", "validate", "Add a note to the mission"),
             Entry(
                 "direction",
                 "",
-                "Declare what is tried, or show what was",
+                "Declare a direction, or list those tried",
                 DIRECTION,
-                "A direction says in a sentence what is tried, and by --axis what the approach is built on. Structural "
-                "axes: source_class, decomposition, evidence_standard, evaluation_method, search_space, "
+                "A direction is one sentence about the current attempt; --axis names the structure of the approach. "
+                "Structural axes: source_class, decomposition, evidence_standard, evaluation_method, search_space, "
                 "representation, environment, objective.",
             ),
         ),
@@ -194,10 +200,10 @@ SECTIONS: Sections = (
             Entry(
                 "experiment",
                 "",
-                "Optimize a metric by trials, keep only what is truly better",
+                "Optimize a metric by trials; keep only verified gains",
                 EXPERIMENT,
-                "Every trial is made in a worktree of its own and judged by interleaved measurements; your checkout "
-                "changes only when you accept the final patch. ID is optional where one experiment can be meant; a "
+                "Every trial happens in its own worktree and judged by interleaved measurements; your checkout "
+                "changes only when you accept the final patch. Leave ID out if only one experiment is possible; a "
                 "mission's TASK means its newest one.",
             ),
         ),
@@ -207,15 +213,15 @@ SECTIONS: Sections = (
         (
             Entry("approve", "lifecycle", "Allow the mission's commands outside a sandbox"),
             Entry("direct", "direction", "Inject a direction for the agent to take up"),
-            Entry("excuse", "criterion", "Accept why changed code was not verified"),
-            Entry("pause", "lifecycle", "Hold no session until resume"),
-            Entry("resume", "lifecycle", "Go on after a pause"),
-            Entry("unblock", "lifecycle", "Go on after a block"),
-            Entry("cancel", "lifecycle", "Give the mission up"),
-            Entry("amend", "lifecycle", "Change validator, limits or pins of a live mission"),
-            Entry("unbind", "lifecycle", "Let the mission's session go"),
+            Entry("excuse", "criterion", "Accept a reason why changed code was not verified"),
+            Entry("pause", "lifecycle", "Hold no session until you resume it"),
+            Entry("resume", "lifecycle", "Continue after a pause"),
+            Entry("unblock", "lifecycle", "Continue after a block"),
+            Entry("cancel", "lifecycle", "Give up the mission"),
+            Entry("amend", "lifecycle", "Change the validator, limits, or pins of a live mission"),
+            Entry("unbind", "lifecycle", "Release the mission's session"),
             Entry("install", "install", "Put the hooks into an agent CLI's settings"),
-            Entry("uninstall", "install", "Take the hooks out again"),
+            Entry("uninstall", "install", "Remove the hooks again"),
         ),
     ),
     (
@@ -303,7 +309,7 @@ def documents() -> dict[str, object]:
 @click.group(
     cls=Verbs,
     invoke_without_command=True,
-    epilog="TASK is optional where this project has one mission under way. "
+    epilog="TASK is optional if this project has exactly one active mission. "
     f"Every verb explains itself: {PROGRAM} VERB --help",
     context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
 )
@@ -324,14 +330,16 @@ FLAGS = ("--tmux", "--split", "--split-pane", "--detach", "--detached", "--resum
 """Former flags, wherever they stand."""
 
 NEXT = (
-    "write the mission down with `omx-autoresearch init --goal ... --validator ...`, launch it with "
+    "write the mission with `omx-autoresearch init --goal ... --validator ...`, launch it with "
     "`omx-autoresearch start`, and type in the agent: $autoresearch TASK"
 )
 
 
 def gone(form: str) -> UsageError:
     """The error for a former form, with the way that replaced it."""
-    return UsageError(f"`{form}` is gone: nothing is launched from here, no pane is split", next_step=NEXT)
+    return UsageError(
+        f"`{form}` is no longer supported: this program launches no agent and splits no pane", next_step=NEXT
+    )
 
 
 def removed_verb(name: str) -> click.Command | None:
@@ -452,7 +460,7 @@ def _attempt(arguments: Sequence[str]) -> int:
         result = program.main(list(arguments), prog_name=PROGRAM, standalone_mode=False)
     except click.Abort as stop:
         if isinstance(stop.__cause__ or stop.__context__, EOFError):
-            raise UsageError("no answer came", next_step="give the options; see --help") from None
+            raise UsageError("no answer was given", next_step="give the options; see --help") from None
         return INTERRUPTED
     except KeyboardInterrupt:
         return INTERRUPTED
@@ -491,7 +499,7 @@ def _usage(fault: click.ClickException, arguments: Sequence[str]) -> UsageError:
     if context is not None and first in VERBS:
         path = context.command_path
     if isinstance(fault, click.exceptions.NoArgsIsHelpError):
-        return UsageError(f"`{path}` does nothing by itself: name a verb", next_step=f"{path} --help")
+        return UsageError(f"`{path}` needs a verb", next_step=f"{path} --help")
     message = " ".join(fault.format_message().split()).rstrip(".")
     if first not in VERBS and (near := _nearest(first, VERBS)):
         message += f". Did you mean {near!r}?"
@@ -557,9 +565,9 @@ def _unexpected(error: Exception, arguments: Sequence[str]) -> AutoresearchError
     text = " ".join(str(error).split())[:300]
     return AutoresearchError(
         f"unexpected {type(error).__name__}: {text}" if text else f"unexpected {type(error).__name__}",
-        next_step=f"run it again; if it stays, report {where}"
+        next_step=f"run it again; if it fails again, report {where}"
         if where
-        else "make the state home or TMPDIR writable and run it again; no report was written, as neither takes a file",
+        else "make the state home or TMPDIR writable and run it again; no report was written, as neither is writable",
     )
 
 

@@ -54,12 +54,12 @@ RUN = Document("run", RunView)
 
 @verb("status", STATUS)
 @task_argument
-@click.option("--look", is_flag=True, help="Look at the workspace now.")
+@click.option("--look", is_flag=True, help="Check the workspace now.")
 @json_option
 def status_verb(task: str, look: bool, as_json: bool) -> None:
-    """Show how a mission stands, what is in its way and what to type next.
+    """Show the state of a mission, its obstacles, and the next command.
 
-    What is missing is what the newest run or check found, and the answer says how long ago; --look looks now.
+    The missing items come from the newest run or check, with its age; --look checks the workspace now.
     """
     caller = this_caller()
     view = caller.shown_view(task, looks=look)
@@ -113,7 +113,7 @@ def _print_list(views: tuple[StatusView, ...]) -> None:
 def wait_verb(task: str, seconds: float, as_json: bool) -> None:
     """Wait for a running validation or review and show its verdict.
 
-    Ends with 0 whatever the verdict; a run that outlasts the wait is said to be still running: call again.
+    Exits with 0 whatever the verdict. If the run outlasts the wait, call again.
     """
     caller = this_caller()
     task_id = caller.task(task)
@@ -138,12 +138,12 @@ STYLES = {
 
 
 _MISSING = {
-    "validation": "a passing run of what judges it",
+    "validation": "a passing run of its validator",
     "review": "an approving review",
     "output-artifact": "the output artifact",
     "verification": "verification of the code that changed since the launch",
-    "state-files": "state files as the journal has them",
-    "final-iteration": "evidence of the last iteration, since the mission was stale",
+    "state-files": "state files that match the journal",
+    "final-iteration": "evidence from the last iteration, because the mission was stale",
 }
 """What an open criterion asks for, in words."""
 
@@ -261,9 +261,9 @@ def _lacking(view: StatusView) -> str:
     lines = list(map(_missing, view.open_criteria)) or [f"nothing; {first}the agent's next stop completes it"]
     age = view.checked_age_seconds
     if age is None:
-        lines.append("(nothing was run or checked yet; --look looks at the workspace now)")
+        lines.append("(nothing was run or checked yet; --look checks the workspace now)")
     elif age >= LOOK_SECONDS:
-        lines.append(f"(as seen {duration_text(age)} ago; --look looks at the workspace now)")
+        lines.append(f"(checked {duration_text(age)} ago; --look checks the workspace now)")
     return "\n".join(lines)
 
 
@@ -326,14 +326,14 @@ def _run_note(document: RunView, runtime: Runtime, mission: Mission) -> tuple[st
         return "", ""
 
     if not document.is_fresh:
-        return "the workspace moved while it ran, so it completes nothing", "yellow"
+        return "the workspace changed while it ran, so it completes nothing", "yellow"
     if mission.phase != "running":
         return "", ""
     _, items = open_items(runtime, mission)
     if items:
         named = ", ".join(item.code.removeprefix("criterion:") for item in items)
         return f"still open: {named}; see omx-autoresearch readiness {mission.task_id}", "yellow"
-    return "the mission is complete at the agent's next stop, unless something changes before", ""
+    return "the mission completes at the agent's next stop, unless something changes first", ""
 
 
 OPENERS = {"darwin": "open"}
@@ -354,12 +354,12 @@ class CurrentDocument:
 
 
 @verb("current", Document("current", CurrentDocument))
-@click.option("--session", default="", metavar="ID", help="Of this session of an agent CLI.")
+@click.option("--session", default="", metavar="ID", help="The id of a session of an agent CLI.")
 @json_option
 def current_verb(session: str, as_json: bool) -> None:
-    """Show the mission of a session, or of this project; nothing is no error.
+    """Show the mission of a session, or of this project; finding none is not an error.
 
-    Without --session: the mission of the session that calls, else the one under way in this project.
+    Without --session: the mission of the calling session, else the active one of this project.
     """
     caller = this_caller()
     found = _current(caller, session)
@@ -369,7 +369,7 @@ def current_verb(session: str, as_json: bool) -> None:
     elif view is not None:
         print_status(view)
     else:
-        say(f"Several missions are under way here: {', '.join(found)}" if found else "No mission here.")
+        say(f"Several missions are active here: {', '.join(found)}" if found else "No mission here.")
 
 
 def _current(caller: Caller, session: str) -> tuple[str, ...]:
@@ -397,10 +397,10 @@ class FolderDocument:
 
 @verb("open", Document("open", FolderDocument))
 @task_argument
-@click.option("--reveal", is_flag=True, help="Show it in the system's file browser.")
+@click.option("--reveal", is_flag=True, help="Open it in the system's file browser.")
 @json_option
 def open_verb(task: str, reveal: bool, as_json: bool) -> None:
-    """Print the folder of a mission, as people read it; with --reveal, show it."""
+    """Print the path of a mission's readable folder; with --reveal, open it."""
     caller = this_caller()
     task_id = caller.owned_task("open --reveal", task) if reveal else caller.task(task)
     mission = caller.mission(task_id)
@@ -429,7 +429,8 @@ def _reveal(path: str) -> None:
     opener = shutil.which(name)
     if opener is None:
         raise CommandFault(
-            f"{name} is not there, so no file browser can show {path}", next_step=f"cd {shlex.quote(path)}"
+            f"{name} is not installed, so no file browser can open {path}",
+            next_step=f"cd {shlex.quote(path)}",
         )
     subprocess.Popen(
         [opener, path],

@@ -63,9 +63,9 @@ _seconds_option = click.option(
 @_seconds_option
 @json_option
 def validate_verb(task: str, seconds: float | None, as_json: bool) -> int:
-    """Run the validator now, as a stop would, and show its verdict.
+    """Run the validator now, as a stop does, and show its verdict.
 
-    Ends with 0 only when it passed, else with 9. What passed completes the mission at the agent's next stop.
+    Exits with 0 if it passed, else with 9. A passing run completes the mission at the agent's next stop.
     """
     caller = this_caller()
     task_id = caller.task(task)
@@ -78,17 +78,20 @@ def validate_verb(task: str, seconds: float | None, as_json: bool) -> int:
 @verb("review", RUN)
 @task_argument
 @click.option(
-    "--approve", "verdict", flag_value="approved", help="The verdict of a person or of another session."
+    "--approve",
+    "verdict",
+    flag_value="approved",
+    help="Approve the artifact, as a person or as another session.",
 )
-@click.option("--reject", "verdict", flag_value="rejected", help="Likewise.")
+@click.option("--reject", "verdict", flag_value="rejected", help="Reject the artifact, likewise.")
 @click.option("--summary", default="", help="One sentence about the verdict.")
 @_seconds_option
 @json_option
 def review_verb(task: str, verdict: str | None, summary: str, seconds: float | None, as_json: bool) -> int:
-    """Have the reviewer command judge the artifact now; or give your own verdict with --approve or --reject.
+    """Run the reviewer command on the artifact now, or give your own verdict with --approve or --reject.
 
-    A person's verdict is given at a terminal outside any agent; another session's counts where the mission says so.
-    Ends with 0 only when the artifact was approved, else with 9.
+    A person gives a verdict at a terminal outside any agent. The verdict of another session counts if the mission
+    allows it. Exits with 0 if the artifact was approved, else with 9.
     """
     caller = this_caller()
     task_id = caller.task(task)
@@ -150,7 +153,7 @@ def _require_person(caller: Caller, task_id: str) -> None:
     require_owner(caller.runtime, "review", task_id)
     if not sys.stdin.isatty():
         raise OwnerOnly(
-            "a person gives a verdict at a terminal, and this input is not one",
+            "a person must give a verdict at a terminal, and this input is not a terminal",
             next_step=f"type it yourself: omx-autoresearch review {task_id} --approve (or --reject)",
         )
 
@@ -176,16 +179,16 @@ class RestoreDocument:
 @reason_option
 @json_option
 def restore_verb(task: str, reason: str, as_json: bool) -> None:
-    """Put the pinned files back as they were frozen."""
+    """Restore the pinned files to their frozen content."""
     caller = this_caller()
     task_id = caller.task(task)
     paths = lifecycle_commands.restore(caller.runtime, task_id, reason=reason)
     if as_json:
         print_json(RestoreDocument(task_id, paths))
     elif not paths:
-        say("Every pinned file is as it was frozen.")
+        say("Every pinned file already has its frozen content.")
     else:
-        say(f"Put back {count_of(len(paths), 'pinned file')}:")
+        say(f"Restored {count_of(len(paths), 'pinned file')}:")
         for path in paths:
             say(f"  {path}")
     if not as_json:
@@ -195,12 +198,12 @@ def restore_verb(task: str, reason: str, as_json: bool) -> None:
 @verb("block", STATUS, RELAY)
 @task_argument
 @reason_option
-@click.option("--needs", default="", help="The smallest input of a person that would help.")
+@click.option("--needs", default="", help="The smallest action by a person that would help.")
 @json_option
 def block_verb(task: str, reason: str, needs: str, as_json: bool) -> None:
-    """Say that a person must act first: the mission is blocked, loudly, and the agent is let go.
+    """Block the mission until a person acts; the agent is released.
 
-    An agent may always use it; it never completes a mission.
+    An agent may always use this; it never completes a mission.
     """
     caller = this_caller()
     task_id = caller.task(task)
@@ -215,7 +218,7 @@ def block_verb(task: str, reason: str, needs: str, as_json: bool) -> None:
 @click.argument("words", nargs=-1, required=True, metavar="[TASK] TEXT")
 @json_option
 def note_verb(words: tuple[str, ...], as_json: bool) -> None:
-    """Leave a note in the mission: a claim, kept and shown, never proof."""
+    """Add a note to the mission. It is a claim: kept and shown, but never proof."""
     caller = this_caller()
     named, said = caller.split(words)
     task_id, text = caller.task(named), " ".join(said).strip()

@@ -119,7 +119,7 @@ def test_readiness_names_what_is_missing_and_each_command_may_be_typed_until_it_
         person.ok(*words, env=AGENT)
     report = person.json("readiness", task_id)
     assert (report["is_ready"], report["missing"]) == (True, [])
-    assert "is ready: the next stop completes it" in person.ok("readiness", task_id)
+    assert "is ready; the next stop completes it" in person.ok("readiness", task_id)
     person.bind(task_id)
     person.stop(last_assistant_message="done")
     assert f"Mission {task_id} is complete." in person.ok("readiness", task_id)
@@ -237,7 +237,7 @@ def test_the_log_shows_the_newest_iterations_first(person: Person) -> None:
 @pytest.mark.requirement("EVID-16")
 def test_the_log_tells_the_events_of_the_missions_life_newest_first(person: Person) -> None:
     task_id = started(person)
-    assert "has ended no iteration yet" in person.ok("log", task_id)
+    assert "has finished no iteration yet" in person.ok("log", task_id)
     person.ok("pause", task_id)
     person.ok("resume", task_id)
     document = person.json("log", task_id)

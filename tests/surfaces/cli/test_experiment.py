@@ -95,7 +95,7 @@ def test_a_start_says_what_is_frozen_what_a_trial_costs_and_what_comes_next(pers
     assert "frozen: 2 files: check.sh, measure.sh" in done.stderr
     assert "a trial without effect: about" in done.stdout
     assert "the budget holds 20 trials" in done.stdout
-    assert "any gain is seen: every run of the base gave the same value" in done.stdout
+    assert "any gain is detected: every run of the base gave the same value" in done.stdout
     assert "next: omx-autoresearch experiment run " in done.stdout
     assert untouched(person)
 
@@ -128,7 +128,7 @@ def test_a_long_calibration_is_announced_with_the_plan_after_the_first_runs(pers
     plans(run)
     text = "\n".join(said)
     assert "a run takes 300.0 s, so calibration will take about 2 h 30 min" in text
-    assert "standard deviations of a run is seen about four times in five" in text
+    assert "standard deviations of a run is detected about four times in five" in text
     assert "cheaper: --rule median" in text
     assert "the budget holds" in text
 
@@ -165,7 +165,7 @@ def test_an_unclean_checkout_and_a_failing_check_are_refused_with_the_reason(per
 def test_the_morning_has_a_table_one_number_and_a_patch(person: Researcher) -> None:
     person.begin()
     script = (
-        "n=$(sed -n 's/^Trial \\([0-9]*\\)\\. Left.*/\\1/p'); case $n in"
+        "n=$(sed -n 's/^This is trial \\([0-9]*\\)\\. Budget left.*/\\1/p'); case $n in"
         f" 1) {works_at(80)}; echo 'HYPOTHESIS: fewer steps';;"
         f" 2) {works_at(300)}; echo 'HYPOTHESIS: no use';;"
         " 3) echo 'echo METRIC ms=1' > measure.sh;;"
@@ -199,11 +199,11 @@ def test_the_morning_has_a_table_one_number_and_a_patch(person: Researcher) -> N
 def test_accept_shows_asks_and_takes_the_patch_without_committing(person: Researcher) -> None:
     person.begin()
     person.drive(works_at(50), "--trials", "1")
-    assert "there is no terminal to ask at" in person.refused("experiment", "accept", status=2)
-    shown = at_terminal(person, "experiment", "accept", answers=(("Take this into your checkout?", "n"),))
+    assert "there is no terminal for the question" in person.refused("experiment", "accept", status=2)
+    shown = at_terminal(person, "experiment", "accept", answers=(("Apply this to your checkout?", "n"),))
     assert shown.status == 130
     assert untouched(person), "no is no"
-    shown = at_terminal(person, "experiment", "accept", answers=(("Take this into your checkout?", "y"),))
+    shown = at_terminal(person, "experiment", "accept", answers=(("Apply this to your checkout?", "y"),))
     assert "work.sh" in shown.text
     assert "ms is 50 % lower than at the base" in shown.text
     assert shown.status == 0
@@ -220,7 +220,7 @@ def test_accept_measures_nothing_where_nothing_can_be_taken_or_no_terminal_is_th
         assert "nothing was accepted" in person.refused("experiment", "accept", *more, status=5)
     person.drive(works_at(50), "--trials", "1", "--no-verify")
     said = person.refused("experiment", "accept", status=2)
-    assert "there is no terminal to ask at" in said
+    assert "there is no terminal for the question" in said
     assert "measuring" not in said
     assert "Not verified yet" in person.experiment()["result"]
 
@@ -443,7 +443,7 @@ def test_a_checkout_that_moved_is_refused_before_anything_is_measured_for_it(per
     runs = person.experiment()["usage"]["runs"]
     person.write("work.sh", "#!/bin/sh\necho 99\n", mode=0o755)
     said = person.refused("experiment", "accept", "--yes", status=9)
-    assert "not taken: the work tree was changed: work.sh" in said
+    assert "not applied: the work tree was changed: work.sh" in said
     assert "experiment finalize" in said
     assert person.experiment()["usage"]["runs"] == runs
     person.git("checkout", "--quiet", "work.sh")
@@ -466,7 +466,7 @@ def test_a_base_that_misses_what_git_ignores_is_told_how_to_have_it(person: Rese
 def test_a_second_experiment_of_a_project_is_told_of_the_first(person: Researcher) -> None:
     first = person.begin()
     said = person.run(*START)
-    assert f"{first} is also under way, so each verb needs an id" in said.stderr
+    assert f"{first} is also active, so each verb needs an id" in said.stderr
 
 
 def test_a_list_says_in_few_words_how_each_experiment_stands(person: Researcher) -> None:

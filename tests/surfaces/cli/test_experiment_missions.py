@@ -259,7 +259,7 @@ def test_what_an_agents_own_commands_measure_meets_no_criterion_and_is_no_progre
     """Else an agent that may choose the measure would say which number it likes."""
     task_id = owner.mission("--limit", "idle_refusals=50")
     started = owner.json(*START, env=AGENT)
-    assert any("an agent chose what judges" in note for note in started["notes"])
+    assert any("an agent chose the evaluators" in note for note in started["notes"])
     owner.tries(works_at(1))
     owner.ok("experiment", "verify")
     refusal = owner.stops()

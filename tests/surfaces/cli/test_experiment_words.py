@@ -42,7 +42,9 @@ def test_a_few_pairs_tell_no_noise_and_say_so_in_plan_status_and_report(person: 
     said = person.ok(*START)
     few = "2 pairs of base against base cannot show the noise"
     assert few in said
-    assert "standard deviations of a run is seen about four times in five" in said, "no percentage is made up"
+    assert "standard deviations of a run is detected about four times in five" in said, (
+        "no percentage is made up"
+    )
     status = person.ok("experiment", "status")
     assert few in status
     assert "usually seen" not in status
@@ -96,9 +98,9 @@ def test_after_a_verified_gain_the_owner_is_told_to_accept_and_a_no_is_said(pers
     experiment_id = person.begin()
     said = person.drive(works_at(50), "--trials", "1")
     assert said["experiment"]["next"] == f"omx-autoresearch experiment accept {experiment_id}"
-    shown = at_terminal(person, "experiment", "accept", answers=(("Take this into your checkout?", "n"),))
+    shown = at_terminal(person, "experiment", "accept", answers=(("Apply this to your checkout?", "n"),))
     assert shown.status == 130
-    assert "Not taken; nothing was changed" in shown.text
+    assert "Not applied; nothing was changed" in shown.text
     person.tries(works_at(40))
     assert " run " in person.experiment()["next"], "the newest step is not verified yet"
 

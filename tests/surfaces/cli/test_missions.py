@@ -164,7 +164,7 @@ def test_start_prints_the_line_to_type_and_every_limit(person: Person) -> None:
 @pytest.mark.requirement("GATE-17")
 def test_start_prints_what_the_mission_is_forbidden_and_whom_that_binds(person: Person) -> None:
     person.init("answer", "--forbid", "publish", "--forbid", "network")
-    assert "network (in the runtime's own runs), publish (a word to the agent)" in person.ok("start")
+    assert "network (in the runtime's own runs), publish (a request to the agent)" in person.ok("start")
     task_id = person.init("other", "--forbid", "write")
     document = person.json("start", task_id)
     assert document["forbidden"] == ["write"]
@@ -383,9 +383,9 @@ def test_the_status_says_in_words_what_judges_and_what_is_missing(person: Person
     person.ok("start")
     text = person.ok("status")
     assert "judged by   ./check.sh\n" in text
-    assert "missing     a passing run of what judges it\n" in text
+    assert "missing     a passing run of its validator\n" in text
     person.write("answer.txt", "42\n")
-    assert "complete at the agent's next stop" in person.ok("validate")
+    assert "completes at the agent's next stop" in person.ok("validate")
     assert "missing     nothing; the agent's next stop completes it" in person.ok("status")
     person.ok("pause")
     assert "nothing; resume it first, then the agent's next stop completes it" in person.ok("status")

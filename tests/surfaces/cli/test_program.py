@@ -94,7 +94,7 @@ def test_an_error_has_its_exit_status_and_names_what_comes_next(
         (("install",), ("Choose from: claude, codex, gemini", "next: omx-autoresearch install --help")),
         (("experiment", "run"), ("'--agent'", "next: omx-autoresearch experiment run --help")),
         (("experiment", "statsu"), ("No such command", "next: omx-autoresearch experiment --help")),
-        (("criterion",), ("name a verb", "next: omx-autoresearch criterion --help")),
+        (("criterion",), ("needs a verb", "next: omx-autoresearch criterion --help")),
     ],
 )
 def test_a_slip_of_the_hand_is_answered_with_what_was_meant(
@@ -279,7 +279,7 @@ def test_a_former_launch_form_starts_nothing_and_shows_the_new_way(
     (person.project / "missions" / "parser").mkdir(parents=True)
     done = person.run(*arguments)
     assert (done.returncode, done.stdout) == (2, "")
-    assert "is gone" in done.stderr
+    assert "is no longer supported" in done.stderr
     for word in ("omx-autoresearch init", "omx-autoresearch start", "$autoresearch"):
         assert word in done.stderr
     assert not person.home.exists()
