@@ -111,23 +111,16 @@ class AsyncAutoresearchController:
 def _played(
     loop: asyncio.AbstractEventLoop, callback: AsyncCallback, workspace: ExperimentWorkspace
 ) -> HypothesisOutcome:
-    """Run a callback of either kind, from the controller's thread, to its very end: a coroutine may still clean up."""
+    """Run a callback of either kind from the controller's thread, to its very end: a coroutine may still clean up."""
     outcome = callback(workspace)
-    if isinstance(outcome, HypothesisOutcome) or not inspect.isawaitable(outcome):
+    if not inspect.isawaitable(outcome):
         return outcome
 
-    async def awaited() -> HypothesisOutcome:
-        return await outcome
-
     async def play() -> HypothesisOutcome:
-        task = loop.create_task(awaited())
-        unwatch = workspace.cancellation.watch(lambda: _cancel_in(loop, task))
+        task = asyncio.ensure_future(outcome)
+        unwatch = workspace.cancellation.watch(lambda: loop.call_soon_threadsafe(task.cancel))
         await asyncio.wait((task,))
         unwatch()
         return task.result()
 
     return asyncio.run_coroutine_threadsafe(play(), loop).result()
-
-
-def _cancel_in(loop: asyncio.AbstractEventLoop, task: asyncio.Task[HypothesisOutcome]) -> None:
-    loop.call_soon_threadsafe(task.cancel)

@@ -35,10 +35,10 @@ from omx_autoresearch.experiments.judge.state import (
 from omx_autoresearch.experiments.store import ExperimentFolder, ExperimentStore
 from omx_autoresearch.experiments.worktrees.arm import Arm
 from omx_autoresearch.experiments.worktrees.pair import WorktreePair
-from omx_autoresearch.foundation.errors import StateUntrusted, StepIllegal, StorageFailed
+from omx_autoresearch.foundation.errors import StateUntrusted, StepIllegal
 from omx_autoresearch.journal.layout import Runtime
 from omx_autoresearch.journal.safe_files import read_bounded, replace_file
-from omx_autoresearch.system.files import walk
+from omx_autoresearch.system.files import remove, walk
 
 REQUESTS = ("stop", "cancel")
 POLL_SECONDS = 0.2
@@ -60,7 +60,7 @@ class AutoresearchCancellation:
         self._parent = parent
         self._event = threading.Event()
         self._lock = threading.Lock()
-        self._watchers: dict[int, Callable[[], None]] = {}
+        self._watchers: dict[int, Callable[[], object]] = {}
         self._next = 0
         self._finish: Callable[[], None] | None = None
         self._pipe: tuple[int, int] | None = None
@@ -114,7 +114,7 @@ class AutoresearchCancellation:
                     os.write(self._pipe[1], b"c")
             return self._pipe[0]
 
-    def watch(self, tell: Callable[[], None]) -> Callable[[], None]:
+    def watch(self, tell: Callable[[], object]) -> Callable[[], None]:
         """Call ``tell`` once when the work is to end, at once where it is already; returns what takes it back.
 
         ``tell`` runs in the cancelling thread and must neither wait nor raise.
@@ -196,12 +196,7 @@ def pending_request(folder: ExperimentFolder) -> str:
 
 def clear_request(folder: ExperimentFolder) -> None:
     """Take a request back that was followed, or that a resume overtook."""
-    try:
-        os.unlink(folder.request_path)
-    except FileNotFoundError:
-        return
-    except OSError as error:
-        raise StorageFailed(f"{folder.request_path} cannot be removed: {error.strerror}") from error
+    remove(folder.request_path)
 
 
 class RequestWatch:
