@@ -12,6 +12,7 @@ names it.
 from __future__ import annotations
 
 import os
+import shlex
 import time
 from collections.abc import Callable
 from dataclasses import replace
@@ -325,11 +326,13 @@ def take_candidate(runtime: Runtime, experiment_id: str, patch: bytes = b"") -> 
             next_step="undo those changes, or leave the patch out",
         )
     if not patch.strip() and not standing:
-        was_lost = f" (the last trial was killed{folder.kept_change(killed.iteration)})" if killed else ""
-        raise UsageError(
-            f"nothing was changed, so there is nothing to try{was_lost}",
-            next_step=f"change files in {worktrees.candidate.root_path}, or send a patch (git diff)",
-        )
+        kept = folder.kept_change(killed.iteration) if killed else ""
+        was_lost = f" (the last trial was killed{kept})" if killed else ""
+        next_step = f"change files in {worktrees.candidate.root_path}, or send a patch (git diff)"
+        if killed and kept:
+            program = f"omx-autoresearch experiment trial --experiment {experiment_id}"
+            next_step = f"{program} --patch {shlex.quote(folder.change_path(killed.iteration))}"
+        raise UsageError(f"nothing was changed, so there is nothing to try{was_lost}", next_step=next_step)
     return patch if patch.strip() else standing
 
 

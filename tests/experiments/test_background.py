@@ -207,8 +207,11 @@ def test_a_trial_whose_process_was_killed_is_interrupted_and_its_number_stays_us
         (kept,) = quiet.folder.glob("candidate-*.patch")
         assert f"trial 1 was interrupted: its process was killed; its change is kept in {kept}" in lost.fault
         assert str(kept) in view_of(quiet.scratch.runtime(), quiet.state).warnings[-1]
-    with pytest.raises(UsageError, match=f"the last trial was killed; its change is kept in {kept}"):
-        attempt(quiet)  # what it left is not taken for a new candidate
+    with pytest.raises(
+        UsageError, match=f"the last trial was killed; its change is kept in {kept}"
+    ) as caught:
+        attempt(quiet)  # what it left is not taken for a new candidate, but its patch can be tried
+    assert caught.value.next_step.endswith(f"--patch {kept}")
     assert ended(attempt(quiet, kept.read_text())) == (2, "accepted", "improved")
     assert [row.reason_code for row in quiet.state.rows] == ["interrupted", "improved"]
     assert quiet.state.rows[0].reason == f"its controller was killed; its change is kept in {kept}"

@@ -107,7 +107,7 @@ def test_no_trial_before_the_baseline_and_no_second_baseline(root: Path) -> None
         with pytest.raises(StepIllegal, match="no baseline"):
             controller.run_iteration(h(1), works_at(90))
         controller.establish_baseline()
-        with pytest.raises(StepIllegal, match="is ready"):
+        with pytest.raises(StepIllegal, match="the baseline was already measured"):
             controller.establish_baseline()
 
 
