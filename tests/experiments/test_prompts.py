@@ -102,9 +102,7 @@ def test_the_stable_part_stands_first_and_the_history_grows_behind_it() -> None:
 def test_what_is_left_is_told_after_this_trial() -> None:
     spent = ExperimentUsage(trials=2, wall_seconds=3600, cost_usd=1.25)
     assert left_words(state(usage=spent), 3) == ["2 trials", "1.0 h", "$3.25"]
-    assert "This is trial 3. Budget left after it: 2 trials, 1.0 h, $3.25." in render_prompt(
-        state(usage=spent), iteration=3
-    )
+    assert "Trial 3. Left after it: 2 trials, 1.0 h, $3.25." in render_prompt(state(usage=spent), iteration=3)
     bare = replace(CONFIG, limits=replace(CONFIG.limits, trials=0, wall_seconds=0, cost_usd=0))
     assert "no limit is set" in render_prompt(ExperimentState("e", "/p", bare), iteration=1)
 
