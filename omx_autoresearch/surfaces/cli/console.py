@@ -1,4 +1,4 @@
-"""What every verb uses: who calls and which mission is meant, the shared options, and printing.
+"""Shared parts of all verbs: the caller, the mission that a verb means, common options, and printing.
 
 A verb is a function under :func:`verb`, which says which documents it prints with ``--json``. Answers are JSON for
 machines, plain lines for pipes, and colour and columns on a terminal only.
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
 
 CHECK_SAID_NO = 9
-"""The exit status for a negative outcome, which is a value and no error."""
+"""The exit status for a negative outcome, which is a value and not an error."""
 INTERRUPTED = 130
 
 
@@ -87,7 +87,7 @@ class Caller:
     session_id: str
 
     def task(self, named: str) -> str:
-        """The mission that is meant, see :func:`~omx_autoresearch.missions.views.resolve_task`; brought into step."""
+        """The mission that a verb means, by :func:`~omx_autoresearch.missions.views.resolve_task`, inbox taken in."""
         from omx_autoresearch.missions.claims import take_in_quietly
         from omx_autoresearch.missions.views import resolve_task
 
@@ -98,7 +98,7 @@ class Caller:
         return task_id
 
     def shown_view(self, named: str, *, looks: bool = False) -> StatusView:
-        """How the mission stands that is looked at; see :func:`~omx_autoresearch.missions.views.shown_view`."""
+        """The state of the mission to show; see :func:`~omx_autoresearch.missions.views.shown_view`."""
         from omx_autoresearch.missions.views import shown_view
 
         return shown_view(
@@ -111,20 +111,20 @@ class Caller:
         )
 
     def mission(self, task_id: str) -> Mission:
-        """A mission as its journal has it."""
+        """A mission, loaded from its journal."""
         from omx_autoresearch.missions.store import MissionStore
 
         return MissionStore(self.runtime.home).load(task_id)
 
     def split(self, words: Sequence[str], *, least: int = 2) -> tuple[str, tuple[str, ...]]:
-        """The task id that ``least`` words or more begin with, and the others; else no id, and all of them."""
+        """Split a leading task id off ``least`` words or more; without one, return no id and all the words."""
         from omx_autoresearch.missions.store import MissionStore
 
         is_named = len(words) >= least and MissionStore(self.runtime.home).exists(words[0])
         return (words[0], tuple(words[1:])) if is_named else ("", tuple(words))
 
     def owned_task(self, verb: str, named: str) -> str:
-        """The mission that is meant, for a verb that only its owner may use.
+        """The mission that a verb means, if only the owner may use the verb.
 
         Raises:
             OwnerOnly: this runs inside an agent; recorded in the mission.
@@ -152,10 +152,10 @@ class Caller:
         return project_of(self.runtime, self.cwd)
 
     def new_workspace_path(self) -> str:
-        """The work tree in which what is begun here works: a linked one rather than its project.
+        """The work tree for a new mission or experiment: a linked work tree rather than its project.
 
         Raises:
-            UsageError: its folder is gone, or nothing can begin in it.
+            UsageError: its folder is gone, or nothing may begin in it.
         """
         self.project_path()
         from omx_autoresearch.missions.checkouts import new_workspace
@@ -169,13 +169,13 @@ class Caller:
         return held_task(self.runtime, self.session_id)
 
     def is_agent(self) -> bool:
-        """True inside an agent's process tree."""
+        """Whether this process runs inside an agent."""
         from omx_autoresearch.missions.lifecycle_commands import marks_of_agent
 
         return bool(marks_of_agent(self.runtime))
 
     def can_write(self, task_id: str) -> bool:
-        """Whether the mission can be written."""
+        """Whether this process can write the mission's state."""
         try:
             require_writable(self.runtime.home.mission(task_id).root_path)
         except StorageFailed:
@@ -184,7 +184,7 @@ class Caller:
 
 
 def _command_path() -> str:
-    """The verb that was typed, with the program before it."""
+    """The program and the verb, as typed."""
     return click.get_current_context().command_path
 
 
@@ -213,7 +213,7 @@ def _task_ids(_ctx: click.Context, _parameter: click.Parameter, incomplete: str)
 
 
 task_argument = click.argument("task", default="", required=False, shell_complete=_task_ids)
-"""``[TASK]``, optional: inside a session the bound mission, outside the only one under way of this project."""
+"""``[TASK]``, optional: inside a session the bound mission, outside the only active one of this project."""
 json_option = click.option("--json", "as_json", is_flag=True, help="Print one JSON document.")
 reason_option = click.option("--reason", default="", help="Why; kept in the journal.")
 
@@ -235,29 +235,29 @@ _CODES = {"red": "31", "green": "32", "yellow": "33", "cyan": "36", "bold": "1",
 
 
 def has_colour(stream: TextIO) -> bool:
-    """True for a terminal whose user did not ask for none (NO_COLOR) and that can show any."""
+    """Whether the stream is a terminal that shows colour and whose user has not set NO_COLOR."""
     return stream.isatty() and not os.environ.get("NO_COLOR") and os.environ.get("TERM", "") != "dumb"
 
 
 def paint(text: str, style: str, stream: TextIO) -> str:
-    """``text`` in a style, where the stream shows colour."""
+    """The text in a style, if the stream shows colour."""
     return f"\x1b[{_CODES[style]}m{text}\x1b[0m" if style and has_colour(stream) else text
 
 
 def print_json(value: Any) -> None:
-    """One JSON document on stdout; ASCII, so that any locale carries it."""
+    """Print one JSON document on stdout, in ASCII for any locale."""
     import json
 
     sys.stdout.write(json.dumps(to_plain(value), indent=2, allow_nan=False) + "\n")
 
 
 def say(text: str, style: str = "", *, label: str = "") -> None:
-    """One or more lines on stdout, behind a dim label: whatever others wrote in them moves no terminal's cursor."""
+    """Print lines on stdout behind a dim label, without the control characters of foreign text."""
     sys.stdout.write(f"{paint(label, 'dim', sys.stdout)}{paint(harmless(text), style, sys.stdout)}\n")
 
 
 def tell(text: str, style: str = "", *, label: str = "") -> None:
-    """A line on stderr, beside the answer; the style is that of the label where there is one."""
+    """Print a line on stderr; the style applies to the label if there is one."""
     words = (
         f"{paint(label, style, sys.stderr)} {harmless(text)}"
         if label
@@ -292,14 +292,14 @@ ERROR = Document("error", ErrorDocument)
 
 
 def print_error(error: AutoresearchError) -> None:
-    """What happened, and the next command, on stderr."""
+    """Print an error and its next command on stderr."""
     tell(error.message, "red", label="error:")
     if error.next_step:
         tell(f"  next: {error.next_step}")
 
 
 def print_warning(text: str) -> None:
-    """What went wrong beside what was asked for, on stderr."""
+    """Print a warning on stderr."""
     tell(text, "yellow", label="warning:")
 
 
@@ -309,7 +309,7 @@ def count_of(number: int, noun: str) -> str:
 
 
 def print_rows(rows: Sequence[Row]) -> None:
-    """Labelled lines; rows without a text are left out."""
+    """Print labelled lines; rows without a text are left out."""
     rows = [row for row in rows if row[1]]
     width = max((len(label) for label, _, _ in rows), default=0)
     for label, text, style in rows:
@@ -318,7 +318,7 @@ def print_rows(rows: Sequence[Row]) -> None:
 
 
 def print_table(header: Sequence[str], rows: Sequence[Sequence[str]], styles: Sequence[str]) -> None:
-    """A table: columns on a terminal, tab-separated lines elsewhere.
+    """Print a table: columns on a terminal, tab-separated lines elsewhere.
 
     Args:
         header: the columns' titles.
@@ -348,12 +348,12 @@ def print_table(header: Sequence[str], rows: Sequence[Sequence[str]], styles: Se
 
 
 def may_ask(*, as_json: bool) -> bool:
-    """True where a person can answer: a terminal on both sides, and no program that reads the output."""
+    """Whether a person can answer: a terminal on both sides, and no program that reads the output."""
     return not as_json and sys.stdin.isatty() and sys.stderr.isatty()
 
 
 def require_terminal(question: str, option: str) -> None:
-    """Let a person at a terminal pass, who can be asked.
+    """Require a terminal at which a person can answer.
 
     Raises:
         UsageError: there is no terminal to ask at.
@@ -366,7 +366,7 @@ def require_terminal(question: str, option: str) -> None:
 
 
 def confirm(question: str, option: str, refusal: str) -> None:
-    """Ask a person at a terminal; says ``refusal`` where the answer is no.
+    """Ask a person at a terminal; print ``refusal`` if the answer is no.
 
     Raises:
         UsageError: there is no terminal to ask at.
@@ -397,7 +397,7 @@ RELAY = Document("relay", RelayDocument)
 
 
 def is_relayed(caller: Caller, task_id: str, verb: str, *, as_json: bool) -> bool:
-    """Say what the hook will do for a caller inside an agent whose sandbox lets it write no state."""
+    """Hand a verb to the hook if an agent's sandbox cannot write the state; returns whether it did."""
     if caller.can_write(task_id) or not caller.is_agent():
         return False
     from omx_autoresearch.missions.claims import relay_line

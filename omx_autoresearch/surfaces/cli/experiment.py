@@ -234,7 +234,7 @@ def print_experiment(state: ExperimentState, document: ExperimentView) -> None:
 
 
 def phase_words(state: ExperimentState, *, is_at_work: bool) -> str:
-    """How it stands, in words."""
+    """The phase of an experiment in words."""
     if state.phase == "completed":
         return f"completed: {ending_words(state.completed_reason)}"
     if is_at_work:
@@ -245,7 +245,7 @@ def phase_words(state: ExperimentState, *, is_at_work: bool) -> str:
 
 
 def noise_words(state: ExperimentState) -> str:
-    """What calibration found; empty before it."""
+    """The noise that calibration found; empty before calibration."""
     calibration = state.calibration
     if calibration is None:
         return ""
@@ -460,7 +460,7 @@ class LiveProgress:
 
 
 def step_words(state: ExperimentState, event: dict[str, Any]) -> str:
-    """The step under way, from the newest event; empty where it says nothing of that."""
+    """The current step according to the newest event; empty if the event does not tell."""
     kind = event["type"]
     if kind == "iteration":
         return f"trial {event['iteration']}: the agent works"

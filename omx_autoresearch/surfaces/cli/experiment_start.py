@@ -411,7 +411,7 @@ def experiment_start(
 
 
 def _require_owner_for(caller: Caller, options: dict[str, Any]) -> None:
-    """What isolates the commands, and what the agent must not see, is the owner's to choose."""
+    """Only the owner chooses the isolation of the commands and the hidden check."""
     for name in ("sandbox", "held_out"):
         if name in options:
             require_owner(caller.runtime, f"experiment start --{name.replace('_', '-')}")
@@ -427,7 +427,7 @@ def _page_of(caller: Caller, task_id: str) -> str:
 
 
 def _show(root_path: str, config: ExperimentConfig, *, as_json: bool) -> None:
-    """What a start would do."""
+    """Print the plan of a start."""
     plan = plan_document(config, None, 0.0)
     document = ExperimentStartDocument(
         None, plan, config.protect, (f"in {root_path}",), True, "the same without --dry-run"
@@ -444,7 +444,7 @@ def _show(root_path: str, config: ExperimentConfig, *, as_json: bool) -> None:
 
 
 def _words(value: Any) -> str:
-    """A value of the configuration for people; what is not set within one is left out."""
+    """A value of the configuration for people, without unset parts."""
     if isinstance(value, dict):
         return ", ".join(f"{name.replace('_', ' ')} {_words(item)}" for name, item in value.items() if item)
     if isinstance(value, list):
@@ -453,7 +453,7 @@ def _words(value: Any) -> str:
 
 
 def _begun(caller: Caller, controller: AutoresearchController, *, has_baseline: bool, as_json: bool) -> int:
-    """Measure the base where that is asked for, and print the plan."""
+    """Measure the base unless it was deferred, and print the plan."""
     found = Meant(caller, ExperimentStore(caller.runtime.home), controller.experiment_id)
     frozen = frozen_paths(caller.runtime, controller.state)
     if not as_json:

@@ -1,4 +1,4 @@
-"""Looking without changing anything: status, list, current, open, wait."""
+"""The verbs that only look: status, list, current, open, wait."""
 
 from __future__ import annotations
 
@@ -154,7 +154,7 @@ def word_of(view: StatusView) -> str:
 
 
 def print_step(caller: Caller, task_id: str, what: str, *, as_json: bool) -> None:
-    """Say what a step did; with ``--json`` the status after it."""
+    """Print the result of a step; with ``--json`` the status after it."""
     view = views.view(caller.runtime, task_id)
     if as_json:
         print_json(view)
@@ -189,7 +189,7 @@ def step_verb(
 
 
 def say_unblock(caller: Caller, task_id: str) -> None:
-    """After a step that mends what blocked a mission, and leaves it blocked: what lets it go on."""
+    """After a step that fixes the cause of a block: print the command that unblocks the mission."""
     if caller.mission(task_id).phase == "blocked":
         say(f"  next: omx-autoresearch unblock {task_id}", "dim")
 
@@ -213,7 +213,7 @@ def print_status(view: StatusView) -> None:
 
 
 def _typed(command: str) -> str:
-    """What to type next, and where; nothing that leads back to the page of ``status``."""
+    """The next command and where to type it; empty if it is ``status`` itself."""
     if command.startswith("omx-autoresearch status"):
         return ""
     return f"type in the agent: {command}" if command.startswith("$") else command
@@ -239,7 +239,7 @@ def _progress(view: StatusView) -> list[Row]:
 
 
 def _newest_run(view: StatusView) -> str:
-    """The run under way, or how the newest one ended."""
+    """The running validation, or the result of the newest one."""
     if view.running_since:
         return f"running since {view.running_since}; omx-autoresearch wait {view.task_id} shows its verdict"
     if view.lost_run_id:
@@ -254,7 +254,7 @@ def _newest_run(view: StatusView) -> str:
 
 
 def _lacking(view: StatusView) -> str:
-    """What is still missing, a line each."""
+    """The missing items, one per line."""
     if view.phase not in ("running", "blocked", "paused"):
         return ""
     first = {"paused": "resume it first, then ", "blocked": "unblock it first, then "}.get(view.phase, "")

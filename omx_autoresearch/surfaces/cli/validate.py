@@ -1,7 +1,7 @@
-"""What an agent may do for itself: validate, review, restore, block, note.
+"""The verbs that an agent may use itself: validate, review, restore, block, note.
 
-Where its sandbox lets it write nothing, ``validate``, ``block`` and ``note`` only say what is asked: the client's hook,
-which stands outside, sees that very command and does it (``missions/relay.py``).
+In a sandbox that cannot write the state, ``validate``, ``block`` and ``note`` only print the request: the client's
+hook, which runs outside, sees the command and carries it out (``missions/claims.py``).
 """
 
 from __future__ import annotations
