@@ -165,7 +165,7 @@ def test_an_unclean_checkout_and_a_failing_check_are_refused_with_the_reason(per
 def test_the_morning_has_a_table_one_number_and_a_patch(person: Researcher) -> None:
     person.begin()
     script = (
-        "n=$(sed -n 's/^This is trial \\([0-9]*\\)\\. Budget left.*/\\1/p'); case $n in"
+        "n=$(sed -n 's/^Trial \\([0-9]*\\)\\. Left.*/\\1/p'); case $n in"
         f" 1) {works_at(80)}; echo 'HYPOTHESIS: fewer steps';;"
         f" 2) {works_at(300)}; echo 'HYPOTHESIS: no use';;"
         " 3) echo 'echo METRIC ms=1' > measure.sh;;"
