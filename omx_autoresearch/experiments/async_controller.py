@@ -44,7 +44,7 @@ def _in_thread(
             controller.interrupt()
             await asyncio.wait((task,))
             if not task.cancelled():
-                task.exception()  # seen: nobody is left to hear what the step raised while it was ended
+                task.exception()  # retrieved, since no caller is left to receive the exception of the interrupted step
             raise
 
     return awaited

@@ -57,7 +57,7 @@ class TrialAsk:
     """A trial that is asked for.
 
     Attributes:
-        hypothesis: what is tried.
+        hypothesis: the idea that is tried.
         patch: the candidate against the incumbent; empty for what stands in the candidate's worktree.
         request_id: by which its starter knows it again.
         cost_usd: what making the change cost, as its host says.
@@ -124,8 +124,8 @@ def start_trial(
     """Try one change; the trial goes on by itself after ``wait_seconds``.
 
     Args:
-        runtime: the world.
-        experiment_id: which experiment.
+        runtime: clock, environment and state home.
+        experiment_id: of the experiment.
         ask: what is tried.
         wait_seconds: how long to wait for its end.
         tell: told now and then how far it is.

@@ -233,7 +233,7 @@ def guard_of(text: str) -> Guard:
     """Read ``name<=bound``, ``name>=bound``, ``name:+5%``, ``name:-5%``, ``name:+5``.
 
     Raises:
-        ValueError: it is none of these; says what counts.
+        ValueError: it is not one of these forms; the message lists them.
     """
     if found := _BOUND.fullmatch(text.strip()):
         direction: MetricDirection = "lower" if found["sign"] == "<=" else "higher"
@@ -288,7 +288,7 @@ def metric_of(page: ExperimentPage) -> MetricSpec:
     """What is measured.
 
     Raises:
-        ValueError: the source is none.
+        ValueError: there is no such source.
     """
     kind, _, path = page.source.partition(":")
     if kind == "json":

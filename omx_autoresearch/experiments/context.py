@@ -248,7 +248,7 @@ class ExperimentLog:
     """One experiment's log, kept by the controller that holds the repository. Any thread may record.
 
     Args:
-        runtime: the world.
+        runtime: clock, environment and state home.
         store: that writes.
         folder: of the experiment.
         state: that the log folds to so far; None before its first event.
@@ -320,7 +320,7 @@ class ExperimentLog:
         """The usage by now plus the given amounts; not recorded yet.
 
         Raises:
-            UsageError: the cost is no cost.
+            UsageError: the cost is not valid.
         """
         with self._lock:
             known = charge(self.state.usage, cost_usd=cost_usd, runs=runs, trials=trials)
@@ -423,7 +423,7 @@ class ExperimentContext:
 
     Args:
         log: of the experiment.
-        evaluators: what judges.
+        evaluators: the frozen evaluators.
         worktrees: the two worktrees.
     """
 
@@ -446,7 +446,7 @@ class ExperimentContext:
         """The call of the controller that is under way.
 
         Raises:
-            StepIllegal: there is none.
+            StepIllegal: no call is under way.
         """
         if self.under_way is None:
             raise StepIllegal("the controller is not at work", next_step="call a method of the controller")

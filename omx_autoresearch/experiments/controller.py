@@ -129,8 +129,8 @@ class AutoresearchController:
         """Take an experiment up where its log ends, after whatever happened.
 
         Args:
-            experiment_id: which one.
-            runtime: the world.
+            experiment_id: of the experiment.
+            runtime: clock, environment and state home.
             home_path: as for a new one.
             environ: likewise; the commands keep the environment of the start.
             limits: new ones; what was used stays used, and an experiment that a budget had ended goes on.
@@ -274,7 +274,7 @@ class AutoresearchController:
         """Try one hypothesis.
 
         Args:
-            hypothesis: what is to be tried.
+            hypothesis: the idea to try.
             callback: makes the candidate in the workspace that it is given, and nowhere else; it runs in a thread of
                 its own and must end soon after its cancellation was set. Whatever it raises fails the trial.
 
@@ -523,7 +523,7 @@ class AutoresearchController:
         try:
             claim = self._measured_claim()
         except TrialAborted:
-            return  # a budget or a cancellation; it is told at the end of the operation
+            return  # a budget or a cancellation; the end of the operation records it
         if _reaches(claim.final, config.target, config) and self.state.claim_held_out != "failed":
             self._complete("target_reached", f"{config.metric.name} {claim.final:g}")
 

@@ -464,7 +464,7 @@ _SOURCES = {
     "json": "a value of the JSON that it prints",
 }
 _HIDDEN = ("held_out_failed",)
-"""Reasons of which the agent is told no more than the word: they come from checks that it must not know."""
+"""Reasons that reach the agent as a bare code: they come from checks that it must not know."""
 
 _NOT_JUDGED = ("no_change", "nested_repository", "tampered", "check_failed", *_HIDDEN)
 """Reasons of a rejection that say nothing of the idea behind the change."""

@@ -150,15 +150,15 @@ def reopen_experiment(
     """Take an experiment up where its log ends.
 
     Args:
-        runtime: the world.
-        experiment_id: which one.
+        runtime: clock, environment and state home.
+        experiment_id: of the experiment.
         limits: new ones; what was used stays used.
         target: a new one.
         adopt_seconds: how long an agent that still lives may go on by itself before it is killed; what it makes is of
             the interrupted trial, so it is not judged.
 
     Raises:
-        UsageError: there is no such experiment, or a limit is no number.
+        UsageError: there is no such experiment, or a limit is not a number.
         JournalBroken: its log cannot be trusted.
         StepIllegal: another controller holds the repository.
         WorkspaceFault: the repository is gone.

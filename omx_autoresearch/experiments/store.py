@@ -84,7 +84,7 @@ class ExperimentStore:
         """The folder of an experiment, whether it exists or not.
 
         Raises:
-            UsageError: the id is no safe name, so it names no experiment.
+            UsageError: the id is not a safe name, so it names no experiment.
         """
         if not is_safe_task_id(experiment_id):
             raise UsageError(f"{experiment_id[:80]!r} is not the name of an experiment", next_step=_NEXT)
@@ -121,7 +121,7 @@ class ExperimentStore:
         """The id that a person means by an id, or by the unique beginning or slug of one.
 
         Raises:
-            UsageError: there is none, or several; they are named.
+            UsageError: no experiment matches, or several do; they are named.
         """
         if self.exists(words):
             return words

@@ -67,7 +67,7 @@ class ExperimentWorkspace:
     Attributes:
         path: the candidate's worktree; it stands at the incumbent.
         iteration: number of the trial.
-        hypothesis: what is to be tried.
+        hypothesis: the idea to try.
         cancellation: set when the callback must end: on a cancel, at its own deadline, or when a budget is spent.
         note_process: tell the controller of a process that works here (its pid), so that none is left behind if
             this process is killed.
@@ -86,7 +86,7 @@ class Trial:
     Args:
         context: of the experiment; its operation bounds the trial.
         row: as admitted.
-        hypothesis: what is tried.
+        hypothesis: the idea that is tried.
 
     Attributes:
         row: what is known by now.
@@ -419,7 +419,7 @@ class CallbackRun:
     def _call(self, callback: Callback) -> None:
         try:
             self._outcome = callback(self._workspace)
-        except BaseException as fault:  # noqa: BLE001  # it is told in the row; nothing else runs in this thread
+        except BaseException as fault:  # noqa: BLE001  # the row tells it; nothing else runs in this thread
             self._fault = fault
         finally:
             self._ended.set()
@@ -430,7 +430,7 @@ def checked_outcome(outcome: object) -> HypothesisOutcome:
     """The callback's outcome, if it can be recorded.
 
     Raises:
-        TrialAborted: it is no `HypothesisOutcome`, its cost is no cost, or its metadata is no JSON.
+        TrialAborted: it is not a `HypothesisOutcome`, its cost is not valid, or its metadata is not JSON.
     """
     if not isinstance(outcome, HypothesisOutcome):
         raise failed(

@@ -44,7 +44,7 @@ def find_experiment(
     the only one of the checkout that has not ended, else the newest one there.
 
     Args:
-        runtime: the world.
+        runtime: clock, environment and state home.
         named: an id, its unique beginning, its slug, or a mission, which means its newest experiment; empty for none.
         cwd: where the caller stands; empty when that folder is gone.
         task_id: the mission that holds the caller's session; empty for none.
@@ -72,7 +72,9 @@ def find_experiment(
     if found:
         return (under_way or found)[0]
     for experiment_id in _ids_of(store, roots):
-        store.load(experiment_id)  # a log that cannot be trusted is told of, rather than no experiment
+        store.load(
+            experiment_id
+        )  # name a log that cannot be trusted, instead of saying that there is no experiment
     raise UsageError("this project has no experiment", next_step=NEXT_START)
 
 

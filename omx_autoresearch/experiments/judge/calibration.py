@@ -165,7 +165,7 @@ def checked_value(value: object, arm: str) -> float:
     """``value`` as a float.
 
     Raises:
-        UsageError: it is no number, not a finite one, or larger than 1e300 in size.
+        UsageError: it is not a finite number, or is larger than 1e300 in size.
     """
     if isinstance(value, bool) or not isinstance(value, (int, float)):
         raise UsageError(

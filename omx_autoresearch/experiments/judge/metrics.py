@@ -45,7 +45,7 @@ if TYPE_CHECKING:
 # ``$.results[0]["p 99.9"]``: a leading $ is allowed; a name with dots, brackets or blanks stands in ``["..."]``.
 # ``bench.json#results[0].mean``: the document is a file, relative to the worktree; else it is stdout's last line.
 #
-# A key that stands twice in any object of the document is an error; so is a value that is no number.
+# A key that appears twice in one object of the document is an error; so is a value that is not a number.
 
 PATH_LIMIT = 500
 
@@ -81,7 +81,7 @@ def parse_json_path(text: str) -> JsonPath:
     """Understand a path.
 
     Raises:
-        JsonPathFault: it is none; says what is expected.
+        JsonPathFault: it is not a path; the message says what is expected.
     """
     if len(text) > PATH_LIMIT:
         raise JsonPathFault(f"the JSON path has {len(text)} characters; at most {PATH_LIMIT} are allowed")
@@ -109,7 +109,7 @@ def raw_number_at(document: str, path: JsonPath) -> str:
     """The raw text of the number that the path leads to; `decimal_of` judges it.
 
     Raises:
-        JsonPathFault: no JSON, a doubled key, a path that leads nowhere, or a value that is no number.
+        JsonPathFault: not JSON, a repeated key, a path that leads nowhere, or a value that is not a number.
     """
     value = _parsed(document)
     walked = ""

@@ -424,7 +424,7 @@ def charge(
     """The usage after some more was spent.
 
     Raises:
-        UsageError: the cost is none, or the total would not be finite any more.
+        UsageError: the cost is not valid, or the total would not be finite any more.
     """
     total = usage.cost_usd + checked_cost(cost_usd)
     if not total < _ENDLESS:

@@ -70,7 +70,7 @@ def open_repository(repository_path: str) -> UserRepository:
     """The user's repository, given the root of a checkout.
 
     Raises:
-        WorkspaceFault: it is none: no repository, bare, a folder inside one; git refuses it (dubious ownership).
+        WorkspaceFault: no repository, a bare one, a folder inside one, or git refuses it (dubious ownership).
     """
     path = os.path.realpath(repository_path)
     if not os.path.isdir(path):

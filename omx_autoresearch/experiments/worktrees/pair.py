@@ -130,7 +130,7 @@ class WorktreePair:
         """Find the work trees of an experiment again, in whatever state they are; `Arm.set_to` mends them.
 
         Raises:
-            StateUntrusted: there is none, or it was never made to its end.
+            StateUntrusted: the folder holds no work trees, or they were never completed.
             WorkspaceFault: the user's repository, from which checkpoints borrow, is gone.
         """
         folder = os.path.realpath(folder_path)
