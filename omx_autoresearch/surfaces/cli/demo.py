@@ -248,11 +248,9 @@ class _Play:
         return answer
 
     def _reloaded(self) -> Mission:
-
         return MissionStore(self._scratch.runtime().home).load(self._mission.task_id)
 
     def _completion(self, mission: Mission) -> dict[str, Any]:
-
         try:
             with open(os.path.join(mission.project_path, completion_path(mission)), encoding="utf-8") as file:
                 document: dict[str, Any] = json.load(file)

@@ -8,6 +8,7 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import shlex
 import signal
 from dataclasses import replace
 from typing import TYPE_CHECKING
@@ -409,8 +410,6 @@ def _maker(
 
 
 def _require_startable(found: Meant, command: tuple[str, ...]) -> None:
-    import shlex
-
     from omx_autoresearch.experiments.driver import require_startable
 
     program = shlex.quote(command[0])
@@ -435,8 +434,6 @@ def _by_command(
     found: Meant, controller: AutoresearchController, command: tuple[str, ...], cost_usd: float
 ) -> Callback:
     """A command makes the change, as an agent would: in the worktree, its output kept, nothing of it left behind."""
-    import shlex
-
     from omx_autoresearch.experiments.driver import agent_turn
 
     agent = agent_of(found, controller.state, shlex.join(command))

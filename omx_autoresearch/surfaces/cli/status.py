@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import shlex
+import shutil
 import sys
 from typing import TYPE_CHECKING
 
@@ -14,7 +15,6 @@ from omx_autoresearch.foundation.records import dataclass
 from omx_autoresearch.foundation.text import duration_text
 from omx_autoresearch.journal.layout import ProjectFolder
 from omx_autoresearch.missions import views
-from omx_autoresearch.missions import views as status
 from omx_autoresearch.missions.validation import runs
 from omx_autoresearch.missions.views import RunView, StatusView, open_items, run_view
 from omx_autoresearch.surfaces.cli.console import (
@@ -75,16 +75,16 @@ def status_verb(task: str, look: bool, as_json: bool) -> None:
 @json_option
 def list_verb(as_json: bool) -> None:
     """Show every mission, newest first."""
-    views = status.list_views(this_caller().runtime)
+    found = views.list_views(this_caller().runtime)
     if as_json:
-        print_json(views)
-    elif not views:
+        print_json(found)
+    elif not found:
         say("No mission yet.\n  next: omx-autoresearch init")
     else:
-        _print_list(views)
+        _print_list(found)
 
 
-def _print_list(views: tuple[StatusView, ...]) -> None:
+def _print_list(found: tuple[StatusView, ...]) -> None:
     rows = [
         (
             view.task_id,
@@ -94,9 +94,9 @@ def _print_list(views: tuple[StatusView, ...]) -> None:
             view.hold.split(" ")[0] if view.phase == "running" else "",
             " ".join((view.goal or view.blocker).split()),
         )
-        for view in views
+        for view in found
     ]
-    styles = [STYLES.get(word_of(view), "") for view in views]
+    styles = [STYLES.get(word_of(view), "") for view in found]
     print_table(("MISSION", "PHASE", "ITERATION", "REFUSALS", "HOLD", "GOAL"), rows, styles)
 
 
@@ -424,8 +424,6 @@ def _reveal(path: str) -> None:
     import subprocess
 
     name = OPENERS.get(sys.platform, "xdg-open")
-    import shutil
-
     opener = shutil.which(name)
     if opener is None:
         raise CommandFault(
