@@ -90,20 +90,28 @@ else:
             declared[name] = known
         body.pop("__dict__", None)
         body.pop("__weakref__", None)
-        body["__slots__"] = tuple(declared)
-        declared = {known.name: known for known in getattr(cls, "__light_fields__", ())} | declared
+        body["__slots__"] = own = tuple(declared)
+        inherited = getattr(cls, "__light_setters__", ())
+        if inherited:
+            declared = {known.name: known for known in cls.__light_fields__} | declared
         body["__qualname__"] = cls.__qualname__
         body["__match_args__"] = tuple(declared)
         body["__light_fields__"] = tuple(declared.values())
-        if hasattr(cls, "__post_init__"):
+        if "__post_init__" in body or (inherited and hasattr(cls, "__post_init__")):
             body.setdefault("__init__", _init_checked)
         for name, method in _METHODS.items():
             body.setdefault(name, method)
         body["__dataclass_fields__"] = _Twin("__dataclass_fields__")
         body["__dataclass_params__"] = _Twin("__dataclass_params__")
         made = type(cls)(cls.__name__, cls.__bases__, body)
-        made.__light_setters__ = tuple((name, getattr(made, name).__set__) for name in declared)
-        made.__light_puts__ = tuple(put for _, put in made.__light_setters__)
+        descriptors = (
+            made.__dict__
+        )  # read straight from there, since an attribute of a class takes longer to find
+        setters = dict(inherited)
+        for name in own:
+            setters[name] = descriptors[name].__set__
+        made.__light_setters__ = tuple(setters.items())
+        made.__light_puts__ = tuple(setters.values())
         return made
 
     def _init(self, *args, **given):
