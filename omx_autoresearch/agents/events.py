@@ -10,7 +10,24 @@ from omx_autoresearch.foundation.records import dataclass
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from omx_autoresearch.foundation.types import EventKind, HostEnd
+    from omx_autoresearch.foundation.types import EventKind, HostEnd, Standing
+
+
+@dataclass(frozen=True, slots=True)
+class Origin:
+    """Who sent an event that may speak for a person.
+
+    Attributes:
+        standing: how sure that is.
+        why: what speaks against a person, or against the proof; one phrase, empty for ``proven``.
+    """
+
+    standing: Standing
+    why: str = ""
+
+
+PROVEN = Origin("proven")
+BY_SIGNS = Origin("by_signs", "this system does not say which process sent an event")
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,16 +42,16 @@ class HookEvent:
         cwd: the client's working directory (it follows ``cd`` and is never used to find a mission).
         agent_id: not empty for a sub-agent's event, which never binds and never counts.
         prompt: the submitted text, without the client's prefixes.
-        is_person: the prompt may be a person's: not empty, not a task notification, not a sub-agent's.
         source: of a session start: ``startup``, ``resume``, ``clear``, ``compact`` or ``fork``.
         host_end: why the host ended the turn; empty for an ordinary stop.
         has_background_work: the client reports that its own background work is still running.
         transcript_path: the client's own record of the session, which only its adapter reads.
         is_sandboxed: the client's tools have fewer rights than this hook; not in the payload, the adapter finds out.
-        forgery: why the client itself did not send this event; not in the payload, the adapter finds out.
+        origin: who sent the event; the payload shows only what no person wrote, the adapter finds out the rest.
         last_message: the agent's last text, if the client sends it; it is compared, but never trusted.
         tool_command: the shell command of a shell tool; empty for other tools.
         tool_output: the part of the tool's output that the client sends.
+        handed_texts: texts that the model gave to a tool which may submit them as prompts, now or later.
         payload_digest: sha256 of the raw bytes; equal if the same hook is registered twice.
         fault: why the payload could not be read; all other fields are then empty.
     """
@@ -46,16 +63,16 @@ class HookEvent:
     cwd: str = ""
     agent_id: str = ""
     prompt: str = ""
-    is_person: bool = False
     source: str = ""
     host_end: HostEnd = ""
     has_background_work: bool = False
     transcript_path: str = ""
     is_sandboxed: bool = False
-    forgery: str = ""
+    origin: Origin = BY_SIGNS
     last_message: str = ""
     tool_command: str = ""
     tool_output: str = ""
+    handed_texts: tuple[str, ...] = ()
     payload_digest: str = ""
     fault: str = ""
 

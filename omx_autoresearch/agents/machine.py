@@ -4,11 +4,15 @@ from __future__ import annotations
 
 import os
 
+from omx_autoresearch.agents.events import BY_SIGNS, PROVEN, Origin
+
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
 STDIN = 0
+_INTERPRETERS = ("node", "MainThread", "bun")
+"""What the kernel calls a client that is written in JavaScript; recent versions of Node.js name their main thread."""
 
 
 def home_path(environ: Mapping[str, str]) -> str:
@@ -21,18 +25,47 @@ def without_waiting(path: str, flags: int) -> int:
     return os.open(path, flags | os.O_NONBLOCK | os.O_NOCTTY)
 
 
-def socket_fault() -> str:
-    """Why the event on stdin did not come through a socket from an ancestor of this process; empty if it did.
+def socket_origin() -> Origin:
+    """Whether the event on stdin came through a socket whose other end the parent of this process made.
 
-    The parent of a hook proves nothing: a tool shell that becomes the hook by ``exec`` has the client as its parent
-    too. The kernel tells which process made the other end of a socket, but only on Linux; elsewhere we accept events.
+    The parent of a hook alone proves nothing: a tool shell that becomes the hook by ``exec`` has the client as its
+    parent too. The kernel tells which process made the other end of a socket, but only on Linux.
     """
     from omx_autoresearch.system.processes import ON_LINUX, ancestors, socket_peer
 
     if not ON_LINUX:
-        return ""
+        return BY_SIGNS
     peer = socket_peer(STDIN)
-    if any(process.pid == peer for process in ancestors(os.getpid())):
-        return ""
+    if peer == os.getppid():
+        return by_client(peer)
     what = f"process {peer}" if peer else "a file or a pipe"
-    return f"{what} gave this hook its event; the agent CLI did not"
+    if any(process.pid == peer for process in ancestors(os.getpid())):
+        return Origin("unproven", f"{what} gave this hook its event, but another process started it")
+    return Origin("forged", f"{what} gave this hook its event; the agent CLI did not")
+
+
+def by_client(pid: int) -> Origin:
+    """Whether the process that sent an event is an agent CLI of a person's, not a program that another one started."""
+    from omx_autoresearch.foundation.clients import PROGRAMS
+    from omx_autoresearch.system.processes import ancestors
+
+    sender = _program(pid)
+    for process in ancestors(pid):
+        name = _program(process.pid)
+        if name in PROGRAMS and name != sender:
+            return Origin(
+                "forged", f"process {pid} ({sender}) sent the event, and {name}, an agent CLI, started it"
+            )
+    return PROVEN
+
+
+def _program(pid: int) -> str:
+    """What a process is called; of an interpreter of JavaScript, what its script is called."""
+    from omx_autoresearch.system.processes import command_line, command_name
+
+    name = command_name(pid)
+    if name not in _INTERPRETERS:
+        return name
+    words = command_line(pid).split()[1:]
+    script = next((word for word in words if not word.startswith("-")), name)
+    return os.path.basename(script).removesuffix(".js")

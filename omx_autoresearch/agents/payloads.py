@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from omx_autoresearch.agents.events import Client, HookEvent, Reply
+from omx_autoresearch.agents.events import BY_SIGNS, Client, HookEvent, Origin, Reply
 from omx_autoresearch.foundation import json_codec
 from omx_autoresearch.foundation.text import MARK, harmless
 
@@ -19,7 +19,13 @@ MAX_PAYLOAD_BYTES = 16 * 1024 * 1024
 MAX_TEXT_CHARS = 64 * 1024
 """How much we keep of a tool's output and of the last message: the end, which has a bind token and the last words."""
 
-_TASK_NOTIFICATION = "<task-notification>"
+PROMPTING_TOOLS = ("wakeup", "cron", "schedul", "send", "followup", "goal", "loop", "remind", "skill")
+"""Words in the names of tools whose texts a client may submit as prompts: now, later, or to another agent."""
+
+_MAX_HANDED_CHARS = 256 * 1024
+_COMMANDS = ("$autoresearch", "/autoresearch")
+_GOAL_PREFIXES = ("/goal ", "Goal set: ")
+"""Claude Code submits a goal as one of these; the model may have set it."""
 
 
 class PayloadFault(ValueError):
@@ -156,15 +162,13 @@ def event_of(
     agent_id = text_of(payload, "agent_id")
     if kind == "stop" and agent_id:
         kind = "subagent_stop"
-    prompt = text_of(payload, "prompt") if kind == "prompt" else ""
-    if prompt and prefix:
-        import re
-
-        prompt = re.sub(rf"\A{prefix}", r"\1", prompt)
+    prompt = _without(prefix, text_of(payload, "prompt")) if kind == "prompt" else ""
     response = own.pop("tool_response", payload.get("tool_response"))
     if kind == "tool":
         own["tool_command"] = tool_command_of(payload, shell_tools)
         own["tool_output"] = end_of(output_text(response))
+        if payload.get("tool_name") not in shell_tools:
+            own["handed_texts"] = tuple(_without(prefix, text) for text in handed_texts(payload))
     return HookEvent(
         client=client.name,
         kind=kind,
@@ -173,7 +177,7 @@ def event_of(
         cwd=text_of(payload, "cwd"),
         agent_id=agent_id,
         prompt=prompt,
-        is_person=may_be_person(prompt, agent_id),
+        origin=prompt_origin(prompt, agent_id) if kind == "prompt" else BY_SIGNS,
         source=text_of(payload, "source") if kind == "session_start" else "",
         host_end=host_end_of(payload) if kind in ("stop", "subagent_stop", "stop_failure") else "",
         last_message=end_of(text_of(payload, last_message)),
@@ -182,14 +186,68 @@ def event_of(
     )
 
 
-def may_be_person(prompt: str, agent_id: str) -> bool:
-    """Whether a submitted prompt may be a person's.
+def _without(prefix: str, prompt: str) -> str:
+    if not prompt or not prefix:
+        return prompt
+    import re  # only if there is a prompt
 
-    These are not: an empty prompt (a client's own continuation), a task notification, a sub-agent's prompt, and our
-    refusal, which Gemini submits as the next prompt.
+    return re.sub(rf"\A{prefix}", r"\1", prompt)
+
+
+def prompt_origin(prompt: str, agent_id: str) -> Origin:
+    """What the payload of a submitted prompt tells about its author.
+
+    No person wrote an empty prompt (a client's own continuation), a sub-agent's prompt, our refusal, which Gemini
+    submits as the next prompt, or a message of the client in an element of its own: ``<task-notification>``,
+    ``<agent-message from=...>``, ``<codex_internal_context>``. Their names have a hyphen or an underscore; HTML's have
+    none.
     """
-    words = prompt.strip()
-    return bool(words) and not agent_id and not words.startswith((_TASK_NOTIFICATION, MARK))
+    words = prompt.lstrip()
+    if agent_id:
+        return Origin("no_person", "a sub-agent was given it")
+    if not words:
+        return Origin("no_person", "it is empty")
+    if words.startswith(MARK):
+        return Origin("no_person", "it is a text of omx-autoresearch")
+    name = words[1:80].replace(">", " ").partition(" ")[0] if words[0] == "<" else ""
+    if ("-" in name or "_" in name) and name.replace("-", "").replace("_", "").isalnum():
+        return Origin("no_person", f"it is a message of the agent CLI (<{name}>)")
+    return BY_SIGNS
+
+
+def prompt_key(text: str) -> str:
+    """What makes two prompts the same: the characters without the white space, of a command its first line alone."""
+    words = text.strip()
+    for prefix in _GOAL_PREFIXES:
+        words = words.removeprefix(prefix).lstrip()
+    if words.startswith(_COMMANDS):
+        words = "$" + words[1:].splitlines()[0]
+    return "".join(words.split())
+
+
+def handed_texts(payload: Mapping[str, Any]) -> tuple[str, ...]:
+    """The texts of a tool call that may come back as a prompt.
+
+    Those of a tool of :data:`PROMPTING_TOOLS` are taken, a list of parts also as the one prompt that it becomes, and a
+    skill with its arguments as they would be typed. Any other tool may still be one that submits prompts, so a text
+    that begins with our command is taken from each.
+    """
+    found: list[str] = []
+    waiting = [payload.get("tool_input")]
+    while waiting and len(found) < 1000:
+        value = waiting.pop()
+        if isinstance(value, str):
+            found.append(json_codec.without_surrogates(value[:_MAX_HANDED_CHARS]))
+        elif isinstance(value, list):
+            parts = [part.get("text") if isinstance(part, dict) else part for part in value]
+            found.append("".join(part for part in parts if isinstance(part, str)))
+            waiting += reversed(value)
+        elif isinstance(value, dict):
+            waiting += reversed(value.values())
+    name = text_of(payload, "tool_name").lower()
+    if any(word in name for word in PROMPTING_TOOLS):
+        return (*filter(None, found), "/" + " ".join(found))
+    return tuple(text for text in found if text.lstrip().startswith(_COMMANDS))
 
 
 def has_running_task(value: object) -> bool:
@@ -276,12 +334,12 @@ def fitting(text: str) -> str:
     return f"{text[:half]}\n[... {len(text) - 2 * half} characters left out ...]\n{text[-half:]}"
 
 
-def socket_forgery(event: HookEvent, began_at: str) -> str:
-    """Why an event did not come from a client that sends it through a socket; empty if it did or if we cannot tell."""
-    from omx_autoresearch.agents.machine import socket_fault
+def socket_origin(event: HookEvent, began_at: str) -> Origin:
+    """Whether a client that sends its events through a socket sent this one: the kernel names the sender."""
+    from omx_autoresearch.agents import machine
 
-    del event, began_at  # the kernel knows who sent it
-    return socket_fault()
+    del event, began_at  # neither is needed
+    return machine.socket_origin()
 
 
 def render_reply(event: HookEvent, reply: Reply) -> bytes:

@@ -9,14 +9,16 @@ every import. The folder's ``__init__``, which is all that a hook loads, has:
     pure and total: it accepts any JSON object and raises only ``PayloadFault``. Unknown fields are ignored, a field of
     the wrong type counts as missing, an unknown event is ``other``, texts are bounded and free of lone surrogates, and
     a prompt loses the client's prefixes. A sub-agent's stop is ``subagent_stop`` by any name. ``host_end`` comes from
-    typed fields of the host and never from a model's text. ``is_person`` is false in any doubt.
+    typed fields of the host and never from a model's text. ``origin`` is false in any doubt.
 ``is_sandboxed(event, environ, meta=None) -> bool``
     whether the client's tools have fewer rights than its hooks, or than its server of tools if ``meta`` (which the
     client sends with a call) is given. It is asked before a command of the contract may run, and is true in any doubt.
     It may read the client's own files, but never one that a tool in a sandbox can write.
-``forgery(event, began_at) -> str``
-    why the client itself did not send an event that speaks for a person, one phrase; empty if it did or if we cannot
-    tell. The parent proves nothing: a tool shell that becomes the hook by ``exec`` has the client as its parent too.
+``origin(event, began_at) -> Origin``
+    whether the client itself sent an event that may speak for a person. The docstring of the client says how that is
+    proven, and who could forge it. The parent proves nothing: a tool shell that becomes the hook by ``exec`` has the
+    client as its parent too. ``began_at`` is when the hook's process began, ISO 8601 UTC; empty if unknown. A client
+    without a proof has no such function; its prompts go by signs.
 ``render(event, reply) -> bytes``
     pure: one JSON object with keys that this client accepts for this event, or ``b""``. Allowing prints nothing,
     because some clients treat any other answer as a failure. Only a stop is refused, never a sub-agent's stop, a
@@ -33,7 +35,7 @@ every event in tests/agents/samples; the common rules are in tests/agents.
 
 from __future__ import annotations
 
-from omx_autoresearch.agents.events import HookEvent
+from omx_autoresearch.agents.events import HookEvent, Origin
 from omx_autoresearch.agents.payloads import PayloadFault, read_object
 from omx_autoresearch.foundation.clients import CLIENT_NAMES, tool_shell_mark
 from omx_autoresearch.foundation.errors import UsageError
@@ -61,9 +63,6 @@ if TYPE_CHECKING:
         ) -> bool:
             """Whether the client's tools run in a sandbox, and its hooks or its server outside it."""
 
-        def forgery(self, event: HookEvent, began_at: str) -> str:
-            """Why the client itself did not send an event."""
-
         def render(self, event: HookEvent, reply: Reply) -> bytes:
             """Render one reply."""
 
@@ -84,6 +83,19 @@ def adapter(name: str) -> Adapter:
         )
     found: Adapter = __import__(f"omx_autoresearch.agents.clients.{name}", fromlist=["CLIENT"])
     return found
+
+
+def origin_of(event: HookEvent, began_at: str) -> Origin:
+    """Say who sent an event that may speak for a person: what its payload shows, then what the adapter finds out."""
+    if event.origin.standing == "no_person" or not has_proof(event.client):
+        return event.origin
+    found: Origin = adapter(event.client).origin(event, began_at)  # type: ignore[attr-defined]
+    return found
+
+
+def has_proof(name: str) -> bool:
+    """Whether an adapter can prove who sent an event."""
+    return hasattr(adapter(name), "origin")
 
 
 def installation_of(name: str, scope: Scope, environ: Mapping[str, str], project_path: str) -> Installation:
@@ -122,10 +134,12 @@ def parse_bytes(name: str, raw: bytes, environ: Mapping[str, str]) -> HookEvent:
         event = spoken.parse(read_object(raw))
     except PayloadFault as fault:
         return HookEvent(client=name, kind="other", fault=str(fault))
-    is_person = event.is_person and not tool_shell_mark(environ)
+    if mark := tool_shell_mark(environ):
+        why = f"the environment has {mark}, as an agent's tool shell does"
+        event = replace(event, origin=Origin("no_person", why))
     # tool events are frequent and do not count, so they need no digest
     digest = "" if event.kind == "tool" else _sha256(raw)
-    return replace(event, is_person=is_person, payload_digest=digest)
+    return replace(event, payload_digest=digest)
 
 
 def _sha256(raw: bytes) -> str:

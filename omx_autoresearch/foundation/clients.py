@@ -24,6 +24,7 @@ class KnownClient:
         session_variables: other variables of one session, which a fresh session must not inherit.
         folder: the client's settings folder in a project; empty if unknown.
         sandbox: the program that its sandbox starts as the first process; empty if it has no sandbox program.
+        program: the name of its process, or of the script that ``node`` runs; empty if unknown.
         headless: the command line of a headless session that we show as an example; empty for none.
         has_code: there is a folder of this name below ``agents/clients``.
     """
@@ -34,6 +35,7 @@ class KnownClient:
     session_variables: tuple[str, ...] = ()
     folder: str = ""
     sandbox: str = ""
+    program: str = ""
     headless: str = ""
     has_code: bool = True
 
@@ -53,6 +55,7 @@ KNOWN: dict[str, KnownClient] = {
             "CLAUDE_PROJECT_DIR",
         ),
         folder=".claude",
+        program="claude",
         headless="claude -p --permission-mode acceptEdits",
     ),
     "codex": KnownClient(
@@ -61,11 +64,13 @@ KNOWN: dict[str, KnownClient] = {
         session_ids=("CODEX_SESSION_ID", "CODEX_THREAD_ID"),
         folder=".codex",
         sandbox="codex-linux-sandbox",
+        program="codex",
     ),
     # GEMINI_SESSION_ID is for hooks; a tool shell has no session id.
     "gemini": KnownClient(
         ("GEMINI_CLI",),
         shell_only=("GEMINI_CLI",),
+        program="gemini",
         session_variables=("GEMINI_CWD", "GEMINI_PLANS_DIR", "GEMINI_PROJECT_DIR", "GEMINI_SESSION_ID"),
         folder=".gemini",
     ),
@@ -83,6 +88,9 @@ KNOWN: dict[str, KnownClient] = {
 
 CLIENT_NAMES: tuple[str, ...] = tuple(name for name, client in KNOWN.items() if client.has_code)
 """Every client that `install` supports."""
+
+PROGRAMS: tuple[str, ...] = tuple(client.program for client in KNOWN.values() if client.program)
+"""Names of processes that are agent CLIs."""
 
 EXAMPLE_AGENT: str = next(client.headless for client in KNOWN.values() if client.headless)
 """The example for options that take the command of an agent."""

@@ -43,6 +43,14 @@ EventKind = Literal[
 ]
 """``tool`` is the event *after* a tool ran, success or failure. ``other`` is known to the client and nothing to us."""
 
+Standing = Literal["proven", "by_signs", "unproven", "forged", "no_person"]
+"""What is known of the sender of a prompt or of a session's start.
+
+``proven``: the adapter's proof holds. ``by_signs``: there is no proof on this system, and nothing speaks against a
+person. ``unproven``: there is a proof, and here it cannot be given. ``forged``: the proof fails, so the client did not
+send the event. ``no_person``: a client, an agent, or the runtime wrote it.
+"""
+
 HostEnd = Literal["", "user_abort", "context_limit", "rate_limit", "auth_failure", "compaction"]
 """Why the host itself ended the turn, from typed host signals only, never from prose. Empty: the agent stopped."""
 

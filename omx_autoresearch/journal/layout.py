@@ -136,6 +136,15 @@ class StateHome:
         """Return the file in ``told/`` that remembers which faults this session has heard of."""
         return os.path.join(self.root_path, "told", session_file_name(session_id))
 
+    @property
+    def handed_path(self) -> str:
+        """The digests of texts that models gave to tools which submit prompts."""
+        return os.path.join(self.root_path, "handed-texts")
+
+    def trial_path(self, client: str) -> str:
+        """What the newest trial of a client's prompts showed."""
+        return os.path.join(self.root_path, "trials", client)
+
 
 INTAKE_NAMES = ("mission.md", "sandbox.md", "result.json")
 """The files that ``init`` writes into a mission's specs folder: two that the owner edits, and the record of it."""

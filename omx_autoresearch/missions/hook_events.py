@@ -33,12 +33,13 @@ from omx_autoresearch.missions.registry import (
 )
 from omx_autoresearch.missions.rules import briefing
 from omx_autoresearch.missions.rules.prompts import command_in
+from omx_autoresearch.missions.speakers import limit, note_handed, record_unproven, speaker_of
 from omx_autoresearch.missions.store import MissionStore
 from omx_autoresearch.missions.views import resolve_task
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from omx_autoresearch.agents.events import Client
+    from omx_autoresearch.agents.events import Client, Origin
     from omx_autoresearch.journal.layout import Runtime
     from omx_autoresearch.missions.rules.mission import Mission
     from omx_autoresearch.missions.rules.prompts import PromptCommand
@@ -56,9 +57,10 @@ BEATS = {
 
 def answer_event(runtime: Runtime, client: Client, event: HookEvent) -> Reply:
     """The answer to any event but a stop."""
-    if event.agent_id or event.kind not in BEATS or not event.session_id:
-        return SILENCE
     try:
+        note_handed(runtime, event)
+        if event.agent_id or event.kind not in BEATS or not event.session_id:
+            return SILENCE
         if event.kind == "prompt":
             return _Prompt(runtime, client, event).answer()
         if event.kind == "session_start":
@@ -79,21 +81,22 @@ def _beat(runtime: Runtime, mission: Mission, event: HookEvent) -> str:
 
 
 def _session_start(runtime: Runtime, client: Client, event: HookEvent) -> Reply:
-    reply = _started(runtime, client, event)
-    if not sessions.not_from_client(event):
+    speaker = speaker_of(runtime, event)
+    reply = _started(runtime, client, event, speaker)
+    if speaker.standing != "no_person":
         sessions.leave_others(runtime, event.session_id, sessions.client_process())
     return reply
 
 
-def _started(runtime: Runtime, client: Client, event: HookEvent) -> Reply:
+def _started(runtime: Runtime, client: Client, event: HookEvent, speaker: Origin) -> Reply:
     mission = bound_mission(runtime.home, event.session_id)
     if mission is None and runtime.environ.get(sessions.TASK_VARIABLE):
         mission = sessions.consume_environment(runtime, event.session_id, client.name)
     if mission is None and event.source == "clear":
-        why = sessions.not_from_client(event)
-        if why:  # an agent that forges the event would bind a session that no client runs
+        if speaker.standing == "no_person":
+            # an agent that forges the event would bind a session that no client runs
             for task_id in sessions.missions_around(runtime):
-                lifecycle_commands.refuse_verb(runtime, "clear", task_id, (why,))
+                lifecycle_commands.refuse_verb(runtime, "clear", task_id, (speaker.why,))
             return SILENCE
         mission = sessions.rebind_cleared(runtime, event.session_id, client.name)
     if mission is None:
@@ -147,12 +150,11 @@ class _Prompt:
     def answer(self) -> Reply:
         """Carry out a command, or note that a person spoke."""
         command = command_in(self._event.prompt)
-        why = "" if self._event.is_person else "its environment belongs to an agent's tool shell"
-        why = why or sessions.not_from_client(self._event) or sessions.started_within(self._runtime)
-        if why:
-            return SILENCE if command is None else self._refuse(command, why)
+        speaker = speaker_of(self._runtime, self._event)
+        if speaker.standing == "no_person":
+            return SILENCE if command is None else self._refuse(command, speaker.why)
         if command is not None:
-            return carry_out(self._runtime, self._client, self._event, command)
+            return carry_out(self._runtime, self._client, self._event, command, speaker)
         mission = bound_mission(self._runtime.home, self._event.session_id)
         if mission is None or mission.phase != "running":
             return SILENCE
@@ -160,6 +162,8 @@ class _Prompt:
             return Reply(context=briefing.expired(mission))
         _remember_process(self._runtime, self._client, self._event, mission)
         warning = _beat(self._runtime, mission, self._event)
+        if speaker.standing == "unproven":
+            return Reply(person_message=warning)  # it may be an agent's: no count begins anew
         return Reply(context=self._note_person(mission.task_id), person_message=warning)
 
     def _refuse(self, command: PromptCommand, why: str) -> Reply:
@@ -195,15 +199,18 @@ class _Prompt:
 
 # --- What a person typed to the agent: ``$autoresearch TASK`` and the owner verbs behind it.
 #
-# A prompt command counts as the owner's. One that no person can have typed never gets here.
+# A prompt command counts as the owner's. One that no person can have typed never gets here; what an unproven one may do
+# stands in missions/speakers.
 
 BASELINE_SECONDS = 60.0
 """The time that a prompt hook has for a draft's baseline; a longer run is stopped, and the mission starts without."""
 
 
-def carry_out(runtime: Runtime, client: Client, event: HookEvent, command: PromptCommand) -> Reply:
-    """Carry out a prompt command and say what happened, to the agent and to the person."""
-    task_id = ""
+def carry_out(
+    runtime: Runtime, client: Client, event: HookEvent, command: PromptCommand, speaker: Origin
+) -> Reply:
+    """Carry out a prompt command as far as its speaker may, and say what happened, to the agent and to the person."""
+    task_id, is_unproven = "", speaker.standing == "unproven"
     try:
         task_id = resolve_task(
             runtime,
@@ -212,10 +219,15 @@ def carry_out(runtime: Runtime, client: Client, event: HookEvent, command: Promp
             cwd=event.cwd,
             command="$autoresearch" if command.verb == "bind" else f"$autoresearch {command.verb}",
         )
-        text: str = getattr(_Typed(runtime, client, event, task_id), command.verb)()
+        done = limit(runtime, command.verb, MissionStore(runtime.home).load(task_id)) if is_unproven else ""
+        carry = getattr(_Typed(runtime, client, event, task_id), command.verb)
+        text: str = briefing.marked(done) if done else carry()
     except AutoresearchError as error:
-        said = briefing.marked(str(error))
-        return Reply(context=said, person_message=said)
+        text = briefing.marked(str(error))
+        return Reply(context=text, person_message=text)
+    finally:
+        if is_unproven and task_id and command.verb != "status":
+            record_unproven(runtime, task_id, command.verb, speaker.why)
     return Reply(context=text, person_message=text.splitlines()[0])
 
 

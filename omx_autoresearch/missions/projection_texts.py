@@ -55,6 +55,7 @@ _WARNING_KINDS = (
     "stop_released",
     "mission_blocked",
     "owner_verb_refused",
+    "unproven_prompt",
     "projection_edited",
     "validation_lost",
     "readiness_blocked",
@@ -199,6 +200,7 @@ def notice(mission: Mission) -> str:
         )
     if mission.refused_verbs:
         lines.append("owner verbs that an agent tried: " + "; ".join(mission.refused_verbs[-5:]))
+    lines += [f"{item.at} {item.text}" for item in mission.notices if item.kind == "unproven_prompt"][-5:]
     return "\n".join(lines) + "\n"
 
 

@@ -37,7 +37,6 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import NoReturn
 
-    from omx_autoresearch.agents.events import HookEvent
     from omx_autoresearch.journal.layout import Runtime
     from omx_autoresearch.missions.rules.mission import Mission
 
@@ -372,17 +371,15 @@ def outer_client(runtime: Runtime) -> _Process | None:
     return next((process for process in ancestors(os.getpid()) if process != me and process in bound), None)
 
 
-def not_from_client(event: HookEvent) -> str:
-    """Why this event did not come from the client itself; empty when it did.
+def not_from_client(client: str) -> str:
+    """Why a hook was not started by its client; empty when it was.
 
     The hook's shell line ends in ``exec``, so a client's hook has the client for its parent. One that an agent starts
     from its tool shell has that shell, whatever it did to its environment; where the shell became the hook, the event
-    came another way than the client's (``HookEvent.forgery``).
+    came another way than the client's (``HookEvent.origin``).
     """
-    if event.forgery:
-        return event.forgery
     parent = command_name(os.getppid())
-    return f"a shell ({parent}) started this hook, not an agent CLI" if parent in SHELLS else ""
+    return f"a shell ({parent}) started this hook, not {client}" if parent in SHELLS else ""
 
 
 def started_within(runtime: Runtime) -> str:

@@ -77,6 +77,13 @@ DEADLINE_MARGIN_SECONDS = 15.0
 def answer_stop(runtime: Runtime, client: Client, event: HookEvent, *, entered_at: str = "") -> Reply:
     """The answer to one stop of a session; ``entered_at`` is when its process began, where that was before now."""
     entered_at = entered_at or runtime.now()
+    if event.handed_texts:
+        from contextlib import suppress
+
+        from omx_autoresearch.missions.speakers import note_handed
+
+        with suppress(AutoresearchError):  # the hold matters more
+            note_handed(runtime, event)
     try:
         if event.agent_id or event.kind == "subagent_stop":
             return _let_go(runtime, event, Situation(scope="subagent"))

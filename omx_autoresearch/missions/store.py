@@ -132,6 +132,9 @@ def standing_of(mission: Mission) -> dict[str, Any]:
         "open_criteria": recorded_codes(mission) if is_open else (),
         "checked_at": checked_at(mission),
         "session_id": mission.binding.session_id if mission.binding else "",
+        "has_unproven_prompt": any(
+            item.kind == "unproven_prompt" and item.at > mission.prompted_at for item in mission.notices
+        ),
     }
 
 

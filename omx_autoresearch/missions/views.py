@@ -33,6 +33,7 @@ from omx_autoresearch.missions.rules.evidence import (
 from omx_autoresearch.missions.rules.mission import FINAL_PHASES, Notice, next_command, seconds_running
 from omx_autoresearch.missions.rules.prompts import paths_named
 from omx_autoresearch.missions.rules.readiness import readiness_report
+from omx_autoresearch.missions.speakers import proof_text
 from omx_autoresearch.missions.store import MissionStore, standing_of
 from omx_autoresearch.missions.validation.runs import is_under_way, output_tail
 from omx_autoresearch.missions.verification import unresolved_ids, whole_look
@@ -49,7 +50,7 @@ if TYPE_CHECKING:
 _LEAST_OF_A_NAME = 4
 _TAIL_CHARACTERS = 4000
 """The shortest beginning of an id that names a mission, in characters."""
-_TOLD = ("pivot_required", "heartbeat_failed", "readiness_blocked", "projection_edited")
+_TOLD = ("unproven_prompt", "pivot_required", "heartbeat_failed", "readiness_blocked", "projection_edited")
 """Events that the owner should read of once; the others show in phase and blocker."""
 _TOLD_NAME = "told"
 """File of the mission in the state home: the time of the newest event that its owner has read of."""
@@ -94,6 +95,8 @@ class StatusView:
         session_id: bound session; empty when unbound.
         client: its agent CLI.
         hold: ``proven (last event ...)``, ``unproven``, ``stale (...)``, ``unbound``.
+        has_unproven_prompt: a command came that is not proven to be a person's, and nothing of the owner's followed.
+        prompts: how sure it is that a prompt in its agent CLI is a person's; empty when unbound.
         notices: what the owner should read, a line each; an event stands here until ``status`` told a person.
         lifecycle: the newest events of the mission's life, oldest first, for hosts that show them.
     """
@@ -130,6 +133,8 @@ class StatusView:
     session_id: str = ""
     client: str = ""
     hold: str = "unbound"
+    has_unproven_prompt: bool = False
+    prompts: str = ""
     notices: tuple[str, ...] = ()
     lifecycle: tuple[Notice, ...] = ()
 
@@ -473,6 +478,7 @@ def _view_of(runtime: Runtime, mission: Mission, *, looks: bool) -> StatusView:
         judged_by=_judged_by(contract) if contract else "",
         client=mission.binding.client if mission.binding else "",
         hold=hold_of(runtime, mission, last),
+        prompts=proof_text(runtime.home, mission.binding.client) if mission.binding else "",
         notices=_notices(runtime, mission),
         lifecycle=mission.notices,
         **standing,

@@ -42,9 +42,24 @@ _NEITHER = (
     b"SubagentStop",
 )
 """The clients' names of events that are neither a prompt nor a start. An event of another name may be either."""
+_PROMPTING_TOOLS = (
+    b"wakeup",
+    b"cron",
+    b"schedul",
+    b"send",
+    b"followup",
+    b"goal",
+    b"loop",
+    b"remind",
+    b"skill",
+)
+"""As in ``agents.payloads``: words in the names of tools whose texts may come back as a prompt."""
+_BEGINNINGS = (b"$", b":", b'"/', b" /", b"n/", b"r/", b"t/")
+"""What stands in JSON before the first word of a command: a plug-in's name ends in a colon, white space is escaped."""
 _OURS = (b"omx-bind-", b"omx-autoresearch")
 _COMMAND = b"autoresearch"
 _SESSION_KEY = b'"session_id"'
+_TOOL_KEY = b'"tool_name"'
 _EVENT_KEY = b'"hook_event_name"'
 _ESCAPED_LETTERS = (b"\\u005", b"\\u006", b"\\u007")
 """A letter may be written as an escape, in a key too; then bytes prove nothing."""
@@ -136,10 +151,20 @@ def concerns_us(raw: bytes, active: list[str] | None) -> bool:
         return True
     if not active:
         return False
+    if event in _TOOL_EVENTS and hands_on(raw):
+        return True
     session = session_in(raw)
     if session is None or not is_plain(session):
         return True  # absence is not proven
     return session.decode() in active
+
+
+def hands_on(raw: bytes) -> bool:
+    """False only if no text of a tool event can come back as a prompt that matters."""
+    tool = value_in(raw, _TOOL_KEY)
+    if any(word in (tool or b"").lower() for word in _PROMPTING_TOOLS) or (tool is None and _TOOL_KEY in raw):
+        return True
+    return _COMMAND in raw and any(before + _COMMAND in raw for before in _BEGINNINGS)
 
 
 def is_plain(session: bytes) -> bool:
@@ -152,7 +177,7 @@ def is_plain(session: bytes) -> bool:
 def beat_tool(raw: bytes, home_path: str, session: str) -> bool:
     """The short path of a tool event of a bound session: one heartbeat line. False: the use case must look."""
     is_ours = any(word in raw for word in _OURS)
-    if value_in(raw, _EVENT_KEY) not in _TOOL_EVENTS or is_ours or b'"agent_id"' in raw:
+    if value_in(raw, _EVENT_KEY) not in _TOOL_EVENTS or is_ours or b'"agent_id"' in raw or hands_on(raw):
         return False
     try:
         with open(os.path.join(home_path, "active", session), "rb") as stream:
@@ -216,7 +241,7 @@ def answer(raw: bytes, client_name: str, home_path: str) -> bytes:
 
 def evaluate(raw: bytes, client_name: str, home_path: str) -> bytes:
     """The use cases: translate, decide, render."""
-    from omx_autoresearch.agents.registry import adapter, parse_bytes
+    from omx_autoresearch.agents.registry import adapter, origin_of, parse_bytes
     from omx_autoresearch.foundation.records import replace
     from omx_autoresearch.journal.layout import Runtime
     from omx_autoresearch.surfaces.sources import SOURCES
@@ -232,7 +257,7 @@ def evaluate(raw: bytes, client_name: str, home_path: str) -> bytes:
     if is_tool_of_ours or event.kind in ("stop", "prompt"):  # what may run a command of the contract
         event = replace(event, is_sandboxed=spoken.is_sandboxed(event, os.environ))
     if event.kind in ("prompt", "session_start"):  # what may speak for a person
-        event = replace(event, forgery=spoken.forgery(event, _began_at()))
+        event = replace(event, origin=origin_of(event, _began_at()))
     if event.kind in ("stop", "subagent_stop"):
         from omx_autoresearch.missions.stop import answer_stop
 

@@ -4,9 +4,9 @@
 
 The words of the line are ``Research N`` (a running mission and its iteration), ``Pivot`` (a change of structure is
 due), ``Blocked``, ``Paused``, ``Done`` (for some minutes), ``Invalid`` and ``Missing``. A session that no mission holds
-gets nothing. Clients ask for it several times a second while an agent talks: it renders what the store put into the
-snapshot for it, the same fields that ``status`` shows, with as few imports as the hook. It shows nothing rather than an
-error.
+gets nothing. ``unproven prompt`` stands behind it where a command came that no proof shows to be a person's. Clients
+ask for it several times a second while an agent talks: it renders what the store put into the snapshot for it, the same
+fields that ``status`` shows, with as few imports as the hook. It shows nothing rather than an error.
 """
 
 from __future__ import annotations
@@ -70,7 +70,8 @@ def _whole(label: str, shown: Plain, folder_path: str) -> str:
     checked = _seconds_since(shown["checked_at"]) if shown["checked_at"] else None
     heard = _heard_seconds(folder_path)
     still_open = len(shown["open_criteria"])
-    return composed(label, shown["stale_count"], still_open, _age_text(checked), _age_text(heard))
+    line = composed(label, shown["stale_count"], still_open, _age_text(checked), _age_text(heard))
+    return f"{line}  unproven prompt" if shown.get("has_unproven_prompt") else line
 
 
 def composed(label: str, stale: int, still_open: int, checked: str = "", heard: str = "") -> str:

@@ -63,7 +63,7 @@ def test_a_session_start_says_where_it_comes_from() -> None:
 
 def test_a_prompt_is_kept_verbatim() -> None:
     assert samples("UserPromptSubmit")[0].prompt == "Please finish the mission."
-    assert samples("UserPromptSubmit")[0].is_person
+    assert samples("UserPromptSubmit")[0].origin.standing != "no_person"
 
 
 def test_a_tool_event_gives_command_and_output() -> None:
@@ -92,7 +92,8 @@ def test_a_stop_with_an_agent_id_is_a_sub_agents() -> None:
 
 
 def test_a_sub_agents_prompt_is_no_persons() -> None:
-    assert not event(hook_event_name="UserPromptSubmit", prompt="go", agent_id="a1").is_person
+    child = event(hook_event_name="UserPromptSubmit", prompt="go", agent_id="a1")
+    assert child.origin.standing == "no_person"
 
 
 @pytest.mark.case("LOOP-07")

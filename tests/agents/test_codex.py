@@ -61,7 +61,7 @@ def test_a_tool_event_gives_command_and_output() -> None:
 @pytest.mark.requirement("SESS-05")
 def test_a_sub_agents_prompt_under_the_parents_session_is_no_persons() -> None:
     child = event(hook_event_name="UserPromptSubmit", prompt="$autoresearch TASK", agent_id="a1")
-    assert (child.is_person, child.agent_id) == (False, "a1")
+    assert (child.origin.standing, child.agent_id) == ("no_person", "a1")
     assert event(hook_event_name="Stop", agent_id="a1").kind == "subagent_stop"
 
 

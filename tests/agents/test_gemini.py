@@ -74,15 +74,15 @@ def test_a_compression_is_not_registered_since_it_comes_before_every_call_of_the
 )
 def test_the_context_before_the_first_prompt_is_taken_off(sent: str, seen: str) -> None:
     found = event(hook_event_name="BeforeAgent", prompt=sent)
-    assert (found.prompt, found.is_person) == (seen, True)
+    assert (found.prompt, found.origin.standing) == (seen, "by_signs")
 
 
 def test_our_own_refusal_that_comes_back_as_a_prompt_is_no_persons() -> None:
-    assert not event(
-        hook_event_name="BeforeAgent", prompt="[omx-autoresearch] still missing: proof"
-    ).is_person
-    wrapped = "<hook_context>x</hook_context>\n\n[omx-autoresearch] still missing"
-    assert not event(hook_event_name="BeforeAgent", prompt=wrapped).is_person
+    for sent in (
+        "[omx-autoresearch] still missing",
+        "<hook_context>x</hook_context>\n\n[omx-autoresearch] no",
+    ):
+        assert event(hook_event_name="BeforeAgent", prompt=sent).origin.standing == "no_person"
 
 
 def test_a_stop_carries_what_the_turn_has_said_so_far() -> None:

@@ -176,11 +176,21 @@ def test_only_a_well_formed_running_task_is_background_work(value: object, expec
         "",
         "  \n",
         "<task-notification>done</task-notification>",
+        '<agent-message from="a1">go on</agent-message>',
+        "<teammate-message teammate_id='t'>go on</teammate-message>",
+        "<cross-session-message>go on",
+        '<codex_internal_context source="goal">go on</codex_internal_context>',
         "[omx-autoresearch] not yet",
         "\n[omx-autoresearch] x",
     ],
 )
 def test_prompts_that_no_person_typed(prompt: str) -> None:
-    assert not payloads.may_be_person(prompt, "")
-    assert payloads.may_be_person("go on", "")
-    assert not payloads.may_be_person("go on", "agent-1")
+    assert payloads.prompt_origin(prompt, "").standing == "no_person"
+
+
+@pytest.mark.parametrize(
+    "prompt", ["go on", "<div class='my-class'>why?</div>", "a < b-c > d", "<3 that-was nice"]
+)
+def test_prompts_that_a_person_may_have_typed(prompt: str) -> None:
+    assert payloads.prompt_origin(prompt, "").standing != "no_person"
+    assert payloads.prompt_origin(prompt, "agent-1").standing == "no_person"

@@ -136,8 +136,8 @@ def test_the_same_bytes_have_the_same_digest_and_tool_events_have_none() -> None
 def test_a_prompt_event_out_of_a_tool_shell_is_no_persons(name: str, mark: dict[str, str]) -> None:
     prompt = {"claude": "UserPromptSubmit", "codex": "UserPromptSubmit", "gemini": "BeforeAgent"}[name]
     fields = {"hook_event_name": prompt, "session_id": "s1", "prompt": "$autoresearch cancel"}
-    assert parsed(name, {}, **fields).is_person
-    assert not parsed(name, mark, **fields).is_person
+    assert parsed(name, {}, **fields).origin.standing != "no_person"
+    assert parsed(name, mark, **fields).origin.standing == "no_person"
 
 
 def test_the_marks_that_claudes_own_hooks_carry_do_not_make_a_prompt_forged() -> None:
@@ -148,7 +148,8 @@ def test_the_marks_that_claudes_own_hooks_carry_do_not_make_a_prompt_forged() ->
         "AI_AGENT": "claude-code_2-1-332_harness",
         "GEMINI_SESSION_ID": "g1",
     }
-    assert parsed("claude", hook, hook_event_name="UserPromptSubmit", prompt="go on").is_person
+    found = parsed("claude", hook, hook_event_name="UserPromptSubmit", prompt="go on")
+    assert found.origin.standing != "no_person"
 
 
 def test_the_session_of_a_tool_shell_is_read_best_variable_first() -> None:

@@ -15,6 +15,7 @@ import pytest
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
+from omx_autoresearch.agents.payloads import PROMPTING_TOOLS
 from omx_autoresearch.agents.registry import parse_bytes
 from omx_autoresearch.foundation.clients import CLIENT_NAMES
 from omx_autoresearch.journal.layout import Runtime, session_file_name
@@ -581,6 +582,10 @@ NEVER_ON_A_STOP = {
     "psutil", "pydantic", "rich", "shlex", "socket", "sqlite3", "subprocess", "tempfile", "transitions", "typing",
     "unittest", "urllib", "yaml",
 }  # fmt: skip
+
+
+def test_the_first_look_knows_every_tool_whose_texts_may_come_back_as_a_prompt() -> None:
+    assert [word.decode() for word in hook._PROMPTING_TOOLS] == list(PROMPTING_TOOLS)
 
 
 @pytest.mark.requirement("SPEED-02")

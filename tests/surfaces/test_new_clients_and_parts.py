@@ -44,10 +44,6 @@ def is_sandboxed(event, environ, meta=None):
     return False
 
 
-def forgery(event, began_at):
-    return ""
-
-
 def report(so_far, found):
     return None
 """

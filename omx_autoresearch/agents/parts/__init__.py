@@ -55,6 +55,25 @@ class ToolServer:
 
 
 @dataclass(frozen=True, slots=True)
+class Trial:
+    """How to run a client headless on one prompt in a scratch home, with no model to talk to.
+
+    Attributes:
+        arguments: behind the program; the prompt is put last.
+        environment: its own variables.
+        files: the settings of a home where a person has already used it, by path below the home.
+    """
+
+    arguments: tuple[str, ...]
+    environment: tuple[tuple[str, str], ...] = ()
+    files: tuple[tuple[str, str], ...] = ()
+
+
+NO_MODEL_URL = "http://127.0.0.1:9"
+"""Where the client of a trial looks for its model: nothing answers at the port of ``discard``."""
+
+
+@dataclass(frozen=True, slots=True)
 class Installation:
     """Where one client keeps the settings that we change, and in which format.
 
@@ -78,6 +97,7 @@ class Installation:
         has_skill: the client reads skills from ``skills`` beside its settings file, and ours may be one of them.
         hiding_paths: files that, if they exist, keep the typed prompt command from reaching our hook.
         own_parts: parts that only this client needs.
+        trial: how to try whether its own prompts are proven; None if it has no proof.
     """
 
     client: Client
@@ -99,6 +119,7 @@ class Installation:
     has_skill: bool = False
     hiding_paths: tuple[str, ...] = ()
     own_parts: tuple[Part, ...] = ()
+    trial: Trial | None = None
 
     @property
     def settings_path(self) -> str:

@@ -39,6 +39,7 @@ KINDS: dict[str, str] = {
     "mission_cancelled": "lifecycle.MissionCancelled",
     "mission_completed": "lifecycle.MissionCompleted",
     "owner_verb_refused": "lifecycle.OwnerVerbRefused",
+    "unproven_prompt": "lifecycle.UnprovenPrompt",
     "session_bound": "work.SessionBound",
     "session_unbound": "work.SessionUnbound",
     "session_forked": "work.SessionForked",

@@ -291,6 +291,25 @@ class OwnerVerbRefused:
         return replace(mission, refused_verbs=kept)
 
 
+@dataclass(frozen=True, slots=True)
+class UnprovenPrompt:
+    """A command came in a prompt of which it is not proven that a person typed it.
+
+    Attributes:
+        command: as it was typed, without the mission.
+        why: what the proof lacks.
+    """
+
+    kind: ClassVar[str] = "unproven_prompt"
+    command: str
+    why: str = ""
+
+    def apply(self, mission: Mission, ts: str) -> Mission:
+        """Shown to the owner; what it changed has records of its own."""
+        text = f"{self.command} came in a prompt that is not proven to be a person's"
+        return noticed(mission, ts, self.kind, text, self.why)
+
+
 # --- The record of a mission that began as another runtime's folder.
 
 

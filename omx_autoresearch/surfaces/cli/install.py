@@ -183,8 +183,14 @@ class ClientDocument:
 @verb("doctor", Document("doctor", tuple[ClientDocument, ...]))
 @click.argument("client", type=click.Choice(CLIENT_NAMES), required=False)
 @_scope_option
+@click.option(
+    "--prompt",
+    "tries_prompt",
+    is_flag=True,
+    help="Also start the agent CLI in a scratch home, without its model, and try whether a prompt is proven.",
+)
 @json_option
-def doctor_verb(client: str | None, scope: Scope, as_json: bool) -> int:
+def doctor_verb(client: str | None, scope: Scope, tries_prompt: bool, as_json: bool) -> int:
     """Prove that a stop is held: run the installed hook with a synthetic stop, and look for faults that would break it.
 
     Without CLIENT: every agent CLI with the hooks in its settings, else every one on PATH. Exits with 9 if a check
@@ -193,9 +199,11 @@ def doctor_verb(client: str | None, scope: Scope, as_json: bool) -> int:
     from concurrent.futures import ThreadPoolExecutor
 
     caller = this_caller()
+    if tries_prompt:
+        require_owner(caller.runtime, "doctor --prompt")
     names = (client,) if client else _clients_here(caller, scope)
     with ThreadPoolExecutor() as pool:
-        documents = tuple(pool.map(lambda name: _examined(caller, name, scope), names))
+        documents = tuple(pool.map(lambda name: _examined(caller, name, scope, tries_prompt), names))
     if as_json:
         print_json(documents)
     elif not documents:
@@ -220,7 +228,7 @@ def _clients_here(caller: Caller, scope: Scope) -> tuple[str, ...]:
     return ours or tuple(name for name in CLIENT_NAMES if shutil.which(name))
 
 
-def _examined(caller: Caller, name: str, scope: Scope) -> ClientDocument:
+def _examined(caller: Caller, name: str, scope: Scope, tries_prompt: bool) -> ClientDocument:
     checks = examine(
         _installation(caller, name, scope),
         caller.runtime.home.root_path,
@@ -228,6 +236,10 @@ def _examined(caller: Caller, name: str, scope: Scope) -> ClientDocument:
         packages=PACKAGES,
         make_held_session=make_held_session,
     )
+    if tries_prompt:
+        from omx_autoresearch.surfaces.cli.prompt_trial import try_prompt
+
+        checks.append(try_prompt(caller.runtime, name))
     is_held = all(check.ok for check in checks if check.is_about_hold)
     return ClientDocument(name, scope, is_held, tuple(checks))
 

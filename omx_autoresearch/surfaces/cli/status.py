@@ -233,6 +233,7 @@ def _progress(view: StatusView) -> list[Row]:
         ("findings", f"{view.finding_count}, in state/findings.jsonl" if view.finding_count else "", ""),
         ("session", session, ""),
         ("hold", view.hold, "green" if view.hold.startswith("proven") else "yellow"),
+        ("prompts", view.prompts, "green" if view.prompts.startswith("proven") else "yellow"),
         ("heard of", view.last_heartbeat_at or "never", ""),
         ("files", view.task_path, "dim"),
     ]

@@ -47,6 +47,11 @@ class OwnedMission:
         self.task_id = str(self.stage.owner_json(PRODUCT, "start", "--json")["task_id"])
         return self
 
+    def find(self) -> None:
+        """Take the only mission there is, a draft or one that a prompt started."""
+        (listed,) = json.loads(self.stage.owner(PRODUCT, "list", "--json").stdout)
+        self.task_id = str(listed["task_id"])
+
     def start_and_take_variable(self) -> str:
         """Start it and give the value of ``OMX_AUTORESEARCH_TASK`` that ``start`` prints for a new session."""
         started = self.stage.owner_json(PRODUCT, "start", "--json")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import sys
 import sysconfig
 import venv
@@ -161,3 +162,64 @@ def test_a_shell_that_prints_at_its_start_is_found(person: Person) -> None:
     found = checks(person, "codex")
     assert wrong(found) == ["hold", "others"]
     assert "start-up files" in found["hold"]["cure"]
+
+
+CLAUDE = """#!{python} -I
+import json, os, pathlib, socket, subprocess, sys
+settings = json.loads(pathlib.Path(os.environ["HOME"], ".claude", "settings.json").read_text())
+line = settings["hooks"]["UserPromptSubmit"][0]["hooks"][0]["command"]
+event = {{"hook_event_name": "UserPromptSubmit", "session_id": "0a1b2c3d-0000-4000-8000-00000000000a",
+         "cwd": os.getcwd(), "prompt": sys.argv[-1]}}
+theirs, ours = socket.socketpair() if {has_socket} else map(os.fdopen, os.pipe(), ("rb", "wb"))
+hook = subprocess.Popen(["sh", "-c", line], stdin=theirs)
+os.write(ours.fileno(), json.dumps(event).encode())
+ours.close()
+hook.wait()
+"""
+"""What Claude Code does with a prompt, as far as our hook sees it."""
+
+
+def put_claude(person: Person, *, has_socket: bool) -> str:
+    """Put a client on a PATH; returns that."""
+    program = person.root / "clients" / "claude"
+    program.parent.mkdir(exist_ok=True)
+    program.write_text(CLAUDE.format(python=sys.executable, has_socket=has_socket))
+    program.chmod(0o755)
+    return f"{program.parent}:{os.environ['PATH']}"
+
+
+@pytest.mark.requirement("SESS-18")
+def test_a_real_prompt_is_tried_on_the_client_and_its_outcome_kept(person: Person) -> None:
+    install_without_tools(person, "claude")
+    path = put_claude(person, has_socket=True)
+    assert "real prompt" not in checks(person, "claude", PATH=path)
+    found = checks(person, "claude", "--prompt", PATH=path)
+    assert (wrong(found), "is proven" in found["real prompt"]["what"]) == ([], True)
+    assert (person.home / "trials" / "claude").read_text().startswith("holds ")
+    assert not (person.home / "missions").exists(), "the mission that it was tried with stands elsewhere"
+
+
+@pytest.mark.requirement("SESS-18")
+def test_a_version_that_sends_prompts_another_way_is_found_and_goes_by_signs(person: Person) -> None:
+    install_without_tools(person, "claude")
+    found = checks(person, "claude", "--prompt", PATH=put_claude(person, has_socket=False))
+    assert wrong(found) == ["real prompt"]
+    assert "go by signs" in found["real prompt"]["what"]
+    assert (person.home / "trials" / "claude").read_text().startswith("fails ")
+    assert wrong(checks(person, "claude", "--prompt", PATH=put_claude(person, has_socket=True))) == []
+
+
+@pytest.mark.requirement("SESS-18")
+def test_without_the_client_no_prompt_is_tried_and_nothing_is_kept(person: Person) -> None:
+    install_without_tools(person, "claude")
+    found = checks(person, "claude", "--prompt", PATH=os.defpath)
+    assert "not on PATH" in found["real prompt"]["what"]
+    assert not (person.home / "trials").exists()
+
+
+@pytest.mark.requirement("SESS-18", "LIFE-06")
+def test_an_agent_tries_no_prompt_with_a_client_of_its_own(person: Person) -> None:
+    path = put_claude(person, has_socket=False)
+    done = person.run("doctor", "claude", "--prompt", env={"PATH": path, "CLAUDECODE": "1"})
+    assert "only the owner may run" in done.stderr
+    assert not (person.home / "trials").exists()

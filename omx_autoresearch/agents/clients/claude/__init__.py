@@ -7,6 +7,8 @@
 - Claude Code silently ignores a settings file that contains a comment.
 - It lists a skill in ``skills/NAME/SKILL.md`` of the user's or the project's folder to the model; the hook sees
   ``/NAME ARGUMENTS`` as typed, and the model sees the skill's text.
+- A prompt is proven by the socket on the hook's stdin: the process that made its other end is the hook's parent, and no
+  other agent CLI stands above it. A program of an agent that left its ancestors could forge that.
 - ``sandbox.enabled`` in any of its settings files puts its shell into a sandbox; the hooks run outside.
 """
 
@@ -55,13 +57,17 @@ def parse(payload: dict[str, Any]) -> HookEvent:
         PayloadFault: the session id is not a text.
     """
     has_failed = payload.get("hook_event_name") == "PostToolUseFailure"
+    crons = payload.get("session_crons")
     return payloads.event_of(
         CLIENT,
         payload,
         shell_tools=("Bash",),
         last_message="last_assistant_message",
         prefix=_PLUGIN_PREFIX,
-        # session_crons are timers, not work: they never delay an answer
+        # session_crons are timers, not work: they never delay an answer, but their prompts are no person's
+        handed_texts=tuple(payloads.text_of(cron, "prompt") for cron in crons if isinstance(cron, dict))
+        if isinstance(crons, list)
+        else (),
         has_background_work=payloads.has_running_task(payload.get("background_tasks")),
         # the client keeps the first 30,000 characters; a failed tool's output is in `error`
         tool_response=payload.get("error" if has_failed else "tool_response"),
@@ -126,7 +132,7 @@ def _has_sandbox(settings_path: str) -> bool:
         return False
 
 
-forgery = payloads.socket_forgery
+origin = payloads.socket_origin
 render = payloads.render_reply
 
 

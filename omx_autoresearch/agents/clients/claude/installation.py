@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from omx_autoresearch.agents.clients.claude import CLIENT, managed_settings, settings_paths
 from omx_autoresearch.agents.machine import home_path
-from omx_autoresearch.agents.parts import Installation, ToolServer
+from omx_autoresearch.agents.parts import NO_MODEL_URL, Installation, ToolServer, Trial
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -20,6 +20,16 @@ _NOTES = {
     "user": "Claude Code asks before it first calls a tool; to allow all of them, permit mcp__omx-autoresearch",
     "project": "Claude Code asks each user of the project whether to trust the server in .mcp.json",
 }
+_TRIAL = Trial(
+    ("-p",),
+    (
+        ("ANTHROPIC_BASE_URL", NO_MODEL_URL),
+        ("ANTHROPIC_API_KEY", "trial"),
+        ("CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC", "1"),
+        ("DISABLE_AUTOUPDATER", "1"),
+        ("DISABLE_TELEMETRY", "1"),
+    ),
+)
 
 
 def installation(scope: Scope, environ: Mapping[str, str], project_path: str) -> Installation:
@@ -36,6 +46,7 @@ def installation(scope: Scope, environ: Mapping[str, str], project_path: str) ->
         has_status_line=True,
         server=ToolServer(_servers_path(scope, environ, project_path), has_type=True, note=_NOTES[scope]),
         has_skill=True,
+        trial=_TRIAL,
     )
 
 

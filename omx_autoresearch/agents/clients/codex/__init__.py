@@ -10,12 +10,15 @@
 - Its tools run in a sandbox unless the turn's policy is ``danger-full-access``; the hooks run outside. The payload's
   ``permission_mode`` says who is asked, not where tools run. The rollout, which no sandboxed tool can write, records
   the policy of each turn.
+- A prompt is proven by the rollout, too: the hook's parent has it open, and no tool of its turn can have started the
+  hook. An agent without a sandbox can write there, and so forge that. In a terminal the screen is a process of its own,
+  the parent of the one with the hooks.
 """
 
 from __future__ import annotations
 
 from omx_autoresearch.agents import payloads
-from omx_autoresearch.agents.events import Client, HookEntry, HookEvent, StopCap
+from omx_autoresearch.agents.events import Client, HookEntry, HookEvent, Origin, StopCap
 from omx_autoresearch.foundation.records import replace
 from omx_autoresearch.foundation.text import one_line
 
@@ -84,11 +87,11 @@ def _policy_of_call(meta: Mapping[str, Any]) -> str:
     return found if isinstance(found, str) else ""
 
 
-def forgery(event: HookEvent, began_at: str) -> str:
-    """Why the event did not come from Codex itself; empty if it did or if we cannot tell."""
-    from omx_autoresearch.agents.clients.codex.rollout import rollout_fault
+def origin(event: HookEvent, began_at: str) -> Origin:
+    """Whether Codex itself sent the event: by the record of its session, which no sandboxed tool can write."""
+    from omx_autoresearch.agents.clients.codex.rollout import rollout_origin
 
-    return rollout_fault(event.transcript_path, began_at)
+    return rollout_origin(event.transcript_path, event.prompt, began_at)
 
 
 render = payloads.render_reply

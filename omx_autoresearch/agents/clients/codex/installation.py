@@ -8,12 +8,32 @@ from typing import TYPE_CHECKING
 from omx_autoresearch.agents.clients.codex import CLIENT
 from omx_autoresearch.agents.clients.codex.trust import Trust
 from omx_autoresearch.agents.machine import home_path
-from omx_autoresearch.agents.parts import Installation, ToolServer
+from omx_autoresearch.agents.parts import NO_MODEL_URL, Installation, ToolServer, Trial
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from omx_autoresearch.agents.parts import Scope
+
+_USED_SETTINGS = f"""\
+model = "trial"
+model_provider = "trial"
+check_for_update_on_startup = false
+[analytics]
+enabled = false
+[model_providers.trial]
+name = "trial"
+base_url = "{NO_MODEL_URL}/v1"
+wire_api = "responses"
+env_key = "TRIAL_KEY"
+request_max_retries = 0
+stream_max_retries = 0
+"""
+_TRIAL = Trial(
+    ("exec", "--skip-git-repo-check"),
+    (("TRIAL_KEY", "trial"),),
+    ((".codex/config.toml", _USED_SETTINGS),),
+)
 
 
 def installation(scope: Scope, environ: Mapping[str, str], project_path: str) -> Installation:
@@ -39,4 +59,5 @@ def installation(scope: Scope, environ: Mapping[str, str], project_path: str) ->
             variables=("OMX_AUTORESEARCH_TASK",),
         ),
         has_skill=True,
+        trial=_TRIAL,
     )

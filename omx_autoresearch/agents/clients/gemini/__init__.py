@@ -12,6 +12,7 @@
   register it.
 - A sub-agent's tool event looks like the session's own.
 - ``--sandbox`` restarts the whole client inside the sandbox, with its hooks: they have the rights of its tools.
+- A prompt is proven by the socket on the hook's stdin, as in Claude Code, and could be forged in the same way.
 """
 
 from __future__ import annotations
@@ -73,7 +74,7 @@ def is_sandboxed(event: HookEvent, environ: Mapping[str, str], meta: Mapping[str
     return False
 
 
-forgery = payloads.socket_forgery
+origin = payloads.socket_origin
 render = payloads.render_reply
 
 

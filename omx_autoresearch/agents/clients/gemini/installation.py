@@ -7,12 +7,26 @@ from typing import TYPE_CHECKING
 
 from omx_autoresearch.agents.clients.gemini import CLIENT
 from omx_autoresearch.agents.machine import home_path
-from omx_autoresearch.agents.parts import Installation, ToolServer
+from omx_autoresearch.agents.parts import NO_MODEL_URL, Installation, ToolServer, Trial
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from omx_autoresearch.agents.parts import Scope
+
+_USED_SETTINGS = """\
+{"security": {"auth": {"selectedType": "gemini-api-key"}}, "general": {"enableAutoUpdate": false},
+ "telemetry": {"enabled": false}, "privacy": {"usageStatisticsEnabled": false}}
+"""
+_TRIAL = Trial(
+    ("--prompt",),
+    (
+        ("GEMINI_API_KEY", "trial"),
+        ("GOOGLE_GEMINI_BASE_URL", NO_MODEL_URL),
+        ("GEMINI_CLI_TRUST_WORKSPACE", "true"),
+    ),
+    ((".gemini/settings.json", _USED_SETTINGS),),
+)
 
 
 def installation(scope: Scope, environ: Mapping[str, str], project_path: str) -> Installation:
@@ -34,6 +48,7 @@ def installation(scope: Scope, environ: Mapping[str, str], project_path: str) ->
         hook_shell=("bash", "-c"),
         server=ToolServer(files[scope], allows_comments=True),
         hiding_paths=_hiding_paths(user_path, project_path, home_path(environ)),
+        trial=_TRIAL,
     )
 
 
