@@ -398,12 +398,10 @@ def _environment(job: Job, scratch_path: str) -> dict[str, str]:
 
 
 def _text_of(stdout: BinaryIO, result: CommandResult) -> str:
-    """The stdout of a command; a last line that was cut is left out, since half a number is one as well."""
+    """The stdout of a command; empty where a part of it is missing, which may contradict the rest."""
     stdout.seek(0)
     data = stdout.read()
-    if len(data) < result.stdout_size_bytes:
-        data = data[: data.rfind(b"\n") + 1]
-    return data.decode("utf-8", "replace")
+    return data.decode("utf-8", "replace") if len(data) == result.stdout_size_bytes else ""
 
 
 def _document(job: Job) -> str | None:

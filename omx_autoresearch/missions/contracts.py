@@ -17,9 +17,10 @@ from omx_autoresearch.foundation.text import head_and_tail
 from omx_autoresearch.freezing import pins
 from omx_autoresearch.freezing.evaluator_commands import SHELL_WORDS, runner_of
 from omx_autoresearch.journal.safe_files import read_bounded
+from omx_autoresearch.missions.rules.evidence import is_report
 from omx_autoresearch.missions.rules.intake import SCRIPT, TAKEN_OVER, limits_of, settled
 from omx_autoresearch.missions.rules.mission import OPERATIONS, Contract
-from omx_autoresearch.missions.validation.runs import read_output, report_of, run_validator
+from omx_autoresearch.missions.validation.runs import last_object, read_output, report_of, run_validator
 from omx_autoresearch.system.commands import shell_argv
 
 if TYPE_CHECKING:
@@ -43,12 +44,14 @@ class Tryout:
 
     Attributes:
         report: the verdict that the runtime would take from it.
+        has_reported: the last line of its output states a verdict.
         exit_status: None where a signal or the clock ended it, or it was never started.
         output: its output, trimmed and made harmless.
         duration_seconds: wall time.
     """
 
     report: RunReport
+    has_reported: bool
     exit_status: int | None
     output: str
     duration_seconds: float
@@ -67,8 +70,11 @@ def try_validator(contract: Contract, workspace_path: str, *, isolation: str = "
         scratch_path = os.path.join(folder, "scratch")
         result = run_validator(argv, contract, workspace_path, output_path, scratch_path, isolation=isolation)
         output = read_output(result)
+        report = report_of(contract, workspace_path, result, output, "")
+        has_reported = is_report(last_object(result)[0])
     return Tryout(
-        report=report_of(contract, workspace_path, result, output, ""),
+        report=report,
+        has_reported=has_reported,
         exit_status=result.exit_status if result.outcome == "exited" else None,
         output=head_and_tail(output, OUTPUT_CHARACTERS),
         duration_seconds=result.duration_seconds,

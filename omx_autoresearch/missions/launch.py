@@ -54,6 +54,7 @@ from omx_autoresearch.system.sandbox import can_isolate
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from omx_autoresearch.missions.contracts import Tryout
     from omx_autoresearch.missions.rules.evidence import RunReport
     from omx_autoresearch.missions.rules.intake import IntakeRecord
     from omx_autoresearch.missions.rules.mission import Contract, Mission
@@ -180,7 +181,12 @@ def _launch(runtime: Runtime, mission: Mission, options: StartOptions) -> Starte
     _refuse_written(pins.touched(stamps, pins.pin_stamps(manifest, workspace_path)))
     if baseline is not None:
         # without a score, progress is measured by the number of tests that pass
-        contract = replace(contract, baseline_tests=baseline.tests, baseline_score=baseline.score)
+        contract = replace(
+            contract,
+            baseline_tests=baseline.report.tests,
+            baseline_score=baseline.report.score,
+            baseline_reports=baseline.has_reported,
+        )
     pins.pin(runtime.home.mission(mission.task_id).frozen_path, manifest, workspace_path)
     nonce = "" if options.is_agent else runtime.new_id()
     digest = contract_digest(contract)
@@ -196,9 +202,10 @@ def _launch(runtime: Runtime, mission: Mission, options: StartOptions) -> Starte
     is_unsandboxed = None if options.is_agent else options.is_unsandboxed
     mission = _record(runtime, mission.task_id, record, is_unsandboxed=is_unsandboxed)
     notes = manifest.notes
-    if baseline is not None and baseline.cause == "timed-out":
-        notes += (f"no baseline: the validator {baseline.summary}; the number of tests is not compared",)
-    return Started(mission, nonce=nonce, baseline=baseline, notes=notes)
+    report = baseline.report if baseline is not None else None
+    if report is not None and report.cause == "timed-out":
+        notes += (f"no baseline: the validator {report.summary}; the number of tests is not compared",)
+    return Started(mission, nonce=nonce, baseline=report, notes=notes)
 
 
 def _tree_at_launch(
@@ -246,6 +253,7 @@ def amend(
             contract,
             baseline_tests=mission.contract.baseline_tests,
             baseline_score=mission.contract.baseline_score,
+            baseline_reports=mission.contract.baseline_reports,
         )
     pins.pin(runtime.home.mission(task_id).frozen_path, manifest, path)
     record = MissionAmended(contract, contract_digest(contract), reason, path)
@@ -267,7 +275,7 @@ def _refuse_written(paths: tuple[str, ...]) -> None:
         )
 
 
-def _baseline(mission: Mission, contract: Contract, options: StartOptions) -> RunReport | None:
+def _baseline(mission: Mission, contract: Contract, options: StartOptions) -> Tryout | None:
     """Run the validator once before any work; a reviewer has nothing to review yet.
 
     Raises:
@@ -281,13 +289,13 @@ def _baseline(mission: Mission, contract: Contract, options: StartOptions) -> Ru
     seconds = min(options.baseline_seconds or contract.timeout_seconds, contract.timeout_seconds)
     limited = replace(contract, timeout_seconds=seconds)
     path = options.workspace_path or mission.workspace_path
-    report = try_validator(limited, path, isolation=isolation).report
-    if report.verdict == "passed" and not has_measured(contract.criteria):
+    tryout = try_validator(limited, path, isolation=isolation)
+    if tryout.report.verdict == "passed" and not has_measured(contract.criteria):
         raise StepIllegal(
-            f"the validator already passes: {report.summary}",
+            f"the validator already passes: {tryout.report.summary}",
             next_step="make it check what is missing, or start with --no-baseline",
         )
-    return report
+    return tryout
 
 
 # --- What the owner changes of a mission: sandbox.md and the contract stay one, whichever was changed first.

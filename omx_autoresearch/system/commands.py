@@ -51,7 +51,7 @@ class CommandResult:
         peak_bytes: peak resident memory of the largest process; 0 if it was not asked for or is unknown.
         output_size_bytes: how much the command wrote; the file has less if ``is_truncated``.
         stdout_size_bytes: how much of it went to stdout, if the caller asked for stdout alone.
-        is_truncated: the output went past the limit, or could not be stored.
+        is_truncated: the output went past the limit, so that its middle is missing, or could not be stored.
         leaked: command lines of processes that were found running in another session, and were ended.
         has_left_running: some of its processes, in any session, still worked after its first one had ended.
         error: why it was not started, or which output or process could not be stored or ended; empty if all went well.
@@ -105,11 +105,11 @@ def run_command(  # noqa: PLR0913  # one limit each; all but two have a default
         env: the whole environment.
         timeout_seconds: from the start of the command.
         output_path: the file that takes the output; an older one is replaced.
-        output_limit_bytes: output past it is read and dropped.
+        output_limit_bytes: of a longer output the beginning and the end are stored (`supervisor.CUT_MARK` between).
         grace_seconds: between SIGTERM and SIGKILL.
         clock: decides whether the command timed out.
-        stdout_fd: a file, open for writing, that takes stdout alone, up to the same limit; the output file then has
-            both streams in the order of arrival.
+        stdout_fd: a file, open for writing, that takes stdout alone, its beginning up to the same limit; the output
+            file then has both streams in the order of arrival.
         cancel_fd: when it becomes readable or is closed, the whole tree is ended as at the deadline.
         measures_memory: report ``peak_bytes``; two small programs then run before the command, for 1 or 2 ms that do
             not count.

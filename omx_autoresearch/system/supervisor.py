@@ -175,6 +175,11 @@ KILL_LIMIT_SECONDS = 5.0
 
 SHOWN_COMMAND_LENGTH = 200
 
+TAIL_BYTES = 4 * 1024 * 1024
+"""How much of the end is kept of an output past its limit; half the limit, where that is less."""
+CUT_MARK = b"\n[... the middle of the output was not kept ...] "
+"""Stands before that end, so that a line whose beginning was dropped is not taken for a whole one."""
+
 _PR_SET_CHILD_SUBREAPER = 36  # linux/prctl.h
 _READ_BYTES = 65536
 _READS_AT_ONCE = 64  # a command that never pauses must not keep us from the clock
@@ -241,6 +246,7 @@ def supervise(order: Order, lifeline_fd: int) -> dict[str, Any]:
         grace_seconds = min(grace_seconds, LEFTOVER_GRACE_SECONDS)
     watch.end_tree(grace_seconds)
     pipes.drain()
+    pipes.output.finish()
     return {
         "outcome": outcome,
         "exit_status": watch.exit_status,
@@ -248,12 +254,12 @@ def supervise(order: Order, lifeline_fd: int) -> dict[str, Any]:
         "user_seconds": watch.user_seconds,
         "system_seconds": watch.system_seconds,
         "peak_bytes": watch.peak_bytes,
-        "output_size_bytes": pipes.size_bytes,
-        "stdout_size_bytes": pipes.stdout_size_bytes,
-        "is_truncated": pipes.stored_bytes < pipes.size_bytes,
+        "output_size_bytes": pipes.output.size_bytes,
+        "stdout_size_bytes": pipes.stdout.size_bytes if pipes.stdout else 0,
+        "is_truncated": pipes.output.is_cut,
         "leaked": tuple(watch.leaked.values()),
         "has_left_running": watch.has_left,
-        "error": pipes.error or watch.error,
+        "error": pipes.output.error or watch.error,
     }
 
 
@@ -276,6 +282,54 @@ def find_program(name: str, path: str) -> str:
     raise OSError(number, os.strerror(number), barred or name)
 
 
+class _Kept:
+    """The file that keeps a stream: its beginning, and of a stream past the limit its end too, in place of the middle.
+
+    Attributes:
+        size_bytes: of the stream.
+        error: why not everything within the limit could be stored; empty if it was. Nothing is stored after it.
+    """
+
+    def __init__(self, descriptor: int, limit_bytes: int, tail_bytes: int = 0) -> None:
+        self._descriptor = descriptor
+        self._room = limit_bytes - tail_bytes
+        self._tail_bytes = tail_bytes
+        self._tail = bytearray()
+        self._passed_bytes = 0
+        self.size_bytes = 0
+        self.error = ""
+
+    @property
+    def is_cut(self) -> bool:
+        """The file has less than the stream had."""
+        return bool(self.error) or self._passed_bytes > len(self._tail)
+
+    def add(self, chunk: bytes) -> None:
+        """Store what the beginning has room for, and hold back the end of the rest."""
+        self.size_bytes += len(chunk)
+        head = chunk[: self._room]
+        self._room -= len(head)
+        self._store(head)
+        if len(head) < len(chunk):
+            self._passed_bytes += len(chunk) - len(head)
+            if self._tail_bytes:
+                self._tail += chunk[len(head) :]
+                del self._tail[: -self._tail_bytes]
+
+    def finish(self) -> None:
+        """Store the end that was held back; where the middle is missing, `CUT_MARK` stands in the end's first bytes."""
+        is_whole = self._passed_bytes <= len(self._tail)
+        self._store(self._tail if is_whole else CUT_MARK + self._tail[len(CUT_MARK) :])
+
+    def _store(self, data: bytes | bytearray) -> None:
+        view = memoryview(data)
+        try:
+            while view and not self.error:
+                view = view[os.write(self._descriptor, view) :]
+        except OSError as fault:
+            self.error = f"part of the output could not be stored: {fault.strerror}"
+
+
 class _Pipes:
     """The output of one command: read from its pipes, stored up to the limit.
 
@@ -284,15 +338,14 @@ class _Pipes:
     """
 
     def __init__(self, order: Order) -> None:
-        self._order = order
-        self.size_bytes = self.stored_bytes = 0
-        self.stdout_size_bytes = self._stdout_stored_bytes = 0
-        self.error = ""
+        limit = order.output_limit_bytes
+        self.output = _Kept(order.output_fd, limit, min(limit // 2, TAIL_BYTES))
+        self.stdout = _Kept(order.stdout_fd, limit) if order.stdout_fd >= 0 else None
         read_end, self.stdout_end = socket_pair() if order.is_stdout_sealed else os.pipe()
         self.stderr_end = self.stdout_end
         self._stdout_fd = read_end
         self.open = {read_end}
-        if order.stdout_fd >= 0:
+        if self.stdout is not None:
             read_end, self.stderr_end = os.pipe()
             self.open.add(read_end)
         for descriptor in self.open:
@@ -304,13 +357,12 @@ class _Pipes:
             os.close(descriptor)
 
     def drain(self) -> tuple[int, ...]:
-        """Read the pipes; output past the limit is not stored. Returns the pipes that ended."""
+        """Read the pipes; returns those that ended."""
         ended = tuple(descriptor for descriptor in self.open if not self._drain(descriptor))
         self.open.difference_update(ended)
         return ended
 
     def _drain(self, descriptor: int) -> bool:
-        order = self._order
         for _ in range(_READS_AT_ONCE):
             try:
                 chunk = os.read(descriptor, _READ_BYTES)
@@ -318,29 +370,10 @@ class _Pipes:
                 return True
             if not chunk:
                 return False
-            self.size_bytes += len(chunk)
-            self.stored_bytes += self._store(
-                order.output_fd, chunk, order.output_limit_bytes - self.stored_bytes
-            )
-            if order.stdout_fd >= 0 and descriptor == self._stdout_fd:
-                self.stdout_size_bytes += len(chunk)
-                self._stdout_stored_bytes += self._store(
-                    order.stdout_fd, chunk, order.output_limit_bytes - self._stdout_stored_bytes
-                )
+            self.output.add(chunk)
+            if self.stdout is not None and descriptor == self._stdout_fd:
+                self.stdout.add(chunk)
         return True
-
-    def _store(self, descriptor: int, chunk: bytes, room: int) -> int:
-        """Store as much as there is room for; returns the number of bytes."""
-        stored = 0
-        view = memoryview(chunk)[: max(room, 0)]
-        try:
-            while view and not self.error:
-                written = os.write(descriptor, view)
-                stored += written
-                view = view[written:]
-        except OSError as fault:
-            self.error = f"part of the output could not be stored: {fault.strerror}"
-        return stored
 
 
 class _Watch:

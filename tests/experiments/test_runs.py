@@ -139,13 +139,18 @@ def test_a_command_prints_decimal_points_whatever_the_owners_locale_is(scene: Sc
 
 
 @pytest.mark.requirement("METRIC-06")
-def test_a_cut_last_line_is_no_metric(scene: Scene, monkeypatch: pytest.MonkeyPatch) -> None:
-    command = "printf 'METRIC ms=123'"
-    assert scene.measure(scene.bench(measure=command)).metric == 123.0
+@pytest.mark.parametrize(
+    "printed", ["METRIC ms=123", "METRIC ms=1\\nMETRIC ms=123"], ids=["number", "second"]
+)
+def test_an_output_of_which_a_part_is_missing_is_no_metric(
+    scene: Scene, monkeypatch: pytest.MonkeyPatch, printed: str
+) -> None:
+    command = f"printf '{printed}'"
+    assert scene.measure(scene.bench(measure="echo METRIC ms=123")).metric == 123.0
     monkeypatch.setattr(
         run_module,
         "run_command",
-        lambda argv, **options: run_command(argv, **options, output_limit_bytes=len("METRIC ms=1")),
+        lambda argv, **options: run_command(argv, **options, output_limit_bytes=len("METRIC ms=1\n")),
     )
     run = scene.measure(scene.bench(measure=command))
     assert (run.metric, run.fault) == (None, "metric_missing")

@@ -8,6 +8,7 @@ import subprocess
 import sys
 import threading
 import uuid
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -23,12 +24,12 @@ from omx_autoresearch.system.commands import (
     shell_argv,
 )
 from omx_autoresearch.system.processes import RUN_MARK
+from omx_autoresearch.system.supervisor import CUT_MARK
 from tests.support.clocks import ClockUntil
 from tests.support.pipes import let_go, opened, word_from, written
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
-    from pathlib import Path
 
     Run = Callable[..., CommandResult]
 
@@ -158,11 +159,13 @@ def test_no_descriptor_of_ours_reaches_the_command(run: Run, tmp_path: Path) -> 
 # --- Output ----------------------------------------------------------------------------------------------------------
 
 
-def test_output_past_the_limit_is_read_flagged_and_not_stored(run: Run) -> None:
-    result = run("head -c 300000 /dev/zero; exit 4", output_limit_bytes=1000)
+def test_of_an_output_past_the_limit_the_beginning_and_the_end_are_stored(run: Run) -> None:
+    result = run("echo first; head -c 300000 /dev/zero; echo; echo last; exit 4", output_limit_bytes=1000)
     assert (result.outcome, result.exit_status) == ("exited", 4)
-    assert (result.output_size_bytes, result.is_truncated) == (300000, True)
-    assert os.path.getsize(result.output_path) == 1000
+    assert (result.output_size_bytes, result.is_truncated) == (300012, True)
+    kept = Path(result.output_path).read_bytes()
+    assert (len(kept), kept[:6], kept[-6:]) == (1000, b"first\n", b"\nlast\n")
+    assert kept.split(b"\n")[2].startswith(CUT_MARK.strip())
 
 
 def test_output_of_exactly_the_limit_is_whole(run: Run) -> None:

@@ -247,8 +247,9 @@ def report_of_run(
         exit_status: of the command; None or negative when a signal ended it.
         output: the kept output, decoded; its end matters.
         last_object: the JSON object on the output's last line, if there is one.
-        fault: why that last line, although it begins like an object, cannot be read (duplicate keys, ...).
-        contract: for the baseline's number of tests.
+        fault: why that last line is not known, or cannot be read although it begins like an object (duplicate keys,
+            ...).
+        contract: for what the validator printed at the baseline.
     """
     count = None
     if contract.runner:
@@ -276,19 +277,26 @@ def report_of_run(
         return report("failed", "contradiction", said, score)
     if exit_status != 0:
         return report("failed", "exit-nonzero", summary or f"exit status {exit_status}", score)
-    lost = _lost_tests(count, contract)
+    cause, lost = _lost(count, contract, has_reported=claimed is not None)
     if lost:
-        return report("failed", "fewer-tests", lost, score)
+        return report("failed", cause, lost, score)
     return report("passed", "exit-0", summary or "exit status 0", score)
 
 
-def _lost_tests(count: RunnerCount | None, contract: Contract) -> str:
-    """The tests that are missing against intake, in words; empty when all are there."""
+def _lost(count: RunnerCount | None, contract: Contract, *, has_reported: bool) -> tuple[str, str]:
+    """A cause and what is missing against intake, in words; both empty when tests and report are there."""
     wanted = contract.baseline_tests
-    if wanted is None or (count is not None and count.passed >= wanted):
-        return ""
-    said = "it reported no test count" if count is None else f"{count.passed} tests passed"
-    return f"{said}; {wanted} ran at intake, and skipped ones do not count"
+    if wanted is not None and (count is None or count.passed < wanted):
+        said = "it reported no test count" if count is None else f"{count.passed} tests passed"
+        return "fewer-tests", f"{said}; {wanted} ran at intake, and skipped ones do not count"
+    if contract.baseline_reports and not has_reported:
+        return "no-report", "its last line states no verdict (passed or status), as it did at intake"
+    return "", ""
+
+
+def is_report(last_object: dict[str, Any] | None) -> bool:
+    """True for an object that states a verdict."""
+    return _read_report(last_object or {})[0] is not None
 
 
 def _read_report(report: dict[str, Any]) -> tuple[bool | None, float | None, str, str]:

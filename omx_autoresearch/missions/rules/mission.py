@@ -328,7 +328,7 @@ class Contract(JudgingTerms):
     """The terms of completion, compiled by the owner; a verdict counts only under the digest of its own contract.
 
     Attributes:
-        output_limit_bytes: what is kept of one output; the rest is drained and said.
+        output_limit_bytes: what is kept of one output, its beginning and its end; the rest is drained and said.
         environment: the owner's environment at launch, the only one that validators get.
         allow_unsandboxed: the owner allows runs outside a sandbox for a sandboxed client as well.
         pin_digest: sha256 of the manifest of pinned files.
@@ -336,6 +336,7 @@ class Contract(JudgingTerms):
         runner: the known test runner that the validator calls, or empty.
         baseline_tests: tests that it ran at intake, passed or failed; as many must pass in the end.
         baseline_score: its score at intake.
+        baseline_reports: its last line was a report (``passed`` or ``status``) at intake; each later one must be.
         criteria: further conditions, each with its own rule.
         forbidden: operations that the mission does without; they narrow what the runtime's own runs may do.
         limits: the owner's allowances.
@@ -350,6 +351,7 @@ class Contract(JudgingTerms):
     runner: str = ""
     baseline_tests: int | None = None
     baseline_score: float | None = None
+    baseline_reports: bool = False
     criteria: tuple[Criterion, ...] = nested(Criterion, default=())
     forbidden: tuple[Operation, ...] = ()
     limits: Limits = nested(Limits, default_factory=Limits)

@@ -208,6 +208,8 @@ def _why_not(contract: Contract, result: CommandResult, output: bytes) -> str:
         return f"ended after its limit of {contract.timeout_seconds:g} s"
     if fault := bubblewrap_fault(result):
         return f"the sandbox failed: {fault}"
+    if result.is_truncated and result.error:
+        return result.error
     if result.exit_status == 0:
         return ""
     tail = head_and_tail(output, _TAIL_CHARACTERS).strip().rsplit("\n", 1)[-1][-_TAIL_CHARACTERS:]

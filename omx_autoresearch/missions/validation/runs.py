@@ -53,6 +53,7 @@ from omx_autoresearch.system.commands import (
 )
 from omx_autoresearch.system.processes import ProcessIdentity, identify, is_alive, wait_for
 from omx_autoresearch.system.sandbox import bubblewrap_argv, bubblewrap_fault, can_isolate, isolation_of
+from omx_autoresearch.system.supervisor import CUT_MARK, TAIL_BYTES
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -163,7 +164,7 @@ def report_of(
         return RunReport("error", "sandbox-failed", unsandboxed)
     if result.exit_status in (126, 127):
         return _unstartable(contract, workspace_path, result.exit_status)
-    last, fault = last_object(output)
+    last, fault = last_object(result)
     if contract.is_review:
         return report_of_review(result.exit_status, last, fault, nonce)
     return report_of_run(
@@ -206,10 +207,22 @@ def _is_for_the_owner(command: str, workspace_path: str, search_path: str) -> bo
     return not os.path.realpath(path).startswith(inside)
 
 
-def last_object(output: bytes) -> tuple[dict[str, object] | None, str]:
-    """The JSON object on the last non-empty line, and why a line that begins like one cannot be read."""
-    lines = output.rstrip().rsplit(b"\n", 1)
-    line = lines[-1].strip()
+def last_object(result: CommandResult) -> tuple[dict[str, object] | None, str]:
+    """The JSON object on the last non-blank line of a run's output, and why that line is not known or cannot be read.
+
+    Raises:
+        OSError: the output cannot be read.
+    """
+    if result.is_truncated and result.error:
+        return None, result.error
+    with open(result.output_path, "rb") as stream:
+        size = os.fstat(stream.fileno()).st_size
+        stream.seek(max(0, size - TAIL_BYTES))
+        end = stream.read().rstrip()
+    begin = max(end.rfind(b"\n"), end.rfind(b"\r")) + 1
+    line = end[begin:].strip()
+    if (not begin and size > TAIL_BYTES) or (result.is_truncated and line.startswith(CUT_MARK.strip())):
+        return None, "it is not known, since more than the end that was kept is one line"
     if not line.startswith(b"{"):
         return None, ""
     try:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import resource
 import shutil
 import signal
 import socket
@@ -118,6 +119,78 @@ def test_a_report_on_the_last_line_is_held_against_the_exit_status(world: Scratc
         ("error", "bad-report"),
         ("passed", "exit-0"),
     ]
+
+
+NO = """echo '{"passed": false}'"""
+
+
+def flood(letter: str) -> str:
+    """A command that prints more than is kept of an output."""
+    return f"head -c 70000000 /dev/zero | tr '\\0' '{letter}'; echo"
+
+
+@pytest.mark.requirement("DONE-05", "DONE-21")
+@pytest.mark.parametrize(
+    ("printing", "verdict", "cause"),
+    [
+        ("""printf '{"passed": false, "cases": "%0530000d"}' 0""", "failed", "contradiction"),
+        (f"{flood('x')}; {NO}", "failed", "contradiction"),
+        (f"""printf '{{"passed": false, "cases": "'; {flood("x")}""", "error", "bad-report"),
+        (f"{NO}; {flood(chr(92) + 'n')}", "error", "bad-report"),
+        (f"{NO}; printf '%6000000s' ''", "error", "bad-report"),
+        (f"printf '100 %%\\r'; {NO}", "failed", "contradiction"),
+        (f"{flood('x')}; echo fine", "passed", "exit-0"),
+    ],
+    ids=[
+        "a-long-report",
+        "a-flood-first",
+        "a-cut-report",
+        "newlines-after",
+        "blanks-after",
+        "progress",
+        "no-report",
+    ],
+)
+def test_a_report_is_read_whole_however_much_is_printed_or_the_run_is_an_error(
+    world: Scratch, printing: str, verdict: str, cause: str
+) -> None:
+    world.write("check.sh", f"#!/bin/sh\n{printing}\nexit 0\n", executable=True)
+    run = run_now(world, world.mission())
+    assert (run.verdict, run.cause) == (verdict, cause)
+
+
+@pytest.mark.requirement("DONE-05", "DONE-21")
+def test_a_report_that_could_not_be_stored_is_no_pass(world: Scratch) -> None:
+    world.write("check.sh", f"#!/bin/sh\nhead -c 3000000 /dev/zero\necho; {NO}\n", executable=True)
+    mission = world.mission()
+    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (2_000_000, hard))
+    try:
+        run = run_now(world, mission)
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+    assert (run.verdict, run.cause) == ("error", "bad-report")
+    assert "could not be stored" in run.summary
+
+
+@pytest.mark.requirement("DONE-05")
+def test_a_validator_that_reported_at_the_baseline_must_report_in_every_run(world: Scratch) -> None:
+    world.write("check.sh", "#!/bin/sh\ncat said.txt\nexit $(cat status.txt)\n", executable=True)
+    world.write("said.txt", '{"passed": false}')
+    world.write("status.txt", "1")
+    mission = world.mission(has_baseline=True, protect=("!said.txt", "!status.txt"))
+    world.write("status.txt", "0")
+    told = []
+    for said in ("", '{"passed": true}\nbye', '{"score": 3}', '{"passed": true}'):
+        world.write("said.txt", said)
+        run = run_now(world, mission)
+        told.append((run.verdict, run.cause))
+    assert told == [*[("failed", "no-report")] * 3, ("passed", "exit-0")]
+
+    draft = replace(read_intake(str(world.project / mission.specs_path)), timeout_seconds=77.0)
+    launch.amend(world.runtime(), mission.task_id, draft)
+    world.write("said.txt", "")
+    assert run_now(world, mission).cause == "no-report"
 
 
 @pytest.mark.requirement("DONE-06")
