@@ -47,6 +47,7 @@ SOURCES = {"protocol", "client", "field", "design"}
 AREAS = {
     "artifact",
     "budget-stall",
+    "disk",
     "git-worktree",
     "hook-io",
     "loop-control",

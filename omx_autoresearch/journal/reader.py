@@ -12,7 +12,7 @@ import os
 from omx_autoresearch.foundation import json_codec
 from omx_autoresearch.foundation.errors import JournalBroken
 from omx_autoresearch.foundation.records import dataclass, sha256
-from omx_autoresearch.journal.safe_files import read_at, storage_failed
+from omx_autoresearch.journal.safe_files import open_regular, read_at, storage_failed
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -434,7 +434,7 @@ def open_journal(path: str, flags: int = os.O_RDONLY) -> int:
         StorageFailed: the system refused.
     """
     try:
-        return os.open(path, flags | os.O_CLOEXEC)
+        return open_regular(path, flags)
     except FileNotFoundError:
         raise missing(path) from None
     except OSError as error:

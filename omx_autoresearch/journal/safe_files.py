@@ -183,6 +183,19 @@ def _remove_quietly(path: str) -> None:
         return
 
 
+def open_regular(path: str, flags: int = os.O_RDONLY, mode: int = 0o600) -> int:
+    """Open one of our files and return its descriptor, without ever waiting.
+
+    Raises:
+        OSError: the system refused; ENXIO for a pipe, a device or a folder in the file's place.
+    """
+    descriptor = os.open(path, flags | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC, mode)
+    if stat.S_ISREG(os.fstat(descriptor).st_mode):
+        return descriptor
+    os.close(descriptor)
+    raise OSError(errno.ENXIO, "not a regular file", path)
+
+
 def read_bounded(path: str, limit_bytes: int) -> bytes:
     """Return the content of a regular file of at most ``limit_bytes``.
 
@@ -194,16 +207,19 @@ def read_bounded(path: str, limit_bytes: int) -> bytes:
         StorageFailed: the system refused the read.
     """
     try:
-        descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC)
+        descriptor = open_regular(path)
         try:
-            if not stat.S_ISREG(os.fstat(descriptor).st_mode):
-                raise StateUntrusted(f"{path} is not a regular file.", next_step=f"ls -ld {path}")
-            data = read_at(descriptor, 0, limit_bytes + 1)
+            size = min(os.fstat(descriptor).st_size, limit_bytes)
+            data = read_at(descriptor, 0, size + 1)
+            if size < len(data) <= limit_bytes:  # it has grown since
+                data += read_at(descriptor, len(data), limit_bytes + 1 - len(data))
         finally:
             os.close(descriptor)
     except FileNotFoundError:
         raise
     except OSError as error:
+        if error.errno == errno.ENXIO:
+            raise StateUntrusted(f"{path} is not a regular file.", next_step=f"ls -ld {path}") from None
         raise storage_failed("read", path, error) from error
     if len(data) > limit_bytes:
         raise StateUntrusted(f"{path} is larger than {limit_bytes} bytes.", next_step=f"ls -l {path}")
@@ -332,9 +348,13 @@ def storage_failed(act: str, path: str, error: OSError) -> StorageFailed:
         cure = f"give yourself permission (ls -ld {folder_path}), then run the same command again"
     elif number == errno.EIO:
         cure = "check the disk (dmesg), then run the same command again"
+    elif number == errno.ENXIO:
+        cure = f"remove it, it is no file of ours (ls -ld {path}), then run the same command again"
     else:
         cure = "omx-autoresearch doctor"
     reason = os.strerror(number) if number else str(error)
+    if number == errno.ENXIO:
+        reason = "not a regular file"
     return StorageFailed(f"Could not {act} {path}: {reason} ({name}).", next_step=cure)
 
 

@@ -28,7 +28,13 @@ from omx_autoresearch.foundation.records import dataclass, to_plain
 from omx_autoresearch.journal.layout import MissionFolder, ProjectFolder
 from omx_autoresearch.journal.omx_folder import OmxFolder, Stamp
 from omx_autoresearch.journal.reader import Entry, Head, digest_of
-from omx_autoresearch.journal.safe_files import read_bounded, replace_file, storage_failed, write_all
+from omx_autoresearch.journal.safe_files import (
+    open_regular,
+    read_bounded,
+    replace_file,
+    storage_failed,
+    write_all,
+)
 from omx_autoresearch.missions import projection_texts
 from omx_autoresearch.missions.projection_texts import LINE_FILES, STATE_FILES
 from omx_autoresearch.missions.rules.briefing import completion_path
@@ -395,7 +401,7 @@ class Projections:
         """Copy what the heartbeat has gained; it is no part of the journal and is never edited back."""
         stamp = None if self._anew.issuperset(LINE_FILES) else logs.stamp(_HEARTBEAT)
         try:
-            source = open(self._folder.heartbeat_path, "rb")  # noqa: SIM115 - closed by the with below
+            source = os.fdopen(open_regular(self._folder.heartbeat_path), "rb")
         except FileNotFoundError:
             return
         with source:
@@ -494,8 +500,7 @@ class _Kept:
         }
         data = encode_unchecked(content) + b"\n"
         try:
-            flags = os.O_WRONLY | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC
-            descriptor = os.open(self._path, flags, 0o600)
+            descriptor = open_regular(self._path, os.O_WRONLY | os.O_CREAT | os.O_NOFOLLOW)
             try:
                 write_all(descriptor, data)
                 os.ftruncate(descriptor, len(data))

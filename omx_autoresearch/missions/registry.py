@@ -25,6 +25,7 @@ from omx_autoresearch.journal.layout import HASH_PREFIX
 from omx_autoresearch.journal.safe_files import (
     ensure_folder,
     load_json,
+    open_regular,
     read_bounded,
     replace_file,
     storage_failed,
@@ -260,7 +261,7 @@ def beat(path: str, *, at: str, status: str, session_id: str) -> None:
         OSError: the file cannot be written; a failed heartbeat warns and the caller goes on.
     """
     line = encode({"ts": at, "status": status, "session": session_id}) + b"\n"
-    descriptor = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
+    descriptor = open_regular(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_NOFOLLOW)
     try:
         write_all(descriptor, line)
     finally:
@@ -278,9 +279,9 @@ def size_of(path: str) -> int:
 def tools_after(path: str, offset: int) -> int:
     """How many tool events stand in the file behind ``offset``; 0 when it cannot be read."""
     try:
-        with open(path, "rb") as stream:
-            stream.seek(offset)
-            return stream.read(_SCAN_BYTES).count(TOOL_MARK)
+        with os.fdopen(open_regular(path), "rb") as stream:
+            gained = os.fstat(stream.fileno()).st_size - stream.seek(offset)
+            return stream.read(max(0, min(gained, _SCAN_BYTES))).count(TOOL_MARK)
     except OSError:
         return 0
 
@@ -288,7 +289,7 @@ def tools_after(path: str, offset: int) -> int:
 def last_beat(path: str) -> Beat | None:
     """The newest whole line with a readable time; None when nothing was heard yet."""
     try:
-        with open(path, "rb") as stream:
+        with os.fdopen(open_regular(path), "rb") as stream:
             stream.seek(max(0, os.fstat(stream.fileno()).st_size - _TAIL_BYTES))
             lines = stream.read().split(b"\n")
     except OSError:
@@ -385,9 +386,7 @@ def _is_told(home: StateHome, session_id: str, text: str) -> bool:
                 return True
         except FileNotFoundError:
             ensure_folder(os.path.dirname(path))
-        descriptor = os.open(
-            path, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600
-        )
+        descriptor = open_regular(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_NOFOLLOW)
         try:
             os.write(descriptor, line)
         finally:

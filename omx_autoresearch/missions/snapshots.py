@@ -11,6 +11,7 @@ Also read by the status line, several times a second: imports stay few.
 from __future__ import annotations
 
 import os
+import stat
 
 from omx_autoresearch.foundation.records import NewerShape, OlderShape, ShapeError, sha256
 from omx_autoresearch.missions.rules.mission import SCHEMA_VERSION
@@ -23,7 +24,7 @@ if TYPE_CHECKING:
 NAMES = ("status.0.json", "status.1.json")
 """The file of an even number, and of an odd one."""
 _OPENING = b'{"format":2,"number":'
-_LIMIT_BYTES = 64 * 1024 * 1024
+_CHUNK_BYTES = 64 * 1024
 _READ_TRIES = 3
 
 
@@ -96,9 +97,12 @@ def _read(path: str) -> bytes:
     except OSError:
         return b""
     try:
-        data = part = os.pread(descriptor, _LIMIT_BYTES, 0)
+        status = os.fstat(descriptor)
+        if not stat.S_ISREG(status.st_mode):
+            return b""
+        data = part = os.pread(descriptor, status.st_size + 1, 0)
         while part:  # nearly never twice
-            part = os.pread(descriptor, _LIMIT_BYTES, len(data))
+            part = os.pread(descriptor, _CHUNK_BYTES, len(data))
             data += part
         return data
     except OSError:

@@ -12,6 +12,7 @@ from omx_autoresearch.foundation.json_codec import decode
 from omx_autoresearch.foundation.records import dataclass, replace
 from omx_autoresearch.journal.layout import INTAKE_NAMES, ProjectFolder
 from omx_autoresearch.journal.omx_folder import OmxFolder
+from omx_autoresearch.journal.safe_files import open_regular
 from omx_autoresearch.missions import projection_texts, store
 from omx_autoresearch.missions.claims import take_in_quietly
 from omx_autoresearch.missions.projections import fault_of
@@ -239,7 +240,7 @@ class _Check:
 
     def _heartbeats(self) -> Iterator[bytes]:
         try:
-            with open(self._folder.heartbeat_path, "rb") as stream:
+            with os.fdopen(open_regular(self._folder.heartbeat_path), "rb") as stream:
                 yield from stream
         except FileNotFoundError:
             return

@@ -180,8 +180,7 @@ def beat_tool(raw: bytes, home_path: str, session: str) -> bool:
     if value_in(raw, _EVENT_KEY) not in _TOOL_EVENTS or is_ours or b'"agent_id"' in raw or hands_on(raw):
         return False
     try:
-        with open(os.path.join(home_path, "active", session), "rb") as stream:
-            entry = stream.read(65536)
+        entry = _read_now(os.path.join(home_path, "active", session))
     except OSError:
         return False
     if b'"state":"bound"' not in entry:
@@ -193,7 +192,8 @@ def beat_tool(raw: bytes, home_path: str, session: str) -> bool:
 
     now = time.time_ns()
     try:
-        descriptor = os.open(path, os.O_RDWR | os.O_APPEND | os.O_CLOEXEC | os.O_NOFOLLOW)
+        flags = os.O_RDWR | os.O_APPEND | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC | os.O_NOFOLLOW
+        descriptor = os.open(path, flags)
     except OSError:
         return False
     try:
@@ -205,6 +205,15 @@ def beat_tool(raw: bytes, home_path: str, session: str) -> bool:
     finally:
         os.close(descriptor)
     return True
+
+
+def _read_now(path: str) -> bytes:
+    """The beginning of a small file; empty for a pipe in its place, which is not waited for."""
+    descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC)
+    try:
+        return os.read(descriptor, 65536)
+    finally:
+        os.close(descriptor)
 
 
 def _last_beat(descriptor: int) -> str:
@@ -311,8 +320,13 @@ def log(home_path: str, text: str) -> None:
     try:
         if os.path.exists(path) and os.path.getsize(path) > _LOG_LIMIT_BYTES:
             os.replace(path, path + ".old")
-        with open(path, "a", encoding="utf-8", errors="replace") as stream:
-            stream.write(f"{time.strftime('%Y-%m-%dT%H:%M:%SZ', time.gmtime())} {' '.join(text.split())}\n")
+        flags = os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC
+        descriptor = os.open(path, flags, 0o644)
+        try:
+            line = f"{time.strftime('%Y-%m-%dT%H:%M:%SZ', time.gmtime())} {' '.join(text.split())}\n"
+            os.write(descriptor, line.encode("utf-8", "replace"))
+        finally:
+            os.close(descriptor)
     except OSError:
         return
 

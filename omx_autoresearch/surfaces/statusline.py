@@ -104,8 +104,9 @@ def _session_of(raw: bytes) -> str:
 def _bound_task(home_path: str, session: str) -> str:
     """The mission that the registry names for the session; empty for none."""
     try:
-        with open(os.path.join(home_path, "active", _file_name(session)), "rb") as stream:
-            entry = _parsed(stream.read(_SMALL_BYTES))
+        path = os.path.join(home_path, "active", _file_name(session))
+        with open(path, "rb", buffering=0, opener=_without_waiting) as stream:
+            entry = _parsed(stream.read(_SMALL_BYTES) or b"")
     except OSError:
         return ""
     is_ours = entry.get("state") == "bound" and entry.get("session_id") == session
@@ -214,9 +215,10 @@ def _parsed(raw: bytes) -> Plain:
 def _heard_seconds(folder_path: str) -> float | None:
     """The age of the newest heartbeat; None without one."""
     try:
-        with open(os.path.join(folder_path, "heartbeat.jsonl"), "rb") as stream:
+        path = os.path.join(folder_path, "heartbeat.jsonl")
+        with open(path, "rb", buffering=0, opener=_without_waiting) as stream:
             stream.seek(max(0, os.fstat(stream.fileno()).st_size - 1024))
-            lines = stream.read().split(b"\n")[:-1]
+            lines = (stream.read(1024) or b"").split(b"\n")[:-1]
     except OSError:
         return None
     for line in reversed(lines):
