@@ -20,7 +20,7 @@ Reviewer = Literal["command", "person", "session"]
 
 RunVerdict = Literal["passed", "failed", "error", "tampered"]
 
-PromptVerb = Literal["bind", "pause", "resume", "status", "cancel"]
+PromptVerb = Literal["bind", "yes", "pause", "resume", "status", "cancel"]
 
 Phase = Literal["draft", "running", "blocked", "paused", "complete", "cancelled"]
 

@@ -78,6 +78,7 @@ class MissionFolder:
         index_path: disposable.
         notice_path: what a person must read.
         torn_path: torn last lines that were set aside.
+        accepted_path: mission.md and sandbox.md as the owner last wrote or accepted them.
     """
 
     def __init__(self, root_path: str) -> None:
@@ -91,6 +92,7 @@ class MissionFolder:
         self.index_path = os.path.join(root_path, "index.sqlite")
         self.notice_path = os.path.join(root_path, "NOTICE")
         self.torn_path = os.path.join(root_path, "torn")
+        self.accepted_path = os.path.join(root_path, "accepted")
 
     def output_path(self, run_id: str) -> str:
         """Return where the whole output of a run stands: ``outputs/{run_id}.txt``.

@@ -35,12 +35,13 @@ from omx_autoresearch.missions.rules import briefing
 from omx_autoresearch.missions.rules.prompts import command_in
 from omx_autoresearch.missions.speakers import limit, note_handed, record_unproven, speaker_of
 from omx_autoresearch.missions.store import MissionStore
-from omx_autoresearch.missions.views import resolve_task
+from omx_autoresearch.missions.views import draft_tasks, resolve_task
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from omx_autoresearch.agents.events import Client, Origin
     from omx_autoresearch.journal.layout import Runtime
+    from omx_autoresearch.missions.accepted import Edit
     from omx_autoresearch.missions.rules.mission import Mission
     from omx_autoresearch.missions.rules.prompts import PromptCommand
 
@@ -210,9 +211,13 @@ def carry_out(
     runtime: Runtime, client: Client, event: HookEvent, command: PromptCommand, speaker: Origin
 ) -> Reply:
     """Carry out a prompt command as far as its speaker may, and say what happened, to the agent and to the person."""
-    task_id, is_unproven = "", speaker.standing == "unproven"
+    task_id, digest, is_unproven = "", "", speaker.standing == "unproven"
     try:
-        task_id = resolve_task(
+        if command.verb == "yes":
+            from omx_autoresearch.missions.accepted import offered
+
+            task_id, digest = offered(runtime, command.task, draft_tasks(runtime, event.cwd))
+        task_id = task_id or resolve_task(
             runtime,
             command.task,
             session_id=event.session_id,
@@ -220,7 +225,7 @@ def carry_out(
             command="$autoresearch" if command.verb == "bind" else f"$autoresearch {command.verb}",
         )
         done = limit(runtime, command.verb, MissionStore(runtime.home).load(task_id)) if is_unproven else ""
-        carry = getattr(_Typed(runtime, client, event, task_id), command.verb)
+        carry = getattr(_Typed(runtime, client, event, task_id, digest), command.verb)
         text: str = briefing.marked(done) if done else carry()
     except AutoresearchError as error:
         text = briefing.marked(str(error))
@@ -233,12 +238,13 @@ def carry_out(
 
 @dataclass(frozen=True, slots=True)
 class _Typed:
-    """One prompt command, resolved to its mission."""
+    """One prompt command, resolved to its mission; ``digest`` is of the contract that the person accepts by it."""
 
     runtime: Runtime
     client: Client
     event: HookEvent
     task_id: str
+    digest: str = ""
 
     def bind(self) -> str:
         mission = MissionStore(self.runtime.home).load(self.task_id)
@@ -250,6 +256,7 @@ class _Typed:
                 baseline_seconds=BASELINE_SECONDS,
                 workspace_path=worktree_of(mission, self.event.cwd),
                 is_sandboxed=self.event.is_sandboxed,
+                take=self._take,
             )
             mission = start(self.runtime, self.task_id, options).mission
         if mission.phase in ("paused", "blocked"):
@@ -266,6 +273,19 @@ class _Typed:
             worktree_of(mission, self.event.cwd),
         )
         return briefing.bound(sessions.bind(self.runtime, self.task_id, act))
+
+    yes = bind
+
+    def _take(self, edits: tuple[Edit, ...], digest: str) -> None:
+        """Take the contract that the person accepted by its code; show any other one, with its own code."""
+        from omx_autoresearch.missions.accepted import offer, told_edits
+
+        if digest == self.digest:
+            return
+        raise StepIllegal(
+            "\n".join((told_edits(self.task_id), *(f"  - {edit}" for edit in edits))),
+            next_step=f"to take exactly this, type: $autoresearch yes {offer(self.runtime, self.task_id, digest)}",
+        )
 
     def pause(self) -> str:
         lifecycle_commands.pause(self.runtime, self.task_id, reason="prompt command")

@@ -372,7 +372,7 @@ def amended_sandbox(specs_path: str, draft: MissionDraft, *, is_anew: bool = Fal
     require_valid(draft, next_step="run the command again with these fixed")
     path = os.path.join(specs_path, SANDBOX_NAME)
     if is_anew:
-        return _pages(settled(draft))[SANDBOX_NAME].encode("utf-8")
+        return pages_of(draft)[SANDBOX_NAME]
     data = read_bounded(path, LIMIT_BYTES)
     said = _said(_sandbox_page(settled(draft)))
     block = parse(data, where=path).values.get("experiment")
@@ -389,6 +389,11 @@ def write_sandbox(specs_path: str, data: bytes) -> None:
     """
     ensure_folder(specs_path, mode=0o755)
     replace_file(os.path.join(specs_path, SANDBOX_NAME), data, mode=FILE_MODE)
+
+
+def pages_of(draft: MissionDraft) -> dict[str, bytes]:
+    """mission.md and sandbox.md of a valid draft, by name."""
+    return {name: text.encode("utf-8") for name, text in _pages(settled(draft)).items()}
 
 
 def _pages(draft: MissionDraft) -> dict[str, str]:
@@ -429,7 +434,7 @@ def _files(
     runtime: Runtime, project: ProjectFolder, folder_path: str, draft: MissionDraft
 ) -> tuple[IntakeRecord, dict[str, bytes]]:
     """The record of an intake, and the content of its files by name."""
-    pages = {name: text.encode("utf-8") for name, text in _pages(draft).items()}
+    pages = pages_of(draft)
     specs_path = os.path.relpath(folder_path, project.root_path)
     record = IntakeRecord(
         schema_version=RECORD_VERSION,

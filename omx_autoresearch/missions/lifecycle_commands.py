@@ -143,7 +143,7 @@ def repair(runtime: Runtime, task_id: str, *, accept_loss: bool = False) -> Miss
 
     ``accept_loss``: the owner goes on with the records that are there although more were acknowledged.
     """
-    from omx_autoresearch.missions.launch import restore_intake
+    from omx_autoresearch.missions.accepted import restore_intake
 
     store = MissionStore(runtime.home)
     store.rebuild(task_id, accept_loss=accept_loss)

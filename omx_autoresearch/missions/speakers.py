@@ -70,7 +70,7 @@ def limit(runtime: Runtime, verb: str, mission: Mission) -> str:
         return ""
     if verb == "resume" and phase != "blocked":
         return ""  # it is held again
-    verb = {"bind": "start", "resume": "unblock"}.get(verb, verb)
+    verb = {"bind": "start", "yes": "start", "resume": "unblock"}.get(verb, verb)
     command = f"omx-autoresearch {verb} {task_id}"
     if verb == "cancel" and phase == "running":
         pause(runtime, task_id, reason="unproven prompt command: cancel")

@@ -16,9 +16,9 @@ from omx_autoresearch.compat.adoption import adopt, draft_of, read_origin
 from omx_autoresearch.foundation.errors import MissionInvalid, StepIllegal, UsageError
 from omx_autoresearch.journal.safe_files import FILE_LIMIT_BYTES
 from omx_autoresearch.missions import launch, registry, sessions, workspace
+from omx_autoresearch.missions.amending import amend_mission
 from omx_autoresearch.missions.api import Store
 from omx_autoresearch.missions.directions import declare
-from omx_autoresearch.missions.launch import amend_mission
 from omx_autoresearch.missions.rules.criteria import Finding, criterion_of
 from omx_autoresearch.missions.rules.directions import (
     DIRECTIONS_LIMIT,

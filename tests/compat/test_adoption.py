@@ -123,7 +123,9 @@ def test_a_host_task_becomes_a_draft_of_claims_and_stays_as_it_was(world: Scratc
     assert {item["id"]: item["accepted"] for item in found} == {"f1": False, "f2": False}
     (claim,) = [item for item in found if item["id"] == "f1"]
     assert f"adopted from {path}, findings.jsonl line 1, which calls it accepted" in json.dumps(claim)
-    started = launch.start(world.runtime(), ID, launch.StartOptions(has_baseline=False)).mission
+    started = launch.start(
+        world.runtime(), ID, launch.StartOptions(has_baseline=False, take=lambda *_: None)
+    ).mission
     assert started.contract is not None
     assert started.contract.forbidden == ("network", "publish")
     assert [(item.id, str(item.rule), item.is_required) for item in started.contract.criteria] == [
@@ -177,7 +179,9 @@ def test_our_own_projections_outlive_a_lost_state_home(world: Scratch) -> None:
     mission = adopted(world, path)
     assert mission.task_id != lost.task_id, "its folder is the original, which stays"
     assert (mission.goal, mission.milestones, mission.finding_count) == (lost.goal, ("read",), 2)
-    started = launch.start(world.runtime(), mission.task_id, launch.StartOptions(has_baseline=False)).mission
+    started = launch.start(
+        world.runtime(), mission.task_id, launch.StartOptions(has_baseline=False, take=lambda *_: None)
+    ).mission
     assert started.contract is not None
     assert (started.contract.validator_command, started.contract.forbidden) == ("./check.sh", ("publish",))
     assert prints(path) == before

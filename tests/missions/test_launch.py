@@ -12,7 +12,7 @@ import pytest
 from omx_autoresearch.foundation.errors import MissionInvalid, StepIllegal
 from omx_autoresearch.journal.layout import is_safe_task_id
 from omx_autoresearch.missions import launch, lifecycle_commands
-from omx_autoresearch.missions.intake import read_intake
+from omx_autoresearch.missions.amending import AmendOptions, amend_mission
 from omx_autoresearch.missions.launch import StartOptions
 from omx_autoresearch.missions.rules.intake import MissionDraft
 from omx_autoresearch.missions.validation import runs
@@ -49,8 +49,12 @@ def contract_of(world: Scratch, mission: Mission) -> Contract:
 
 
 def amended(world: Scratch, mission: Mission, **changes: Any) -> launch.Started:
-    draft = replace(read_intake(str(world.project / mission.specs_path)), **changes)
-    return launch.amend(world.runtime(), mission.task_id, draft, reason="better")
+    return amend_mission(
+        world.runtime(),
+        mission.task_id,
+        lambda draft: replace(draft, **changes),
+        AmendOptions(reason="better", takes_edits=True),
+    )
 
 
 # --- drafts

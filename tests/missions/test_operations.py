@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 import pytest
 
 from omx_autoresearch.missions import launch
+from omx_autoresearch.missions.amending import amend_mission
 from omx_autoresearch.missions.intake import read_intake
-from omx_autoresearch.missions.launch import amend_mission
 from omx_autoresearch.missions.rules.briefing import summary
 from omx_autoresearch.missions.rules.criteria import criterion_of
 from omx_autoresearch.missions.validation import checks, runs
@@ -91,5 +91,5 @@ def test_what_is_forbidden_stands_in_sandbox_md_in_the_contract_and_in_the_summa
     assert mission.contract is not None
     assert mission.contract.forbidden == ("network", "publish")
     assert "Forbidden by the owner: network, publish." in summary(mission)
-    amend_mission(world.runtime(), mission.task_id, lambda draft: replace(draft, forbid=()), reason="calm")
+    amend_mission(world.runtime(), mission.task_id, lambda draft: replace(draft, forbid=()))
     assert "Forbidden" not in summary(world.load(mission))

@@ -14,8 +14,8 @@ import pytest
 
 from omx_autoresearch.foundation.errors import StepIllegal
 from omx_autoresearch.missions import lifecycle_commands
+from omx_autoresearch.missions.amending import amend_mission
 from omx_autoresearch.missions.findings import Submission, add_finding
-from omx_autoresearch.missions.launch import amend_mission
 from omx_autoresearch.missions.records.work import CriteriaChecked
 from omx_autoresearch.missions.rules.criteria import CriterionCheck, criterion_of
 from omx_autoresearch.missions.validation import checks

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from omx_autoresearch.missions import lifecycle_commands
-from omx_autoresearch.missions.launch import amend_mission
+from omx_autoresearch.missions.amending import amend_mission
 from tests.support.needs import needs_bubblewrap
 
 if TYPE_CHECKING:

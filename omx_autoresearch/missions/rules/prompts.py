@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 _COMMAND = re.compile(r"\A\s*[$/]autoresearch(?:[^\S\r\n]+(?P<words>[^\r\n]*))?(?:\r?\n|\Z)")
 _WORD = re.compile(r"(?P<quote>[\"'`])(?P<quoted>.+?)(?P=quote)|(?:\\.|\S)+")
-_VERBS = ("pause", "resume", "status", "cancel")
+_VERBS = ("yes", "pause", "resume", "status", "cancel")
 _TASK_FOLDER = re.compile(
     r"\.(?P<root>omx|reasonix)[/\\]+autoresearch[/\\]+(?P<task>[A-Za-z0-9][A-Za-z0-9._-]*)"
 )
@@ -50,7 +50,7 @@ class PromptCommand:
 
     Attributes:
         verb: ``bind`` for ``$autoresearch TASK``; the owner verbs by name.
-        task: the task id meant; empty when none was named (the bound or only one is meant).
+        task: the task id meant; empty when none was named (the bound or only one is meant). Of ``yes``, the code.
     """
 
     verb: PromptVerb

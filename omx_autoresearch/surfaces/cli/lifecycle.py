@@ -12,14 +12,17 @@ import click
 from omx_autoresearch.foundation.errors import StorageFailed, UsageError
 from omx_autoresearch.foundation.records import dataclass
 from omx_autoresearch.missions import lifecycle_commands
+from omx_autoresearch.missions.accepted import refuse_edits, told_edits
 from omx_autoresearch.missions.checkouts import worktree_of
 from omx_autoresearch.missions.lifecycle_commands import require_owner
 from omx_autoresearch.missions.views import draft_tasks
 from omx_autoresearch.surfaces.cli.console import (
     Caller,
     Document,
+    confirm,
     count_of,
     json_option,
+    may_ask,
     print_json,
     print_rows,
     say,
@@ -40,9 +43,36 @@ from omx_autoresearch.surfaces.documents import StartDocument, start_document
 if TYPE_CHECKING:
     from typing import Any
 
+    from omx_autoresearch.missions.accepted import Edit, Take
     from omx_autoresearch.missions.launch import Started
     from omx_autoresearch.missions.rules.intake import MissionDraft
     from omx_autoresearch.missions.rules.mission import Limits
+
+
+# --- what was edited in the files that the owner approves
+
+
+_take_option = click.option(
+    "--take-edits",
+    is_flag=True,
+    help="Take what was edited in mission.md and sandbox.md since you accepted them.",
+)
+
+
+def _taking(task_id: str, verb_name: str, *, takes_edits: bool, as_json: bool) -> Take:
+    """Show the edits and ask at a terminal; elsewhere refuse them without ``--take-edits``."""
+
+    def take(edits: tuple[Edit, ...], digest: str) -> None:
+        if takes_edits:
+            return
+        if not may_ask(as_json=as_json):
+            refuse_edits(task_id, verb_name)(edits, digest)
+        tell(told_edits(task_id), "yellow")
+        for edit in edits:
+            tell(f"  - {edit}")
+        confirm("Take these edits?", "--take-edits", "Nothing was changed.")
+
+    return take
 
 
 # --- start
@@ -62,14 +92,23 @@ START = Document("start", StartDocument)
 @click.option(
     "--unsandboxed", is_flag=True, help="Also approve runs outside a sandbox if the agent CLI is sandboxed."
 )
+@_take_option
 @freezing_options
 @json_option
-def start_verb(
-    task: str, session: str, no_baseline: bool, unsandboxed: bool, as_json: bool, **given: Any
+def start_verb(  # noqa: PLR0913 - an option each
+    task: str,
+    *,
+    session: str,
+    no_baseline: bool,
+    unsandboxed: bool,
+    take_edits: bool,
+    as_json: bool,
+    **given: Any,
 ) -> None:
     """Launch a mission: compile its contract, freeze its evaluators, and run the validator once as a baseline.
 
-    Prints the line to type in the agent. If an agent runs this verb, its own session is bound.
+    Prints the line to type in the agent. If an agent runs this verb, its own session is bound. Fields of mission.md
+    and sandbox.md that you have not given or accepted are shown first, and you are asked to take them.
     """
     from omx_autoresearch.missions.launch import StartOptions, start
 
@@ -84,9 +123,9 @@ def start_verb(
             next_step=f"ask your person to type: $autoresearch {task_id}",
         )
     if given["protect"] or given["unfrozen"] is not None:
-        from omx_autoresearch.missions.launch import amend_draft
+        from omx_autoresearch.missions.amending import amend_draft
 
-        amend_draft(caller.runtime, task_id, lambda draft: changed_draft(draft, given))
+        amend_draft(caller.runtime, task_id, lambda draft: changed_draft(draft, given), is_agent=is_agent)
     options = StartOptions(
         reason=given["reason"],
         session_id=session or (caller.session_id if is_agent else ""),
@@ -95,6 +134,7 @@ def start_verb(
         is_agent=is_agent,
         is_unsandboxed=unsandboxed,
         workspace_path=_worktree(caller, task_id),
+        take=_taking(task_id, "start", takes_edits=take_edits, as_json=as_json),
     )
     if options.has_baseline and sys.stderr.isatty() and not as_json:
         tell("Running the validator once, before any work ...", "dim")
@@ -287,16 +327,18 @@ def repair_verb(task: str, accept: bool, as_json: bool) -> None:
 
 @verb("amend", START)
 @task_argument
+@_take_option
 @contract_options
 @click.option("--workspace", default="", metavar="PATH", help="The new path of the workspace.")
 @json_option
-def amend_verb(task: str, workspace: str, as_json: bool, **given: Any) -> None:
-    """Change the contract of a mission, from its files and these options.
+def amend_verb(task: str, workspace: str, take_edits: bool, as_json: bool, **given: Any) -> None:
+    """Change the contract of a mission, by these options or by what was edited in its files.
 
-    Edits of mission.md and sandbox.md since the start take effect, too, and sandbox.md is rewritten to match the new
-    contract. Files are pinned again, old verdicts no longer count, and stall allowances start over.
+    Options change the fields that they name and nothing else, in the contract and in sandbox.md. Without options, the
+    edits of mission.md and sandbox.md are shown, and you are asked to take them. Files are pinned again, old verdicts
+    no longer count, and stall allowances start over.
     """
-    from omx_autoresearch.missions.launch import amend_mission
+    from omx_autoresearch.missions.amending import AmendOptions, amend_mission
 
     caller = this_caller()
     task_id = caller.owned_task("amend", task)
@@ -305,8 +347,12 @@ def amend_verb(task: str, workspace: str, as_json: bool, **given: Any) -> None:
         caller.runtime,
         task_id,
         lambda draft: changed_draft(_of_one_mode(draft, given), given),
-        reason=given["reason"],
-        workspace_path=workspace_path,
+        AmendOptions(
+            given["reason"],
+            workspace_path,
+            takes_edits=take_edits,
+            take=_taking(task_id, "amend", takes_edits=take_edits, as_json=as_json),
+        ),
     )
     print_started(caller, started, is_agent=False, as_json=as_json)
     if not as_json:

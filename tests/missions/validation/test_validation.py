@@ -16,8 +16,8 @@ import pytest
 
 from omx_autoresearch.agents.clients import claude
 from omx_autoresearch.journal.layout import StateHome
-from omx_autoresearch.missions import launch, lifecycle_commands
-from omx_autoresearch.missions.intake import read_intake
+from omx_autoresearch.missions import lifecycle_commands
+from omx_autoresearch.missions.amending import amend_mission
 from omx_autoresearch.missions.stop import answer_stop
 from omx_autoresearch.missions.validation import runs
 from omx_autoresearch.missions.workspace import snapshot_workspace
@@ -187,8 +187,7 @@ def test_a_validator_that_reported_at_the_baseline_must_report_in_every_run(worl
         told.append((run.verdict, run.cause))
     assert told == [*[("failed", "no-report")] * 3, ("passed", "exit-0")]
 
-    draft = replace(read_intake(str(world.project / mission.specs_path)), timeout_seconds=77.0)
-    launch.amend(world.runtime(), mission.task_id, draft)
+    amend_mission(world.runtime(), mission.task_id, lambda draft: replace(draft, timeout_seconds=77.0))
     world.write("said.txt", "")
     assert run_now(world, mission).cause == "no-report"
 
@@ -213,8 +212,10 @@ def test_a_test_suite_that_became_smaller_does_not_pass(world: Scratch) -> None:
     world.write("counts.txt", "5 0\n")
     assert run_now(world, mission).verdict == "passed"
 
-    draft = replace(read_intake(str(world.project / mission.specs_path)), timeout_seconds=77.0)
-    amended = launch.amend(world.runtime(), mission.task_id, draft).mission.contract
+    changed = amend_mission(
+        world.runtime(), mission.task_id, lambda draft: replace(draft, timeout_seconds=77.0)
+    )
+    amended = changed.mission.contract
     assert amended is not None
     assert (amended.timeout_seconds, amended.baseline_tests) == (77.0, 5)
 

@@ -44,7 +44,8 @@ def test_a_folder_is_adopted_started_and_resumed_by_its_path(person: Person) -> 
     )
     check("adopt", document)
     assert (document["task_id"], document["layout"], document["findings"]) == (ID, "host", 1)
-    person.ok("start", path)
+    assert person.run("start", path).returncode == 5  # what the folder says is shown first
+    person.ok("start", path, "--take-edits")
     person.ok("pause", path)
     assert person.json("resume", f"{path}/.")["status"] == "running"
     assert "was created" not in person.ok("findings", ID)
@@ -80,7 +81,7 @@ def test_a_path_with_a_space_is_quoted_in_the_command_that_comes_next(person: Pe
 @pytest.mark.requirement("API-05")
 def test_init_takes_what_is_forbidden_and_what_is_reached_on_the_way(person: Person) -> None:
     task_id = person.init("answer", "--forbid", "publish", "--forbid", "network", "--milestone", "read it")
-    person.ok("start", task_id, "--no-baseline")
+    person.ok("start", task_id, "--no-baseline", "--take-edits")
     spec = json.loads(
         (person.project / ".omx/autoresearch" / task_id / "state/task_spec.json").read_text("utf-8")
     )

@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from tests.surfaces.support.command_line import at_terminal
+
 if TYPE_CHECKING:
     from pathlib import Path
 
@@ -41,9 +43,42 @@ def test_an_edit_of_sandbox_md_is_reported_and_counts_only_from_the_next_amendme
     assert "sandbox.md" in notice
     assert f"omx-autoresearch amend {task_id}" in notice
     assert "answer.txt must hold 42" in person.run("validate", task_id).stdout
-    assert person.json("amend", task_id, "--reason", "as edited")["validator_command"] == "./other.sh"
+    refused = person.run("amend", task_id, "--reason", "as edited")
+    assert refused.returncode == 5
+    assert "validator_command: ./check.sh -> ./other.sh" in refused.stderr
+    assert f"amend {task_id} --take-edits" in refused.stderr
+    assert person.json("amend", task_id, "--take-edits")["validator_command"] == "./other.sh"
     assert person.json("status", task_id)["notices"] == []
     assert sandbox.read_text().endswith("\nA remark of mine.\n")
+
+
+@pytest.mark.requirement("LIFE-05", "LIFE-14")
+def test_options_of_an_amendment_leave_an_edit_in_the_file_until_it_is_taken(person: Person) -> None:
+    person.write("other.sh", "#!/bin/sh\nexit 1\n", mode=0o755)
+    task_id = person.start()
+    sandbox = _sandbox(person)
+    sandbox.write_text(sandbox.read_text().replace("./check.sh", "./other.sh"))
+    amended = person.json("amend", task_id, "--timeout", "60", "--reason", "more time")
+    assert (amended["validator_command"], amended["limits"]["refusals_total"]) == ("./check.sh", 200)
+    assert any("validator_command: ./check.sh -> ./other.sh" in note for note in amended["notes"])
+    assert "timeout_seconds: 60" in sandbox.read_text()
+    assert "./other.sh" in sandbox.read_text()
+    assert any("sandbox.md" in notice for notice in person.json("status", task_id)["notices"])
+    taken = person.json("amend", task_id, "--take-edits")
+    assert taken["validator_command"] == "./other.sh"
+    assert person.json("status", task_id)["notices"] == []
+
+
+@pytest.mark.requirement("LIFE-14")
+@pytest.mark.parametrize(("answer", "phase"), [("y", "running"), ("n", "draft")])
+def test_an_edit_is_shown_at_a_terminal_and_taken_by_a_yes(person: Person, answer: str, phase: str) -> None:
+    person.write("other.sh", "#!/bin/sh\nexit 1\n", mode=0o755)
+    task_id = person.init()
+    sandbox = _sandbox(person)
+    sandbox.write_text(sandbox.read_text().replace("./check.sh", "./other.sh"))
+    shown = at_terminal(person, "start", task_id, answers=(("Take these edits?", answer),))
+    assert "validator_command: ./check.sh -> ./other.sh" in shown.text
+    assert person.json("status", task_id)["phase"] == phase
 
 
 @pytest.mark.requirement("LIFE-05")
