@@ -26,21 +26,20 @@ def without_waiting(path: str, flags: int) -> int:
 
 
 def socket_origin() -> Origin:
-    """Whether the event on stdin came through a socket whose other end the parent of this process made.
+    """Whether the event on stdin came through a socket whose other end the parent of this process made, or one above.
 
     The parent of a hook alone proves nothing: a tool shell that becomes the hook by ``exec`` has the client as its
-    parent too. The kernel tells which process made the other end of a socket, but only on Linux.
+    parent too. The kernel tells which process made the other end of a socket, but only on Linux. A program that the
+    user put between the client and the hook hands the socket on.
     """
     from omx_autoresearch.system.processes import ON_LINUX, ancestors, socket_peer
 
     if not ON_LINUX:
         return BY_SIGNS
     peer = socket_peer(STDIN)
-    if peer == os.getppid():
+    if any(process.pid == peer for process in ancestors(os.getpid())):
         return by_client(peer)
     what = f"process {peer}" if peer else "a file or a pipe"
-    if any(process.pid == peer for process in ancestors(os.getpid())):
-        return Origin("unproven", f"{what} gave this hook its event, but another process started it")
     return Origin("forged", f"{what} gave this hook its event; the agent CLI did not")
 
 
