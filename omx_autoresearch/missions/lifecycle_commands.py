@@ -247,16 +247,56 @@ def require_owner(runtime: Runtime, verb: str, task_id: str = "") -> None:
     """Let the owner pass.
 
     Raises:
-        OwnerOnly: the process is inside an agent; the attempt is recorded in the mission when it can be.
+        OwnerOnly: the process is inside an agent, which the mission records where it can, or runs what a workspace put
+            in its way.
     """
     marks = marks_of_agent(runtime)
     if not marks:
+        require_own_program(runtime, verb, task_id)
         return
     for held in (task_id,) if task_id else missions_around(runtime):
         refuse_verb(runtime, verb, held, marks)
     raise OwnerOnly(
         f"only the owner may run `{verb}`, and this runs inside an agent: {'; '.join(marks)}", next_step=CURE
     )
+
+
+def require_own_program(runtime: Runtime, verb: str, task_id: str = "") -> None:
+    """Let a process pass that runs no module which the mission's workspace, or the project around it, put in its way.
+
+    Raises:
+        OwnerOnly: it runs one; the message names the module and what led to it.
+    """
+    from omx_autoresearch.system.interpreter import VARIABLES, planted_module
+
+    planted = planted_module(_workspaces(runtime, task_id), runtime.environ)
+    if planted is None:
+        return
+    cure = "run the installed omx-autoresearch from a folder outside the workspace"
+    if planted.cause in VARIABLES:
+        cure = f"env -u {planted.cause} omx-autoresearch {verb} {task_id}".rstrip()
+    raise OwnerOnly(
+        f"`{verb}` was not run: this process has loaded {planted.name} from {planted.path}, where an agent can write;"
+        f" {planted.cause} led to it",
+        next_step=cure,
+    )
+
+
+def _workspaces(runtime: Runtime, task_id: str) -> list[str]:
+    """The folders in which the agents of this mission, and of the project around this process, may write."""
+    from omx_autoresearch.missions.checkouts import project_of
+
+    found = []
+    try:
+        project_path = project_of(runtime, os.getcwd())
+        if os.path.isdir(os.path.join(project_path, ".omx")):
+            found.append(project_path)
+        if task_id:
+            mission = MissionStore(runtime.home).load(task_id)
+            found += [mission.project_path, mission.workspace_path]
+    except (OSError, AutoresearchError):
+        return found  # what cannot be read is told by the verb itself
+    return found
 
 
 def refuse_verb(runtime: Runtime, verb: str, task_id: str, marks: tuple[str, ...]) -> None:

@@ -14,7 +14,7 @@ from omx_autoresearch.foundation.records import dataclass
 from omx_autoresearch.missions import lifecycle_commands
 from omx_autoresearch.missions.accepted import refuse_edits, told_edits
 from omx_autoresearch.missions.checkouts import worktree_of
-from omx_autoresearch.missions.lifecycle_commands import require_owner
+from omx_autoresearch.missions.lifecycle_commands import require_own_program, require_owner
 from omx_autoresearch.missions.views import draft_tasks
 from omx_autoresearch.surfaces.cli.console import (
     Caller,
@@ -117,6 +117,8 @@ def start_verb(  # noqa: PLR0913 - an option each
     is_agent = caller.is_agent()
     if is_agent and (unsandboxed or session not in ("", caller.session_id)):
         require_owner(caller.runtime, "start", task_id)
+    if not is_agent:
+        require_own_program(caller.runtime, "start", task_id)
     if is_agent and not caller.can_write(task_id):
         raise StorageFailed(
             "this sandbox cannot write to the state home, so no session can be bound from here",
