@@ -55,6 +55,9 @@ class CommandResult:
         leaked: command lines of processes that were found running in another session, and were ended.
         has_left_running: some of its processes, in any session, still worked after its first one had ended.
         error: why it was not started, or which output or process could not be stored or ended; empty if all went well.
+        is_mounted: it saw the copies of its mounts.
+        mount_fault: why its mounts could not be made; nothing was started, and it may be run without them.
+        displaced: paths of its mounts that no longer led to their copies when it had ended.
     """
 
     argv: tuple[str, ...]
@@ -71,6 +74,9 @@ class CommandResult:
     leaked: tuple[str, ...] = ()
     has_left_running: bool = False
     error: str = ""
+    is_mounted: bool = False
+    mount_fault: str = ""
+    displaced: tuple[str, ...] = ()
 
     @property
     def cpu_seconds(self) -> float:
@@ -92,6 +98,7 @@ def run_command(  # noqa: PLR0913  # one limit each; all but two have a default
     cancel_fd: int = -1,
     measures_memory: bool = False,
     is_stdout_sealed: bool = False,
+    mounts: tuple[tuple[str, str], ...] = (),
 ) -> CommandResult:
     """Run a command and return when no process of it is left.
 
@@ -115,6 +122,7 @@ def run_command(  # noqa: PLR0913  # one limit each; all but two have a default
             not count.
         is_stdout_sealed: make its stdout a socket, which none of its processes can reopen, so that they cannot take
             away the first process's output before we read it. ``> /dev/stdout`` then fails.
+        mounts: regular files, and the copies that stand there for the command, read-only; see `system.mounts`.
 
     Raises:
         StorageFailed: the output file cannot be written.
@@ -134,6 +142,7 @@ def run_command(  # noqa: PLR0913  # one limit each; all but two have a default
             stdout_fd=stdout_fd,
             measures_memory=measures_memory,
             is_stdout_sealed=is_stdout_sealed,
+            mounts=mounts,
         )
         report = _supervise_apart(order, cancel_fd)
     finally:

@@ -16,6 +16,7 @@ import time
 
 from omx_autoresearch.foundation.records import dataclass
 from omx_autoresearch.system.files import first_line
+from omx_autoresearch.system.mounts import adopt_orphans, displaced, enter
 from omx_autoresearch.system.processes import command_line, descendant_pids, is_ending, signals
 
 TYPE_CHECKING = False
@@ -180,7 +181,6 @@ TAIL_BYTES = 4 * 1024 * 1024
 CUT_MARK = b"\n[... the middle of the output was not kept ...] "
 """Stands before that end, so that a line whose beginning was dropped is not taken for a whole one."""
 
-_PR_SET_CHILD_SUBREAPER = 36  # linux/prctl.h
 _READ_BYTES = 65536
 _READS_AT_ONCE = 64  # a command that never pauses must not keep us from the clock
 _KILL_PASS_SECONDS = 0.01
@@ -200,7 +200,8 @@ class Order:
     """The command to run, and its limits.
 
     ``output_fd`` is open for writing and takes both streams; ``stdout_fd``, unless negative, takes a copy of stdout.
-    With ``is_stdout_sealed`` the command's stdout is a socket.
+    With ``is_stdout_sealed`` the command's stdout is a socket. ``mounts`` are files
+    and the copies that the command sees in their places.
     """
 
     argv: tuple[str, ...]
@@ -214,6 +215,7 @@ class Order:
     stdout_fd: int = -1
     measures_memory: bool = False
     is_stdout_sealed: bool = False
+    mounts: tuple[tuple[str, str], ...] = ()
 
 
 def supervise(order: Order, lifeline_fd: int) -> dict[str, Any]:
@@ -221,7 +223,10 @@ def supervise(order: Order, lifeline_fd: int) -> dict[str, Any]:
 
     Runs inside a child of `commands.fork_alone`. The keys of the report are fields of ``CommandResult``.
     """
-    _adopt_orphans()
+    adopt_orphans()
+    is_boxed = os.path.basename(order.argv[0]) == "bwrap"
+    if order.mounts and (fault_text := enter(order.mounts, keeps_capabilities=is_boxed)):
+        return {"outcome": "not_started", "error": fault_text, "mount_fault": fault_text}
     wake_fd = _wake_on_child_end()  # before there is a child, whose end could be missed otherwise
     pipes = _Pipes(order)
     place = order.cwd
@@ -260,6 +265,8 @@ def supervise(order: Order, lifeline_fd: int) -> dict[str, Any]:
         "leaked": tuple(watch.leaked.values()),
         "has_left_running": watch.has_left,
         "error": pipes.output.error or watch.error,
+        "is_mounted": bool(order.mounts),
+        "displaced": displaced(order.mounts),
     }
 
 
@@ -520,21 +527,6 @@ def _spawn(program: str, order: Order, pipes: _Pipes) -> First:
         setsigdef=RESET_SIGNALS,
     )
     return First(pid)
-
-
-def _adopt_orphans() -> None:
-    if sys.platform != "linux":
-        return
-    try:
-        import _ctypes  # the module below ctypes, which would cost a run 2.5 ms more
-
-        itself: Any = None  # the process, as CDLL(None) opens it
-        prctl = _ctypes.dlsym(_ctypes.dlopen(itself, 0), "prctl")
-        _ctypes.call_function(prctl, (_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0))
-    except (ImportError, AttributeError, TypeError):
-        import ctypes
-
-        ctypes.CDLL(None).prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
 
 
 def _wake_on_child_end() -> int:

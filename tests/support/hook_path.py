@@ -57,6 +57,7 @@ HOOK_PATH = (
     "system.git",
     "system.processes",
     "system.sandbox",
+    "system.mounts",
     "system.supervisor",
 )
 """Modules that a hook process imports; a star stands for every module beside it."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import subprocess
 
 import pytest
 
@@ -11,6 +12,19 @@ from omx_autoresearch.system.sandbox import can_isolate
 
 needs_bubblewrap = pytest.mark.skipif(
     not can_isolate(), reason="bubblewrap is missing, or the kernel does not let it work"
+)
+
+
+def _has_user_namespaces() -> bool:
+    argv = ["unshare", "--user", "--map-root-user", "--mount", "true"]
+    try:
+        return subprocess.run(argv, capture_output=True, check=False).returncode == 0
+    except OSError:
+        return False
+
+
+needs_user_namespaces = pytest.mark.skipif(
+    not _has_user_namespaces(), reason="the kernel does not let a process have a user namespace"
 )
 
 HELD_CLIENTS = tuple(
