@@ -1,4 +1,6 @@
-"""The journal of a mission or an experiment: the append-only file that is the truth. Only their stores write one.
+"""The journal of a mission or an experiment: the append-only file that is the truth.
+
+Only ``missions/store`` and ``experiments/store`` write one.
 
 Theory of operation. Everything that a mission or an experiment is follows from the lines of one file, in order; state,
 index, snapshots and project files are made from them and may be deleted. So the file may never lose a line that a

@@ -1,4 +1,6 @@
-"""What ``--json`` prints: one class a document; specs/schemas/ is generated from them.
+"""Documents that several verbs or tools print; one that a single verb prints stands in that verb's module.
+
+specs/schemas/ is generated from all of them.
 
 ``status`` prints a :class:`~omx_autoresearch.missions.views.StatusView`, and so does every verb that takes a mission a
 step further. The hook is the exception: it speaks its client's own JSON.

@@ -168,7 +168,7 @@ def hands_on(raw: bytes) -> bool:
 
 
 def is_plain(session: bytes) -> bool:
-    """True for an id that surely is its own file name (``storage.layout.session_file_name`` has the whole rule)."""
+    """True for an id that surely is its own file name (``journal.layout.session_file_name`` has the whole rule)."""
     if not 8 <= len(session) <= 128 or session[:1] == b"-" or session[:2] == b"h-":
         return False
     return not session.strip(b"abcdefghijklmnopqrstuvwxyz0123456789-")
