@@ -27,6 +27,8 @@ from omx_autoresearch.missions import task_files  # noqa: E402 - after the path
 from omx_autoresearch.missions.records import KINDS, record_class  # noqa: E402 - after the path
 from omx_autoresearch.missions.rules import mission  # noqa: E402 - after the path
 from omx_autoresearch.surfaces.cli.program import all_verbs, documents  # noqa: E402 - after the path
+from tests.attacks.listed import EXPERIMENTS, MISSIONS, Listed  # noqa: E402 - after the path
+from tests.attacks.scoreboard import ATTACKS, HONEST  # noqa: E402 - after the path
 
 SPECS = ROOT / "specs"
 DIALECT = "https://json-schema.org/draft/2020-12/schema"
@@ -64,6 +66,76 @@ def verbs_block(group: str = "") -> str:
         for names, verbs in rows.items()
     ]
     return "\n".join(["| verb | schema |", "|---|---|", *lines])
+
+
+LEVELS = {"W": "writes the workspace", "S": "has a tool shell", "U": "has the user's rights"}
+OUTCOMES = ("prevented", "detected", "told", "open")
+
+
+def scoreboard_page() -> str:
+    """Every attack that is tried in a test, by who can try it, with what becomes of it; and the honest missions."""
+    tried = [(attack.level, attack.outcome) for attack in ATTACKS]
+    tried += [(row.level, row.outcome) for row in (*MISSIONS, *EXPERIMENTS)]
+    counts = [
+        f"| {level}: {words} | "
+        + " | ".join(str(tried.count((level, outcome))) for outcome in OUTCOMES)  # type: ignore[arg-type]
+        + " |"
+        for level, words in LEVELS.items()
+    ]
+    known = {attack.known_as: f"`{attack.id}`: {attack.outcome}" for attack in ATTACKS if attack.known_as}
+    return "\n".join(
+        [
+            "# Scoreboard",
+            "",
+            "Generated from tests/attacks: a test tries each row, and fails where the outcome is another one. The",
+            "[threat model](threat-model.md) says what the words mean.",
+            "",
+            f"{len(tried)} attacks; {len(HONEST)} honest missions, of which none may be called tampering.",
+            "",
+            f"| who | {' | '.join(OUTCOMES)} |",
+            "|---|---|---|---|---|",
+            *counts,
+            "",
+            "## Published cheats of real models",
+            "",
+            "| cheat | row and outcome |",
+            "|---|---|",
+            *(f"| {name} | {row} |" for name, row in known.items()),
+            "",
+            "## Missions",
+            "",
+            "| id | who | attempt | outcome |",
+            "|---|---|---|---|",
+            *(
+                f"| {attack.id} | {attack.level} | {_cell(attack.text)} | {attack.outcome} |"
+                for attack in ATTACKS
+            ),
+            "",
+            "## Missions, with a test of their own",
+            "",
+            *_listed(MISSIONS),
+            "",
+            "## Experiments",
+            "",
+            *_listed(EXPERIMENTS),
+            "",
+            "## Honest missions",
+            "",
+            "| id | the agent, on the way |",
+            "|---|---|",
+            *(f"| {honest.id} | {_cell(honest.text)} |" for honest in HONEST),
+            "",
+        ]
+    )
+
+
+def _listed(rows: tuple[Listed, ...]) -> list[str]:
+    lines = [f"| {row.level} | {_cell(row.text)} | {row.outcome} | `{row.test}` |" for row in rows]
+    return ["| who | attempt | outcome | test |", "|---|---|---|---|", *lines]
+
+
+def _cell(text: str) -> str:
+    return text.replace("|", "\\|")
 
 
 def _schema_of(kind: Any, title: str, *, is_output: bool = False) -> dict[str, Any]:
@@ -137,6 +209,7 @@ def generated() -> dict[Path, str]:
         beginning, end = f"<!-- generated: {block_name} -->\n", "\n<!-- end generated -->"
         before, _, rest = page.read_text(encoding="utf-8").partition(beginning)
         texts[page] = f"{before}{beginning}{block}{end}{rest.partition(end)[2]}"
+    texts[SPECS / "scoreboard.md"] = scoreboard_page()
     return texts
 
 

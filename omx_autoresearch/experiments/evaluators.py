@@ -29,7 +29,7 @@ from omx_autoresearch.experiments.judge.state import ExperimentConfig
 from omx_autoresearch.experiments.store import ExperimentFolder
 from omx_autoresearch.foundation import json_codec
 from omx_autoresearch.foundation.errors import StateUntrusted, WorkspaceFault
-from omx_autoresearch.freezing import discovery, pins
+from omx_autoresearch.freezing import discovery, pins, restoration
 from omx_autoresearch.freezing.manifest import PinManifest
 from omx_autoresearch.journal.safe_files import load_json, open_folder, replace_file, storage_failed
 from omx_autoresearch.system.files import kind_of, walk
@@ -85,7 +85,9 @@ class FrozenEvaluators:
             check = pins.compare(self.manifest, worktree_path, cache_path=self._cache_path(worktree_path))
             if not check.is_intact:
                 try:
-                    restored = pins.restore(self.manifest, worktree_path, frozen_path=self.folder.frozen_path)
+                    restored = restoration.restore(
+                        self.manifest, worktree_path, frozen_path=self.folder.frozen_path
+                    )
                 except StateUntrusted as error:
                     raise _untrusted(error.message) from error
         _drop_bytecode(self.manifest, worktree_path)

@@ -1,4 +1,4 @@
-"""Pinned files: keep copies of them, compare the workspace with them, and restore it.
+"""Pinned files: keep copies of them, and compare the workspace with them.
 
 How a comparison works. A manifest lists paths with their digests, and paths at which nothing may stand. :func:`compare`
 runs at every stop, so it reads as little as it can:
@@ -14,9 +14,6 @@ once changes without a new time, and some file systems keep no honest times at a
 pinned files, and a pass is believed only where a second reading, without the cache, finds the same contents
 (``missions/validation/runs.py``). Between the two, times suffice where no process had a pinned file open for writing:
 the first write by a process that opens it later moves them.
-
-:func:`restore` moves whatever stands in the place of a restored file aside and deletes nothing. It walks every path
-folder by folder on open descriptors, so that no link can lead a write elsewhere.
 """
 
 from __future__ import annotations
@@ -25,6 +22,7 @@ import os
 import stat
 import sys
 import time
+from functools import partial
 
 from omx_autoresearch.foundation import json_codec
 from omx_autoresearch.foundation.errors import AutoresearchError, StateUntrusted, WorkspaceFault
@@ -42,7 +40,6 @@ from omx_autoresearch.journal.safe_files import (
     ensure_folder,
     is_open_for_writing,
     load_json,
-    open_below,
     open_folder,
     open_inside,
     read_bounded,
@@ -51,7 +48,6 @@ from omx_autoresearch.journal.safe_files import (
     replace_file,
     storage_failed,
     sync_folder,
-    write_all,
 )
 from omx_autoresearch.system.files import list_folder
 
@@ -101,6 +97,15 @@ def with_modules(manifest: PinManifest, import_folders: tuple[str, ...], workspa
     return replace(looking, known_modules=known, digest=digest)
 
 
+def without(manifest: PinManifest, paths: Iterable[str]) -> PinManifest:
+    """Return the manifest without the pins of these paths, and with a note for each."""
+    left_out = set(paths)
+    pins = tuple(pin for pin in manifest.pins if pin.path not in left_out)
+    digest = manifest_digest(pins, manifest.runners, manifest.import_folders, manifest.known_modules)
+    notes = tuple(f"{path} is not frozen, because the check itself writes it" for path in sorted(left_out))
+    return replace(manifest, pins=pins, digest=digest, notes=(*manifest.notes, *notes))
+
+
 # --- how pinned paths stand now
 
 State = tuple[str, str, bool]
@@ -112,7 +117,12 @@ def _expected(pin: Pin) -> State:
 
 
 def compare(
-    manifest: PinManifest, workspace_path: str, *, cache_path: str = "", reads_files: bool = False
+    manifest: PinManifest,
+    workspace_path: str,
+    *,
+    cache_path: str = "",
+    reads_files: bool = False,
+    frozen_path: str = "",
 ) -> PinCheck:
     """Compare the pinned paths with the manifest, and look for additions that a runner loads by itself.
 
@@ -121,6 +131,8 @@ def compare(
         workspace_path: where the files stand now; another worktree of the project will do.
         cache_path: file outside the workspace that keeps what was seen; disposable; empty for none.
         reads_files: read every pinned file, whatever the cache says of it.
+        frozen_path: the frozen copies, where runs see those: then an edit of a test that changes nothing of what it
+            judges is no change.
 
     Raises:
         WorkspaceFault: the workspace cannot be opened, or has more than :data:`FOLDER_LIMIT` folders.
@@ -131,11 +143,17 @@ def compare(
     finally:
         look.close()
     writable = tuple(sorted(look.writable))
+    edited: tuple[tuple[str, str], ...] = ()
+    if frozen_path and changed:
+        from omx_autoresearch.freezing.harmless_edits import harmless_edits
+
+        edited = harmless_edits(manifest, workspace_path, sorted(changed), partial(copy_path, frozen_path))
+        changed = {path: state for path, state in changed.items() if path not in dict(edited)}
     if not changed and not added:
-        return PinCheck(manifest.digest, writable=writable)
+        return PinCheck(manifest.digest, writable=writable, edited=edited)
     seen = [manifest.digest, [[path, *changed[path]] for path in sorted(changed)], sorted(added)]
     digest = sha256(json_codec.encode(seen)).hexdigest()
-    return PinCheck(digest, tuple(sorted(changed)), tuple(sorted(added)), writable)
+    return PinCheck(digest, tuple(sorted(changed)), tuple(sorted(added)), writable, edited)
 
 
 class _Look:
@@ -420,9 +438,6 @@ def digest_of_file(
 CURRENT = "manifest.json"
 """The newest manifest; each also stands under its own digest."""
 
-ASIDE_PATH = ".omx/aside"
-"""Where restored workspaces keep what stood in the way, numbered, for people to take back."""
-
 
 def pin(frozen_path: str, manifest: PinManifest, workspace_path: str) -> None:
     """Copy every pinned file into ``frozen_path``, by content, and the manifest last.
@@ -434,7 +449,8 @@ def pin(frozen_path: str, manifest: PinManifest, workspace_path: str) -> None:
     ensure_folder(frozen_path)
     written = []
     for pin in manifest.pins:
-        if pin.kind == "absent-guard" or _copy_of(frozen_path, pin) is not None:
+        path = copy_path(frozen_path, pin)
+        if pin.kind == "absent-guard" or _read_copy(path, pin) is not None:
             continue
         data = read_pinned(workspace_path, pin)
         if sha256(data).hexdigest() != pin.sha256:
@@ -442,13 +458,31 @@ def pin(frozen_path: str, manifest: PinManifest, workspace_path: str) -> None:
                 f"{pin.path} changed while it was being frozen",
                 next_step=f"run the same command again; if the check itself writes it: --protect '!{pin.path}'",
             )
-        copy_path = os.path.join(frozen_path, pin.sha256)
-        replace_file(copy_path, data, is_durable=False)
-        written.append(copy_path)
+        replace_file(path, data, is_durable=False)
+        _make_alike(path, pin, os.path.join(workspace_path, pin.path))
+        written.append(path)
     _make_durable(frozen_path, written)
     data = json_codec.encode(to_plain(manifest))
     for name in (f"manifest-{manifest.digest}.json", CURRENT):
         replace_file(os.path.join(frozen_path, name), data)
+
+
+def copy_path(frozen_path: str, pin: Pin) -> str:
+    """Where the copy of a pin stands: by content; apart for a program, since the copy may be run in its place."""
+    name = f"{pin.sha256}.x" if pin.kind == "file" and pin.mode & stat.S_IXUSR else pin.sha256
+    return os.path.join(frozen_path, name)
+
+
+def _make_alike(copy_path: str, pin: Pin, original_path: str) -> None:
+    """Give a copy what a command sees of the original in its place: that it is a program, and its time."""
+    if pin.kind != "file":
+        return
+    try:
+        os.chmod(copy_path, 0o700 if pin.mode & stat.S_IXUSR else 0o600)
+        modified_ns = os.stat(original_path).st_mtime_ns
+        os.utime(copy_path, ns=(modified_ns, modified_ns))
+    except OSError as error:
+        raise storage_failed("write", copy_path, error) from error
 
 
 def _make_durable(folder_path: str, paths: list[str]) -> None:
@@ -486,13 +520,49 @@ def read_pinned(workspace_path: str, pin: Pin) -> bytes:
         ) from error
 
 
-def _copy_of(frozen_path: str, pin: Pin) -> bytes | None:
+def copy_of(frozen_path: str, pin: Pin) -> bytes | None:
     """The frozen copy of a pinned file; None where it is missing or was changed."""
+    data = _read_copy(copy_path(frozen_path, pin), pin)
+    # a mission that an older version launched has programs by their content, too
+    return _read_copy(os.path.join(frozen_path, pin.sha256), pin) if data is None else data
+
+
+def _read_copy(path: str, pin: Pin) -> bytes | None:
     try:
-        data = read_bounded(os.path.join(frozen_path, pin.sha256), FILE_LIMIT_BYTES)
+        data = read_bounded(path, FILE_LIMIT_BYTES)
     except (FileNotFoundError, StateUntrusted):
         return None
     return data if sha256(data).hexdigest() == pin.sha256 else None
+
+
+def copies_of(
+    manifest: PinManifest, workspace_path: str, frozen_path: str, edited: tuple[tuple[str, str], ...] = ()
+) -> tuple[tuple[str, str], ...]:
+    """Each pinned file's path and that of its frozen copy, as `system.mounts` takes them; links have none.
+
+    ``edited`` says where a renamed test stands now.
+    """
+    root = os.path.realpath(workspace_path)
+    places = dict(edited)
+    return tuple(
+        (os.path.join(root, places.get(pin.path, pin.path)), copy_path(frozen_path, pin))
+        for pin in manifest.pins
+        if pin.kind == "file"
+    )
+
+
+def changed_copies(manifest: PinManifest, frozen_path: str) -> tuple[str, ...]:
+    """Pinned files whose frozen copy is missing or no longer what it was; every copy is read."""
+    return tuple(
+        pin.path
+        for pin in manifest.pins
+        if pin.kind == "file" and _read_copy(copy_path(frozen_path, pin), pin) is None
+    )
+
+
+def task_of(frozen_path: str) -> str:
+    """The mission whose folder holds these copies."""
+    return os.path.basename(os.path.dirname(os.path.abspath(frozen_path)))
 
 
 def load_manifest(frozen_path: str, digest: str = "") -> PinManifest:
@@ -506,7 +576,7 @@ def load_manifest(frozen_path: str, digest: str = "") -> PinManifest:
         StateUntrusted: it is missing, or is not what its digest says.
     """
     path = os.path.join(frozen_path, f"manifest-{digest}.json" if digest else CURRENT)
-    cure = f"omx-autoresearch amend {_task_of(frozen_path)} --reason 're-pin' (or cancel)"
+    cure = f"omx-autoresearch amend {task_of(frozen_path)} --reason 're-pin' (or cancel)"
     try:
         manifest: PinManifest = from_plain(PinManifest, load_json(path))
     except FileNotFoundError:
@@ -519,145 +589,3 @@ def load_manifest(frozen_path: str, digest: str = "") -> PinManifest:
     if digest not in ("", manifest.digest):
         raise StateUntrusted(f"{path} is the manifest of another contract", next_step=cure)
     return manifest
-
-
-# --- putting back
-
-
-def restore(manifest: PinManifest, workspace_path: str, *, frozen_path: str) -> tuple[str, ...]:
-    """Make the workspace's pinned paths what they were at launch.
-
-    Changed files come back with content, mode and kind; additions that a runner would load are moved away. Every
-    folder on the way is made real again. Links are never followed.
-
-    Returns:
-        The paths that were put back or moved to :data:`ASIDE_PATH`, sorted; empty when nothing had changed.
-
-    Raises:
-        StateUntrusted: a frozen copy is missing or not what it was.
-        WorkspaceFault: ``.omx`` of the workspace leads elsewhere, or the workspace keeps changing.
-        StorageFailed: the system refused.
-    """
-    check = compare(manifest, workspace_path)
-    if check.is_intact:
-        return ()
-    changed = [pin for pin in manifest.pins if pin.path in set(check.changed)]
-    contents = {pin.path: _required_copy(frozen_path, pin) for pin in changed}
-    try:
-        aside = _Aside(workspace_path)
-        try:
-            for path in check.added:
-                aside.take(path)
-            for pin in changed:
-                _put_back(workspace_path, pin, contents[pin.path], aside)
-        finally:
-            aside.close()
-    except OSError as error:
-        raise storage_failed("restore the pinned files of", workspace_path, error) from error
-    if not compare(manifest, workspace_path).is_intact:
-        raise WorkspaceFault(
-            f"the pinned files of {workspace_path} changed again during the restore",
-            next_step=f"stop the process that writes there, then: omx-autoresearch restore {_task_of(frozen_path)}",
-        )
-    return tuple(sorted((*check.changed, *check.added)))
-
-
-def _task_of(frozen_path: str) -> str:
-    """The mission whose folder holds these copies."""
-    return os.path.basename(os.path.dirname(os.path.abspath(frozen_path)))
-
-
-def _required_copy(frozen_path: str, pin: Pin) -> bytes:
-    data = _copy_of(frozen_path, pin)
-    if data is None:
-        path = os.path.join(frozen_path, pin.sha256)
-        raise StateUntrusted(
-            f"the frozen copy {path} of {pin.path} is missing or was changed",
-            next_step="put the file back by hand, then: "
-            f"omx-autoresearch amend {_task_of(frozen_path)} --reason 're-pin'",
-        )
-    return data
-
-
-class _Aside:
-    """A numbered folder of its own for what is moved away."""
-
-    def __init__(self, workspace_path: str) -> None:
-        self.workspace_path = workspace_path
-        self.taken = 0
-        parent = open_folder(workspace_path, ASIDE_PATH, make=True)
-        try:
-            names = os.listdir(parent)
-            if ".gitignore" not in names:
-                _write_file(parent, ".gitignore", b"*\n", 0o644)
-            number = 1 + max((int(name) for name in names if name.isdecimal()), default=0)
-            os.mkdir(str(number), 0o700, dir_fd=parent)
-        finally:
-            os.close(parent)
-        self.folder = open_folder(workspace_path, f"{ASIDE_PATH}/{number}")
-
-    def close(self) -> None:
-        os.close(self.folder)
-
-    def take(self, path: str) -> None:
-        """Move whatever stands at ``path`` away, under a flat name that tells where it stood."""
-        folder_path, _, name = path.rpartition("/")
-        try:
-            parent = open_folder(self.workspace_path, folder_path)
-        except WorkspaceFault:
-            self.take(folder_path)  # a link to a folder: it goes itself, not what it leads to
-            return
-        except FileNotFoundError:
-            return
-        try:
-            self.take_from(parent, name, path)
-        finally:
-            os.close(parent)
-
-    def take_from(self, parent: int, name: str, path: str) -> None:
-        """Move ``name`` of an open folder away; nothing happens where nothing stands."""
-        self.taken += 1  # a number of its own, since two paths may have one flat name
-        kept = f"{self.taken}-{path.replace('/', '__')[-100:]}"
-        try:
-            os.rename(name, kept, src_dir_fd=parent, dst_dir_fd=self.folder)
-        except FileNotFoundError:
-            return
-
-
-def _put_back(workspace_path: str, pin: Pin, data: bytes, aside: _Aside) -> None:
-    *folders, name = pin.path.split("/")
-    parent = open_folder(workspace_path)
-    try:
-        for count, folder in enumerate(folders):
-            parent = _real_folder(parent, folder, "/".join(folders[: count + 1]), aside)
-        aside.take_from(parent, name, pin.path)
-        if pin.kind == "symlink":
-            os.symlink(os.fsdecode(data), name, dir_fd=parent)
-        else:
-            _write_file(parent, name, data, pin.mode)
-        os.fsync(parent)
-    finally:
-        os.close(parent)
-
-
-def _real_folder(parent: int, name: str, path: str, aside: _Aside) -> int:
-    """Open a folder in ``parent``, which is closed; anything else in its place is moved away first."""
-    try:
-        try:
-            return open_below(parent, name, make=True)
-        except WorkspaceFault:
-            aside.take_from(parent, name, path)
-            return open_below(parent, name, make=True)
-    finally:
-        os.close(parent)
-
-
-def _write_file(parent: int, name: str, data: bytes, mode: int) -> None:
-    flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
-    descriptor = os.open(name, flags, 0o600, dir_fd=parent)
-    try:
-        write_all(descriptor, data)
-        os.fchmod(descriptor, mode)
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)

@@ -42,15 +42,18 @@ class TreeState:
 
 @dataclass(frozen=True, slots=True)
 class _Repository:
-    """A work tree that is being read: where it is, where its files go, which names do not count."""
+    """A work tree that is being read: where it is, where its files go, which names do not count, what is read."""
 
     root: str
     prefix: bytes
     exclude: tuple[bytes, ...]
     depth: int
+    reads_files: bool = False
 
 
-def tree_state(workspace_path: str, *, exclude: tuple[str, ...] = _NOT_COVERED) -> TreeState:
+def tree_state(
+    workspace_path: str, *, exclude: tuple[str, ...] = _NOT_COVERED, reads_files: bool = False
+) -> TreeState:
     """The content of the work tree that holds the workspace, read anew.
 
     Covered are tracked files, untracked ones that are not ignored, and those of submodules and nested
@@ -65,12 +68,14 @@ def tree_state(workspace_path: str, *, exclude: tuple[str, ...] = _NOT_COVERED) 
     Args:
         workspace_path: a folder.
         exclude: names that do not count, in the workspace and at the root of its repository.
+        reads_files: read every file, whatever the index says of its times: a page that a process has mapped changes
+            without a new one.
 
     Raises:
         WorkspaceFault: no such folder; git refuses (dubious ownership, corrupt index) with git's message; too
             many files.
     """
-    head, entries, is_git = _read(workspace_path, exclude)
+    head, entries, is_git = _read(workspace_path, exclude, reads_files=reads_files)
     return TreeState(head, digest(entries), is_git=is_git, file_count=len(entries))
 
 
@@ -79,7 +84,9 @@ def tree_files(workspace_path: str) -> Entries:
     return _read(workspace_path, _NOT_COVERED)[1]
 
 
-def _read(workspace_path: str, exclude: tuple[str, ...]) -> tuple[str, Entries, bool]:
+def _read(
+    workspace_path: str, exclude: tuple[str, ...], *, reads_files: bool = False
+) -> tuple[str, Entries, bool]:
     """Head, files, and whether there is a repository."""
     workspace = os.path.realpath(workspace_path)
     if not os.path.isdir(workspace):
@@ -92,7 +99,7 @@ def _read(workspace_path: str, exclude: tuple[str, ...]) -> tuple[str, Entries, 
         return "", entries, False
     below = os.fsencode(os.path.relpath(workspace, root))
     names += tuple(os.path.join(below, name) for name in names if below != b".")
-    _read_repository(_Repository(root, b"", names, 0), entries)
+    _read_repository(_Repository(root, b"", names, 0, reads_files), entries)
     return head_commit(root), entries, True
 
 
@@ -113,7 +120,8 @@ def _read_repository(repository: _Repository, entries: Entries) -> None:
             if recorded.startswith(_GITLINK):
                 _read_below(repository, name, entries)
             elif not _is_excluded(name, repository.exclude):
-                vouched = recorded if stage == b" 0" else b""  # of a conflict, nothing is
+                is_vouched = stage == b" 0" and not repository.reads_files  # of a conflict, nothing is
+                vouched = recorded if is_vouched else b""
                 described = _describe_tracked(folder + name, vouched, stamps, index, entries, algorithm)
                 add(entries, repository.prefix + name, described)
         pending = b""
@@ -208,7 +216,7 @@ def _read_below(repository: _Repository, name: bytes, entries: Entries) -> None:
         return
     prefix = repository.prefix + name + b"/"
     if find_root(path) == path and repository.depth < _NESTING_LIMIT:
-        _read_repository(_Repository(path, prefix, (), repository.depth + 1), entries)
+        _read_repository(_Repository(path, prefix, (), repository.depth + 1, repository.reads_files), entries)
     else:
         add_below(os.fsencode(path), entries, prefix=prefix)
 

@@ -26,6 +26,7 @@ from omx_autoresearch.missions.accepted import (
     restore_intake,
     with_grown_limits,
 )
+from omx_autoresearch.missions.baseline import OF_BASELINE, mounts_by_default
 from omx_autoresearch.missions.contracts import compile_contract, contract_digest
 from omx_autoresearch.missions.intake import SANDBOX_NAME, amended_sandbox, read_intake, write_sandbox
 from omx_autoresearch.missions.launch import Started, record_contract
@@ -146,12 +147,14 @@ def _amend(runtime: Runtime, mission: Mission, draft: MissionDraft, options: Ame
         return Started(mission)
     path = options.workspace_path or mission.workspace_path
     contract, manifest = compile_contract(runtime, workspace_path=path, draft=draft)
+    contract = replace(contract, mounts_pins=mounts_by_default(contract))
     if mission.contract and contract.validator_command == mission.contract.validator_command:
+        manifest = pins.without(manifest, mission.contract.written_by_check)
         contract = replace(
             contract,
-            baseline_tests=mission.contract.baseline_tests,
-            baseline_score=mission.contract.baseline_score,
-            baseline_reports=mission.contract.baseline_reports,
+            pin_digest=manifest.digest,
+            pinned_count=manifest.frozen_count,
+            **{name: getattr(mission.contract, name) for name in OF_BASELINE},
         )
     pins.pin(runtime.home.mission(mission.task_id).frozen_path, manifest, path)
     record = MissionAmended(contract, contract_digest(contract), options.reason, path)

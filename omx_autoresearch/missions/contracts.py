@@ -36,6 +36,16 @@ if TYPE_CHECKING:
 # --- Running a contract's validator once, outside any mission: for ``init --dry-run`` and the baseline of ``start``.
 
 OUTPUT_CHARACTERS = 4000
+_REFUSED = (
+    b"ead-only file system",
+    b"EROFS",
+    b"esource busy",
+    b"EBUSY",
+    b"not permitted",
+    b"EPERM",
+    b"ermission denied",
+)
+"""What programs say where they may not write, or lack a right (errno(3))."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,6 +58,9 @@ class Tryout:
         exit_status: None where a signal or the clock ended it, or it was never started.
         output: its output, trimmed and made harmless.
         duration_seconds: wall time.
+        is_mounted: it saw the frozen copies that it was to see.
+        mount_fault: why it could not see them.
+        was_refused: its output speaks of a write or a right that the system refused.
     """
 
     report: RunReport
@@ -55,10 +68,35 @@ class Tryout:
     exit_status: int | None
     output: str
     duration_seconds: float
+    is_mounted: bool = False
+    mount_fault: str = ""
+    was_refused: bool = False
+
+    def has_same_end(self, other: Tryout) -> bool:
+        """Whether two runs said the same, as far as a verdict depends on it."""
+        mine, theirs = self.report, other.report
+        return (self.exit_status, mine.verdict, mine.tests, mine.tests_passed) == (
+            other.exit_status,
+            theirs.verdict,
+            theirs.tests,
+            theirs.tests_passed,
+        )
 
 
-def try_validator(contract: Contract, workspace_path: str, *, isolation: str = "none") -> Tryout:
+def try_validator(
+    contract: Contract,
+    workspace_path: str,
+    *,
+    isolation: str = "none",
+    mounts: tuple[tuple[str, str], ...] = (),
+) -> Tryout:
     """Run a contract's validator as every validation runs it; the run leaves nothing behind.
+
+    Args:
+        contract: whose validator.
+        workspace_path: where it runs.
+        isolation: ``none`` or ``bubblewrap``.
+        mounts: the frozen copies that it is to see, where the machine can mount them.
 
     Raises:
         CommandFault: it must run in bubblewrap, which is not available.
@@ -68,7 +106,9 @@ def try_validator(contract: Contract, workspace_path: str, *, isolation: str = "
     with tempfile.TemporaryDirectory(prefix="omx-autoresearch-", ignore_cleanup_errors=True) as folder:
         argv, output_path = shell_argv(contract.validator_command), os.path.join(folder, "output")
         scratch_path = os.path.join(folder, "scratch")
-        result = run_validator(argv, contract, workspace_path, output_path, scratch_path, isolation=isolation)
+        result = run_validator(
+            argv, contract, workspace_path, output_path, scratch_path, isolation=isolation, mounts=mounts
+        )
         output = read_output(result)
         report = report_of(contract, workspace_path, result, output, "")
         has_reported = is_report(last_object(result)[0])
@@ -78,6 +118,9 @@ def try_validator(contract: Contract, workspace_path: str, *, isolation: str = "
         exit_status=result.exit_status if result.outcome == "exited" else None,
         output=head_and_tail(output, OUTPUT_CHARACTERS),
         duration_seconds=result.duration_seconds,
+        is_mounted=result.is_mounted,
+        mount_fault=result.mount_fault,
+        was_refused=any(word in output for word in _REFUSED),
     )
 
 

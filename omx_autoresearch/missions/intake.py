@@ -295,6 +295,8 @@ def check_draft(draft: MissionDraft) -> list[str]:
     found = draft_faults(draft)
     if draft.output_artifact_path:
         found += [f"output_artifact_path: {fault}" for fault in path_faults(draft.output_artifact_path)]
+    for name in ("keep", "link"):
+        found += [f"{name}: {fault}" for path in getattr(draft, name) for fault in path_faults(path)]
     if draft.slug and not (is_safe_task_id(draft.slug) and slugify(draft.slug) == draft.slug):
         found.append(
             f"slug: {draft.slug[:60]!r} is not a short name of a-z, 0-9 and single `-`; try {slugify(draft.slug)}"

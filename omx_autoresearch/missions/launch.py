@@ -11,7 +11,6 @@ import os
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from omx_autoresearch.foundation.errors import StepIllegal, WorkspaceFault
 from omx_autoresearch.foundation.records import dataclass
 from omx_autoresearch.freezing import pins
 from omx_autoresearch.freezing.tree import tree_state
@@ -24,27 +23,24 @@ from omx_autoresearch.missions.accepted import (
     keep_accepted,
     refuse_edits,
 )
-from omx_autoresearch.missions.contracts import compile_contract, contract_digest, try_validator
+from omx_autoresearch.missions.baseline import Baseline, mounts_by_default
+from omx_autoresearch.missions.contracts import compile_contract, contract_digest
 from omx_autoresearch.missions.intake import read_intake, write_intake
 from omx_autoresearch.missions.lifecycle_commands import marks_of_agent
 from omx_autoresearch.missions.records.lifecycle import MissionAmended, MissionCreated, MissionLaunched
 from omx_autoresearch.missions.records.work import CommandsApproved
-from omx_autoresearch.missions.rules.criteria import has_measured
 from omx_autoresearch.missions.rules.mission import next_phase
 from omx_autoresearch.missions.store import MissionStore
 from omx_autoresearch.missions.validation.runs import (
     approval_key,
     approve,
-    is_narrowed,
 )
 from omx_autoresearch.missions.workspace import keep_launch_tree
-from omx_autoresearch.system.sandbox import can_isolate
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from omx_autoresearch.missions.accepted import Edit, Take
-    from omx_autoresearch.missions.contracts import Tryout
     from omx_autoresearch.missions.rules.evidence import RunReport
     from omx_autoresearch.missions.rules.intake import IntakeRecord, MissionDraft
     from omx_autoresearch.missions.rules.mission import Contract, Mission
@@ -177,18 +173,36 @@ def _launch(runtime: Runtime, mission: Mission, options: StartOptions) -> Starte
     if not options.is_agent:
         take = options.take or refuse_edits(mission.task_id, "start")
         _take(runtime, mission, draft, lambda edits: take(edits, contract_digest(contract)))
-    stamps = pins.pin_stamps(manifest, workspace_path)
-    baseline = _baseline(mission, contract, options) if options.has_baseline else None
-    _refuse_written(pins.touched(stamps, pins.pin_stamps(manifest, workspace_path)))
-    if baseline is not None:
+    frozen_path = runtime.home.mission(mission.task_id).frozen_path
+    pins.pin(frozen_path, manifest, workspace_path)
+    baseline = None
+    if options.has_baseline and not contract.is_review:
+        seconds = options.baseline_seconds or contract.timeout_seconds
+        baseline = Baseline(
+            replace(contract, timeout_seconds=min(seconds, contract.timeout_seconds)),
+            manifest,
+            workspace_path,
+            frozen_path,
+            is_agent=options.is_agent,
+            is_sandboxed=options.is_sandboxed,
+        ).run()
+        manifest = baseline.manifest
+    contract = replace(
+        contract, mounts_pins=baseline.mounts_pins if baseline else mounts_by_default(contract)
+    )
+    report = None
+    if baseline is not None and baseline.tryout is not None:
+        report = baseline.tryout.report
         # without a score, progress is measured by the number of tests that pass
         contract = replace(
             contract,
-            baseline_tests=baseline.report.tests,
-            baseline_score=baseline.report.score,
-            baseline_reports=baseline.has_reported,
+            baseline_tests=report.tests,
+            baseline_score=report.score,
+            baseline_reports=baseline.tryout.has_reported,
+            pin_digest=manifest.digest,
+            pinned_count=manifest.frozen_count,
+            written_by_check=baseline.written,
         )
-    pins.pin(runtime.home.mission(mission.task_id).frozen_path, manifest, workspace_path)
     nonce = "" if options.is_agent else runtime.new_id()
     digest = contract_digest(contract)
     record = MissionLaunched(
@@ -204,8 +218,7 @@ def _launch(runtime: Runtime, mission: Mission, options: StartOptions) -> Starte
     mission = record_contract(runtime, mission.task_id, record, is_unsandboxed=is_unsandboxed)
     if not options.is_agent:
         keep_accepted(runtime, mission.task_id, draft)
-    notes = manifest.notes
-    report = baseline.report if baseline is not None else None
+    notes = manifest.notes + (baseline.notes if baseline else ())
     if report is not None and report.cause == "timed-out":
         notes += (f"no baseline: the validator {report.summary}; the number of tests is not compared",)
     return Started(mission, nonce=nonce, baseline=report, notes=notes)
@@ -242,38 +255,3 @@ def record_contract(
         )
         approve(runtime.home, key, is_unsandboxed=is_unsandboxed, ts=now)
         return transaction.record(record, CommandsApproved(key, is_unsandboxed))
-
-
-# --- the baseline
-
-
-def _refuse_written(paths: tuple[str, ...]) -> None:
-    """Refuse to freeze a file that the check itself writes: every run would be taken for tampering."""
-    if paths:
-        raise WorkspaceFault(
-            f"{paths[0]} would be frozen, but was written or moved while the check ran",
-            next_step=f"if the check itself writes it, exclude it: --protect '!{paths[0].rstrip('/')}'",
-        )
-
-
-def _baseline(mission: Mission, contract: Contract, options: StartOptions) -> Tryout | None:
-    """Run the validator once before any work; a reviewer has nothing to review yet.
-
-    Raises:
-        StepIllegal: it passes already, so it could not tell whether anything was done.
-    """
-    if contract.validation_mode != "mission-validator-script":
-        return None
-    isolation = "bubblewrap" if options.is_agent or options.is_sandboxed else "none"
-    if (isolation == "bubblewrap" or is_narrowed(contract)) and not can_isolate():
-        return None
-    seconds = min(options.baseline_seconds or contract.timeout_seconds, contract.timeout_seconds)
-    limited = replace(contract, timeout_seconds=seconds)
-    path = options.workspace_path or mission.workspace_path
-    tryout = try_validator(limited, path, isolation=isolation)
-    if tryout.report.verdict == "passed" and not has_measured(contract.criteria):
-        raise StepIllegal(
-            f"the validator already passes: {tryout.report.summary}",
-            next_step="make it check what is missing, or start with --no-baseline",
-        )
-    return tryout

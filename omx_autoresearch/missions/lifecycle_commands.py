@@ -16,7 +16,7 @@ from omx_autoresearch.foundation.errors import (
     StepIllegal,
     UsageError,
 )
-from omx_autoresearch.freezing import pins
+from omx_autoresearch.freezing import pins, restoration
 from omx_autoresearch.journal.safe_files import sweep_temporary
 from omx_autoresearch.missions.claims import take_in
 from omx_autoresearch.missions.records.lifecycle import (
@@ -116,7 +116,7 @@ def restore(runtime: Runtime, task_id: str, *, reason: str = "") -> tuple[str, .
     if mission.contract is None:
         raise StepIllegal(f"mission {task_id} is a draft", next_step=f"omx-autoresearch start {task_id}")
     manifest = pins.load_manifest(folder.frozen_path, mission.contract.pin_digest)
-    paths = pins.restore(manifest, mission.workspace_path, frozen_path=folder.frozen_path)
+    paths = restoration.restore(manifest, mission.workspace_path, frozen_path=folder.frozen_path)
     with store.transaction(task_id, runtime.now()) as transaction:
         transaction.record(PinsRestored(paths, reason))
     return paths

@@ -121,8 +121,8 @@ def _digest(number: int, body: bytes) -> bytes:
 # first writer of a newer version appends before anything else; what stands before is read through the steps, each time.
 # A snapshot carries its version, too, and goes through the steps of state documents.
 #
-# To change the shape of a record or of the state: raise ``core.mission.SCHEMA_VERSION`` and add a step for the version
-# before it. A step adds, renames or splits fields; it never guesses what only a person could know.
+# To change the shape of a record or of the state: raise ``SCHEMA_VERSION`` in missions/rules/mission.py and add a step
+# for the version before it. A step adds, renames or splits fields; it never guesses what only a person could know.
 
 UNSTAMPED = 1
 """The version of journals and snapshots that name none."""
@@ -227,10 +227,18 @@ def _record_2(kind: str, data: dict[str, Any]) -> dict[str, Any]:
     return {**data, "phase": _PHASES_2[kind]} if kind in _PHASES_2 else data
 
 
-def _state_2(_: str, content: dict[str, Any]) -> dict[str, Any]:
-    """A state has its phase in every version."""
-    return content
+def _unchanged(_kind: str, data: dict[str, Any]) -> dict[str, Any]:
+    """States of version 3 and records of version 4 have the same data."""
+    return data
 
 
-RECORD_STEPS: dict[int, Callable[[str, dict[str, Any]], dict[str, Any]]] = {1: _record_1, 2: _record_2}
-STATE_STEPS: dict[int, Callable[[str, dict[str, Any]], dict[str, Any]]] = {1: _state_1, 2: _state_2}
+RECORD_STEPS: dict[int, Callable[[str, dict[str, Any]], dict[str, Any]]] = {
+    1: _record_1,
+    2: _record_2,
+    3: _unchanged,
+}
+STATE_STEPS: dict[int, Callable[[str, dict[str, Any]], dict[str, Any]]] = {
+    1: _state_1,
+    2: _unchanged,
+    3: _unchanged,
+}

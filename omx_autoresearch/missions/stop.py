@@ -150,7 +150,9 @@ class _Stop:
         if seen.look and not seen.look.changed_pins and not completion_items(mission, seen.look):
             from omx_autoresearch.missions.verification import state_fault
 
-            seen = replace(seen, look=replace(seen.look, state_fault=state_fault(self._runtime, mission)))
+            # What completes is read: times and sizes vouch for a file only while nothing depends on it.
+            look = snapshot_workspace(folder, mission, reads_files=True)
+            seen = replace(seen, look=replace(look, state_fault=state_fault(self._runtime, mission)))
         return seen
 
     def _validated(self, seen: Seen, mission: Mission, ask: runs.Ask) -> tuple[Seen, Mission]:

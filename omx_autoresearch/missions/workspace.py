@@ -26,6 +26,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from omx_autoresearch.journal.layout import MissionFolder
     from omx_autoresearch.missions.rules.mission import Contract, Mission
+    from omx_autoresearch.system.commands import CommandResult
 
 _ARTIFACT_BYTES = 1024 * 1024 * 1024
 _COMPLETION_BYTES = 4 * 1024 * 1024
@@ -46,8 +47,16 @@ class Artifact:
     fault: str = ""
 
 
-def snapshot_workspace(folder: MissionFolder, mission: Mission) -> WorkspaceSnapshot:
+def snapshot_workspace(
+    folder: MissionFolder, mission: Mission, *, reads_files: bool = False
+) -> WorkspaceSnapshot:
     """See the workspace of a mission as it is now.
+
+    Args:
+        folder: of the mission.
+        mission: which.
+        reads_files: read every file that counts; else one whose inode, size and times are known is not read again.
+            A verdict that passes and a completion are decided on what was read.
 
     Raises:
         WorkspaceFault: the workspace is gone, or git cannot tell its state.
@@ -57,12 +66,18 @@ def snapshot_workspace(folder: MissionFolder, mission: Mission) -> WorkspaceSnap
             f"the workspace {mission.workspace_path} is gone",
             next_step=f"omx-autoresearch amend {mission.task_id} --workspace PATH",
         )
-    tree = tree_state(mission.workspace_path)
+    tree = tree_state(mission.workspace_path, reads_files=reads_files)
     contract = mission.contract
     if contract is None:
         raise StateUntrusted(f"mission {mission.task_id} was never launched")
     manifest = pins.load_manifest(folder.frozen_path, contract.pin_digest)
-    check = pins.compare(manifest, mission.workspace_path, cache_path=_cache_path(folder))
+    check = pins.compare(
+        manifest,
+        mission.workspace_path,
+        cache_path=_cache_path(folder),
+        reads_files=reads_files,
+        frozen_path=folder.frozen_path if contract.mounts_pins else "",
+    )
     artifact = Artifact()
     if contract.output_artifact_path:
         artifact = look_at_artifact(mission.workspace_path, contract.output_artifact_path)
@@ -97,29 +112,47 @@ def _cache_path(folder: MissionFolder) -> str:
 
 
 class PinnedRun:
-    """The pinned files around one run: read before it, held against their times after it, read again after a pass."""
+    """The pinned files around one run: read before it, held against their times after it, read again after a pass.
+
+    Where the run sees the frozen copies instead (``mounts``), those are read before and after a pass as well.
+    """
 
     def __init__(self, folder: MissionFolder, mission: Mission, contract: Contract) -> None:
         self._workspace_path = mission.workspace_path
+        self._frozen_path = folder.frozen_path
         self._manifest = pins.load_manifest(folder.frozen_path, contract.pin_digest)
         self._stamps = pins.pin_stamps(self._manifest, self._workspace_path)
         self._cache_path = _cache_path(folder)
         self._before = pins.compare(
-            self._manifest, self._workspace_path, cache_path=self._cache_path, reads_files=True
+            self._manifest,
+            self._workspace_path,
+            cache_path=self._cache_path,
+            reads_files=True,
+            frozen_path=folder.frozen_path if contract.mounts_pins else "",
         )
+        self.copies = pins.copies_of(
+            self._manifest, self._workspace_path, folder.frozen_path, self._before.edited
+        )
+        """Pairs of a pinned file and its frozen copy."""
+        is_whole = not pins.changed_copies(self._manifest, folder.frozen_path)
+        self.mounts = self.copies if contract.mounts_pins and is_whole else ()
+        """What of them the run is to see."""
 
     @property
     def changed(self) -> tuple[str, ...]:
         """Pinned paths that were changed or added before the run; it must not begin then."""
         return (*self._before.changed, *self._before.added)
 
-    def changes(self, *, has_passed: bool) -> tuple[str, ...]:
+    def changes(self, result: CommandResult, *, has_passed: bool) -> tuple[str, ...]:
         """Why the run is not believed: pinned paths that were changed while it ran, also where they were put back.
 
-        A pass is believed only where every pinned file reads the same again, and could not be written unseen.
+        A pass is believed only where every pinned file reads the same again, and what judged could not move under it.
         """
         after = pins.compare(
-            self._manifest, self._workspace_path, cache_path="" if has_passed else self._cache_path
+            self._manifest,
+            self._workspace_path,
+            cache_path="" if has_passed else self._cache_path,
+            frozen_path=self._frozen_path if result.is_mounted else "",
         )
         if not after.is_intact:
             return (*after.changed, *after.added)
@@ -128,9 +161,17 @@ class PinnedRun:
             return _explained(
                 moved, "written or moved while it ran (what a check writes itself: --protect '!PATH')"
             )
-        if has_passed and self._before.writable:
+        if result.displaced:
+            root = os.path.realpath(self._workspace_path)
+            away = tuple(os.path.relpath(path, root) for path in result.displaced)
+            return _explained(away, "replaced while it ran")
+        if not has_passed:
+            return ()
+        if not result.is_mounted and self._before.writable:
             why = "open for writing in another process while it ran (end that process, or --protect '!PATH')"
             return _explained(self._before.writable, why)
+        if result.is_mounted and (copies := pins.changed_copies(self._manifest, self._frozen_path)):
+            return _explained(copies, "its frozen copy changed while it ran")
         return ()
 
 

@@ -209,7 +209,9 @@ def test_a_folder_of_thousands_of_directions_leaves_room_for_the_missions_own(wo
     assert any("oldest 750 directions" in note for note in origin.notes)
     draft = replace(draft_of(origin, str(world.project)), validator_command="./check.sh")
     mission = adopt(world.runtime(), str(world.project), origin, draft)
-    launch.start(world.runtime(), mission.task_id, launch.StartOptions(has_baseline=False))
+    launch.start(
+        world.runtime(), mission.task_id, launch.StartOptions(has_baseline=False, take=lambda *_: None)
+    )
     assert declare(world.runtime(), mission.task_id, direction_of("a way of my own", {})).is_recorded
 
 

@@ -13,6 +13,10 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from omx_autoresearch.missions.lifecycle_commands import unblock
+from omx_autoresearch.missions.rules.criteria import criterion_of
+from omx_autoresearch.missions.validation.checks import accept
+from tests.support.needs import needs_user_namespaces
 from tests.support.scratch import CHECK, Scratch
 
 if TYPE_CHECKING:
@@ -79,20 +83,19 @@ def test_what_the_cache_of_pins_says_lets_no_run_pass(world: Scratch) -> None:
 
 
 SWAPPING = """#!/bin/sh
+[ -e "$SIGNALS/armed" ] || exit 1
 echo started > "$SIGNALS/started"
 read -r _ < "$SIGNALS/go"
 . ./tests/lib.sh
 """
+NOT_MOUNTED = "#!/bin/sh\n[ -w tests/lib.sh ] || exit 9\n"
+"""A check that needs to write its library: the baseline finds out that it cannot run with frozen files mounted."""
 HONEST = 'echo judged > "$SIGNALS/judged"; read -r _ < "$SIGNALS/back"; exit 1\n'
 LENIENT_LIBRARY = 'echo judged > "$SIGNALS/judged"; read -r _ < "$SIGNALS/back"; exit 0\n'
 
 
-@pytest.mark.requirement("DONE-14")
-@pytest.mark.parametrize("is_swapped", [True, False])
-def test_a_pass_does_not_count_beside_a_process_that_can_write_the_check_unseen(
-    world: Scratch, is_swapped: bool
-) -> None:
-    """Swapped in a mapping while it runs and put back, no time and no digest tells of it; the open writer does."""
+def stop_beside_a_writer(world: Scratch, check: str, library: str) -> str:
+    """A stop whose check runs while a mapping of its library is swapped for a lenient one and put back."""
     from threading import Thread
 
     signals = world.root / "signals"
@@ -100,11 +103,11 @@ def test_a_pass_does_not_count_beside_a_process_that_can_write_the_check_unseen(
     for name in ("started", "go", "judged", "back"):
         os.mkfifo(signals / name)
     world.environ["SIGNALS"] = str(signals)
-    honest = HONEST if is_swapped else LENIENT_LIBRARY
-    world.write("check.sh", SWAPPING, executable=True)
-    world.write("tests/lib.sh", honest)
+    world.write("check.sh", check, executable=True)
+    world.write("tests/lib.sh", library)
     world.commit("Check by a library")
-    mission = world.mission(environment_names=("SIGNALS",))
+    mission = world.mission(environment_names=("SIGNALS",), has_baseline=True)
+    (signals / "armed").touch()
     with mapped(world.project / "tests" / "lib.sh") as page:
 
         def swap() -> None:
@@ -112,16 +115,58 @@ def test_a_pass_does_not_count_beside_a_process_that_can_write_the_check_unseen(
             page[:] = LENIENT_LIBRARY.encode()
             (signals / "go").write_text("go\n")
             (signals / "judged").read_text()
-            page[:] = honest.encode()
+            page[:] = library.encode()
             (signals / "back").write_text("back\n")
 
         swapper = Thread(target=swap, daemon=True)
         swapper.start()
-        assert world.hook(world.payload()).reason
+        world.hook(world.payload())
         swapper.join(timeout=60)
-    word, summary = verdict(world, mission.task_id)
+    return mission.task_id
+
+
+@needs_user_namespaces
+@pytest.mark.requirement("DONE-14", "DONE-25")
+def test_a_swap_in_a_mapping_does_not_reach_a_check_whose_files_are_mounted(world: Scratch) -> None:
+    task_id = stop_beside_a_writer(world, SWAPPING, HONEST)
+    run = world.load(task_id).attestation
+    assert run is not None
+    assert (run.verdict, run.is_mounted) == ("failed", True)
+
+
+@needs_user_namespaces
+@pytest.mark.requirement("DONE-14", "DONE-25")
+def test_an_editor_that_holds_a_mounted_file_open_spoils_no_pass(world: Scratch) -> None:
+    task_id = stop_beside_a_writer(world, SWAPPING, LENIENT_LIBRARY)
+    assert world.load(task_id).phase == "complete"
+
+
+@pytest.mark.requirement("DONE-14")
+@pytest.mark.parametrize("library", [HONEST, LENIENT_LIBRARY], ids=["swapped", "left alone"])
+def test_a_pass_does_not_count_beside_a_process_that_can_write_the_check_unseen(
+    world: Scratch, library: str
+) -> None:
+    """Swapped in a mapping while it runs and put back, no time and no digest tells of it; the open writer does."""
+    task_id = stop_beside_a_writer(world, SWAPPING.replace("#!/bin/sh\n", NOT_MOUNTED), library)
+    word, summary = verdict(world, task_id)
     assert word == "tampered"
     assert "tests/lib.sh: open for writing in another process" in summary
+    assert world.load(task_id).phase == "running"
+
+
+@pytest.mark.requirement("DONE-14")
+def test_work_that_changed_without_a_new_time_after_its_pass_completes_nothing(world: Scratch) -> None:
+    """The pass is kept while a criterion is open; meanwhile the work changes in a mapping that moves no time."""
+    answer = world.write("answer.txt", "42\n")
+    with mapped(answer) as page:
+        world.commit("Answer")
+        mission = world.mission(criteria=(criterion_of("shown: the answer was shown :: person"),))
+        world.hook(world.payload())  # blocked: only the person is missing
+        assert verdict(world, mission.task_id)[0] == "passed"
+        accept(world.runtime(), mission.task_id, "shown", reason="seen")
+        unblock(world.runtime(), mission.task_id)
+        page[:] = b"00\n"
+        assert world.hook(world.payload(last_assistant_message="Done now.")).reason
     assert world.load(mission).phase == "running"
 
 

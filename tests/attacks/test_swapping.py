@@ -7,7 +7,9 @@ from typing import TYPE_CHECKING
 import pytest
 
 from omx_autoresearch.foundation.errors import WorkspaceFault
-from tests.support.scratch import Scratch
+from omx_autoresearch.missions import launch
+from tests.support.needs import needs_bubblewrap
+from tests.support.scratch import SESSION, Scratch
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -89,13 +91,40 @@ def test_a_check_may_write_beside_its_pinned_files(world: Scratch) -> None:
     assert world.load(mission).phase == "complete"
 
 
-@pytest.mark.requirement("DONE-14")
-def test_what_the_check_itself_writes_is_not_frozen_silently(world: Scratch) -> None:
-    world.write(
-        "check.sh", "#!/bin/sh\ncat tests/lib.sh > copy && cat copy > tests/lib.sh; exit 1\n", executable=True
-    )
+WRITES_ITS_LIBRARY = (
+    "#!/bin/sh\ncat tests/lib.sh > copy && cat copy > tests/lib.sh && grep -q 42 answer.txt\n"
+)
+
+
+@pytest.mark.requirement("DONE-14", "DONE-25")
+def test_what_the_check_itself_writes_is_left_out_and_named(world: Scratch) -> None:
+    world.write("check.sh", WRITES_ITS_LIBRARY, executable=True)
     world.commit("Write what is read")
-    with pytest.raises(WorkspaceFault, match=r"tests/lib\.sh would be frozen") as caught:
+    started = launch.start(world.runtime(), world.draft().task_id, launch.StartOptions(session_id=SESSION))
+    mission = started.mission
+    assert mission.contract is not None
+    assert mission.contract.written_by_check == ("tests/lib.sh",)
+    assert "tests/lib.sh is not frozen, because the check itself writes it" in started.notes
+    world.write("answer.txt", "42\n")
+    assert world.hook(world.payload()).reason == ""
+    assert world.load(mission).phase == "complete"
+
+
+@pytest.mark.requirement("DONE-14")
+def test_a_check_that_writes_all_that_judges_is_refused_at_start(world: Scratch) -> None:
+    world.write(
+        "check.sh", "#!/bin/sh\ncat check.sh > copy && cat copy > check.sh; exit 1\n", executable=True
+    )
+    world.commit("Write the check itself")
+    with pytest.raises(WorkspaceFault, match=r"check\.sh would be frozen") as caught:
         world.mission(has_baseline=True)
-    assert "--protect '!tests/lib.sh'" in str(caught.value)
-    assert world.mission(has_baseline=True, protect=("!tests/lib.sh",)).phase == "running"
+    assert "--protect '!check.sh'" in str(caught.value)
+
+
+@needs_bubblewrap
+@pytest.mark.requirement("DONE-14")
+def test_an_agent_s_own_start_leaves_nothing_out(world: Scratch) -> None:
+    world.write("check.sh", WRITES_ITS_LIBRARY, executable=True)
+    world.commit("Write what is read")
+    with pytest.raises(WorkspaceFault, match=r"tests/lib\.sh would be frozen"):
+        launch.start(world.runtime(), world.draft().task_id, launch.StartOptions(is_agent=True))

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from omx_autoresearch.foundation.errors import StateUntrusted, WorkspaceFault
-from omx_autoresearch.freezing import discovery, pins
+from omx_autoresearch.freezing import discovery, pins, restoration
 from omx_autoresearch.freezing.manifest import Pin, PinManifest
 
 
@@ -259,7 +259,7 @@ def test_every_way_to_change_a_pinned_file_is_seen_and_undone_and_nothing_is_los
     assert check.changed == ("lib/cases.sh",)
     assert check.digest != manifest.digest
     kept = len(list(work.rglob("*")))
-    assert pins.restore(manifest, str(work), frozen_path=frozen) == ("lib/cases.sh",)
+    assert restoration.restore(manifest, str(work), frozen_path=frozen) == ("lib/cases.sh",)
     assert pins.compare(manifest, str(work)).digest == manifest.digest
     assert (work / "lib/cases.sh").read_bytes() == before
     assert len(list(work.rglob("*"))) >= kept
@@ -270,7 +270,7 @@ def test_a_mode_without_the_execute_bit_is_a_change_and_comes_back(work: Path, f
     pins.pin(frozen, manifest, str(work))
     (work / "check.sh").chmod(0o644)
     assert pins.compare(manifest, str(work)).changed == ("check.sh",)
-    pins.restore(manifest, str(work), frozen_path=frozen)
+    restoration.restore(manifest, str(work), frozen_path=frozen)
     assert (work / "check.sh").stat().st_mode & 0o777 == 0o755
 
 
@@ -462,7 +462,7 @@ def test_a_file_that_changes_between_pinning_and_freezing_is_an_error(work: Path
 def test_a_frozen_copy_that_a_crash_cut_short_is_written_again(work: Path, frozen: str) -> None:
     manifest = take(work)
     pins.pin(frozen, manifest, str(work))
-    copy = Path(frozen, manifest.pins[0].sha256)
+    copy = Path(pins.copies_of(manifest, str(work), frozen)[0][1])
     whole = copy.read_bytes()
     copy.write_bytes(whole[:3])
     pins.pin(frozen, manifest, str(work))
@@ -473,10 +473,10 @@ def test_a_changed_frozen_copy_restores_nothing(work: Path, frozen: str) -> None
     manifest = take(work)
     pins.pin(frozen, manifest, str(work))
     write(work, "check.sh", "exit 0")
-    pin = next(pin for pin in manifest.pins if pin.path == "check.sh")
-    Path(frozen, pin.sha256).write_text("exit 0")
+    copies = dict(pins.copies_of(manifest, str(work), frozen))
+    Path(copies[str(work.resolve() / "check.sh")]).write_text("exit 0")
     with pytest.raises(StateUntrusted, match="frozen copy") as caught:
-        pins.restore(manifest, str(work), frozen_path=frozen)
+        restoration.restore(manifest, str(work), frozen_path=frozen)
     assert f"omx-autoresearch amend {Path(frozen).parent.name} " in caught.value.next_step
     assert (work / "check.sh").read_text() == "exit 0"
 
@@ -487,11 +487,11 @@ def test_restoring_moves_what_stood_there_aside_where_git_does_not_see_it(work: 
     pins.pin(frozen, manifest, str(work))
     write(work, "tests/test_a.py", "mine")
     write(work, "conftest.py", "forged")
-    assert pins.restore(manifest, str(work), frozen_path=frozen) == ("conftest.py", "tests/test_a.py")
-    aside = work / pins.ASIDE_PATH
+    assert restoration.restore(manifest, str(work), frozen_path=frozen) == ("conftest.py", "tests/test_a.py")
+    aside = work / restoration.ASIDE_PATH
     assert (aside / ".gitignore").read_text() == "*\n"
     assert sorted(path.read_text() for path in (aside / "1").iterdir()) == ["forged", "mine"]
-    assert pins.restore(manifest, str(work), frozen_path=frozen) == ()
+    assert restoration.restore(manifest, str(work), frozen_path=frozen) == ()
 
 
 def test_restoring_never_writes_through_a_link_that_leaves(work: Path, frozen: str, tmp_path: Path) -> None:
@@ -502,7 +502,7 @@ def test_restoring_never_writes_through_a_link_that_leaves(work: Path, frozen: s
     (work / "lib/cases.sh").unlink()
     (work / "lib").rmdir()
     (work / "lib").symlink_to(outside)
-    pins.restore(manifest, str(work), frozen_path=frozen)
+    restoration.restore(manifest, str(work), frozen_path=frozen)
     assert list(outside.iterdir()) == []
     assert (work / "lib/cases.sh").read_text() == "true\n"
 
@@ -513,7 +513,7 @@ def test_a_link_in_place_of_our_folder_is_refused(work: Path, frozen: str, tmp_p
     (work / "check.sh").unlink()
     (work / ".omx").symlink_to(tmp_path)
     with pytest.raises(WorkspaceFault, match="symbolic link"):
-        pins.restore(manifest, str(work), frozen_path=frozen)
+        restoration.restore(manifest, str(work), frozen_path=frozen)
 
 
 def test_a_pinned_link_comes_back(tmp_path: Path, frozen: str) -> None:
@@ -524,7 +524,7 @@ def test_a_pinned_link_comes_back(tmp_path: Path, frozen: str) -> None:
     pins.pin(frozen, manifest, str(root))
     (root / "check.py").unlink()
     write(root, "check.py", "exit 0")
-    assert pins.restore(manifest, str(root), frozen_path=frozen) == ("check.py",)
+    assert restoration.restore(manifest, str(root), frozen_path=frozen) == ("check.py",)
     assert os.readlink(root / "check.py") == "real/check.py"
 
 

@@ -25,9 +25,10 @@ from omx_autoresearch.missions.records.lifecycle import (
     MissionResumed,
     MissionUnblocked,
 )
-from omx_autoresearch.missions.records.work import ClaimRecorded
+from omx_autoresearch.missions.records.work import ClaimRecorded, ValidationFinished
 from omx_autoresearch.missions.rules.mission import SCHEMA_VERSION, Blocker
 from tests.missions.real_missions import TASK, Place, at
+from tests.missions.rules.samples import a_run
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -106,6 +107,7 @@ def test_records_from_before_they_carried_a_phase_fold_to_the_same_mission(tmp_p
     place.record(MissionPaused("paused"))  # raced, and changed nothing
     place.record(MissionUnblocked("running"))
     phases = [place.store.load(TASK)]
+    place.record(ValidationFinished(a_run("passed")))
     place.record(MissionCompleted("complete", "r-1"))
     place.record(MissionCancelled("cancelled"))
     phases.append(place.store.load(TASK))

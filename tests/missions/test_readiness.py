@@ -19,7 +19,7 @@ from omx_autoresearch.missions.findings import Submission, add_finding
 from omx_autoresearch.missions.records.work import CriteriaChecked
 from omx_autoresearch.missions.rules.criteria import CriterionCheck, criterion_of
 from omx_autoresearch.missions.validation import checks
-from omx_autoresearch.missions.validation.runs import record_review
+from omx_autoresearch.missions.validation.reviews import record_review
 from omx_autoresearch.missions.verification import state_fault, unresolved_ids
 from omx_autoresearch.missions.views import readiness
 from omx_autoresearch.missions.workspace import UNKNOWN

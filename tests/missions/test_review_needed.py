@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from omx_autoresearch.missions import lifecycle_commands
-from omx_autoresearch.missions.validation.runs import record_review
+from omx_autoresearch.missions.validation.reviews import record_review
 
 if TYPE_CHECKING:
     from tests.support.scratch import Scratch

@@ -34,6 +34,10 @@ if TYPE_CHECKING:
 _KEPT_REFUSED_VERBS = 20
 
 
+PROVEN_COMPLETIONS = 4
+"""The schema version from which on a completion counts only with the record of its run."""
+
+
 @dataclass(frozen=True, slots=True)
 class PhaseStep:
     """A record of a step of the lifecycle, with the phase that the machine reached.
@@ -61,11 +65,17 @@ class PhaseStep:
         """The phase, a notice, and what else the step changes; nothing where the phase does not have the step."""
         if target(TRANSITIONS, mission.phase, self.step) != self.phase:
             return mission
+        if doubt := self.doubt(mission):
+            return noticed(mission, ts, self.kind, doubt)
         usage = mission.usage
         if mission.running_since:  # the running stretch ends here
             usage = replace(usage, seconds_running=seconds_running(mission, ts))
         mission = replace(mission, phase=self.phase, running_since="", usage=usage)
         return replace(noticed(mission, ts, self.kind, self.notice()), **self.changes(mission, ts))
+
+    def doubt(self, mission: Mission) -> str:
+        """Why the record is not believed, though the phase has the step; empty where it is."""
+        return ""
 
     def notice(self) -> str:
         """The text of the notice about the step."""
@@ -267,6 +277,22 @@ class MissionCompleted(PhaseStep):
     kind: ClassVar[str] = "mission_completed"
     step: ClassVar[Step] = "complete"
     run_id: str = ""
+
+    def doubt(self, mission: Mission) -> str:
+        """A completion is not believed without the passed run that it names."""
+        if mission.schema_version < PROVEN_COMPLETIONS or self._is_proven(mission):
+            return ""
+        return f"a completion was ignored, because no run that passed bears it out: {self.run_id or 'none is named'}"
+
+    def _is_proven(self, mission: Mission) -> bool:
+        run, contract = mission.attestation, mission.contract
+        if not self.run_id:  # by a completion artifact that a person wrote, where the contract takes one
+            return contract is not None and contract.accept_unattested
+        return (
+            run is not None
+            and (run.run_id, run.verdict) == (self.run_id, "passed")
+            and run.contract_digest == mission.contract_digest
+        )
 
     def notice(self) -> str:
         """The run that met it."""

@@ -356,8 +356,8 @@ def _own_faults(criterion: Criterion) -> list[str]:
     return faults
 
 
-# --- Findings. The same evidence twice is not new. A :class:`Check` says what the runtime last saw of a criterion, and
-# of which workspace: a completing stop relies on it, never on the finding alone.
+# --- Findings. The same evidence twice is not new. A :class:`CriterionCheck` says what the runtime last saw of a
+# criterion, and of which workspace: a completing stop relies on it, never on the finding alone.
 
 FINDING_KINDS: tuple[FindingKind, ...] = (
     "command",

@@ -164,6 +164,7 @@ def draft_faults(draft: MissionDraft) -> list[str]:
         *_environment_faults(draft.environment_names),
         *_criteria_faults(draft),
         *_operation_faults(draft.forbid),
+        *_confirmation_faults(draft),
     ]
 
 
@@ -204,6 +205,16 @@ def _mode_faults(draft: MissionDraft) -> list[str]:
         return _review_faults(draft)
     if draft.reviewer_command:
         return ["reviewer_command: it belongs to prompt-architect-artifact; the validator needs no reviewer"]
+    return []
+
+
+def _confirmation_faults(draft: MissionDraft) -> list[str]:
+    if draft.confirm not in ("", "clean"):
+        return [f"confirm: {draft.confirm[:60]!r} is not known; choose clean, or leave it out"]
+    if draft.confirm and draft.validation_mode == REVIEW:
+        return ["confirm: only the pass of a validator can be confirmed in a clean copy"]
+    if not draft.confirm and (draft.keep or draft.link):
+        return ["keep, link: they belong to a clean copy (--confirm clean)"]
     return []
 
 

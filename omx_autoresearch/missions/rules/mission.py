@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from typing import Any, Literal, TypeGuard, TypeVar
 
     from omx_autoresearch.foundation.types import (
+        Confirmation,
         MetricDirection,
         Operation,
         Phase,
@@ -285,7 +286,7 @@ class Notice:
     text: str
 
 
-SCHEMA_VERSION = 3
+SCHEMA_VERSION = 4
 """Of records and state; ``missions/snapshots.py`` has a step for each version before."""
 VALIDATION_MODES: tuple[ValidationMode, ...] = ("mission-validator-script", "prompt-architect-artifact")
 OPERATIONS: tuple[Operation, ...] = ("network", "write", "publish")
@@ -308,6 +309,9 @@ class JudgingTerms:
         isolate_home: run with an empty home folder.
         accept_unattested: a hand-written completion artifact counts.
         unfrozen_reason: why no file needs to be frozen.
+        confirm: ``clean``: a pass counts only where the check also passes in a clean copy of what git tracks.
+        keep: paths that such a copy has although git does not track them.
+        link: paths to which such a copy links.
     """
 
     validation_mode: ValidationMode
@@ -321,6 +325,9 @@ class JudgingTerms:
     isolate_home: bool = False
     accept_unattested: bool = False
     unfrozen_reason: str = ""
+    confirm: Confirmation = ""
+    keep: tuple[str, ...] = ()
+    link: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -332,14 +339,12 @@ class Contract(JudgingTerms):
         environment: the owner's environment at launch, the only one that validators get.
         allow_unsandboxed: the owner allows runs outside a sandbox for a sandboxed client as well.
         pin_digest: sha256 of the manifest of pinned files.
-        pinned_count: how many files are pinned.
+        mounts_pins: runs see the frozen copies in the places of the pinned files, where the machine can mount them.
+        written_by_check: paths that would be pinned, but that the check itself writes.
         runner: the known test runner that the validator calls, or empty.
         baseline_tests: tests that it ran at intake, passed or failed; as many must pass in the end.
-        baseline_score: its score at intake.
         baseline_reports: its last line was a report (``passed`` or ``status``) at intake; each later one must be.
-        criteria: further conditions, each with its own rule.
         forbidden: operations that the mission does without; they narrow what the runtime's own runs may do.
-        limits: the owner's allowances.
         intake_digests: digests of mission.md and sandbox.md as compiled, to report a later edit.
     """
 
@@ -348,6 +353,8 @@ class Contract(JudgingTerms):
     allow_unsandboxed: bool = False
     pin_digest: str = ""
     pinned_count: int = 0
+    mounts_pins: bool = False
+    written_by_check: tuple[str, ...] = ()
     runner: str = ""
     baseline_tests: int | None = None
     baseline_score: float | None = None
@@ -368,7 +375,6 @@ class Attestation:
     """The runtime's own record of one validation or review, bound to everything that it depended on.
 
     Attributes:
-        run_id: of this run; the output stands under it.
         verdict: ``passed``, ``failed``, ``error`` (could not tell) or ``tampered``.
         cause: one word for the verdict: ``exit-0``, ``exit-nonzero``, ``timed-out``, ``not-started``, ...
         summary: one line for people, from the runtime's own words or the validator's, made harmless.
@@ -379,15 +385,12 @@ class Attestation:
         is_fresh: HEAD, tree and pins were the same at its start and its end.
         started_at, finished_at: ISO 8601 UTC.
         exit_status: of the command; None where it was ended or never started.
-        score: the validator's score, if it printed one.
         tests: tests that a known runner ran, if it said so; skipped ones did not run.
-        tests_passed: of these.
         output_digest: sha256 of the kept output.
-        output_mark: digest of the output after masking, for "new output".
         output_artifact_digest: sha256 of the artifact under review (second mode).
         isolation: what really isolated the run: ``none`` or ``bubblewrap``.
-        duration_seconds: wall time.
         leaked: command lines of processes that outlived the run and were ended.
+        is_mounted: the run saw the frozen copies in the place of the pinned files.
     """
 
     run_id: str
@@ -411,6 +414,7 @@ class Attestation:
     isolation: str = "none"
     duration_seconds: float = 0.0
     leaked: tuple[str, ...] = ()
+    is_mounted: bool = False
 
 
 @dataclass(frozen=True, slots=True)

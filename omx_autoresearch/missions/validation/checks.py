@@ -139,11 +139,12 @@ class _Workspace:
             folder.output_path(run_id),
             os.path.join(folder.root_path, "scratch", run_id),
             isolation=self._isolation,
+            mounts=pins.mounts,
         )
-        self.after = snapshot_workspace(folder, mission)
+        self.after = snapshot_workspace(folder, mission, reads_files=result.exit_status == 0)
         output = runs.read_output(result)
         received = _why_not(contract, result, output) or _why_not_fresh(mission, self._look, self.after)
-        if not received and (changed := pins.changes(has_passed=True)):
+        if not received and (changed := pins.changes(result, has_passed=True)):
             received = f"pinned files changed while it ran: {', '.join(changed[:5])}"
         if received:
             is_long = result.duration_seconds >= runs.REUSED_FROM_SECONDS

@@ -15,7 +15,6 @@ from omx_autoresearch.foundation.errors import (
     AutoresearchError,
     CommandFault,
     StateUntrusted,
-    StepIllegal,
     WorkspaceFault,
 )
 from omx_autoresearch.foundation.records import ShapeError, dataclass, from_plain, replace, sha256, to_plain
@@ -42,7 +41,7 @@ from omx_autoresearch.missions.rules.mission import (
     Contract,
     RunningValidation,
 )
-from omx_autoresearch.missions.store import MissionStore, refuse_ended
+from omx_autoresearch.missions.store import MissionStore
 from omx_autoresearch.missions.workspace import PinnedRun, snapshot_workspace
 from omx_autoresearch.system.commands import (
     CommandResult,
@@ -60,11 +59,11 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from typing import Any
 
-    from omx_autoresearch.foundation.types import Reviewer
     from omx_autoresearch.journal.layout import Runtime, StateHome
     from omx_autoresearch.missions.rules.criteria import WorkspaceSnapshot
     from omx_autoresearch.missions.rules.mission import Mission
     from omx_autoresearch.missions.store import Transaction
+    from omx_autoresearch.missions.validation.clean_copy import Mounts
 
 # --- The owner's approvals to run commands outside a sandbox: one small file a key, outside every workspace.
 #
@@ -404,7 +403,7 @@ def conduct(runtime: Runtime, task_id: str, ask: Ask) -> None:
             run = _attested(runtime, mission, run_id, ask, started_at)
         except (AutoresearchError, OSError) as error:
             report = RunReport("error", "runtime-fault", str(error))
-            run = _attestation(mission, run_id, (started_at, runtime.now()), report)
+            run = attestation_of(mission, run_id, (started_at, runtime.now()), report)
     record_rest = None
     if ask.then is not None and (run is None or run.verdict == "passed"):
         try:
@@ -447,27 +446,74 @@ def _attested(runtime: Runtime, mission: Mission, run_id: str, ask: Ask, started
         argv = _reviewer_argv(mission, contract, scratch_path, nonce)
     output_path = folder.output_path(run_id)
     result = run_validator(
-        argv, contract, mission.workspace_path, output_path, scratch_path, isolation=ask.isolation
+        argv,
+        contract,
+        mission.workspace_path,
+        output_path,
+        scratch_path,
+        isolation=ask.isolation,
+        mounts=pins.mounts,
     )
     output = read_output(result)
     report = report_of(contract, mission.workspace_path, result, output, nonce)
-    if changed := pins.changes(has_passed=report.verdict == "passed"):
+    if report.verdict == "passed" and contract.confirm:
+        failed = _confirmed(contract, mission.workspace_path, pins.copies, result, ask.isolation)
+        result, report = failed or (result, report)
+        output = read_output(result)
+    has_passed = report.verdict == "passed"
+    if changed := pins.changes(result, has_passed=has_passed):
         return _tampered(mission, run_id, (started_at, runtime.now()), changed)
     report = replace(
         report, summary=head_and_tail(report.summary.encode("utf-8", "replace"), 500).replace("\n", " ")
     )
     # A quick failure is run anew at the next stop, which costs less than the look that would let it be reused.
-    is_worth_knowing = report.verdict == "passed" or result.duration_seconds >= REUSED_FROM_SECONDS
-    is_fresh = is_worth_knowing and not has_moved(before, snapshot_workspace(folder, mission), mission)
+    is_worth_knowing = has_passed or result.duration_seconds >= REUSED_FROM_SECONDS
+    is_fresh = is_worth_knowing and not has_moved(
+        before, snapshot_workspace(folder, mission, reads_files=has_passed), mission
+    )
     return replace(
-        _attestation(mission, run_id, (started_at, runtime.now()), report, before, is_fresh=is_fresh),
+        attestation_of(mission, run_id, (started_at, runtime.now()), report, before, is_fresh=is_fresh),
         exit_status=result.exit_status if result.outcome == "exited" else None,
         output_digest=sha256(output).hexdigest(),
         output_mark=sha256(normalized_output(output.decode("utf-8", "replace")).encode()).hexdigest()[:16],
         isolation=isolation_of(result).backend,
         duration_seconds=round(result.duration_seconds, 3),
         leaked=result.leaked,
+        is_mounted=result.is_mounted,
     )
+
+
+def _confirmed(
+    contract: Contract, workspace_path: str, copies: Mounts, passed: CommandResult, isolation: str
+) -> tuple[CommandResult, RunReport] | None:
+    """One more run in a clean copy of what git tracks, after a pass; None where it passes as well.
+
+    Raises:
+        WorkspaceFault: the copy cannot be made from what is there.
+        CommandFault: the copy cannot be written.
+    """
+    from omx_autoresearch.missions.validation.clean_copy import clean_copy, lacking
+
+    kept = {"keep": contract.keep, "link": contract.link}
+    argv, output_path = shell_argv(contract.validator_command), f"{passed.output_path}.clean"
+    with clean_copy(workspace_path, copies, **kept) as (path, mounts):
+        result = run_validator(
+            argv,
+            contract,
+            path,
+            output_path,
+            os.path.join(os.path.dirname(path), "scratch"),
+            isolation=isolation,
+            mounts=mounts if passed.is_mounted else (),
+        )
+        report = report_of(contract, path, result, read_output(result), "")
+    if report.verdict == "passed":
+        os.remove(output_path)
+        return None
+    os.replace(output_path, passed.output_path)
+    summary = "; ".join(filter(None, (f"in a clean copy: {report.summary}", lacking(workspace_path, **kept))))
+    failed = replace(report, verdict="failed", cause="clean-copy", summary=summary)
+    return replace(result, output_path=passed.output_path), failed
 
 
 def _remove_scratch(scratch_path: str) -> None:
@@ -488,8 +534,11 @@ def run_validator(  # noqa: PLR0913  # what a run depends on, and nothing else
     scratch_path: str,
     *,
     isolation: str = "none",
+    mounts: tuple[tuple[str, str], ...] = (),
 ) -> CommandResult:
     """Run one command in the owner's environment, with the hygiene of every validation; the scratch folder goes after.
+
+    ``mounts`` are the frozen copies that it is to see; on a machine that cannot mount them it runs without.
 
     Raises:
         CommandFault: it must run in bubblewrap, which is not available.
@@ -504,7 +553,8 @@ def run_validator(  # noqa: PLR0913  # what a run depends on, and nothing else
             network=isolation == "none" and "network" not in contract.forbidden,
             is_read_only="write" in contract.forbidden,
         )
-    try:
+
+    def run(copies: tuple[tuple[str, str], ...]) -> CommandResult:
         return run_command(
             argv,
             cwd=workspace_path,
@@ -512,7 +562,12 @@ def run_validator(  # noqa: PLR0913  # what a run depends on, and nothing else
             timeout_seconds=contract.timeout_seconds,
             output_path=output_file_path,
             output_limit_bytes=contract.output_limit_bytes,
+            mounts=copies,
         )
+
+    try:
+        result = run(mounts)
+        return replace(run(()), mount_fault=result.mount_fault) if result.mount_fault else result
     finally:
         _remove_scratch(scratch_path)
 
@@ -557,10 +612,10 @@ def output_tail(runtime: Runtime, mission: Mission, limit: int = 1500) -> str:
 
 def _tampered(mission: Mission, run_id: str, times: tuple[str, str], paths: tuple[str, ...]) -> Attestation:
     report = RunReport("tampered", "pins-changed", ", ".join(paths[:5]))
-    return _attestation(mission, run_id, times, report)
+    return attestation_of(mission, run_id, times, report)
 
 
-def _attestation(  # noqa: PLR0913 - the facts that every attestation has
+def attestation_of(  # noqa: PLR0913 - the facts that every attestation has
     mission: Mission,
     run_id: str,
     times: tuple[str, str],
@@ -598,13 +653,6 @@ def _reviewer_argv(mission: Mission, contract: Contract, scratch_path: str, nonc
     return ("/bin/sh", "-c", 'exec <"$1" && eval "$2"', "sh", prompt_path, contract.reviewer_command)
 
 
-# --- Reviews: a verdict on the output artifact that does not come from the agent under review.
-#
-# A reviewer command is launched by the runtime in a session of its own and must end with one JSON line that carries the
-# nonce of its prompt; a person at a terminal outside the agent's tree may review; another session only where the
-# contract says so. Only the exact word ``approved`` approves.
-
-
 def review_prompt(mission: Mission, contract: Contract, nonce: str) -> str:
     """The text that a reviewer command reads on stdin."""
     return (
@@ -615,64 +663,3 @@ def review_prompt(mission: Mission, contract: Contract, nonce: str) -> str:
         "End with exactly one line of JSON and nothing after it:\n"
         f'{{"nonce": "{nonce}", "verdict": "approved" or "rejected", "summary": "one sentence"}}\n'
     )
-
-
-def record_review(  # noqa: PLR0913  # what a verdict says, and nothing else
-    runtime: Runtime,
-    task_id: str,
-    by: Reviewer,
-    *,
-    is_approved: bool,
-    summary: str = "",
-    session_id: str = "",
-) -> Mission:
-    """Record the verdict of a person, or of another session, on the artifact as it is now.
-
-    Raises:
-        StepIllegal: the mission has no artifact under review, this reviewer is not admitted, the artifact is missing,
-            or the session is the one under review.
-    """
-    store = MissionStore(runtime.home)
-    mission = store.load(task_id)
-    contract = mission.contract
-    if contract is None or not contract.is_review:
-        raise StepIllegal(
-            "this mission is not completed by a review", next_step=f"omx-autoresearch validate {task_id}"
-        )
-    if by not in contract.reviewed_by:
-        raise StepIllegal(
-            f"the contract does not allow a review by a {by}; it allows: {', '.join(contract.reviewed_by)}",
-            next_step=f"omx-autoresearch review {task_id}",
-        )
-    refuse_ended(mission, "a review changes nothing")
-    if by == "session":
-        _refuse_itself(mission, session_id)
-    look = snapshot_workspace(runtime.home.mission(task_id), mission)
-    if look.changed_pins:
-        raise StepIllegal(
-            f"pinned files changed, so no review counts: {', '.join(look.changed_pins[:5])}",
-            next_step=f"omx-autoresearch restore {task_id}",
-        )
-    if not look.output_artifact_digest:
-        raise StepIllegal(
-            f"there is nothing to review: {look.artifact_fault}",
-            next_step=f"write {contract.output_artifact_path}",
-        )
-    now = runtime.now()
-    verdict = "approved" if is_approved else "rejected"
-    report = RunReport("passed" if is_approved else "failed", f"{verdict}-by-{by}", summary or verdict)
-    attestation = _attestation(mission, f"r-{runtime.new_id()}", (now, now), report, look, is_fresh=True)
-    with store.transaction(task_id, now) as transaction:
-        return transaction.record(ValidationFinished(attestation))
-
-
-def _refuse_itself(mission: Mission, session_id: str) -> None:
-    """A session may not review its own artifact; an anonymous one cannot prove that it is a different one."""
-    if not session_id:
-        raise StepIllegal(
-            "a session's review needs its session id, and this shell has none", next_step="ask a person"
-        )
-    if mission.binding is not None and mission.binding.session_id == session_id:
-        raise StepIllegal(
-            "the session under review cannot review itself", next_step="ask another session or a person"
-        )

@@ -89,6 +89,17 @@ contract_options = with_options(
     ),
     click.option("--isolate-home/--no-isolate-home", default=None, help="Run with an empty home folder."),
     click.option(
+        "--confirm",
+        type=click.Choice(("clean", "none")),
+        help="Ask for one more pass in a clean copy of what git tracks.  [default: none]",
+    ),
+    click.option(
+        "--keep", multiple=True, metavar="PATH", help="Copy this into the clean copy, too. May be repeated."
+    ),
+    click.option(
+        "--link", multiple=True, metavar="PATH", help="Link to this from the clean copy. May be repeated."
+    ),
+    click.option(
         "--criterion",
         "criteria",
         multiple=True,
@@ -130,6 +141,9 @@ _FIELDS = {
     "timeout": "timeout_seconds",
     "score_direction": "score_direction",
     "isolate_home": "isolate_home",
+    "confirm": "confirm",
+    "keep": "keep",
+    "link": "link",
 }
 """Option to field of the draft."""
 
@@ -151,6 +165,8 @@ def changed_draft(draft: MissionDraft, given: dict[str, Any]) -> MissionDraft:
     }
     if given.get("isolate_home") is False:
         values["isolate_home"] = False
+    if given.get("confirm") == "none":
+        values |= {"confirm": "", "keep": (), "link": ()}
     if given.get("limit"):
         values["limits"] = {**draft.limits, **dict(map(_limit, given["limit"]))}
     if given.get("criteria") or given.get("drop_criterion"):

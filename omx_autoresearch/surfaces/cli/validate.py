@@ -23,7 +23,7 @@ from omx_autoresearch.missions import claims, lifecycle_commands
 from omx_autoresearch.missions.lifecycle_commands import require_owner
 from omx_autoresearch.missions.rules.mission import FINAL_PHASES
 from omx_autoresearch.missions.validation import runs
-from omx_autoresearch.missions.validation.runs import record_review
+from omx_autoresearch.missions.validation.reviews import record_review
 from omx_autoresearch.surfaces.cli.console import (
     CHECK_SAID_NO,
     RELAY,

@@ -38,7 +38,7 @@ from omx_autoresearch.missions.rules.criteria import Evidence, Finding
 from omx_autoresearch.missions.rules.directions import OPEN_LIMIT, direction_of
 from omx_autoresearch.missions.rules.gate import Situation, decide, observe
 from omx_autoresearch.missions.rules.mission import KEPT_NOTICES, Blocker, Limits, Usage
-from tests.missions.rules.samples import BLOCKER, NEEDED, SCRIPT, TASK, a_mission, at
+from tests.missions.rules.samples import BLOCKER, NEEDED, SCRIPT, TASK, a_mission, a_run, at
 
 if TYPE_CHECKING:
     from omx_autoresearch.missions.rules.mission import Mission
@@ -218,6 +218,7 @@ def test_the_pivot_is_demanded_when_the_count_reaches_it_and_not_again() -> None
 def test_each_step_of_a_mission_s_life_leaves_a_notice() -> None:
     created = MissionCreated(TASK, "p", "goal", "standard", "/p", "/p", ".omx/specs/autoresearch-p")
     mission = replace(created.apply(None, at(0)), phase="running", contract=SCRIPT)
+    mission = replace(mission, contract_digest="contract", attestation=a_run("passed"))
     blocker = Blocker("agent-blocked", "no device", "a device", "omx-autoresearch unblock", "agent")
     mission = after(
         mission,

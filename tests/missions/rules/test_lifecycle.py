@@ -40,7 +40,7 @@ from tests.missions.rules.samples import BLOCKER, SCRIPT, TASK, a_mission, a_run
 
 if TYPE_CHECKING:
     from omx_autoresearch.missions.records import Record
-    from omx_autoresearch.missions.rules.mission import Mission
+    from omx_autoresearch.missions.rules.mission import Attestation, Mission
 
 PHASES: tuple[Phase, ...] = get_args(Phase)
 STEPS: tuple[Step, ...] = get_args(Step)
@@ -79,6 +79,7 @@ def in_phase(phase: Phase) -> Mission:
         phase=phase,
         running_since=at(0) if phase == "running" else "",
         blocker=BLOCKER if phase == "blocked" else None,
+        attestation=a_run("passed"),
     )
 
 
@@ -160,6 +161,38 @@ def test_a_record_with_a_phase_that_its_step_does_not_lead_to_changes_nothing() 
     running = in_phase("running")
     for record in (MissionPaused("complete"), MissionBlocked("running", BLOCKER), MissionCompleted("draft")):
         assert record.apply(running, at(9)) == running
+
+
+@pytest.mark.requirement("LIFE-13")
+@pytest.mark.parametrize(
+    "run",
+    [
+        None,
+        a_run("failed"),
+        a_run("passed", run_id="r-2"),
+        a_run("passed", contract_digest="an older contract"),
+    ],
+    ids=["no run", "a failed run", "another run", "a run under another contract"],
+)
+def test_a_completion_without_the_passed_run_that_it_names_is_not_believed(run: Attestation | None) -> None:
+    before = replace(in_phase("running"), attestation=run)
+    after = MissionCompleted("complete", "r-1").apply(before, at(9))
+    assert after.phase == "running"
+    assert "no run that passed" in after.notices[-1].text
+
+
+@pytest.mark.requirement("LIFE-13")
+def test_a_completion_without_a_run_counts_only_where_the_contract_takes_an_artifact() -> None:
+    before = replace(in_phase("running"), attestation=None)
+    taken = replace(before, contract=replace(SCRIPT, accept_unattested=True))
+    assert MissionCompleted("complete").apply(before, at(9)).phase == "running"
+    assert MissionCompleted("complete").apply(taken, at(9)).phase == "complete"
+
+
+@pytest.mark.requirement("STATE-14")
+def test_a_completion_of_an_older_journal_stays_as_it_is() -> None:
+    before = replace(in_phase("running"), attestation=None, schema_version=3)
+    assert MissionCompleted("complete", "r-1").apply(before, at(9)).phase == "complete"
 
 
 @pytest.mark.requirement("LIFE-02")

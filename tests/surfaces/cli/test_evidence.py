@@ -298,7 +298,7 @@ def test_the_log_lists_what_the_owner_did(person: Person) -> None:
     task_id = person.start()
     person.bind(task_id)
     before = [notice["kind"] for notice in person.json("log", task_id)["lifecycle"]]
-    assert before == ["mission_launched", "mission_created"], (
+    assert before == ["unproven_prompt", "mission_launched", "mission_created"], (
         "an approval that comes with the start is no event"
     )
     person.ok("approve", task_id, "--unsandboxed")

@@ -1,0 +1,154 @@
+"""The baseline: the validator of a mission before any work, which shows what can be frozen and how."""
+
+from __future__ import annotations
+
+import os
+import sys
+from typing import TYPE_CHECKING
+
+from omx_autoresearch.foundation.errors import StepIllegal, WorkspaceFault
+from omx_autoresearch.freezing import pins
+from omx_autoresearch.missions.contracts import try_validator
+from omx_autoresearch.missions.rules.criteria import has_measured
+from omx_autoresearch.missions.validation.clean_copy import clean_copy, lacking
+from omx_autoresearch.missions.validation.runs import is_narrowed
+from omx_autoresearch.system.sandbox import can_isolate
+
+if TYPE_CHECKING:
+    from omx_autoresearch.freezing.manifest import PinManifest
+    from omx_autoresearch.missions.contracts import Tryout
+    from omx_autoresearch.missions.rules.mission import Contract
+
+OF_BASELINE = ("baseline_tests", "baseline_score", "baseline_reports", "mounts_pins", "written_by_check")
+"""Fields of a contract that a baseline found out, and that stay as long as the validator does."""
+SHORT_BASELINE_SECONDS = 5.0
+"""A baseline that fails as quickly as this is run once more without mounts, whatever it says."""
+
+
+class Baseline:
+    """The validator before any work, run as every later run will be: with the frozen copies in place.
+
+    A check that fails so is run again without them. If it then ends otherwise, it writes its own files, which are not
+    frozen from then on, or it needs a right that such a run does not have: its files are hashed then, and not mounted.
+    """
+
+    def __init__(  # noqa: PLR0913  # what is run and where, and who asks for it
+        self,
+        contract: Contract,
+        manifest: PinManifest,
+        workspace_path: str,
+        frozen_path: str,
+        *,
+        is_agent: bool,
+        is_sandboxed: bool,
+    ) -> None:
+        self._contract = contract
+        self._workspace_path = workspace_path
+        self._frozen_path = frozen_path
+        self._is_agent = is_agent
+        self._isolation = "bubblewrap" if is_agent or is_sandboxed else "none"
+        self.manifest = manifest
+        self.tryout: Tryout | None = None
+        self.written: tuple[str, ...] = ()
+        self.mounts_pins = True
+        self.notes: tuple[str, ...] = ()
+
+    def run(self) -> Baseline:
+        """Run it, and settle what is frozen and how.
+
+        Raises:
+            StepIllegal: it passes already, so it could not tell whether anything was done.
+            WorkspaceFault: a pinned file was written meanwhile, and not by the check alone.
+        """
+        if (self._isolation == "bubblewrap" or is_narrowed(self._contract)) and not can_isolate():
+            return self
+        self.tryout = tryout = self._tried()
+        report = tryout.report
+        if report.verdict == "passed" and not has_measured(self._contract.criteria):
+            raise StepIllegal(
+                f"the validator already passes: {report.summary}",
+                next_step="make it check what is missing, or start with --no-baseline",
+            )
+        if self._contract.confirm:
+            self.notes += self._missing_in_a_clean_copy(tryout)
+        return self
+
+    def _missing_in_a_clean_copy(self, tryout: Tryout) -> tuple[str, ...]:
+        """What keeps the check from ending in a clean copy as it ended in the workspace."""
+        kept = {"keep": self._contract.keep, "link": self._contract.link}
+        copies = pins.copies_of(self.manifest, self._workspace_path, self._frozen_path)
+        with clean_copy(self._workspace_path, copies, **kept) as (path, _):
+            clean = try_validator(self._contract, path, isolation=self._isolation)
+        if clean.has_same_end(tryout):
+            return ()
+        why = lacking(self._workspace_path, **kept)
+        return (
+            f"in a clean copy the check ends otherwise ({clean.report.summary})"
+            + (f"; {why}" if why else ""),
+        )
+
+    def _tried(self) -> Tryout:
+        mounted, touched_meanwhile = self._observed(is_mounted=True)
+        if not mounted.is_mounted:
+            self.notes += _cannot_mount(mounted.mount_fault)
+            self._leave_out(touched_meanwhile)
+            return mounted
+        is_doubtful = mounted.was_refused or mounted.duration_seconds < SHORT_BASELINE_SECONDS
+        if mounted.report.verdict == "passed" or mounted.report.cause == "timed-out" or not is_doubtful:
+            _refuse_written(touched_meanwhile)
+            return mounted
+        plain, touched_meanwhile = self._observed(is_mounted=False)
+        self._leave_out(touched_meanwhile)
+        if self.written:
+            mounted, touched_meanwhile = self._observed(is_mounted=True)
+        _refuse_written(touched_meanwhile if self.written else ())
+        if not mounted.has_same_end(plain):
+            self.mounts_pins = False
+            self.notes += (
+                "the check does not run with frozen files mounted over its own: they are hashed instead",
+            )
+        return plain
+
+    def _observed(self, *, is_mounted: bool) -> tuple[Tryout, tuple[str, ...]]:
+        """One run, and the pinned paths that were written meanwhile."""
+        path = self._workspace_path
+        stamps = pins.pin_stamps(self.manifest, path)
+        mounts = pins.copies_of(self.manifest, path, self._frozen_path) if is_mounted else ()
+        tryout = try_validator(self._contract, path, isolation=self._isolation, mounts=mounts)
+        return tryout, pins.touched(stamps, pins.pin_stamps(self.manifest, path))
+
+    def _leave_out(self, paths: tuple[str, ...]) -> None:
+        """Freeze no longer what the check writes, where its owner watches, and enough is left that judges."""
+        if not paths:
+            return
+        manifest = pins.without(self.manifest, paths)
+        if self._is_agent or any(path.endswith("/") for path in paths) or not manifest.judging_count:
+            _refuse_written(paths)
+        pins.pin(self._frozen_path, manifest, self._workspace_path)
+        self.manifest, self.written = manifest, paths
+
+
+def _cannot_mount(fault: str) -> tuple[str, ...]:
+    if not fault:
+        return ()
+    unseen = (
+        "" if sys.platform == "linux" else ", and a swap through an open mapping is not seen on this system"
+    )
+    return (f"frozen files are hashed before and after each run, not mounted ({fault}){unseen}",)
+
+
+def mounts_by_default(contract: Contract) -> bool:
+    """Whether runs see the frozen copies where no baseline has shown that they can.
+
+    A reviewer is often an agent CLI with a sandbox of its own, which the root user cannot make in a namespace.
+    """
+    return not (contract.is_review and os.geteuid() == 0)
+
+
+def _refuse_written(paths: tuple[str, ...]) -> None:
+    """Refuse to freeze a file that the check itself writes: every run would be taken for tampering."""
+    if paths:
+        raise WorkspaceFault(
+            f"{paths[0]} would be frozen, but was written or moved while the check ran",
+            next_step=f"if the check itself writes it, exclude it: --protect '!{paths[0].rstrip('/')}'",
+        )

@@ -1,0 +1,83 @@
+"""Reviews: a verdict on the output artifact that does not come from the agent under review.
+
+A reviewer command is launched by the runtime in a session of its own and must end with one JSON line that carries the
+nonce of its prompt (``runs``); a person at a terminal outside of the agent may review; another session only where the
+contract says so. Only the exact word ``approved`` approves.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from omx_autoresearch.foundation.errors import StepIllegal
+from omx_autoresearch.missions.records.work import ValidationFinished
+from omx_autoresearch.missions.rules.evidence import RunReport
+from omx_autoresearch.missions.store import MissionStore, refuse_ended
+from omx_autoresearch.missions.validation.runs import attestation_of
+from omx_autoresearch.missions.workspace import snapshot_workspace
+
+if TYPE_CHECKING:
+    from omx_autoresearch.foundation.types import Reviewer
+    from omx_autoresearch.journal.layout import Runtime
+    from omx_autoresearch.missions.rules.mission import Mission
+
+
+def record_review(  # noqa: PLR0913  # what a verdict says, and nothing else
+    runtime: Runtime,
+    task_id: str,
+    by: Reviewer,
+    *,
+    is_approved: bool,
+    summary: str = "",
+    session_id: str = "",
+) -> Mission:
+    """Record the verdict of a person, or of another session, on the artifact as it is now.
+
+    Raises:
+        StepIllegal: the mission has no artifact under review, this reviewer is not admitted, the artifact is missing,
+            or the session is the one under review.
+    """
+    store = MissionStore(runtime.home)
+    mission = store.load(task_id)
+    contract = mission.contract
+    if contract is None or not contract.is_review:
+        raise StepIllegal(
+            "this mission is not completed by a review", next_step=f"omx-autoresearch validate {task_id}"
+        )
+    if by not in contract.reviewed_by:
+        raise StepIllegal(
+            f"the contract does not allow a review by a {by}; it allows: {', '.join(contract.reviewed_by)}",
+            next_step=f"omx-autoresearch review {task_id}",
+        )
+    refuse_ended(mission, "a review changes nothing")
+    if by == "session":
+        _refuse_itself(mission, session_id)
+    look = snapshot_workspace(runtime.home.mission(task_id), mission)
+    if look.changed_pins:
+        raise StepIllegal(
+            f"pinned files changed, so no review counts: {', '.join(look.changed_pins[:5])}",
+            next_step=f"omx-autoresearch restore {task_id}",
+        )
+    if not look.output_artifact_digest:
+        raise StepIllegal(
+            f"there is nothing to review: {look.artifact_fault}",
+            next_step=f"write {contract.output_artifact_path}",
+        )
+    now = runtime.now()
+    verdict = "approved" if is_approved else "rejected"
+    report = RunReport("passed" if is_approved else "failed", f"{verdict}-by-{by}", summary or verdict)
+    attestation = attestation_of(mission, f"r-{runtime.new_id()}", (now, now), report, look, is_fresh=True)
+    with store.transaction(task_id, now) as transaction:
+        return transaction.record(ValidationFinished(attestation))
+
+
+def _refuse_itself(mission: Mission, session_id: str) -> None:
+    """A session may not review its own artifact; an anonymous one cannot prove that it is a different one."""
+    if not session_id:
+        raise StepIllegal(
+            "a session's review needs its session id, and this shell has none", next_step="ask a person"
+        )
+    if mission.binding is not None and mission.binding.session_id == session_id:
+        raise StepIllegal(
+            "the session under review cannot review itself", next_step="ask another session or a person"
+        )

@@ -1,0 +1,269 @@
+"""Rows of the scoreboard whose attack has a test of its own, because it needs more than one act and one stop."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from tests.attacks.scoreboard import Level, Outcome
+
+
+@dataclass(frozen=True)
+class Listed:
+    """One row.
+
+    Attributes:
+        level: the least that an attacker needs.
+        text: what is tried, one line.
+        outcome: what becomes of it.
+        test: where it is tried, ``file::function``.
+    """
+
+    level: Level
+    text: str
+    outcome: Outcome
+    test: str
+
+
+MISSIONS = (
+    Listed(
+        "W",
+        "swap a file that judges while the check runs, and put it back",
+        "detected",
+        "attacks/test_swapping.py::test_a_check_that_was_swapped_while_it_ran_and_put_back_proves_nothing",
+    ),
+    Listed(
+        "W",
+        "swap it in a mapping that moves no time, and put it back (frozen files mounted)",
+        "prevented",
+        "attacks/test_mapping.py::test_a_swap_in_a_mapping_does_not_reach_a_check_whose_files_are_mounted",
+    ),
+    Listed(
+        "W",
+        "the same where the check cannot run with mounted files",
+        "detected",
+        "attacks/test_mapping.py::test_a_pass_does_not_count_beside_a_process_that_can_write_the_check_unseen",
+    ),
+    Listed(
+        "W",
+        "change the work in such a mapping after its pass",
+        "prevented",
+        "attacks/test_mapping.py::test_work_that_changed_without_a_new_time_after_its_pass_completes_nothing",
+    ),
+    Listed(
+        "W",
+        "write, replace, unmount or remount a mounted file from inside the run",
+        "prevented",
+        "system/test_mounts.py::test_no_process_of_the_command_changes_what_it_sees",
+    ),
+    Listed(
+        "W",
+        "rename a folder of mounted files while the run goes on",
+        "detected",
+        "system/test_mounts.py::test_a_folder_that_another_process_renames_is_told",
+    ),
+    Listed(
+        "W",
+        "have the check lean on a file that was never added (`confirm: clean`)",
+        "prevented",
+        "attacks/test_clean_copies.py::test_work_that_git_does_not_track_completes_nothing",
+    ),
+    Listed(
+        "W",
+        "have the check lean on a result in an ignored folder (`confirm: clean`)",
+        "prevented",
+        "attacks/test_clean_copies.py::test_a_result_that_was_left_in_an_ignored_folder_completes_nothing",
+    ),
+    Listed(
+        "W",
+        "delete a failing case of a folder that the check walks",
+        "detected",
+        "attacks/test_judges.py::test_a_failing_case_that_was_deleted_is_missed",
+    ),
+    Listed(
+        "W",
+        "a program of the workspace that stands first on PATH",
+        "detected",
+        "attacks/test_judges.py::test_a_program_of_the_workspace_that_stands_first_on_path_is_pinned_or_guarded",
+    ),
+    Listed(
+        "W",
+        "a program named like git in the workspace",
+        "prevented",
+        "attacks/test_waiting.py::test_the_git_of_the_workspace_is_never_run",
+    ),
+    Listed(
+        "W",
+        "pipes and files without an end in the way of a look",
+        "prevented",
+        "attacks/test_waiting.py::test_a_file_without_an_end_is_not_read_to_its_end",
+    ),
+    Listed(
+        "W",
+        "a direction in other invisible signs",
+        "prevented",
+        "attacks/test_claiming.py::test_no_invisible_sign_makes_another_direction",
+    ),
+    Listed(
+        "W",
+        "evidence that was seen under an older contract",
+        "prevented",
+        "attacks/test_claiming.py::test_what_was_seen_under_an_older_contract_is_not_recorded_under_the_amended_one",
+    ),
+    Listed(
+        "W",
+        "sparse files in the place of evidence",
+        "prevented",
+        "attacks/test_claiming.py::test_sparse_files_in_the_place_of_evidence_are_not_read_at_every_stop",
+    ),
+    Listed(
+        "W",
+        "a link in a task folder that a person adopts",
+        "prevented",
+        "attacks/test_claiming.py::test_a_link_in_a_task_folder_leads_nowhere_out_of_it",
+    ),
+    Listed(
+        "W",
+        "leave the client's sandbox through the baseline of a typed line",
+        "prevented",
+        "attacks/test_prompted_baselines.py::test_the_baseline_of_a_prompt_writes_outside_only_where_the_client_has_no_sandbox",
+    ),
+    Listed(
+        "W",
+        "act as the owner from code that a validation runs",
+        "told",
+        "attacks/test_forging.py::test_code_that_a_validation_runs_is_not_the_owner",
+    ),
+    Listed(
+        "S",
+        "a forged `/clear` for a session that nobody works in",
+        "told",
+        "attacks/test_forging.py::test_a_forged_clear_moves_no_binding_to_a_session_that_nobody_works_in",
+    ),
+    Listed(
+        "S",
+        "a prompt forged in a tool shell, in several ways",
+        "told",
+        "attacks/test_forging.py::test_a_prompt_forged_in_a_tool_shell_is_no_persons",
+    ),
+    Listed(
+        "S",
+        "the same from a shell of Codex",
+        "told",
+        "attacks/test_forging.py::test_a_prompt_from_a_shell_of_codex_is_no_persons",
+    ),
+    Listed(
+        "S",
+        "stops that no client sent, to spend the allowance",
+        "prevented",
+        "attacks/test_forging.py::test_a_forged_stop_spends_what_every_stop_spends",
+    ),
+    Listed(
+        "S",
+        "a server of the tools that names another client's session",
+        "prevented",
+        "attacks/test_claiming.py::test_a_server_that_was_started_elsewhere_does_not_speak_for_the_session_that_a_call_names",
+    ),
+    Listed(
+        "S",
+        "start a weaker mission over a held session",
+        "prevented",
+        "missions/test_sessions.py::test_a_weaker_mission_is_no_way_out_of_a_held_session",
+    ),
+    Listed(
+        "S",
+        "a client within the client, to type the owner's words",
+        "told",
+        "clients/test_cheating.py::test_a_client_within_the_client_is_no_person",
+    ),
+    Listed(
+        "U",
+        "a pass that stands in the snapshot alone",
+        "prevented",
+        "attacks/test_snapshots.py::test_a_pass_that_stands_in_the_snapshot_alone_completes_nothing",
+    ),
+    Listed(
+        "U",
+        "a completion in the journal without its run",
+        "told",
+        "missions/rules/test_lifecycle.py::test_a_completion_without_the_passed_run_that_it_names_is_not_believed",
+    ),
+    Listed(
+        "U",
+        "digests of pinned files in the cache",
+        "detected",
+        "attacks/test_mapping.py::test_what_the_cache_of_pins_says_lets_no_run_pass",
+    ),
+)
+"""Of missions."""
+
+EXPERIMENTS = (
+    Listed(
+        "W",
+        "plant new files beside the incumbent",
+        "detected",
+        "attacks/test_measuring.py::test_a_program_that_plants_new_files_beside_the_incumbent_is_tampered",
+    ),
+    Listed(
+        "W",
+        "spoil the incumbent and mend it in time",
+        "detected",
+        "attacks/test_measuring.py::test_a_program_that_spoils_the_incumbent_and_mends_it_in_time_is_tampered",
+    ),
+    Listed(
+        "W",
+        "slow the base down while the claim is measured",
+        "prevented",
+        "attacks/test_measuring.py::test_a_final_state_that_slows_the_base_down_gives_no_claim",
+    ),
+    Listed(
+        "W",
+        "rewrite its own files while it is measured",
+        "detected",
+        "attacks/test_measuring.py::test_a_program_that_rewrites_itself_while_it_is_measured_is_tampered",
+    ),
+    Listed(
+        "W",
+        "`.gitattributes` by which git would write frozen files otherwise",
+        "detected",
+        "attacks/test_measuring.py::test_attributes_that_would_write_frozen_files_otherwise_are_tampering",
+    ),
+    Listed(
+        "W",
+        "keep an answer in the worktree, to replay it",
+        "prevented",
+        "attacks/test_measuring.py::test_an_answer_that_a_program_keeps_in_its_worktree_is_not_replayed",
+    ),
+    Listed(
+        "W",
+        "leave the work to a process that nobody waits for",
+        "prevented",
+        "attacks/test_measuring.py::test_a_program_that_leaves_its_work_to_a_process_that_is_not_waited_for_is_rejected",
+    ),
+    Listed(
+        "W",
+        "take the printed metric out of its caller's pipe",
+        "prevented",
+        "attacks/test_measuring.py::test_what_a_measure_command_printed_can_be_taken_away_by_none_of_its_processes",
+    ),
+    Listed(
+        "W",
+        "a number beyond what can be compared",
+        "prevented",
+        "attacks/test_measuring.py::test_a_number_beyond_what_can_be_compared_ends_its_trial_and_not_the_experiment",
+    ),
+    Listed(
+        "W",
+        "fill the disk",
+        "prevented",
+        "attacks/test_filling.py::test_a_candidate_that_fills_the_disk_is_rolled_back_all_the_same",
+    ),
+    Listed(
+        "W",
+        "a log edited by hand",
+        "told",
+        "attacks/test_logs.py::test_an_edited_log_is_named_by_file_and_line",
+    ),
+)
+"""Of experiments."""

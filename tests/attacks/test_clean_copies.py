@@ -1,0 +1,109 @@
+"""``confirm: clean``: what passes in the workspace must pass in a copy of what git tracks as well."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from omx_autoresearch.foundation.errors import MissionInvalid
+from omx_autoresearch.missions import launch
+from tests.support.scratch import SESSION, Scratch
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+READS_CACHE = (
+    "#!/bin/sh\n[ -e build/answer ] || cp answer.txt build/answer 2>/dev/null; grep -q 42 build/answer\n"
+)
+
+
+@pytest.fixture
+def world(tmp_path: Path) -> Scratch:
+    return Scratch.make(tmp_path)
+
+
+def verdict(world: Scratch, task_id: str) -> tuple[str, str, str]:
+    run = world.load(task_id).attestation
+    assert run is not None
+    return run.verdict, run.cause, run.summary
+
+
+@pytest.mark.requirement("DONE-26")
+def test_work_that_git_does_not_track_completes_nothing(world: Scratch) -> None:
+    mission = world.mission(confirm="clean")
+    world.write("answer.txt", "42\n")
+    assert "git does not track answer.txt" in world.hook(world.payload()).reason
+    assert verdict(world, mission.task_id)[:2] == ("failed", "clean-copy")
+    world.commit("Answer")
+    assert world.hook(world.payload(last_assistant_message="Added.")).reason == ""
+    assert world.load(mission).phase == "complete"
+
+
+@pytest.mark.requirement("DONE-26")
+def test_a_result_that_was_left_in_an_ignored_folder_completes_nothing(world: Scratch) -> None:
+    world.write("check.sh", READS_CACHE, executable=True)
+    world.write(".gitignore", "build/\n.omx/\n")
+    world.commit("Check what was built")
+    mission = world.mission(confirm="clean")
+    world.write("build/answer", "42\n")
+    assert "build" in world.hook(world.payload()).reason
+    assert verdict(world, mission.task_id)[:2] == ("failed", "clean-copy")
+
+
+@pytest.mark.requirement("DONE-26")
+@pytest.mark.parametrize("way", ["keep", "link"])
+def test_what_the_owner_names_stands_in_the_copy(world: Scratch, way: str) -> None:
+    world.write("check.sh", "#!/bin/sh\ngrep -q 1 packages/there && grep -q 42 answer.txt\n", executable=True)
+    world.write(".gitignore", "packages/\n.omx/\n")
+    world.write("packages/there", "1\n")
+    world.commit("Check with packages")
+    named: dict[str, Any] = {way: ("packages",)}
+    mission = world.mission(confirm="clean", **named)
+    world.write("answer.txt", "42\n")
+    world.commit("Answer")
+    assert world.hook(world.payload()).reason == ""
+    assert world.load(mission).phase == "complete"
+
+
+@pytest.mark.requirement("DONE-26")
+def test_the_copy_judges_by_the_frozen_files(world: Scratch) -> None:
+    """A pinned file that git does not track stands in the copy, too."""
+    world.write("check.sh", "#!/bin/sh\n. ./tests/lib.sh\n", executable=True)
+    world.write(".gitignore", "tests/\n.omx/\n")
+    world.write("tests/lib.sh", "grep -q 42 answer.txt\n")
+    world.write("answer.txt", "0\n")
+    world.commit("Check by a library that is not tracked")
+    mission = world.mission(confirm="clean")
+    world.write("answer.txt", "42\n")
+    assert world.hook(world.payload()).reason == ""
+    assert world.load(mission).phase == "complete"
+
+
+@pytest.mark.requirement("DONE-26")
+def test_start_names_what_is_missing_in_a_clean_copy(world: Scratch) -> None:
+    check = "#!/bin/sh\n[ -e packages/there ] || exit 3\ngrep -q 42 answer.txt\n"
+    world.write("check.sh", check, executable=True)
+    world.write(".gitignore", "packages/\n.omx/\n")
+    world.write("packages/there", "1\n")
+    world.commit("Check with packages")
+    task_id = world.draft(confirm="clean").task_id
+    started = launch.start(world.runtime(), task_id, launch.StartOptions(session_id=SESSION))
+    note = next(note for note in started.notes if "clean copy" in note)
+    assert "git does not track packages (git add, --keep or --link)" in note
+
+
+@pytest.mark.requirement("DONE-26")
+@pytest.mark.parametrize(
+    ("fields", "said"),
+    [
+        ({"confirm": "twice"}, "confirm: 'twice'"),
+        ({"keep": ("packages",)}, "keep, link: they belong to a clean copy"),
+        ({"confirm": "clean", "link": ("../packages",)}, "link: "),
+    ],
+)
+def test_an_intake_that_cannot_be_confirmed_is_refused(
+    world: Scratch, fields: dict[str, object], said: str
+) -> None:
+    with pytest.raises(MissionInvalid, match=said):
+        world.draft(**fields)
