@@ -34,7 +34,7 @@ def replace_file(path: str, data: bytes, *, mode: int = 0o600, is_durable: bool 
         StorageFailed: the system refused; the old content is intact and no temporary file remains.
     """
     folder_path = os.path.dirname(path) or "."
-    temporary_path = os.path.join(folder_path, _temporary_name())
+    temporary_path = os.path.join(folder_path, temporary_name())
     try:
         flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
         descriptor = os.open(temporary_path, flags, mode)
@@ -61,7 +61,7 @@ def require_writable(folder_path: str) -> None:
     Raises:
         StorageFailed: nothing can be written there.
     """
-    path = os.path.join(folder_path, _temporary_name())
+    path = os.path.join(folder_path, temporary_name())
     try:
         os.close(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600))
         os.unlink(path)
@@ -69,9 +69,11 @@ def require_writable(folder_path: str) -> None:
         raise storage_failed("write in", folder_path, error) from error
 
 
-def _temporary_name() -> str:
-    # Hidden, so that no listing of records takes it for one; unique in this process, on this host and after
-    # a restart.
+def temporary_name() -> str:
+    """A name that :func:`sweep_temporary` knows: hidden, so that no listing of records takes it for one.
+
+    Unique in this process, on this host and after a restart.
+    """
     return f".{os.getpid()}-{next(_serials)}-{os.urandom(4).hex()}.tmp"
 
 

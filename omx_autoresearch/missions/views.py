@@ -94,7 +94,8 @@ class StatusView:
         judged_by: the validator's command, or which file is reviewed; empty while draft.
         session_id: bound session; empty when unbound.
         client: its agent CLI.
-        hold: ``proven (last event ...)``, ``unproven``, ``stale (...)``, ``unbound``.
+        hold: ``proven (last event ...)``, ``unproven``, ``stale (...)``, ``unbound``; in ``status`` also ``lost (...)``
+            where no stop can be recorded.
         has_unproven_prompt: a command came that is not proven to be a person's, and nothing of the owner's followed.
         prompts: how sure it is that a prompt in its agent CLI is a person's; empty when unbound.
         notices: what the owner should read, a line each; an event stands here until ``status`` told a person.

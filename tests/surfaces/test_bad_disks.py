@@ -6,15 +6,20 @@ import json
 import os
 import subprocess
 import sys
+from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 import pytest
 
 from omx_autoresearch.missions import lifecycle_commands
+from tests.support.contents_on_disk import everything
 from tests.support.scratch import HOOK, SESSION, Scratch
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
     from pathlib import Path
+
+    from tests.surfaces.support.command_line import Person
 
 
 @pytest.fixture
@@ -100,3 +105,76 @@ def test_a_hook_that_gets_little_memory_holds_all_the_same(world: Scratch) -> No
         check=False,
     )
     assert json.loads(done.stdout)["decision"] == "block"
+
+
+# --- a state home that takes no record
+
+
+@contextmanager
+def small_disk(path: Path) -> Iterator[None]:
+    """A file system of 1 MB at an empty folder."""
+    mount = ["mount", "-t", "tmpfs", "-o", "size=1m", "none", str(path)]
+    if os.geteuid() != 0 or subprocess.run(mount, capture_output=True, check=False).returncode != 0:
+        pytest.skip("mounting a small disk is not permitted here")
+    try:
+        yield
+    finally:
+        subprocess.run(["umount", "-l", str(path)], check=True)
+
+
+def held(person: Person) -> str:
+    """A mission that holds a session; returns its id."""
+    person.ok("install", "claude", "--no-mcp", "--no-skill")
+    task_id = person.start()
+    person.bind(task_id)
+    return task_id
+
+
+def lost(person: Person, task_id: str) -> tuple[str, str]:
+    """What doctor and status say of a hold that is lost, and the command that both name."""
+    (document,) = person.json("doctor", "claude", env={"SHELL": "/bin/sh"}, status=9)
+    (check,) = [check for check in document["checks"] if check["name"] == "state home"]
+    assert (document["is_held"], check["ok"]) == (False, False)
+    view = person.json("status", task_id)
+    what = check["what"].partition(": ")[2]
+    assert (view["hold"], view["next_command"]) == (f"lost (every stop is let go: {what})", check["cure"])
+    return what, check["cure"]
+
+
+@pytest.mark.case("DSK-03")
+def test_doctor_and_status_find_a_mission_that_cannot_record(person: Person) -> None:
+    task_id = held(person)
+    before = everything(person.home)
+    assert person.json("status", task_id)["hold"].startswith("proven")
+    assert everything(person.home) == before
+    journal = person.journal(task_id)
+    journal.rename(journal.with_name("aside"))
+    journal.symlink_to("aside")
+    what, _ = lost(person, task_id)
+    assert what.startswith(f"Could not append to {journal}: ")
+
+
+@pytest.mark.case("DSK-03")
+def test_doctor_and_status_find_a_disk_that_is_full(person: Person) -> None:
+    person.home.mkdir()
+    with small_disk(person.home):
+        task_id = held(person)
+        status = os.statvfs(person.home)
+        (person.home / "filler").write_bytes(bytes(status.f_bavail * status.f_frsize))
+        what, cure = lost(person, task_id)
+    assert "ENOSPC" in what
+    assert cure.startswith("free space on the disk of ")
+
+
+@pytest.mark.case("DSK-03")
+def test_doctor_and_status_find_a_state_home_that_is_read_only(person: Person) -> None:
+    task_id = held(person)
+    bind = ["mount", "--bind", "-o", "ro", str(person.home), str(person.home)]
+    if os.geteuid() != 0 or subprocess.run(bind, capture_output=True, check=False).returncode != 0:
+        pytest.skip("mounting a folder is not permitted here")
+    try:
+        what, cure = lost(person, task_id)
+    finally:
+        subprocess.run(["umount", "-l", str(person.home)], check=True)
+    assert "EROFS" in what
+    assert cure.startswith("make ")

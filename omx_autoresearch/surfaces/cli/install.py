@@ -13,9 +13,11 @@ from omx_autoresearch.agents.install import InstallReport, examine, install, uni
 from omx_autoresearch.agents.parts import Check
 from omx_autoresearch.agents.registry import installation_of
 from omx_autoresearch.foundation.clients import CLIENT_NAMES
-from omx_autoresearch.foundation.errors import UsageError
+from omx_autoresearch.foundation.errors import AutoresearchError, UsageError
 from omx_autoresearch.foundation.records import dataclass
 from omx_autoresearch.missions.lifecycle_commands import require_owner
+from omx_autoresearch.missions.registry import Registry
+from omx_autoresearch.missions.upkeep import storage_fault
 from omx_autoresearch.surfaces.cli.client import has_mcp
 from omx_autoresearch.surfaces.cli.console import (
     CHECK_SAID_NO,
@@ -33,6 +35,7 @@ from omx_autoresearch.surfaces.hook import PACKAGES
 
 if TYPE_CHECKING:
     from omx_autoresearch.agents.parts import Installation, Scope
+    from omx_autoresearch.journal.layout import Runtime
 
 
 _scope_option = click.option(
@@ -202,8 +205,13 @@ def doctor_verb(client: str | None, scope: Scope, tries_prompt: bool, as_json: b
     if tries_prompt:
         require_owner(caller.runtime, "doctor --prompt")
     names = (client,) if client else _clients_here(caller, scope)
+    storage = _storage(caller.runtime)
     with ThreadPoolExecutor() as pool:
         documents = tuple(pool.map(lambda name: _examined(caller, name, scope, tries_prompt), names))
+    documents = tuple(
+        replace(document, is_held=document.is_held and storage.ok, checks=(*document.checks, storage))
+        for document in documents
+    )
     if as_json:
         print_json(documents)
     elif not documents:
@@ -242,6 +250,20 @@ def _examined(caller: Caller, name: str, scope: Scope, tries_prompt: bool) -> Cl
         checks.append(try_prompt(caller.runtime, name))
     is_held = all(check.ok for check in checks if check.is_about_hold)
     return ClientDocument(name, scope, is_held, tuple(checks))
+
+
+def _storage(runtime: Runtime) -> Check:
+    """Whether a stop can be recorded in the real state home, and in the folder of each mission that holds a session."""
+    home, fault = runtime.home, None
+    try:
+        held = {entry.task_id for entry in Registry(home).entries() if entry.state == "bound"}
+        fault = storage_fault(home, sorted(held))
+    except AutoresearchError as error:
+        fault = error
+    if fault is not None:
+        what = f"a stop cannot be recorded, so every session is let go: {fault.message}"
+        return Check("state home", False, what, fault.next_step)
+    return Check("state home", True, f"records can be locked, appended and kept in {home.root_path}")
 
 
 def _print_client(document: ClientDocument) -> None:

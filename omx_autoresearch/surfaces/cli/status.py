@@ -11,10 +11,11 @@ from typing import TYPE_CHECKING
 import click
 
 from omx_autoresearch.foundation.errors import CommandFault, WorkspaceFault
-from omx_autoresearch.foundation.records import dataclass
+from omx_autoresearch.foundation.records import dataclass, replace
 from omx_autoresearch.foundation.text import duration_text
 from omx_autoresearch.journal.layout import ProjectFolder
 from omx_autoresearch.missions import views
+from omx_autoresearch.missions.upkeep import storage_fault
 from omx_autoresearch.missions.validation import runs
 from omx_autoresearch.missions.views import RunView, StatusView, open_items, run_view
 from omx_autoresearch.surfaces.cli.console import (
@@ -62,13 +63,26 @@ def status_verb(task: str, look: bool, as_json: bool) -> None:
     The missing items come from the newest run or check, with its age; --look checks the workspace now.
     """
     caller = this_caller()
-    view = caller.shown_view(task, looks=look)
+    view = _with_storage(caller, caller.shown_view(task, looks=look))
     if as_json:
         print_json(view)
         return
     print_status(view)
     if view.notices and not caller.is_agent():
         views.mark_told(caller.runtime, view)
+
+
+def _with_storage(caller: Caller, view: StatusView) -> StatusView:
+    """The view, whose hold is lost where its stops could not be recorded.
+
+    An agent may run in a sandbox that forbids it to write what its hooks can, so its word is not asked for.
+    """
+    if view.phase != "running" or not view.session_id or caller.is_agent():
+        return view
+    fault = storage_fault(caller.runtime.home, (view.task_id,))
+    if fault is None:
+        return view
+    return replace(view, hold=f"lost (every stop is let go: {fault.message})", next_command=fault.next_step)
 
 
 @verb("list", Document("status-list", tuple[StatusView, ...]))
