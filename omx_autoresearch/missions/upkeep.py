@@ -32,7 +32,7 @@ _ACT = "make a record in"
 _TRIED_BYTES = b"\0" * 4096
 
 
-def storage_fault(home: StateHome, task_ids: Iterable[str]) -> StorageFailed | None:
+def storage_fault(home: StateHome, held: Iterable[str]) -> StorageFailed | None:
     """Why a stop of one of these missions could not be recorded; None if it could be.
 
     Everything that a record needs is done in the state home and in the missions' folders: lock, append, flush, rename.
@@ -42,7 +42,7 @@ def storage_fault(home: StateHome, task_ids: Iterable[str]) -> StorageFailed | N
     try:
         for path in (_nearest_folder(home.root_path), *folders):
             _prove(path)
-        for task_id in task_ids:
+        for task_id in held:
             folder = home.mission(task_id)
             if os.path.isdir(folder.root_path):  # a lost mission is told elsewhere
                 _prove(folder.root_path, _APPENDED)

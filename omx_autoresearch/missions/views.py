@@ -330,10 +330,10 @@ class RunView:
     Attributes:
         task_id: of the mission.
         workspace_path: the folder that is judged.
-        is_running: a validation goes on; its verdict is not here yet.
+        is_running: a validation goes on; its verdict is not here yet, and no older one is.
         run_id: of the newest ended run; empty when there was none.
-        verdict: of that run; null when there was none.
-        cause: one word for the verdict.
+        verdict: of that run; null when there was none, or it left none.
+        cause: one word for the verdict; ``lost`` where it left none.
         summary: one line.
         is_fresh: it passed, and the workspace did not move while it ran; false for every other verdict.
         exit_status: of the command; null where it did not end by itself.
@@ -366,6 +366,7 @@ class RunView:
     next: str = ""
 
 
+_LEFT_NO_VERDICT = "it ended without a verdict: its process was killed or could not record one"
 _OF_RUN = (
     *("run_id", "verdict", "cause", "summary", "is_fresh", "exit_status", "score", "tests"),
     *("isolation", "duration_seconds", "leaked"),
@@ -377,13 +378,23 @@ def run_view(runtime: Runtime, task_id: str, *, is_running: bool = False) -> Run
     """The newest run of a mission; ``is_running`` where one goes on."""
     mission = MissionStore(runtime.home).load(task_id)
     run = mission.attestation
+    if is_running or mission.lost_run_id:
+        return RunView(
+            task_id,
+            mission.workspace_path,
+            is_running,
+            run_id=mission.lost_run_id,
+            cause="lost" if mission.lost_run_id else "",
+            summary=_LEFT_NO_VERDICT if mission.lost_run_id else "",
+            next=next_command(mission, is_validating=is_running),
+        )
     return RunView(
         task_id=task_id,
         workspace_path=mission.workspace_path,
-        is_running=is_running,
+        is_running=False,
         output_path=runtime.home.mission(task_id).output_path(run.run_id) if run else "",
         output_tail=output_tail(runtime, mission, _TAIL_CHARACTERS),
-        next=next_command(mission, is_validating=is_running, is_after_run=True),
+        next=next_command(mission, is_after_run=True),
         **{name: getattr(run, name) for name in _OF_RUN if run},
     )
 

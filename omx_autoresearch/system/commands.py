@@ -217,7 +217,7 @@ def fork_detached(work: Callable[[], None]) -> DetachedChild:
         pid = fork_alone(work, keep=(write_end,))
     except OSError as fault:
         os.close(read_end)
-        raise CommandFault(f"no process could be started: {fault.strerror}") from fault
+        raise _cannot_fork(fault) from fault
     finally:
         os.close(write_end)
     return DetachedChild(pid, read_end)
@@ -244,6 +244,14 @@ def fork_alone(work: Callable[[], None], keep: Collection[int] = (), *, ignore_s
         status = 0
     finally:
         os._exit(status)
+
+
+def _cannot_fork(fault: OSError) -> CommandFault:
+    return CommandFault(
+        f"no process could be started: {fault.strerror}",
+        next_step="end processes that are not needed (ps -u $(id -u)), or raise their limit (ulimit -u), then run the "
+        "same command again",
+    )
 
 
 def _open_output(path: str) -> int:
@@ -273,7 +281,7 @@ def _supervise_apart(order: Order, cancel_fd: int) -> dict[str, Any]:
     except OSError as fault:
         for descriptor in (report_fd, hold_fd):
             os.close(descriptor)
-        raise CommandFault(f"no process could be started: {fault.strerror}") from fault
+        raise _cannot_fork(fault) from fault
     finally:
         os.close(answer_fd)
         os.close(lifeline_fd)
@@ -286,7 +294,8 @@ def _supervise_apart(order: Order, cancel_fd: int) -> dict[str, Any]:
     if not answer:
         _end_what_is_left(pid, order.env[RUN_MARK])
         raise CommandFault(
-            f"the process that supervised `{' '.join(order.argv)}` was killed, so the outcome is unknown"
+            f"the process that supervised `{' '.join(order.argv)}` was killed, so the outcome is unknown",
+            next_step="run the same command again",
         )
     report: dict[str, Any] = marshal.loads(answer)  # noqa: S302  # written by our own child
     return report

@@ -144,6 +144,10 @@ def _lacking_run(mission: Mission, contract: Contract, look: WorkspaceSnapshot) 
     run = mission.attestation
     if run is None or run.contract_digest != mission.contract_digest:
         received = "no run under this contract yet"
+    elif mission.lost_run_id:
+        received = (
+            f"run {mission.lost_run_id} left no verdict: its process was killed or could not record one"
+        )
     elif run.verdict == "passed":  # and yet it is missing
         since = "since it began" if run.is_fresh else f"while it ran; {IGNORED_OUTPUT}"
         received = f"run {run.run_id} passed, but {moved} changed {since}"

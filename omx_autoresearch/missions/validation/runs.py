@@ -15,6 +15,7 @@ from omx_autoresearch.foundation.errors import (
     AutoresearchError,
     CommandFault,
     StateUntrusted,
+    StepIllegal,
     WorkspaceFault,
 )
 from omx_autoresearch.foundation.records import ShapeError, dataclass, from_plain, replace, sha256, to_plain
@@ -339,9 +340,11 @@ def validate_now(
     """Validate at once for a person or an agent; as :func:`validate`.
 
     Raises:
-        CommandFault: the owner has to let the command run first, or no process could be started.
+        CommandFault: the owner has to let the command run first, no process could be started, or the run left no
+            verdict.
+        StepIllegal: the mission ended meanwhile, so the run has no verdict.
         WorkspaceFault: the workspace cannot be looked at, or there is no artifact to review.
-        StorageFailed: the verdict could not be recorded.
+        StorageFailed: no verdict could be recorded.
     """
     require_writable(runtime.home.mission(mission.task_id).root_path)
     look = snapshot_workspace(runtime.home.mission(mission.task_id), mission)
@@ -351,7 +354,31 @@ def validate_now(
     if look.artifact_fault:
         path = mission.contract.output_artifact_path if mission.contract else ""
         raise WorkspaceFault(f"there is nothing to review: {look.artifact_fault}", next_step=f"write {path}")
-    return validate(runtime, mission.task_id, Ask(permit.isolation, look), wait_seconds=wait_seconds)
+    has_ended = validate(runtime, mission.task_id, Ask(permit.isolation, look), wait_seconds=wait_seconds)
+    if has_ended:
+        _refuse_unrecorded(mission, MissionStore(runtime.home).load(mission.task_id))
+    return has_ended
+
+
+def _refuse_unrecorded(before: Mission, mission: Mission) -> None:
+    """Refuse to take the verdict of an older run for that of a run that recorded none.
+
+    Raises:
+        CommandFault: no run was recorded since ``before``.
+        StepIllegal: nor could one be, since the mission ended.
+    """
+    if mission.attestation is not None and mission.attestation != before.attestation:
+        return
+    task_id = mission.task_id
+    if mission.phase in FINAL_PHASES:
+        raise StepIllegal(
+            f"the run ended without a verdict, because mission {task_id} became {mission.phase}",
+            next_step=f"omx-autoresearch status {task_id}",
+        )
+    raise CommandFault(
+        "the run ended without a verdict, because its process was killed or could not record one",
+        next_step=f"omx-autoresearch validate {task_id}",
+    )
 
 
 def running_validation(runtime: Runtime, mission: Mission) -> ProcessIdentity | None:
@@ -402,7 +429,8 @@ def conduct(runtime: Runtime, task_id: str, ask: Ask) -> None:
         try:
             run = _attested(runtime, mission, run_id, ask, started_at)
         except (AutoresearchError, OSError) as error:
-            report = RunReport("error", "runtime-fault", str(error))
+            why = error.message if isinstance(error, AutoresearchError) else str(error)
+            report = RunReport("error", "runtime-fault", why)
             run = attestation_of(mission, run_id, (started_at, runtime.now()), report)
     record_rest = None
     if ask.then is not None and (run is None or run.verdict == "passed"):
@@ -598,8 +626,8 @@ def read_output(result: CommandResult) -> bytes:
 
 
 def output_tail(runtime: Runtime, mission: Mission, limit: int = 1500) -> str:
-    """The end of the newest run's output, harmless, for a refusal."""
-    if mission.attestation is None:
+    """The end of the newest run's output, harmless, for a refusal; empty for a run that left no verdict."""
+    if mission.attestation is None or mission.lost_run_id:
         return ""
     path = runtime.home.mission(mission.task_id).output_path(mission.attestation.run_id)
     try:

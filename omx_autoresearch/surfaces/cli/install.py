@@ -254,7 +254,8 @@ def _examined(caller: Caller, name: str, scope: Scope, tries_prompt: bool) -> Cl
 
 def _storage(runtime: Runtime) -> Check:
     """Whether a stop can be recorded in the real state home, and in the folder of each mission that holds a session."""
-    home, fault = runtime.home, None
+    home = runtime.home
+    fault: AutoresearchError | None
     try:
         held = {entry.task_id for entry in Registry(home).entries() if entry.state == "bound"}
         fault = storage_fault(home, sorted(held))

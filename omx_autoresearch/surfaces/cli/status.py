@@ -307,9 +307,9 @@ def _print_run(document: RunView, runtime: Runtime, mission: Mission) -> None:
     if document.is_running:
         say(f"Still running; call again: {document.next}", "yellow")
         return
-    if mission.lost_run_id or document.verdict is None:
-        lost = f"Run {mission.lost_run_id} ended without a verdict." if mission.lost_run_id else "No run yet."
-        say(f"{lost}\n  next: {document.next}", "yellow" if mission.lost_run_id else "")
+    if document.verdict is None:
+        lost = f"Run {document.run_id} ended without a verdict." if document.run_id else "No run yet."
+        say(f"{lost}\n  next: {document.next}", "yellow" if document.run_id else "")
         return
     if document.output_tail:
         say("\n".join(f"| {line}" for line in document.output_tail.splitlines()))

@@ -105,6 +105,28 @@ def test_status_tells_a_run_that_goes_on_from_one_that_was_killed_and_from_its_v
     assert (shown["running_since"], shown["lost_run_id"], shown["last_verdict"]) == ("", "", "failed")
 
 
+@pytest.mark.case("DSK-04")
+def test_a_run_that_left_no_verdict_shows_none_of_an_older_one(person: Person) -> None:
+    person.write(
+        "check.sh",
+        "#!/bin/sh\necho older\n[ -e deadly ] && kill -9 $(ps -o ppid= -p $(ps -o sid= -p $$)) && sleep 600\nexit 1\n",
+        mode=0o755,
+    )
+    task_id = person.start()
+    person.bind(task_id)
+    assert person.run("validate", task_id).returncode == 9
+    person.write("deadly", "")
+    document = person.json("validate", task_id, status=7)
+    assert document["error"]["message"].startswith("the run ended without a verdict")
+    assert document["error"]["next"] == f"omx-autoresearch validate {task_id}"
+    lost = person.json("wait", task_id)
+    assert (lost["verdict"], lost["cause"], lost["output_tail"]) == (None, "lost", "")
+    assert lost["run_id"] == person.records(task_id, "validation_started")[-1]["run"]["run_id"]
+    reason = person.stop()["reason"]
+    assert "left no verdict" in reason
+    assert "older" not in reason
+
+
 def test_wait_with_nothing_to_wait_for_says_so_at_once(person: Person) -> None:
     task_id = person.start()
     document = person.json("wait", task_id)
