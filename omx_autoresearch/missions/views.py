@@ -340,6 +340,7 @@ class RunView:
         score: the validator's score, if it printed one.
         tests: the number of tests that a known runner reports.
         isolation: what isolated the run.
+        is_mounted: it saw the frozen files in the places of the pinned ones.
         duration_seconds: wall time.
         leaked: command lines of processes that outlived the run and were ended.
         output_path: the whole output.
@@ -359,6 +360,7 @@ class RunView:
     score: float | None = None
     tests: int | None = None
     isolation: str = "none"
+    is_mounted: bool = False
     duration_seconds: float = 0.0
     leaked: tuple[str, ...] = ()
     output_path: str = ""
@@ -369,7 +371,7 @@ class RunView:
 _LEFT_NO_VERDICT = "it ended without a verdict: its process was killed or could not record one"
 _OF_RUN = (
     *("run_id", "verdict", "cause", "summary", "is_fresh", "exit_status", "score", "tests"),
-    *("isolation", "duration_seconds", "leaked"),
+    *("isolation", "is_mounted", "duration_seconds", "leaked"),
 )
 """Fields of a view that its attestation has, too."""
 

@@ -326,7 +326,8 @@ def _print_run(document: RunView, runtime: Runtime, mission: Mission) -> None:
             (
                 "run",
                 f"{document.run_id}, {document.duration_seconds:.1f} s, "
-                + ("not sandboxed" if document.isolation == "none" else f"sandboxed in {document.isolation}"),
+                + ("not sandboxed" if document.isolation == "none" else f"sandboxed in {document.isolation}")
+                + (", frozen files mounted" if document.is_mounted else ""),
                 "",
             ),
             ("output", document.output_path, "dim"),

@@ -11,7 +11,7 @@ import pytest
 
 from omx_autoresearch.missions.claims import relay_line
 from omx_autoresearch.system.processes import ProcessIdentity, wait_for
-from tests.support.needs import AS_ANYBODY, needs_bubblewrap
+from tests.support.needs import AS_ANYBODY, needs_bubblewrap, needs_user_namespaces
 from tests.surfaces.support.command_line import AGENT, REVIEWER, SESSION, Person, at_terminal
 
 if TYPE_CHECKING:
@@ -36,6 +36,14 @@ def test_validate_ends_with_0_only_when_it_passed(person: Person) -> None:
     assert os.path.exists(passing["output_path"])
     # It is the stop that completes, by a look at the workspace as it then is.
     assert person.json("status", task_id)["phase"] == "running"
+
+
+@needs_user_namespaces
+@pytest.mark.requirement("DONE-25")
+def test_validate_says_whether_the_check_saw_its_frozen_files(person: Person) -> None:
+    task_id = person.start()
+    assert "not sandboxed, frozen files mounted" in person.run("validate", task_id).stdout
+    assert person.json("validate", task_id, status=9)["is_mounted"] is True
 
 
 @pytest.mark.requirement("CLI-03")
