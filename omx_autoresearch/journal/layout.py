@@ -78,6 +78,7 @@ class MissionFolder:
         index_path: disposable.
         notice_path: what a person must read.
         torn_path: torn last lines that were set aside.
+        secrets_path: values that its commands need and that stand nowhere else.
         accepted_path: mission.md and sandbox.md as the owner last wrote or accepted them.
     """
 
@@ -92,6 +93,7 @@ class MissionFolder:
         self.index_path = os.path.join(root_path, "index.sqlite")
         self.notice_path = os.path.join(root_path, "NOTICE")
         self.torn_path = os.path.join(root_path, "torn")
+        self.secrets_path = os.path.join(root_path, "secrets.json")
         self.accepted_path = os.path.join(root_path, "accepted")
 
     def output_path(self, run_id: str) -> str:

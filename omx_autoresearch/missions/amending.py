@@ -27,11 +27,12 @@ from omx_autoresearch.missions.accepted import (
     with_grown_limits,
 )
 from omx_autoresearch.missions.baseline import OF_BASELINE, mounts_by_default
-from omx_autoresearch.missions.contracts import compile_contract, contract_digest
+from omx_autoresearch.missions.contracts import captured_secrets, compile_contract, contract_digest
 from omx_autoresearch.missions.intake import SANDBOX_NAME, amended_sandbox, read_intake, write_sandbox
 from omx_autoresearch.missions.launch import Started, record_contract
 from omx_autoresearch.missions.records.lifecycle import MissionAmended
 from omx_autoresearch.missions.rules.mission import next_phase
+from omx_autoresearch.missions.secrets import keep_secrets
 from omx_autoresearch.missions.store import MissionStore
 from omx_autoresearch.missions.validation.runs import is_approved, mission_key
 
@@ -156,7 +157,9 @@ def _amend(runtime: Runtime, mission: Mission, draft: MissionDraft, options: Ame
             pinned_count=manifest.frozen_count,
             **{name: getattr(mission.contract, name) for name in OF_BASELINE},
         )
-    pins.pin(runtime.home.mission(mission.task_id).frozen_path, manifest, path)
+    folder = runtime.home.mission(mission.task_id)
+    pins.pin(folder.frozen_path, manifest, path)
+    keep_secrets(folder, captured_secrets(runtime, draft.environment_names))
     record = MissionAmended(contract, contract_digest(contract), options.reason, path)
     approval = is_approved(runtime.home, mission_key(mission))
     is_unsandboxed = approval is not None and approval.is_unsandboxed

@@ -20,6 +20,15 @@ from omx_autoresearch.journal.safe_files import read_bounded
 from omx_autoresearch.missions.rules.evidence import is_report
 from omx_autoresearch.missions.rules.intake import SCRIPT, TAKEN_OVER, limits_of, settled
 from omx_autoresearch.missions.rules.mission import OPERATIONS, Contract
+from omx_autoresearch.missions.secrets import (
+    WITHHELD,
+    forms_of,
+    is_secret,
+    is_secret_name,
+    masked_bytes,
+    masked_report,
+    with_secrets,
+)
 from omx_autoresearch.missions.validation.runs import last_object, read_output, report_of, run_validator
 from omx_autoresearch.system.commands import shell_argv
 
@@ -109,11 +118,12 @@ def try_validator(
         result = run_validator(
             argv, contract, workspace_path, output_path, scratch_path, isolation=isolation, mounts=mounts
         )
-        output = read_output(result)
+        forms = forms_of(_secrets_in(contract))
+        output = masked_bytes(read_output(result), forms)
         report = report_of(contract, workspace_path, result, output, "")
         has_reported = is_report(last_object(result)[0])
     return Tryout(
-        report=report,
+        report=masked_report(report, forms),
         has_reported=has_reported,
         exit_status=result.exit_status if result.outcome == "exited" else None,
         output=head_and_tail(output, OUTPUT_CHARACTERS),
@@ -131,7 +141,6 @@ KEPT_NAMES = (
 )  # fmt: skip
 """Variables by which programs find themselves, their libraries and their user; taken without being declared."""
 KEPT_PREFIXES = ("CONDA_", "CUDA_")
-_SECRETS = ("_API_KEY", "_TOKEN", "_SECRET", "_PASSWORD", "_ACCESS_KEY", "_CREDENTIALS")
 _SCRIPT_BYTES = 256 * 1024
 _INTAKE_BYTES = 1024 * 1024
 
@@ -168,7 +177,7 @@ def compile_contract(
     contract = Contract(
         **{name: getattr(draft, name) for name in TAKEN_OVER}
         | {"timeout_seconds": float(draft.timeout_seconds)},
-        environment=captured_environment(runtime, draft.environment_names),
+        environment=_without_secrets(runtime, draft.environment_names),
         pin_digest=manifest.digest,
         pinned_count=manifest.frozen_count,
         runner=runner,
@@ -258,9 +267,31 @@ def captured_environment(runtime: Runtime, declared: Sequence[str]) -> dict[str,
     Marks of agents and secrets are left out unless they are declared; values that are not UTF-8 cannot be kept.
     """
     environ = runtime.environ
-    kept = {name for name in environ if name in KEPT_NAMES or name.startswith(KEPT_PREFIXES)}
-    kept = {name for name in kept if name not in runtime.shell_marks and not name.endswith(_SECRETS)}
+    kept = {name for name in environ if _is_kept(name)}
+    kept = {name for name in kept if name not in runtime.shell_marks and not is_secret_name(name)}
     return _clean(environ, kept | {name for name in declared if name in environ})
+
+
+def captured_secrets(runtime: Runtime, declared: Sequence[str]) -> dict[str, str]:
+    """The declared variables of the owner's environment that are secrets."""
+    captured = captured_environment(runtime, declared)
+    return {name: captured[name] for name in declared if name in captured and is_secret(name, captured[name])}
+
+
+def _secrets_in(contract: Contract) -> list[str]:
+    """The secrets of a contract that has them for a run."""
+    return [
+        value for name, value in contract.environment.items() if not _is_kept(name) and is_secret(name, value)
+    ]
+
+
+def _is_kept(name: str) -> bool:
+    return name in KEPT_NAMES or name.startswith(KEPT_PREFIXES)
+
+
+def _without_secrets(runtime: Runtime, declared: Sequence[str]) -> dict[str, str]:
+    captured = captured_environment(runtime, declared)
+    return captured | dict.fromkeys(captured_secrets(runtime, declared), WITHHELD)
 
 
 def _clean(environ: Mapping[str, str], names: set[str]) -> dict[str, str]:
@@ -341,7 +372,8 @@ def dry_run(runtime: Runtime, workspace_path: str, draft: MissionDraft) -> DryRu
     tryout = None
     changed: tuple[str, ...] = ()
     if contract.validation_mode == SCRIPT:
-        tryout = try_validator(contract, workspace_path)
+        secrets = captured_secrets(runtime, draft.environment_names)
+        tryout = try_validator(with_secrets(contract, secrets), workspace_path)
         check = pins.compare(manifest, workspace_path)
         changed = (*check.changed, *check.added)
     return DryRun(

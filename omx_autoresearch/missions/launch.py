@@ -24,12 +24,13 @@ from omx_autoresearch.missions.accepted import (
     refuse_edits,
 )
 from omx_autoresearch.missions.baseline import Baseline, mounts_by_default
-from omx_autoresearch.missions.contracts import compile_contract, contract_digest
+from omx_autoresearch.missions.contracts import captured_secrets, compile_contract, contract_digest
 from omx_autoresearch.missions.intake import read_intake, write_intake
 from omx_autoresearch.missions.lifecycle_commands import marks_of_agent
 from omx_autoresearch.missions.records.lifecycle import MissionAmended, MissionCreated, MissionLaunched
 from omx_autoresearch.missions.records.work import CommandsApproved
 from omx_autoresearch.missions.rules.mission import next_phase
+from omx_autoresearch.missions.secrets import keep_secrets, with_secrets
 from omx_autoresearch.missions.store import MissionStore
 from omx_autoresearch.missions.validation.runs import (
     approval_key,
@@ -173,16 +174,19 @@ def _launch(runtime: Runtime, mission: Mission, options: StartOptions) -> Starte
     if not options.is_agent:
         take = options.take or refuse_edits(mission.task_id, "start")
         _take(runtime, mission, draft, lambda edits: take(edits, contract_digest(contract)))
-    frozen_path = runtime.home.mission(mission.task_id).frozen_path
-    pins.pin(frozen_path, manifest, workspace_path)
+    folder, secrets = (
+        runtime.home.mission(mission.task_id),
+        captured_secrets(runtime, draft.environment_names),
+    )
+    pins.pin(folder.frozen_path, manifest, workspace_path)
     baseline = None
     if options.has_baseline and not contract.is_review:
         seconds = options.baseline_seconds or contract.timeout_seconds
         baseline = Baseline(
-            replace(contract, timeout_seconds=min(seconds, contract.timeout_seconds)),
+            with_secrets(replace(contract, timeout_seconds=min(seconds, contract.timeout_seconds)), secrets),
             manifest,
             workspace_path,
-            frozen_path,
+            folder.frozen_path,
             is_agent=options.is_agent,
             is_sandboxed=options.is_sandboxed,
         ).run()
@@ -203,6 +207,7 @@ def _launch(runtime: Runtime, mission: Mission, options: StartOptions) -> Starte
             pinned_count=manifest.frozen_count,
             written_by_check=baseline.written,
         )
+    keep_secrets(folder, secrets)
     nonce = "" if options.is_agent else runtime.new_id()
     digest = contract_digest(contract)
     record = MissionLaunched(

@@ -344,6 +344,8 @@ class Transaction:
 
     def _append(self, records: tuple[Record, ...], *, is_durable: bool) -> Mission:
         drafts = [draft_of(record) for record in records]
+        if os.path.lexists(self._folder.secrets_path):
+            drafts = self._without_secrets(drafts)
         entries = self._tail.append(drafts, ts=self.ts, is_durable=is_durable)
         known = self._state
         mission = fold(
@@ -355,6 +357,13 @@ class Transaction:
         remember(self._folder, self._state)
         changed[self._folder.root_path] = self._folder
         return mission
+
+    def _without_secrets(self, drafts: list[tuple[str, dict[str, Any]]]) -> list[tuple[str, dict[str, Any]]]:
+        """The same data without the values that only secrets.json may hold; a contract stays as its owner wrote it."""
+        from omx_autoresearch.missions.secrets import forms_of, masked_data, secrets_of
+
+        forms = forms_of(secrets_of(self._folder).values())
+        return [(kind, data if "contract" in data else masked_data(data, forms)) for kind, data in drafts]
 
     def _keep(self) -> None:
         """Write the snapshot; a failure here loses nothing and is fixed by the next call or ``repair``."""

@@ -14,6 +14,7 @@ from omx_autoresearch.foundation.errors import CommandFault, StepIllegal, UsageE
 from omx_autoresearch.foundation.records import dataclass, replace, sha256
 from omx_autoresearch.foundation.text import head_and_tail
 from omx_autoresearch.journal.safe_files import read_inside
+from omx_autoresearch.missions import secrets
 from omx_autoresearch.missions.records.work import CriteriaChecked, FindingRecorded, VerificationExcused
 from omx_autoresearch.missions.rules.criteria import (
     CriterionCheck,
@@ -132,18 +133,22 @@ class _Workspace:
         pins = PinnedRun(folder, mission, contract)
         if pins.changed:
             return self.missed(f"pinned files changed: {', '.join(pins.changed[:5])}")
+        filled, forms = secrets.for_run(folder, contract)
+        output_path = folder.output_path(run_id)
         result = runs.run_validator(
             argv,
-            contract,
+            filled,
             mission.workspace_path,
-            folder.output_path(run_id),
+            output_path,
             os.path.join(folder.root_path, "scratch", run_id),
             isolation=self._isolation,
             mounts=pins.mounts,
         )
         self.after = snapshot_workspace(folder, mission, reads_files=result.exit_status == 0)
         output = runs.read_output(result)
-        received = _why_not(contract, result, output) or _why_not_fresh(mission, self._look, self.after)
+        received = secrets.masked(_why_not(contract, result, output), forms)
+        output = secrets.masked_output(output, output_path, forms)
+        received = received or _why_not_fresh(mission, self._look, self.after)
         if not received and (changed := pins.changes(result, has_passed=True)):
             received = f"pinned files changed while it ran: {', '.join(changed[:5])}"
         if received:

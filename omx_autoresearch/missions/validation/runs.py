@@ -27,6 +27,7 @@ from omx_autoresearch.journal.safe_files import (
     require_writable,
     storage_failed,
 )
+from omx_autoresearch.missions import secrets
 from omx_autoresearch.missions.claims import write_changed
 from omx_autoresearch.missions.records.work import ValidationFinished, ValidationLost, ValidationStarted
 from omx_autoresearch.missions.rules.evidence import (
@@ -473,9 +474,10 @@ def _attested(runtime: Runtime, mission: Mission, run_id: str, ask: Ask, started
     if contract.is_review:
         argv = _reviewer_argv(mission, contract, scratch_path, nonce)
     output_path = folder.output_path(run_id)
+    filled, forms = secrets.for_run(folder, contract)
     result = run_validator(
         argv,
-        contract,
+        filled,
         mission.workspace_path,
         output_path,
         scratch_path,
@@ -485,9 +487,10 @@ def _attested(runtime: Runtime, mission: Mission, run_id: str, ask: Ask, started
     output = read_output(result)
     report = report_of(contract, mission.workspace_path, result, output, nonce)
     if report.verdict == "passed" and contract.confirm:
-        failed = _confirmed(contract, mission.workspace_path, pins.copies, result, ask.isolation)
+        failed = _confirmed(filled, mission.workspace_path, pins.copies, result, ask.isolation)
         result, report = failed or (result, report)
         output = read_output(result)
+    report, output = secrets.masked_report(report, forms), secrets.masked_output(output, output_path, forms)
     has_passed = report.verdict == "passed"
     if changed := pins.changes(result, has_passed=has_passed):
         return _tampered(mission, run_id, (started_at, runtime.now()), changed)
