@@ -35,7 +35,8 @@ from omx_autoresearch.agents.parts.status_line import status_line
 from omx_autoresearch.journal.layout import Runtime, StateHome
 from omx_autoresearch.missions import sessions
 from omx_autoresearch.missions.records.lifecycle import MissionCreated, MissionLaunched
-from omx_autoresearch.missions.rules.mission import Contract, Limits
+from omx_autoresearch.missions.rules.allowances import Limits
+from omx_autoresearch.missions.rules.mission import Contract
 from omx_autoresearch.missions.store import MissionStore
 from omx_autoresearch.missions.validation.runs import approval_key, approve
 

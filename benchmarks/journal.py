@@ -27,7 +27,8 @@ from omx_autoresearch.journal.log import Journal
 from omx_autoresearch.journal.reader import GENESIS
 from omx_autoresearch.missions.claims import write_changed
 from omx_autoresearch.missions.records.lifecycle import MissionCreated, MissionLaunched
-from omx_autoresearch.missions.records.work import ClaimRecorded, SessionBound
+from omx_autoresearch.missions.records.sessions import SessionBound
+from omx_autoresearch.missions.records.work import ClaimRecorded
 from omx_autoresearch.missions.rules.mission import Contract
 from omx_autoresearch.missions.store import MissionStore
 

@@ -42,7 +42,8 @@ class HookEvent:
         cwd: the client's working directory (it follows ``cd`` and is never used to find a mission).
         agent_id: not empty for a sub-agent's event, which never binds and never counts.
         prompt: the submitted text, without the client's prefixes.
-        source: of a session start: ``startup``, ``resume``, ``clear``, ``compact`` or ``fork``.
+        source: of a session start: ``startup``, ``resume``, ``clear``, ``compact`` or ``fork``; of its end the client's
+            word for the reason, such as ``clear``.
         host_end: why the host ended the turn; empty for an ordinary stop.
         has_background_work: the client reports that its own background work is still running.
         transcript_path: the client's own record of the session, which only its adapter reads.

@@ -26,6 +26,8 @@ _MAX_HANDED_CHARS = 256 * 1024
 _COMMANDS = ("$autoresearch", "/autoresearch")
 _GOAL_PREFIXES = ("/goal ", "Goal set: ")
 """Claude Code submits a goal as one of these; the model may have set it."""
+_SOURCES = {"session_start": "source", "session_end": "reason"}
+"""The field that says why a session began or ended."""
 
 
 class PayloadFault(ValueError):
@@ -178,7 +180,7 @@ def event_of(
         agent_id=agent_id,
         prompt=prompt,
         origin=prompt_origin(prompt, agent_id) if kind == "prompt" else BY_SIGNS,
-        source=text_of(payload, "source") if kind == "session_start" else "",
+        source=text_of(payload, _SOURCES[kind]) if kind in _SOURCES else "",
         host_end=host_end_of(payload) if kind in ("stop", "subagent_stop", "stop_failure") else "",
         last_message=end_of(text_of(payload, last_message)),
         transcript_path=text_of(payload, "transcript_path"),

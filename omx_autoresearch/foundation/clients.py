@@ -23,6 +23,7 @@ class KnownClient:
         session_ids: contain the session's id in a tool shell, best first.
         session_variables: other variables of one session, which a fresh session must not inherit.
         folder: the client's settings folder in a project; empty if unknown.
+        off_switch: the setting that turns hooks off when true, for the status line; empty for a client without one.
         sandbox: the program that its sandbox starts as the first process; empty if it has no sandbox program.
         program: the name of its process, or of the script that ``node`` runs; empty if unknown.
         headless: the command line of a headless session that we show as an example; empty for none.
@@ -34,6 +35,7 @@ class KnownClient:
     session_ids: tuple[str, ...] = ()
     session_variables: tuple[str, ...] = ()
     folder: str = ""
+    off_switch: str = ""
     sandbox: str = ""
     program: str = ""
     headless: str = ""
@@ -55,6 +57,7 @@ KNOWN: dict[str, KnownClient] = {
             "CLAUDE_PROJECT_DIR",
         ),
         folder=".claude",
+        off_switch="disableAllHooks",
         program="claude",
         headless="claude -p --permission-mode acceptEdits",
     ),

@@ -23,9 +23,9 @@ from omx_autoresearch.journal.safe_files import ensure_folder, read_bounded, rep
 from omx_autoresearch.missions import intake
 from omx_autoresearch.missions.contracts import KEPT_NAMES, KEPT_PREFIXES, intake_drift
 from omx_autoresearch.missions.intake import SANDBOX_NAME
+from omx_autoresearch.missions.rules.allowances import Limits
 from omx_autoresearch.missions.rules.criteria import Criterion, criterion_text
 from omx_autoresearch.missions.rules.intake import TAKEN_OVER, MissionDraft, settled
-from omx_autoresearch.missions.rules.mission import Limits
 from omx_autoresearch.missions.validation.runs import is_approved, mission_key
 from omx_autoresearch.missions.verification import missing_intake
 

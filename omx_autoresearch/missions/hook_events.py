@@ -21,7 +21,7 @@ from omx_autoresearch.foundation.records import dataclass, replace, sha256
 from omx_autoresearch.missions import lifecycle_commands, sessions
 from omx_autoresearch.missions.checkouts import worktree_of
 from omx_autoresearch.missions.claims import note, relay_line
-from omx_autoresearch.missions.records.work import PersonPrompted
+from omx_autoresearch.missions.records.sessions import PersonPrompted
 from omx_autoresearch.missions.registry import (
     TOKEN_WORD,
     Registry,
@@ -71,6 +71,10 @@ def answer_event(runtime: Runtime, client: Client, event: HookEvent) -> Reply:
         mission = bound_mission(runtime.home, event.session_id)
         if mission is not None and not is_expired(runtime, mission, runtime.now()):
             _beat(runtime, mission, event)
+            if event.kind == "session_end" and mission.phase == "running" and event.source != "clear":
+                from omx_autoresearch.missions.holds import record_end
+
+                record_end(runtime, mission)
     except AutoresearchError as error:
         return fault_reply(runtime, event, error)
     return SILENCE

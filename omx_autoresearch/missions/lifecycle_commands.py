@@ -27,7 +27,8 @@ from omx_autoresearch.missions.records.lifecycle import (
     MissionUnblocked,
     OwnerVerbRefused,
 )
-from omx_autoresearch.missions.records.work import CommandsApproved, PinsRestored, SessionUnbound
+from omx_autoresearch.missions.records.sessions import SessionUnbound
+from omx_autoresearch.missions.records.work import CommandsApproved, PinsRestored
 from omx_autoresearch.missions.registry import ActiveSession, Registry, forget_faults
 from omx_autoresearch.missions.rules.mission import (
     FINAL_PHASES,

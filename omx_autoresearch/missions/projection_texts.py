@@ -193,6 +193,11 @@ def notice(mission: Mission) -> str:
             f"needed: {one_line(mission.blocker.needs, 600)}",
             f"next: {mission.blocker.command}",
         ]
+    elif mission.phase == "running" and mission.lost_hold is not None:
+        lines += [
+            f"HOLD LOST: {one_line(mission.lost_hold.text, 600)}",
+            f"next: type in the agent: $autoresearch {mission.task_id}; if it stays so: omx-autoresearch doctor",
+        ]
     elif mission.phase == "running" and mission.binding is not None:
         lines.append(
             f"holds session {one_line(mission.binding.session_id, 120)} ({mission.binding.client}); to leave: "

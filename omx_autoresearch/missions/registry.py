@@ -37,6 +37,8 @@ from omx_autoresearch.missions.store import MissionStore
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from omx_autoresearch.agents.events import HookEvent
     from omx_autoresearch.foundation.types import SessionState
     from omx_autoresearch.journal.layout import Runtime, StateHome
@@ -288,21 +290,29 @@ def tools_after(path: str, offset: int) -> int:
 
 def last_beat(path: str) -> Beat | None:
     """The newest whole line with a readable time; None when nothing was heard yet."""
+    return next(_newest_beats(path), None)
+
+
+def last_beats(path: str) -> tuple[Beat, ...]:
+    """The newest lines, as far as they stand in the last :data:`_TAIL_BYTES`, oldest first."""
+    return tuple(_newest_beats(path))[::-1]
+
+
+def _newest_beats(path: str) -> Iterator[Beat]:
     try:
         with os.fdopen(open_regular(path), "rb") as stream:
             stream.seek(max(0, os.fstat(stream.fileno()).st_size - _TAIL_BYTES))
             lines = stream.read().split(b"\n")
     except OSError:
-        return None
+        return
     for line in reversed(lines[:-1]):
         try:
             value = decode(line)
             found = Beat(str(value["ts"]), str(value["status"]), str(value["session"]))
             if datetime.fromisoformat(found.at).utcoffset() is not None:
-                return found
+                yield found
         except (ValueError, KeyError, TypeError):
             continue
-    return None
 
 
 def leave_heartbeat(runtime: Runtime, mission: Mission, status: str, session_id: str, *, at: str = "") -> str:
@@ -320,7 +330,7 @@ def _note_failed_heartbeat(runtime: Runtime, mission: Mission, status: str, erro
     """Record that a heartbeat failed, once a turn, where the journal can be written."""
     if mission.turn_heartbeat_failed:
         return
-    from omx_autoresearch.missions.records.work import HeartbeatFailed
+    from omx_autoresearch.missions.records.sessions import HeartbeatFailed
 
     try:
         with MissionStore(runtime.home).transaction(mission.task_id, runtime.now()) as transaction:

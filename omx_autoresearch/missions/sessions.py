@@ -17,7 +17,7 @@ from datetime import timedelta
 from omx_autoresearch.foundation.errors import AutoresearchError, OwnerOnly, StateUntrusted, StepIllegal
 from omx_autoresearch.foundation.records import dataclass, replace, sha256
 from omx_autoresearch.missions.records.lifecycle import OwnerVerbRefused
-from omx_autoresearch.missions.records.work import SessionBound, SessionForked, SessionUnbound
+from omx_autoresearch.missions.records.sessions import SessionBound, SessionForked, SessionUnbound
 from omx_autoresearch.missions.registry import (
     TOKEN_WORD,
     ActiveSession,

@@ -35,6 +35,7 @@ from omx_autoresearch.missions.registry import (
     tools_after,
 )
 from omx_autoresearch.missions.rules import briefing
+from omx_autoresearch.missions.rules.allowances import Limits, Usage
 from omx_autoresearch.missions.rules.evidence import (
     completion_items,
     is_known_to_miss,
@@ -53,7 +54,7 @@ from omx_autoresearch.missions.rules.gate import (
     time_blocker,
     unseen,
 )
-from omx_autoresearch.missions.rules.mission import Limits, Usage, seconds_running
+from omx_autoresearch.missions.rules.mission import seconds_running
 from omx_autoresearch.missions.store import MissionStore
 from omx_autoresearch.missions.validation import runs
 from omx_autoresearch.missions.workspace import snapshot_workspace

@@ -145,6 +145,7 @@ def shown_of(mission: Mission) -> dict[str, Any]:
         **standing_of(mission),
         "last_session_id": last.session_id if last else "",
         "completed_at": mission.completed_at,
+        "hold_lost_at": mission.lost_hold.at if mission.lost_hold else "",
     }
 
 

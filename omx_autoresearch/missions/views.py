@@ -24,7 +24,8 @@ from omx_autoresearch.journal.layout import ProjectFolder, is_safe_task_id
 from omx_autoresearch.journal.safe_files import read_bounded, replace_file
 from omx_autoresearch.missions.checkouts import project_of
 from omx_autoresearch.missions.claims import take_in_quietly
-from omx_autoresearch.missions.registry import Beat, Registry, is_expired, last_beat
+from omx_autoresearch.missions.holds import hold_of, record_loss
+from omx_autoresearch.missions.registry import Registry, last_beat
 from omx_autoresearch.missions.rules.evidence import (
     CriterionView,
     completion_items,
@@ -50,7 +51,14 @@ if TYPE_CHECKING:
 _LEAST_OF_A_NAME = 4
 _TAIL_CHARACTERS = 4000
 """The shortest beginning of an id that names a mission, in characters."""
-_TOLD = ("unproven_prompt", "pivot_required", "heartbeat_failed", "readiness_blocked", "projection_edited")
+_TOLD = (
+    "hold_lost",
+    "unproven_prompt",
+    "pivot_required",
+    "heartbeat_failed",
+    "readiness_blocked",
+    "projection_edited",
+)
 """Events that the owner should read of once; the others show in phase and blocker."""
 _TOLD_NAME = "told"
 """File of the mission in the state home: the time of the newest event that its owner has read of."""
@@ -94,8 +102,8 @@ class StatusView:
         judged_by: the validator's command, or which file is reviewed; empty while draft.
         session_id: bound session; empty when unbound.
         client: its agent CLI.
-        hold: ``proven (last event ...)``, ``unproven``, ``stale (...)``, ``unbound``; in ``status`` also ``lost (...)``
-            where no stop can be recorded.
+        hold: ``proven (stop answered ...)``, ``unproven``, ``unbound``, ``stale (...)``, ``let go (...)``,
+            ``session ended (...)``, ``lost (...)``; see :mod:`omx_autoresearch.missions.holds`.
         has_unproven_prompt: a command came that is not proven to be a person's, and nothing of the owner's followed.
         prompts: how sure it is that a prompt in its agent CLI is a person's; empty when unbound.
         notices: what the owner should read, a line each; an event stands here until ``status`` told a person.
@@ -458,6 +466,10 @@ def _view_of(runtime: Runtime, mission: Mission, *, looks: bool) -> StatusView:
     last = last_beat(runtime.home.mission(mission.task_id).heartbeat_path)
     blocker, run = mission.blocker, mission.running_validation
     is_running = run is not None and is_under_way(run)
+    hold = hold_of(runtime, mission)
+    if hold.is_lost and mission.lost_hold is None:
+        record_loss(runtime, mission.task_id, hold.text)
+        mission = MissionStore(runtime.home).load(mission.task_id)
     standing, look = standing_of(mission), None
     if looks and contract is not None and mission.phase not in FINAL_PHASES:
         # of a workspace that is gone the next stop tells; here stands what was seen last
@@ -481,7 +493,7 @@ def _view_of(runtime: Runtime, mission: Mission, *, looks: bool) -> StatusView:
         criteria=criteria_of(mission, look),
         checked_age_seconds=round(max(0.0, seconds_between(seen_at, runtime.now())), 1) if seen_at else None,
         blocker=f"{blocker.reason_code}: {blocker.what} (needed: {blocker.needs})" if blocker else "",
-        next_command=next_command(mission),
+        next_command=hold.next_command or next_command(mission),
         last_verdict=mission.attestation.verdict if mission.attestation else "",
         last_run_id=mission.attestation.run_id if mission.attestation else "",
         running_since=run.started_at if run and is_running else "",
@@ -491,37 +503,12 @@ def _view_of(runtime: Runtime, mission: Mission, *, looks: bool) -> StatusView:
         validation_mode=contract.validation_mode if contract else "",
         judged_by=_judged_by(contract) if contract else "",
         client=mission.binding.client if mission.binding else "",
-        hold=hold_of(runtime, mission, last),
+        hold=hold.text,
         prompts=proof_text(runtime.home, mission.binding.client) if mission.binding else "",
         notices=_notices(runtime, mission),
         lifecycle=mission.notices,
         **standing,
     )
-
-
-def hold_of(runtime: Runtime, mission: Mission, last: Beat | None) -> str:
-    """The ``hold`` of a view: ``proven`` only if a hook of the client has sent an event since the binding."""
-    binding = mission.binding
-    if binding is None:
-        return "unbound"
-    if not _is_registered(runtime, mission):
-        return f"unproven (the registry does not know the session: omx-autoresearch repair {mission.task_id})"
-    if is_expired(runtime, mission, runtime.now()):
-        return f"stale (last event {last.at if last else binding.at}; type $autoresearch {mission.task_id} to go on)"
-    is_bound_by_hook = binding.how in ("prompt", "environment", "agent-start", "clear", "resume")
-    if last is not None and last.session_id == binding.session_id and last.at >= binding.at:
-        return f"proven (last event {last.at})"
-    return f"proven (last event {binding.at})" if is_bound_by_hook else "unproven"
-
-
-def _is_registered(runtime: Runtime, mission: Mission) -> bool:
-    """True when the hook, which asks the registry, finds the mission by its session."""
-    session_id = mission.binding.session_id if mission.binding else ""
-    try:
-        entry = Registry(runtime.home).bound(session_id)
-    except AutoresearchError:
-        return False
-    return entry is not None and entry.task_id == mission.task_id
 
 
 def _judged_by(contract: Contract) -> str:

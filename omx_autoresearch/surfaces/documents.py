@@ -11,10 +11,10 @@ from __future__ import annotations
 from omx_autoresearch.foundation.records import dataclass, to_plain
 from omx_autoresearch.foundation.types import Operation
 from omx_autoresearch.missions.projection_texts import finding_line
+from omx_autoresearch.missions.rules.allowances import Limits
 from omx_autoresearch.missions.rules.criteria import Evidence, criterion_text
 from omx_autoresearch.missions.rules.directions import DIRECTIONS_LIMIT, by_diversity
 from omx_autoresearch.missions.rules.evidence import CriterionView, RunReport
-from omx_autoresearch.missions.rules.mission import Limits
 from omx_autoresearch.missions.store import MissionStore
 from omx_autoresearch.missions.task_files import TriedDirection
 from omx_autoresearch.missions.views import view

@@ -3,10 +3,11 @@
     Research 4      stale  1  open  2  checked  3m  heard 12s
 
 The words of the line are ``Research N`` (a running mission and its iteration), ``Pivot`` (a change of structure is
-due), ``Blocked``, ``Paused``, ``Done`` (for some minutes), ``Invalid`` and ``Missing``. A session that no mission holds
-gets nothing. ``unproven prompt`` stands behind it where a command came that no proof shows to be a person's. Clients
-ask for it several times a second while an agent talks: it renders what the store put into the snapshot for it, the same
-fields that ``status`` shows, with as few imports as the hook. It shows nothing rather than an error.
+due), ``Unheld`` (the session was lost, or a setting turned the hooks off), ``Blocked``, ``Paused``, ``Done`` (for some
+minutes), ``Invalid`` and ``Missing``. A session that no mission holds gets nothing. ``unproven prompt`` stands
+behind it where a command came that no proof shows to be a person's. Clients ask for it several times a second while an
+agent talks: it renders what the store put into the snapshot for it, the same fields that ``status`` shows, with as few
+imports as the hook. It shows nothing rather than an error.
 """
 
 from __future__ import annotations
@@ -32,6 +33,7 @@ _LABEL_WIDTH = 14
 _SMALL_BYTES = 16 * 1024 * 1024
 _MODE_STATE_BYTES = 64 * 1024
 """The most that is read of a mode state, which anyone can write; the runtime writes much less."""
+_SETTINGS_BYTES = 1024 * 1024
 _SAFE = b"abcdefghijklmnopqrstuvwxyz0123456789.-_"
 _PROJECT_KEYS = (b'"project_dir"', b'"current_dir"')
 
@@ -63,12 +65,46 @@ def line_for(raw: bytes, home_path: str) -> str:
     if isinstance(shown, str):
         return composed(shown, 0, 0)
     # what the journal says of the session wins over the registry
-    return _whole(label_of(shown), shown, folder_path) if shown["session_id"] == session else ""
+    if shown["session_id"] != session:
+        return ""
+    is_unheld = shown["phase"] == "running" and (_is_lost(shown, folder_path) or _is_switched_off(raw))
+    return _whole("Unheld" if is_unheld else label_of(shown), shown, folder_path)
+
+
+def _is_lost(shown: Plain, folder_path: str) -> bool:
+    """Whether the hold was lost, and no event of the session was seen since."""
+    lost_at = str(shown.get("hold_lost_at", ""))  # a snapshot of an older version has none
+    return bool(lost_at) and _heard_at(folder_path) <= lost_at
+
+
+def _is_switched_off(raw: bytes) -> bool:
+    """Whether a settings file of the project, which its agent can write, turns the hooks off."""
+    from omx_autoresearch.foundation.clients import KNOWN
+
+    known = [(client.folder, client.off_switch) for client in KNOWN.values() if client.off_switch]
+    folders = [found for key in _PROJECT_KEYS if (found := hook.value_in(raw, key)) is not None]
+    for project_path in map(os.fsdecode, dict.fromkeys(folders)):
+        for folder, switch in known:
+            for name in ("settings.json", "settings.local.json"):
+                settings = _small_file(os.path.join(project_path, folder, name))
+                if switch.encode() in settings and _parsed(settings).get(switch) is True:
+                    return True
+    return False
+
+
+def _small_file(path: str) -> bytes:
+    """The beginning of a file that anyone can write; empty where it cannot be read."""
+    try:
+        with open(path, "rb", buffering=0, opener=_without_waiting) as stream:
+            return stream.read(_SETTINGS_BYTES) or b""
+    except OSError:
+        return b""
 
 
 def _whole(label: str, shown: Plain, folder_path: str) -> str:
     checked = _seconds_since(shown["checked_at"]) if shown["checked_at"] else None
-    heard = _heard_seconds(folder_path)
+    heard_at = _heard_at(folder_path)
+    heard = _seconds_since(heard_at) if heard_at else None
     still_open = len(shown["open_criteria"])
     line = composed(label, shown["stale_count"], still_open, _age_text(checked), _age_text(heard))
     return f"{line}  unproven prompt" if shown.get("has_unproven_prompt") else line
@@ -212,19 +248,17 @@ def _parsed(raw: bytes) -> Plain:
 # --- when it was heard of
 
 
-def _heard_seconds(folder_path: str) -> float | None:
-    """The age of the newest heartbeat; None without one."""
+def _heard_at(folder_path: str) -> str:
+    """When the session was last heard of; empty for never."""
     try:
         path = os.path.join(folder_path, "heartbeat.jsonl")
         with open(path, "rb", buffering=0, opener=_without_waiting) as stream:
             stream.seek(max(0, os.fstat(stream.fileno()).st_size - 1024))
             lines = (stream.read(1024) or b"").split(b"\n")[:-1]
     except OSError:
-        return None
-    for line in reversed(lines):
-        if line.startswith(b'{"ts":"') and line[34:35] == b'"':
-            return _seconds_since(line[7:34].decode("ascii", "replace"))
-    return None
+        return ""
+    whole = (line for line in reversed(lines) if line.startswith(b'{"ts":"') and line[34:35] == b'"')
+    return next(whole, b"")[7:34].decode("ascii", "replace")
 
 
 def _seconds_since(moment: str) -> float:

@@ -5,9 +5,11 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from omx_autoresearch.agents.clients.claude.installation import RAISED_CAP
 from omx_autoresearch.agents.hook_lines import HookProgram
 from omx_autoresearch.agents.parts import Change
-from omx_autoresearch.agents.parts.hooks import Hooks, registered, switch_faults
+from omx_autoresearch.agents.parts.hooks import Hooks, registered
+from omx_autoresearch.agents.parts.switches import lowered_caps, turned_off
 from omx_autoresearch.agents.registry import installation_of
 from omx_autoresearch.agents.settings_files import SettingsFile
 from omx_autoresearch.agents.settings_text import TextFault
@@ -152,14 +154,30 @@ def test_a_client_that_reads_comments_keeps_them() -> None:
 
 
 def test_the_switches_that_turn_hooks_off_are_named(tmp_path: Path) -> None:
-    for name, text, faults in (
-        ("claude", '{"disableAllHooks": true}', ["disableAllHooks is true"]),
-        ("claude", '{"disableAllHooks": false}', []),
-        ("gemini", '{"hooksConfig": {"enabled": false}}', ["hooksConfig.enabled is false"]),
-    ):
-        path = tmp_path / "settings.json"
+    for name, file, text, faults in (
+        ("claude", ".claude/settings.local.json", '{"disableAllHooks": true}', ["disableAllHooks is true"]),
+        ("claude", ".claude/settings.json", '{"disableAllHooks": false}', []),
+        ("claude", ".claude/settings.json", '// mine\n{"disableAllHooks": true}', []),
+        ("gemini", ".gemini/settings.json", '{"hooksConfig": /* no */ {"enabled": false}}',
+         ["hooksConfig.enabled is false"]),
+    ):  # fmt: skip
+        path = tmp_path / file
+        path.parent.mkdir(exist_ok=True)
         path.write_text(text)
-        assert switch_faults(str(path), of(name)) == faults
+        found = turned_off(installation_of(name, "user", {"HOME": str(tmp_path)}, str(tmp_path)))
+        assert found == [f"{fault} in {path}" for fault in faults]
+        path.unlink()
+
+
+def test_a_cap_that_another_settings_file_lowers_is_named(tmp_path: Path) -> None:
+    (tmp_path / ".claude").mkdir()
+    claude = installation_of("claude", "user", {"HOME": str(tmp_path / "home")}, str(tmp_path))
+    assert lowered_caps(claude) == []
+    path = tmp_path / ".claude" / "settings.local.json"
+    for value, is_lower in (("1", True), (1, True), ("0", False), (RAISED_CAP, False), ("many", True)):
+        path.write_text(json.dumps({"env": {"CLAUDE_CODE_STOP_HOOK_BLOCK_CAP": value}}))
+        assert bool(lowered_caps(claude)) is is_lower, value
+    assert lowered_caps(claude) == [f"CLAUDE_CODE_STOP_HOOK_BLOCK_CAP is many in {path}"]
 
 
 def test_malformed_groups_of_others_are_stepped_over() -> None:

@@ -10,7 +10,8 @@ import pytest
 from omx_autoresearch.foundation.errors import MissionInvalid, UsageError
 from omx_autoresearch.foundation.input_validation import validated
 from omx_autoresearch.foundation.records import nested
-from omx_autoresearch.missions.rules.mission import Contract, Limits
+from omx_autoresearch.missions.rules.allowances import Limits
+from omx_autoresearch.missions.rules.mission import Contract
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,7 +6,8 @@ import pytest
 
 from omx_autoresearch.foundation import json_codec
 from omx_autoresearch.foundation.records import to_plain
-from omx_autoresearch.missions.rules.mission import Contract, Limits, Mission
+from omx_autoresearch.missions.rules.allowances import Limits
+from omx_autoresearch.missions.rules.mission import Contract, Mission
 
 MISSION = Mission(
     "t", "s", 'the "goal" é\ud800', "standard", "/p", "/w", "x", scope=("a", "b"), created_at="2026",

@@ -15,7 +15,7 @@ import pytest
 
 import omx_autoresearch
 from omx_autoresearch.foundation.records import dataclass, field, replace, twin_of
-from omx_autoresearch.missions.rules.mission import Limits, Usage
+from omx_autoresearch.missions.rules.allowances import Limits, Usage
 
 
 def _light_classes() -> list[Any]:

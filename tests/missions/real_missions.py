@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING
 from omx_autoresearch.journal.layout import ProjectFolder, Runtime, StateHome
 from omx_autoresearch.missions.claims import write_changed
 from omx_autoresearch.missions.records.lifecycle import MissionBlocked, MissionCreated, MissionLaunched
-from omx_autoresearch.missions.records.work import ClaimRecorded, SessionBound
+from omx_autoresearch.missions.records.sessions import SessionBound
+from omx_autoresearch.missions.records.work import ClaimRecorded
 from omx_autoresearch.missions.rules.mission import Blocker, Contract
 from omx_autoresearch.missions.store import MissionStore
 from omx_autoresearch.system.clock import Clock, format_time

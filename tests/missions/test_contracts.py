@@ -19,8 +19,9 @@ from omx_autoresearch.missions.contracts import (
     intake_drift,
 )
 from omx_autoresearch.missions.intake import read_intake, write_intake
+from omx_autoresearch.missions.rules.allowances import Limits
 from omx_autoresearch.missions.rules.intake import MissionDraft
-from omx_autoresearch.missions.rules.mission import Contract, Limits, Mission
+from omx_autoresearch.missions.rules.mission import Contract, Mission
 
 if TYPE_CHECKING:
     from pathlib import Path

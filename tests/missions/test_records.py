@@ -26,13 +26,11 @@ from omx_autoresearch.missions.records.lifecycle import (
     MissionPaused,
     OwnerVerbRefused,
 )
+from omx_autoresearch.missions.records.sessions import PersonPrompted, SessionBound, SessionUnbound
 from omx_autoresearch.missions.records.work import (
     KEPT_OUTPUT_MARKS,
     ClaimRecorded,
-    PersonPrompted,
     PinsRestored,
-    SessionBound,
-    SessionUnbound,
     StopAllowed,
     StopFacts,
     StopRefused,
@@ -42,9 +40,10 @@ from omx_autoresearch.missions.records.work import (
     ValidationStarted,
 )
 from omx_autoresearch.missions.rules import mission as mission_module
+from omx_autoresearch.missions.rules.allowances import Limits, Usage
 from omx_autoresearch.missions.rules.criteria import KINDS as RULE_KINDS
 from omx_autoresearch.missions.rules.criteria import Rule, rule_class
-from omx_autoresearch.missions.rules.mission import Contract, Limits, Mission, RunningValidation, Usage
+from omx_autoresearch.missions.rules.mission import Contract, Mission, RunningValidation
 from tests.missions.rules.samples import SCRIPT, TASK, a_mission, a_run, at
 
 Record = Any

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from omx_autoresearch.foundation.errors import StateUntrusted, StorageFailed
 from omx_autoresearch.journal.layout import StateHome, session_file_name
 from omx_autoresearch.missions import sessions
-from omx_autoresearch.missions.records.work import SessionBound
+from omx_autoresearch.missions.records.sessions import SessionBound
 from omx_autoresearch.missions.registry import TOKEN_WORD, ActiveSession, Registry, token_name
 from tests.missions.real_missions import SESSION, TASK, HandClock, Place
 

@@ -90,12 +90,14 @@ def test_no_other_text_binds(world: Scratch, prompt: str) -> None:
 
 
 @pytest.mark.requirement("SESS-01", "SESS-13")
-def test_the_owner_binds_by_an_option_and_the_hold_is_unproven_until_an_event_comes(world: Scratch) -> None:
+def test_the_owner_binds_by_an_option_and_the_hold_is_unproven_until_a_stop_is_answered(
+    world: Scratch,
+) -> None:
     draft = world.draft()
     launch.start(world.runtime(), draft.task_id, StartOptions(session_id=SESSION, has_baseline=False))
     assert view(world.runtime(), draft.task_id).hold == "unproven"
     assert world.hook(world.payload()).reason
-    assert view(world.runtime(), draft.task_id).hold.startswith("proven (last event ")
+    assert view(world.runtime(), draft.task_id).hold.startswith("proven (stop answered ")
 
 
 @pytest.mark.requirement("SESS-01", "SESS-03")

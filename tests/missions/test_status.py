@@ -136,7 +136,7 @@ def test_each_phase_has_its_word_and_its_next_command(world: Scratch) -> None:
 
 
 @pytest.mark.requirement("SESS-13")
-def test_a_hold_is_proven_by_an_event_of_the_session_and_unproven_without(world: Scratch) -> None:
+def test_a_hold_is_proven_by_an_answered_stop_of_the_session_and_unproven_without(world: Scratch) -> None:
     mission = world.mission(session="")
     assert view(world.runtime(), mission.task_id).hold == "unbound"
     assert view(world.runtime(), mission.task_id).next_command == f"$autoresearch {mission.task_id}"
@@ -148,7 +148,9 @@ def test_a_hold_is_proven_by_an_event_of_the_session_and_unproven_without(world:
     assert view(world.runtime(), mission.task_id).hold == "unproven"
     world.hook(world.payload("PreCompact", trigger="auto"))
     shown = view(world.runtime(), mission.task_id)
-    assert shown.hold == f"proven (last event {shown.last_heartbeat_at})"
+    assert shown.hold.startswith("unproven (no stop of this session was answered yet"), "an event is no stop"
+    world.stop()
+    assert view(world.runtime(), mission.task_id).hold.startswith("proven (stop answered ")
     sessions.bind(world.runtime(), mission.task_id, sessions.Act(OTHER, "claude", "session-option"))
     assert view(world.runtime(), mission.task_id).hold == "unproven", (
         "another session proves nothing for this one"

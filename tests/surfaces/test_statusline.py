@@ -251,3 +251,18 @@ def test_a_session_without_a_mission_costs_no_more_modules_than_the_hook(scratch
     )
     loaded = set(done.stdout.decode().split())
     assert loaded <= {"omx_autoresearch.surfaces.statusline", "select", "time"}
+
+
+@pytest.mark.requirement("SESS-20", "LINE-01")
+def test_a_lost_hold_and_hooks_that_are_turned_off_show_as_unheld(scratch: Scratch) -> None:
+    mission = scratch.mission()
+    scratch.stop()
+    assert line_of(scratch).startswith("Research 1 ")
+    off = scratch.write(".claude/settings.local.json", '{"disableAllHooks": true}')
+    assert line_of(scratch).startswith("Unheld ")
+    off.unlink()
+    scratch.tell(scratch.payload("SessionEnd", reason="other"))
+    assert line_of(scratch).startswith("Unheld ")
+    scratch.tool()
+    assert line_of(scratch).startswith("Research 1 "), "the session came back"
+    assert scratch.load(mission).phase == "running"

@@ -15,11 +15,10 @@ from typing import TYPE_CHECKING, Any
 from omx_autoresearch.agents.hook_lines import hook_line, program_of_script, state_home_of_line
 from omx_autoresearch.agents.parts import Check, Part
 from omx_autoresearch.agents.parts.hold_proof import prove_hold
+from omx_autoresearch.agents.parts.switches import is_raised, lowered_caps, turned_off
 from omx_autoresearch.agents.settings_files import readable_text
 from omx_autoresearch.agents.settings_text import (
     TextFault,
-    inner_value,
-    toml_values,
     value_at,
     with_value,
     without_value,
@@ -315,44 +314,27 @@ def _shared(examination: Examination, found: list[Registered]) -> Check:
 
 
 def _switched_on(examination: Examination) -> Check:
-    installation = examination.installation
-    faults = []
-    for path in (installation.settings_path, *installation.other_settings_paths, installation.features_path):
-        faults += [f"{fault} in {path}" for fault in switch_faults(path, installation)] if path else []
-    faults += [f"{name} is set" for name in installation.off_variables if examination.environ.get(name)]
-    if faults:
+    if faults := turned_off(examination.installation, examination.environ):
         what = f"hooks are turned off: {'; '.join(faults)}"
         return Check("switched on", False, what, "remove that setting")
     return Check("switched on", True, "no setting turns hooks off")
 
 
-def switch_faults(path: str, installation: Installation) -> list[str]:
-    """The settings in a file that turn hooks off, as ``a.b is true``; none if the file cannot be read."""
-    text = readable_text(path)
-    comments = installation.allows_comments
-    try:
-        settings = toml_values(text) if path.endswith(".toml") else value_at(text, (), comments=comments)
-    except TextFault:
-        return []
-    switches = ((installation.off_switches, True), (installation.on_switches, False))
-    return [
-        f"{'.'.join(keys)} is {str(bad).lower()}"
-        for paths, bad in switches
-        for keys in paths
-        if inner_value(settings, keys) is bad
-    ]
-
-
 def _caps(examination: Examination, text: str) -> list[Check]:
     installation = examination.installation
+    lowered = lowered_caps(installation)
     checks = []
     for name, wanted in installation.environment:
         value = value_at(text, ("env", name), comments=installation.allows_comments)
         value = str(value or examination.environ.get(name, ""))
-        is_raised = value.isdigit() and (int(value) == 0 or int(value) >= int(wanted))
+        found = [one for one in lowered if one.startswith(f"{name} ")]
+        what = found[0] if found else f"{name} is {value or 'not set'}"
+        ok = not found and is_raised(value, wanted)
         where = f"`env` of {installation.settings_path}"
-        cure = f"set {name} to {wanted} in {where}; otherwise the client overrides refusals"
-        checks.append(Check("cap", is_raised, f"{name} is {value or 'not set'}", "" if is_raised else cure))
+        cure = (
+            f"set {name} to {wanted} in {where}, and nowhere lower; otherwise the client overrides refusals"
+        )
+        checks.append(Check("cap", ok, what, "" if ok else cure))
     return checks
 
 

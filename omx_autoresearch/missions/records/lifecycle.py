@@ -8,6 +8,7 @@ re-opens a mission that ended.
 from __future__ import annotations
 
 from omx_autoresearch.foundation.records import as_fields, dataclass, field, nested, replace
+from omx_autoresearch.missions.rules.allowances import extended, refreshed
 from omx_autoresearch.missions.rules.mission import (
     TRANSITIONS,
     Blocker,
@@ -16,11 +17,9 @@ from omx_autoresearch.missions.rules.mission import (
     MissionIdentity,
     Notice,
     done,
-    extended,
     is_legal,
     next_phase,
     noticed,
-    refreshed,
     seconds_running,
     target,
 )

@@ -13,9 +13,10 @@ from omx_autoresearch.missions.rules.evidence import open_criteria
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from omx_autoresearch.missions.rules.allowances import Limits, Usage
     from omx_autoresearch.missions.rules.evidence import Missing
     from omx_autoresearch.missions.rules.gate import Decision
-    from omx_autoresearch.missions.rules.mission import Limits, Mission, Usage
+    from omx_autoresearch.missions.rules.mission import Mission
 
 _GOAL_CHARACTERS = 300
 _ITEM_CHARACTERS = 400

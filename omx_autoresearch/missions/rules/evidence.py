@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from omx_autoresearch.foundation.records import dataclass
 from omx_autoresearch.foundation.text import quoted
+from omx_autoresearch.missions.rules.allowances import is_finite_number
 from omx_autoresearch.missions.rules.criteria import Facts
-from omx_autoresearch.missions.rules.mission import is_finite_number
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

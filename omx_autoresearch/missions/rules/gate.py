@@ -35,16 +35,18 @@ from __future__ import annotations
 from omx_autoresearch.agents.events import StopCap
 from omx_autoresearch.foundation.errors import AutoresearchError, JournalBroken, StorageFailed, WorkspaceFault
 from omx_autoresearch.foundation.records import dataclass, field, replace
+from omx_autoresearch.missions.rules.allowances import Usage, after_tool
 from omx_autoresearch.missions.rules.evidence import Missing, is_better, missing_items, run_score
-from omx_autoresearch.missions.rules.mission import Blocker, Usage, after_tool
+from omx_autoresearch.missions.rules.mission import Blocker
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Literal
 
     from omx_autoresearch.foundation.types import Answer, HostEnd, Phase, Progress, StopScope
+    from omx_autoresearch.missions.rules.allowances import Limits, Usage
     from omx_autoresearch.missions.rules.criteria import WorkspaceSnapshot
-    from omx_autoresearch.missions.rules.mission import Attestation, Limits, Mission, Usage
+    from omx_autoresearch.missions.rules.mission import Attestation, Mission
 
 
 # --- Progress and its absence: what resets the stale count, what only holds it, what adds to it.

@@ -8,14 +8,9 @@ from typing import Any, Literal
 from omx_autoresearch.foundation.records import dataclass, field, fields, replace
 from omx_autoresearch.foundation.types import Operation, TaskType, ValidationMode
 from omx_autoresearch.freezing.manifest import glob_faults
+from omx_autoresearch.missions.rules.allowances import Limits, check_limits
 from omx_autoresearch.missions.rules.criteria import Criterion, criteria_faults, has_measured
-from omx_autoresearch.missions.rules.mission import (
-    OPERATIONS,
-    VALIDATION_MODES,
-    JudgingTerms,
-    Limits,
-    check_limits,
-)
+from omx_autoresearch.missions.rules.mission import OPERATIONS, VALIDATION_MODES, JudgingTerms
 
 SCRIPT: ValidationMode = "mission-validator-script"
 REVIEW: ValidationMode = "prompt-architect-artifact"

@@ -15,6 +15,7 @@ from omx_autoresearch.agents.registry import installation_of
 from omx_autoresearch.foundation.clients import CLIENT_NAMES
 from omx_autoresearch.foundation.errors import AutoresearchError, UsageError
 from omx_autoresearch.foundation.records import dataclass
+from omx_autoresearch.missions.holds import remember_proof
 from omx_autoresearch.missions.lifecycle_commands import require_owner
 from omx_autoresearch.missions.registry import Registry
 from omx_autoresearch.missions.upkeep import storage_fault
@@ -237,8 +238,9 @@ def _clients_here(caller: Caller, scope: Scope) -> tuple[str, ...]:
 
 
 def _examined(caller: Caller, name: str, scope: Scope, tries_prompt: bool) -> ClientDocument:
+    installation = _installation(caller, name, scope)
     checks = examine(
-        _installation(caller, name, scope),
+        installation,
         caller.runtime.home.root_path,
         environ=caller.runtime.environ,
         packages=PACKAGES,
@@ -248,7 +250,11 @@ def _examined(caller: Caller, name: str, scope: Scope, tries_prompt: bool) -> Cl
         from omx_autoresearch.surfaces.cli.prompt_trial import try_prompt
 
         checks.append(try_prompt(caller.runtime, name))
+    path = shutil.which(name, path=caller.runtime.environ.get("PATH", ""))
+    where = f"{name} is on PATH: {path}" if path else f"{name} is not on the PATH of this shell"
+    checks = [Check("client", True, where, is_about_hold=False), *checks]
     is_held = all(check.ok for check in checks if check.is_about_hold)
+    remember_proof(caller.runtime, installation.record_path(caller.runtime.home.root_path), is_held=is_held)
     return ClientDocument(name, scope, is_held, tuple(checks))
 
 

@@ -14,6 +14,7 @@ from omx_autoresearch.foundation.records import dataclass
 from omx_autoresearch.missions import lifecycle_commands
 from omx_autoresearch.missions.accepted import refuse_edits, told_edits
 from omx_autoresearch.missions.checkouts import worktree_of
+from omx_autoresearch.missions.holds import waiting_text
 from omx_autoresearch.missions.lifecycle_commands import require_own_program, require_owner
 from omx_autoresearch.missions.views import draft_tasks
 from omx_autoresearch.surfaces.cli.console import (
@@ -45,8 +46,8 @@ if TYPE_CHECKING:
 
     from omx_autoresearch.missions.accepted import Edit, Take
     from omx_autoresearch.missions.launch import Started
+    from omx_autoresearch.missions.rules.allowances import Limits
     from omx_autoresearch.missions.rules.intake import MissionDraft
-    from omx_autoresearch.missions.rules.mission import Limits
 
 
 # --- what was edited in the files that the owner approves
@@ -171,7 +172,7 @@ def print_started(caller: Caller, started: Started, *, is_agent: bool, as_json: 
     elif is_agent:
         _print_to_agent(document)
     else:
-        _print_to_owner(document)
+        _print_to_owner(caller, document)
 
 
 def _print_to_agent(document: StartDocument) -> None:
@@ -186,7 +187,7 @@ def _print_to_agent(document: StartDocument) -> None:
         say(document.bind_token)
 
 
-def _print_to_owner(document: StartDocument) -> None:
+def _print_to_owner(caller: Caller, document: StartDocument) -> None:
     if document.phase == "draft":
         say(f"Mission {document.task_id} is a draft; the change is in its sandbox.md.")
         say(f"  next: omx-autoresearch start {document.task_id}", "dim")
@@ -204,7 +205,7 @@ def _print_to_owner(document: StartDocument) -> None:
             ("  baseline", said, "yellow" if is_broken else ""),
             ("  fix it", f"then: omx-autoresearch amend {document.task_id}" if is_broken else "", "yellow"),
             ("  limits", limits_line(document.limits), ""),
-            ("  hold", _hold(document), "green" if document.hold.startswith("proven") else "yellow"),
+            ("  hold", *_hold(caller, document)),
             *(("  note", note, "yellow") for note in document.notes),
         ]
     )
@@ -224,11 +225,13 @@ def _forbidden_line(document: StartDocument) -> str:
     return ", ".join(said)
 
 
-def _hold(document: StartDocument) -> str:
-    if document.hold.startswith("proven"):
-        return document.hold
-    what = "no session is bound yet" if not document.session_id else "no event of that session was seen yet"
-    return f"UNPROVEN: {what}; prove the hook with: omx-autoresearch doctor"
+def _hold(caller: Caller, document: StartDocument) -> tuple[str, str]:
+    """The hold in words, and its colour."""
+    if document.session_id and document.hold.startswith("unproven"):
+        text = f"{document.session_id}: no stop of that session was answered yet"
+        return f"UNPROVEN for {text}; prove the hook with: omx-autoresearch doctor", "yellow"
+    text = document.hold if document.session_id else waiting_text(caller.runtime)
+    return text, "green" if "UNPROVEN" not in text and "proven" in text else "yellow"
 
 
 def limits_line(limits: Limits) -> str:

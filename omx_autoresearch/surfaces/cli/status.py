@@ -105,7 +105,7 @@ def _print_list(found: tuple[StatusView, ...]) -> None:
             word_of(view),
             str(view.iteration),
             f"{view.refusals}/{view.max_refusals}",
-            view.hold.split(" ")[0] if view.phase == "running" else "",
+            view.hold.split(" (")[0] if view.phase == "running" else "",
             " ".join((view.goal or view.blocker).split()),
         )
         for view in found

@@ -122,6 +122,8 @@ Seconds = Annotated[
     float, Field(ge=0, le=50, description="Wait at most this long; the run goes on by itself")
 ]
 
+newest_call: list[str] = [""]
+"""When the newest tool call of this server ended, ISO 8601 UTC."""
 _ONE_AT_A_TIME = threading.Lock()
 """A run of the validator forks: with two calls at once, a child could inherit the other call's locks."""
 
@@ -296,6 +298,7 @@ def begun(runtime: Runtime, context: Context[Any, Any], *, is_alone: bool = True
             finally:
                 for warning in write_changed(runtime):
                     sys.stderr.write(f"warning: {warning}\n")
+                newest_call[0] = runtime.now()
     except AutoresearchError as error:
         raise ToolError(
             f"{error.slug}: {error.message}\nnext: {error.next_step or 'call the tool `status`'}"

@@ -8,8 +8,11 @@ from mcp.server.mcpserver import MCPServer
 
 from omx_autoresearch import __version__
 from omx_autoresearch.agents.parts.tools import NAME
+from omx_autoresearch.missions.holds import tools_closed
+from omx_autoresearch.missions.registry import Registry
+from omx_autoresearch.missions.sessions import client_process, sessions_of_process
 from omx_autoresearch.surfaces.mcp import experiment_tools, session_tools
-from omx_autoresearch.surfaces.mcp.calls import server_runtime
+from omx_autoresearch.surfaces.mcp.calls import newest_call, server_runtime
 from omx_autoresearch.surfaces.mcp.tools import mission_tools
 
 if TYPE_CHECKING:
@@ -36,8 +39,17 @@ def build_server(runtime: Runtime, *, has_session_tools: bool = False) -> MCPSer
 def serve(home_path: str = "", *, has_session_tools: bool = False) -> None:
     """Serve a client on stdin and stdout until it closes them.
 
+    A client that closes them in mid-mission, and whose hooks sent nothing after the newest tool call, holds no session
+    any more: that is recorded.
+
     Args:
         home_path: the state home; empty for the environment's.
         has_session_tools: serve the older session tools as well.
     """
-    build_server(server_runtime(home_path), has_session_tools=has_session_tools).run("stdio")
+    runtime = server_runtime(home_path)
+    process = client_process()
+    try:
+        build_server(runtime, has_session_tools=has_session_tools).run("stdio")
+    finally:
+        entries = sessions_of_process(Registry(runtime.home), process) if process else []
+        tools_closed(runtime, [entry for entry in entries if not entry.left_at], newest_call[0])

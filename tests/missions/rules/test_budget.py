@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from omx_autoresearch.missions.rules.mission import (
+from omx_autoresearch.missions.rules.allowances import (
     Limits,
     Usage,
     after_person_prompt,

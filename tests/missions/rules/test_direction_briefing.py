@@ -13,10 +13,11 @@ from omx_autoresearch.foundation.text import MARK
 from omx_autoresearch.missions.hook_events import relayed_verb
 from omx_autoresearch.missions.records.work import DirectionDeclared
 from omx_autoresearch.missions.rules import briefing
+from omx_autoresearch.missions.rules.allowances import Usage
 from omx_autoresearch.missions.rules.criteria import Criterion, CriterionCheck, rule_of
 from omx_autoresearch.missions.rules.directions import AXES, FRESH, direction_of, perturbation
 from omx_autoresearch.missions.rules.gate import Situation, decide
-from omx_autoresearch.missions.rules.mission import Blocker, Mission, Usage
+from omx_autoresearch.missions.rules.mission import Blocker, Mission
 from omx_autoresearch.missions.rules.prompts import command_in
 from tests.missions.rules.samples import NEEDED, SCRIPT, TASK, a_mission, a_run, at
 

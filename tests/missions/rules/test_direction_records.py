@@ -20,12 +20,12 @@ from omx_autoresearch.missions.records.lifecycle import (
     MissionResumed,
     MissionUnblocked,
 )
+from omx_autoresearch.missions.records.sessions import HeartbeatFailed
 from omx_autoresearch.missions.records.work import (
     KEPT_RECENT,
     DirectionDeclared,
     DirectionInjected,
     FindingRecorded,
-    HeartbeatFailed,
     PivotRequired,
     ReadinessBlocked,
     StopAllowed,
@@ -34,10 +34,11 @@ from omx_autoresearch.missions.records.work import (
     StopReleased,
     pivot_demanded,
 )
+from omx_autoresearch.missions.rules.allowances import Limits, Usage
 from omx_autoresearch.missions.rules.criteria import Evidence, Finding
 from omx_autoresearch.missions.rules.directions import OPEN_LIMIT, direction_of
 from omx_autoresearch.missions.rules.gate import Situation, decide, observe
-from omx_autoresearch.missions.rules.mission import KEPT_NOTICES, Blocker, Limits, Usage
+from omx_autoresearch.missions.rules.mission import KEPT_NOTICES, Blocker
 from tests.missions.rules.samples import BLOCKER, NEEDED, SCRIPT, TASK, a_mission, a_run, at
 
 if TYPE_CHECKING:

@@ -13,8 +13,9 @@ import pytest
 import omx_autoresearch
 from omx_autoresearch.agents.events import StopCap
 from omx_autoresearch.foundation.types import HostEnd, Phase, StopScope
+from omx_autoresearch.missions.rules.allowances import Limits, Usage, after_person_prompt
 from omx_autoresearch.missions.rules.gate import Decision, Observation, Situation, decide
-from omx_autoresearch.missions.rules.mission import Blocker, Limits, Usage, after_person_prompt
+from omx_autoresearch.missions.rules.mission import Blocker
 from tests.missions.rules.samples import NEEDED, TASK
 
 PACKAGE = Path(omx_autoresearch.__file__).parent

@@ -18,8 +18,8 @@ import pytest
 
 from omx_autoresearch.agents.events import StopCap
 from omx_autoresearch.missions.records.work import PinsRestored
+from omx_autoresearch.missions.rules.allowances import Limits, Usage, after_person_prompt, refreshed
 from omx_autoresearch.missions.rules.gate import Observation, Situation, after_iteration, decide
-from omx_autoresearch.missions.rules.mission import Limits, Usage, after_person_prompt, refreshed
 from tests.missions.rules.samples import NEEDED, a_mission, at
 
 STRONG = Observation(has_better_score=True)

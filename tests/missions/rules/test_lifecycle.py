@@ -24,7 +24,8 @@ from omx_autoresearch.missions.records.lifecycle import (
     MissionResumed,
     MissionUnblocked,
 )
-from omx_autoresearch.missions.records.work import SessionBound, ValidationFinished
+from omx_autoresearch.missions.records.sessions import SessionBound
+from omx_autoresearch.missions.records.work import ValidationFinished
 from omx_autoresearch.missions.rules.mission import (
     COMMAND_FOR,
     FINAL_PHASES,

@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from omx_autoresearch.missions.rules.allowances import Limits, Usage
 from omx_autoresearch.missions.rules.briefing import refusal
 from omx_autoresearch.missions.rules.evidence import normalized_output
 from omx_autoresearch.missions.rules.gate import (
@@ -19,7 +20,6 @@ from omx_autoresearch.missions.rules.gate import (
     is_stalled,
     progress_of,
 )
-from omx_autoresearch.missions.rules.mission import Limits, Usage
 from tests.missions.rules.samples import NEEDED, a_mission
 
 LIMITS = Limits()

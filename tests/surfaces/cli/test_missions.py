@@ -176,7 +176,7 @@ def test_start_shouts_that_the_hold_is_unproven(person: Person) -> None:
     assert "UNPROVEN" in person.ok("start", "--session", SESSION)
     assert person.json("status")["hold"].startswith("unproven")
     person.stop()
-    assert person.json("status")["hold"].startswith("proven (last event ")
+    assert person.json("status")["hold"].startswith("proven (stop answered ")
 
 
 @pytest.mark.requirement("LIFE-03")
