@@ -16,7 +16,6 @@ Linux only, and only where user namespaces may be used; :func:`enter` tells why 
 from __future__ import annotations
 
 import os
-import struct
 import sys
 
 TYPE_CHECKING = False
@@ -107,7 +106,7 @@ def _drop_capabilities() -> bool:
     prctl = c_function("prctl")
     for capability in range(_CAPABILITY_COUNT):
         prctl(_PR_CAPBSET_DROP, capability, 0, 0, 0)  # one that the kernel does not know is refused
-    return c_function("capset")(struct.pack("=II", _CAPABILITY_VERSION_3, 0), bytes(24)) == 0
+    return c_function("capset")(_CAPABILITY_VERSION_3.to_bytes(4, sys.byteorder) + bytes(4), bytes(24)) == 0
 
 
 def displaced(mounts: Mounts) -> tuple[str, ...]:

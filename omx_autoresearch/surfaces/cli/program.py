@@ -17,7 +17,6 @@ from __future__ import annotations
 
 import os
 import sys
-from dataclasses import dataclass
 from importlib import import_module
 from typing import TYPE_CHECKING, cast
 
@@ -25,6 +24,7 @@ import click
 
 from omx_autoresearch import __version__
 from omx_autoresearch.foundation.errors import AutoresearchError, UsageError
+from omx_autoresearch.foundation.records import dataclass
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import os
-import shlex
-import shutil
 import sys
 from typing import TYPE_CHECKING
 
@@ -437,6 +435,8 @@ def _reveal(path: str) -> None:
     Raises:
         CommandFault: there is none, as on a machine without a desktop.
     """
+    import shlex
+    import shutil
     import subprocess
 
     name = OPENERS.get(sys.platform, "xdg-open")
