@@ -25,7 +25,7 @@ def without_waiting(path: str, flags: int) -> int:
     return os.open(path, flags | os.O_NONBLOCK | os.O_NOCTTY)
 
 
-def socket_origin() -> Origin:
+def socket_origin(client: str) -> Origin:
     """Whether the event on stdin came through a socket whose other end the parent of this process made, or one above.
 
     The parent of a hook alone proves nothing: a tool shell that becomes the hook by ``exec`` has the client as its
@@ -38,22 +38,25 @@ def socket_origin() -> Origin:
         return BY_SIGNS
     peer = socket_peer(STDIN)
     if any(process.pid == peer for process in ancestors(os.getpid())):
-        return by_client(peer)
+        return by_client(peer, client)
     what = f"process {peer}" if peer else "a file or a pipe"
     return Origin("forged", f"{what} gave this hook its event; the agent CLI did not")
 
 
-def by_client(pid: int) -> Origin:
-    """Whether the process that sent an event is an agent CLI of a person's, not a program that another one started."""
-    from omx_autoresearch.foundation.clients import PROGRAMS
+def by_client(pid: int, client: str) -> Origin:
+    """Whether the process that sent an event is this agent CLI, not another one or a program that one started."""
+    from omx_autoresearch.foundation.clients import KNOWN
     from omx_autoresearch.system.processes import ancestors
 
+    programs = {known.program: name for name, known in KNOWN.items() if known.program}
     sender = _program(pid)
+    if programs.get(sender, client) != client:
+        return Origin("forged", f"process {pid} ({sender}) sent the event, and that is not {client}")
     for process in ancestors(pid):
         name = _program(process.pid)
-        if name in PROGRAMS and name != sender:
+        if name in programs and name != sender:
             return Origin(
-                "forged", f"process {pid} ({sender}) sent the event, and {name}, an agent CLI, started it"
+                "forged", f"{name} (process {process.pid}), an agent CLI, started what sent the event"
             )
     return PROVEN
 

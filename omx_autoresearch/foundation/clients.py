@@ -92,9 +92,6 @@ KNOWN: dict[str, KnownClient] = {
 CLIENT_NAMES: tuple[str, ...] = tuple(name for name, client in KNOWN.items() if client.has_code)
 """Every client that `install` supports."""
 
-PROGRAMS: tuple[str, ...] = tuple(client.program for client in KNOWN.values() if client.program)
-"""Names of processes that are agent CLIs."""
-
 EXAMPLE_AGENT: str = next(client.headless for client in KNOWN.values() if client.headless)
 """The example for options that take the command of an agent."""
 

@@ -114,6 +114,11 @@ def test_a_prompt_that_the_client_sends_is_the_persons(world: Scratch, mission: 
     assert world.load(mission).phase == "paused"
 
 
+AGENT = """#!{python} -IS
+import subprocess, sys
+sys.exit(subprocess.call(sys.argv[1:]))
+"""
+"""An agent CLI by its name, which runs the command of a tool."""
 SENDER = """
 import os, socket, subprocess, sys
 theirs, ours = socket.socketpair()
@@ -145,6 +150,27 @@ def test_a_program_of_an_agent_that_sends_the_event_as_the_client_does_is_no_per
     )
     after = world.load(draft)
     assert (after.phase, len(after.refused_verbs)) == ("draft", 1)
+
+
+@pytest.mark.requirement("SESS-15")
+def test_a_shell_of_one_client_that_names_another_is_no_person(world: Scratch) -> None:
+    mission = world.mission(session="")
+    agent = world.root / "claude"
+    agent.write_text(AGENT.format(python=sys.executable))
+    agent.chmod(0o755)
+    event = world.payload("UserPromptSubmit", OTHER, prompt=f"$autoresearch pause {mission.task_id}")
+    (world.root / "event.json").write_text(json.dumps(event))
+    way = WAYS["in its place, from a pipe"]
+    subprocess.run(
+        [agent, "/bin/sh", "-c", way, "sh", *world.hook_argv("codex")],
+        cwd=world.root,
+        env=world.environ,
+        capture_output=True,
+        check=True,
+        timeout=60,
+    )
+    after = world.load(mission)
+    assert (after.phase, len(after.refused_verbs)) == ("running", 1)
 
 
 # --- Codex CLI: its pipe is closed before anybody can ask whose it was; its rollout tells of the tools at work

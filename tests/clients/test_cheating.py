@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from omx_autoresearch.foundation.clients import SHELL_MARKS
+from tests.clients.support.agent_clis import CODEX
 from tests.clients.support.owned_mission import EVIDENCE, PRODUCT, REFUSED, OwnedMission
 from tests.clients.support.wire_formats import Turn
 
@@ -85,6 +86,7 @@ def test_a_weaker_mission_that_the_agent_starts_does_not_take_its_session_over(s
 FORGING: dict[str, str] = {
     "below its shell": "cat FORGERY | sh -c LINE; true",
     "in place of its shell": "mkfifo way; cat FORGERY > way & exec env UNMARKED sh -c LINE < way",
+    "as another client": "mkfifo way; cat FORGERY > way & exec env UNMARKED sh -c OTHER < way",
     "by a socket of its own": "exec env UNMARKED PYTHON -I SENDER FORGERY LINE",
 }
 """How the agent starts the hook: ``exec`` leaves the client, or a program of the agent's, as its parent."""
@@ -99,12 +101,20 @@ hook.wait()
 """Sends an event as Claude Code and Gemini CLI do, and is the parent of the hook as they are."""
 
 
+def prompt_event(stage: Stage, way: str) -> str:
+    """What the client that the forged event is said to come from calls a submitted prompt."""
+    return CODEX.prompt_event if way == "as another client" else stage.cli.prompt_event
+
+
 def forging(stage: Stage, way: str, event_path: Path) -> str:
     """The shell command by which the agent sends an event."""
     sender_path = stage.place.home / "sender.py"
     sender_path.write_text(SENDER)
     line = stage.cli.hook_line(stage.place, stage.cli.prompt_event)
+    other = line.replace(f"/hook {stage.cli.name};", f"/hook {'claude' if stage.cli is CODEX else 'codex'};")
+    assert other != line
     words = {"FORGERY": str(event_path), "LINE": shlex.quote(line), "UNMARKED": f"-u AI_AGENT {UNMARKED}"}
+    words["OTHER"] = shlex.quote(other)
     command = FORGING[way]
     for word, value in {**words, "PYTHON": sys.executable, "SENDER": str(sender_path)}.items():
         command = command.replace(word, value)
@@ -119,7 +129,7 @@ def test_an_agent_that_no_mission_holds_launches_none_by_a_forged_prompt(stage: 
 
     def forge(_: Request) -> Turn:
         event = {
-            "hook_event_name": stage.cli.prompt_event,
+            "hook_event_name": prompt_event(stage, way),
             "session_id": "0a1b2c3d-0000-4000-8000-00000000000a",
             "transcript_path": str(next(stage.place.home.glob(stage.cli.transcripts), "")),
             "cwd": str(stage.place.workspace),
@@ -142,7 +152,7 @@ def test_a_prompt_event_that_the_agent_forges_is_no_persons(stage: Stage, way: s
 
     def forge(_: Request) -> Turn:
         event = {
-            "hook_event_name": stage.cli.prompt_event,
+            "hook_event_name": prompt_event(stage, way),
             "session_id": mission.status()["session_id"],
             "transcript_path": str(next(stage.place.home.glob(stage.cli.transcripts))),
             "cwd": str(stage.place.workspace),

@@ -23,7 +23,7 @@ import pytest
 from omx_autoresearch.agents.events import PROVEN, Client, Reply
 from omx_autoresearch.agents.machine import by_client
 from omx_autoresearch.agents.registry import adapter, parse_bytes
-from omx_autoresearch.foundation.clients import SHELL_MARKS
+from omx_autoresearch.foundation.clients import CLIENT_NAMES, SHELL_MARKS
 from omx_autoresearch.journal.layout import Runtime, StateHome
 from omx_autoresearch.missions import launch, lifecycle_commands, sessions
 from omx_autoresearch.missions.claims import write_changed
@@ -318,7 +318,7 @@ _SPOKEN = ("UserPromptSubmit", "BeforeAgent", "SessionStart")
 @cache
 def is_below_agent() -> bool:
     """An agent CLI runs the tests."""
-    return by_client(os.getpid()) != PROVEN
+    return any(by_client(os.getpid(), name) != PROVEN for name in CLIENT_NAMES)
 
 
 def event_socket() -> tuple[int, int]:

@@ -73,6 +73,9 @@ def rollout_origin(transcript_path: str, prompt: str, began_at: str) -> Origin:
         return BY_SIGNS
     if not stat.S_ISFIFO(os.fstat(STDIN).st_mode):
         return Origin("forged", "this hook did not get its event through a pipe, which Codex always uses")
+    sender = by_client(os.getppid(), "codex")
+    if sender.standing == "forged":
+        return sender
     rollouts = {path for path in open_files(os.getppid()) if os.path.basename(path).startswith("rollout-")}
     if not rollouts:
         return Origin("unproven", "Codex keeps no record of this session")
@@ -88,7 +91,7 @@ def rollout_origin(transcript_path: str, prompt: str, began_at: str) -> Origin:
             return Origin("unproven", "a tool of another session in the same Codex is at work")
     except (OSError, ValueError, KeyError, RecursionError):
         return Origin("forged", "the record of its session cannot be read")
-    return by_client(os.getppid())
+    return sender
 
 
 def _is_sent(path: str, prompt: str) -> bool:
