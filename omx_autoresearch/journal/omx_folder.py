@@ -18,6 +18,8 @@ IGNORE_ALL = b"*\n"
 """``.omx/.gitignore``: ignores everything, itself too."""
 LIST_LIMIT = 2_000
 _REFUSED = (errno.EACCES, errno.EPERM, errno.EROFS)
+_NOT_PLAIN = (errno.ELOOP, errno.EMLINK, errno.ENXIO, errno.EISDIR, errno.ENOTDIR, errno.EOPNOTSUPP)
+"""What the system says of a link, a pipe, a folder or a socket, by system and flags."""
 _READ = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC
 _TEMPORARY_SUFFIX = ".tmp"
 
@@ -98,14 +100,17 @@ class OmxFolder:
         Raises:
             FileNotFoundError: nothing stands there.
             WorkspaceFault: it is something else, or may not be opened; says which.
+            OSError: the system could not open it now (no free descriptor, a bad disk).
         """
         try:
             descriptor = os.open(name, flags | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=self.descriptor)
         except FileNotFoundError:
             raise
         except OSError as error:
-            if error.errno not in _REFUSED:
+            if error.errno in _NOT_PLAIN:
                 raise self._not_plain(name) from error
+            if error.errno not in _REFUSED:
+                raise
             path = os.path.join(self.path, name)
             raise WorkspaceFault(f"{path}: {error.strerror}", next_step=f"ls -l {path}") from error
         if not _is_plain(os.fstat(descriptor)):

@@ -300,13 +300,13 @@ def take_in(
     with store.transaction(task_id, runtime.now()) as transaction:
         projections = Projections(folder, transaction.mission)
         claims = waiting_claims(inbox_path)
-        edits = projections.find_edits(transaction.tail, transaction.ts, is_thorough=is_thorough)
-        fresh = _fresh(store, transaction.mission, claims, edits)
-        if fresh:
-            transaction.record(*fresh)
-        remove_claims(claims)
-        missions.changed.pop(folder.root_path, None)
         try:
+            edits = projections.find_edits(transaction.tail, transaction.ts, is_thorough=is_thorough)
+            fresh = _fresh(store, transaction.mission, claims, edits)
+            if fresh:
+                transaction.record(*fresh)
+            remove_claims(claims)
+            missions.changed.pop(folder.root_path, None)
             projections.write(transaction.mission, transaction.tail)
         except OSError as error:
             task_path = os.path.join(os.path.dirname(inbox_path), "")

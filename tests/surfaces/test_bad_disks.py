@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import resource
 import subprocess
 import sys
 from contextlib import contextmanager
@@ -11,6 +12,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from omx_autoresearch.journal.layout import ProjectFolder
+from omx_autoresearch.journal.omx_folder import OmxFolder
 from omx_autoresearch.missions import lifecycle_commands
 from tests.support.contents_on_disk import everything
 from tests.support.scratch import HOOK, SESSION, Scratch
@@ -178,3 +181,58 @@ def test_doctor_and_status_find_a_state_home_that_is_read_only(person: Person) -
         subprocess.run(["umount", "-l", str(person.home)], check=True)
     assert "EROFS" in what
     assert cure.startswith("make ")
+
+
+# --- files under .omx that cannot be written
+
+
+@contextmanager
+def unwritable(path: Path) -> Iterator[None]:
+    """A file that even its owner cannot change."""
+    mount = ["mount", "--bind", "-o", "ro", str(path), str(path)]
+    is_root = os.geteuid() == 0
+    if is_root and subprocess.run(mount, capture_output=True, check=False).returncode != 0:
+        pytest.skip("mounting a file is not permitted here")
+    path.chmod(0o444) if not is_root else None
+    try:
+        yield
+    finally:
+        subprocess.run(["umount", str(path)], check=True) if is_root else path.chmod(0o644)
+
+
+@pytest.mark.case("DSK-05")
+@pytest.mark.parametrize("name", ["findings.jsonl", "iteration_log.jsonl"])
+def test_a_line_that_could_not_be_written_is_owed_and_no_edit(person: Person, name: str) -> None:
+    task_id = held(person)
+    for number in range(2):
+        person.stop(last_assistant_message=f"Done {number}.")
+        person.ok("finding", "add", task_id, "--summary", f"the finding {number}")
+    path = person.project / ".omx" / "autoresearch" / task_id / "state" / name
+    count = len(path.read_text().splitlines())
+    with unwritable(path):
+        person.stop(last_assistant_message="Done 2.")
+        told = person.run("finding", "add", task_id, "--summary", "the finding 2")
+        assert (told.returncode, "older than its journal" in told.stderr) == (0, True)
+    assert len(path.read_text().splitlines()) == count
+    person.ok("finding", "add", task_id, "--summary", "the finding 3")
+    text = path.read_text()
+    assert text.count("the finding") in (0, 4)
+    person.ok("repair", task_id)
+    assert path.read_text() == text
+    assert person.records(task_id, "projection_edited") == []
+
+
+@pytest.mark.case("DSK-05")
+def test_a_file_that_cannot_be_opened_now_is_not_taken_for_an_edit(world: Scratch) -> None:
+    mission = world.mission()
+    folder_path = ProjectFolder(mission.project_path).task_path(mission.task_id)
+    with OmxFolder(mission.project_path, os.path.relpath(folder_path, mission.project_path)) as folder:
+        soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+        free = os.dup(folder.descriptor)
+        os.close(free)
+        resource.setrlimit(resource.RLIMIT_NOFILE, (free, hard))
+        try:
+            with pytest.raises(OSError, match="Too many open files"):
+                folder.read("inbox", 1)
+        finally:
+            resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
