@@ -11,7 +11,7 @@ import os
 import stat
 
 from omx_autoresearch.foundation.errors import WorkspaceFault
-from omx_autoresearch.journal.safe_files import open_below, open_folder, read_at, write_all
+from omx_autoresearch.journal.safe_files import is_abandoned, open_below, open_folder, read_at, write_all
 from omx_autoresearch.system.files import names_in_folder
 
 IGNORE_ALL = b"*\n"
@@ -185,9 +185,9 @@ class OmxFolder:
             return
 
     def sweep(self) -> None:
-        """Remove temporary files that killed processes left; the caller holds the mission's lock."""
+        """Remove temporary files that killed processes left."""
         for name in names_in_folder(self.descriptor, LIST_LIMIT):
-            if name.startswith(".") and name.endswith(_TEMPORARY_SUFFIX):
+            if is_abandoned(name):
                 self.drop(name)
 
 

@@ -24,17 +24,20 @@ LOCK_WAIT_SECONDS = 10.0
 _serials = itertools.count()
 
 
-def replace_file(path: str, data: bytes, *, mode: int = 0o600, is_durable: bool = True) -> None:
+def replace_file(
+    path: str, data: bytes, *, mode: int = 0o600, is_durable: bool = True, temporary_in: str = ""
+) -> None:
     """Give ``path`` the content ``data``, durably unless it can be derived again (``is_durable=False``).
 
     After a crash at any instant it holds the old content or the new one, whole. A symbolic link at ``path`` is
-    replaced, not followed: what an agent may write must not choose where we write.
+    replaced, not followed: what an agent may write must not choose where we write. A killed writer leaves a temporary
+    file, in another folder of the same disk if ``temporary_in`` names one.
 
     Raises:
         StorageFailed: the system refused; the old content is intact and no temporary file remains.
     """
     folder_path = os.path.dirname(path) or "."
-    temporary_path = os.path.join(folder_path, temporary_name())
+    temporary_path = os.path.join(temporary_in or folder_path, temporary_name())
     try:
         flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
         descriptor = os.open(temporary_path, flags, mode)
@@ -109,10 +112,10 @@ def is_there(path: str) -> bool:
 def sweep_temporary(folder_path: str) -> tuple[str, ...]:
     """Remove the temporary files that killed writers left in a folder; returns their names.
 
-    One whose process still lives stays; so does everything that :func:`replace_file` did not name.
+    One whose process still lives stays; so does everything that no writer of ours named.
     """
     try:
-        found = [name for name in os.listdir(folder_path) if _is_abandoned(name)]
+        found = [name for name in os.listdir(folder_path) if is_abandoned(name)]
     except OSError:
         return ()
     for name in found:
@@ -120,9 +123,10 @@ def sweep_temporary(folder_path: str) -> tuple[str, ...]:
     return tuple(sorted(found))
 
 
-def _is_abandoned(name: str) -> bool:
+def is_abandoned(name: str) -> bool:
+    """True for the name of a temporary file of ours (``.PID-....tmp``) whose process is gone."""
     parts = name[1:].removesuffix(".tmp").split("-")
-    if name[:1] != "." or not name.endswith(".tmp") or len(parts) != 3 or not parts[0].isdecimal():
+    if name[:1] != "." or not name.endswith(".tmp") or len(parts) < 2 or not parts[0].isdecimal():
         return False
     try:
         os.kill(int(parts[0]), 0)

@@ -37,6 +37,7 @@ from omx_autoresearch.missions.rules.mission import (
 )
 from omx_autoresearch.missions.sessions import live_clients, missions_around
 from omx_autoresearch.missions.store import MissionStore, live_contract, refuse_ended
+from omx_autoresearch.missions.upkeep import sweep
 from omx_autoresearch.missions.validation.runs import approve as write_approval
 from omx_autoresearch.missions.validation.runs import mission_key
 from omx_autoresearch.system.processes import (
@@ -254,6 +255,7 @@ def require_owner(runtime: Runtime, verb: str, task_id: str = "") -> None:
     marks = marks_of_agent(runtime)
     if not marks:
         require_own_program(runtime, verb, task_id)
+        sweep(runtime)
         return
     for held in (task_id,) if task_id else missions_around(runtime):
         refuse_verb(runtime, verb, held, marks)

@@ -169,9 +169,8 @@ class Projections:
             task.below("logs", make=True) as logs,
         ):
             _make_inbox(task)
-            if self._anew:
-                state.sweep()
-                logs.sweep()
+            state.sweep()
+            logs.sweep()
             sessions = self._write_lines(source, {"state": state, "logs": logs})
             self._kept.covered = source.head
             fault = self._write_modes(sessions)
@@ -385,6 +384,7 @@ class Projections:
         data = projection_texts.pretty(projection_texts.mode_state(self._mission, session_id))
         try:
             with OmxFolder(self._project_path, path, make=is_held) as folder:
+                folder.sweep()
                 try:
                     found = folder.read(name, _KEPT_BYTES)
                 except (FileNotFoundError, WorkspaceFault):
@@ -428,6 +428,7 @@ def write_completion(mission: Mission) -> None:
     data = projection_texts.completion(mission)
     if fault_of(mission, completion_path(mission), (data,)) != (0, ""):
         with OmxFolder(mission.project_path, path, make=True) as folder:
+            folder.sweep()
             folder.replace(name, data)
 
 

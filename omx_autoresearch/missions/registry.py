@@ -29,6 +29,7 @@ from omx_autoresearch.journal.safe_files import (
     read_bounded,
     replace_file,
     storage_failed,
+    sweep_temporary,
     sync_folder,
     write_all,
 )
@@ -37,7 +38,7 @@ from omx_autoresearch.missions.store import MissionStore
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
 
     from omx_autoresearch.agents.events import HookEvent
     from omx_autoresearch.foundation.types import SessionState
@@ -117,7 +118,9 @@ class Registry:
         for tries_left in reversed(range(PUT_TRIES)):
             ensure_folder(self._home.active_path)
             try:
-                replace_file(path, encode(to_plain(entry)) + b"\n")
+                # A temporary file that a killed process left in the folder would keep it standing.
+                data = encode(to_plain(entry)) + b"\n"
+                replace_file(path, data, temporary_in=self._home.root_path)
                 return
             except StorageFailed as error:
                 # another process took the last entry out, and the folder with it, between the two lines above
@@ -133,10 +136,33 @@ class Registry:
         return self._unlink(os.path.join(self._home.active_path, token_name(token)))
 
     def remove_task(self, task_id: str) -> None:
-        """A mission ended: forget every session and token of it."""
+        """A mission ended: forget every session and token of it.
+
+        Raises:
+            StorageFailed: one of them cannot be removed; all that can be are.
+        """
+        self.remove_if(lambda entry: entry.task_id == task_id)
+
+    def remove_if(self, is_meant: Callable[[ActiveSession], bool]) -> tuple[str, ...]:
+        """Remove every entry that is meant, and what killed writers left; returns their paths.
+
+        Raises:
+            StorageFailed: one of them cannot be removed; all that can be are.
+        """
+        folder_path = self._home.active_path
+        removed = [os.path.join(folder_path, name) for name in sweep_temporary(folder_path)]
+        fault = None
         for name, entry in self._readable():
-            if entry.task_id == task_id:
-                self._unlink(os.path.join(self._home.active_path, name))
+            if is_meant(entry):
+                try:
+                    self._unlink(os.path.join(folder_path, name))
+                    removed.append(os.path.join(folder_path, name))
+                except StorageFailed as error:
+                    fault = error
+        self._close_empty()
+        if fault is not None:
+            raise fault
+        return tuple(removed)
 
     def entries(self) -> tuple[ActiveSession, ...]:
         """Every entry that can be read; a damaged one is skipped here, and an error to whom it concerns."""
@@ -180,12 +206,18 @@ class Registry:
             os.unlink(path)
         except FileNotFoundError:
             return False
+        except OSError as error:
+            raise storage_failed("remove", path, error) from error
+        self._close_empty()
+        return True
+
+    def _close_empty(self) -> None:
+        """Remove the folder with its last entry, so that the hook's shell line looks no further."""
         try:
             sync_folder(self._home.active_path)
             os.rmdir(self._home.active_path)
         except OSError:  # it holds other entries, or another process took it away already
             pass
-        return True
 
 
 def _damaged(path: str, why: str) -> StateUntrusted:

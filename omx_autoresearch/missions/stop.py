@@ -12,7 +12,12 @@ Any fault of the runtime lets the agent go and says where; it never completes a 
 from __future__ import annotations
 
 from omx_autoresearch.agents.events import SILENCE, Reply
-from omx_autoresearch.foundation.errors import AutoresearchError, StateUntrusted, WorkspaceFault
+from omx_autoresearch.foundation.errors import (
+    AutoresearchError,
+    StateUntrusted,
+    StorageFailed,
+    WorkspaceFault,
+)
 from omx_autoresearch.foundation.records import replace, sha256
 from omx_autoresearch.foundation.times import seconds_between
 from omx_autoresearch.missions.claims import take_in_quietly
@@ -282,8 +287,11 @@ class _Stop:
             StopAllowed(self._facts(transaction.mission, decision, seen)),
             MissionCompleted.taken(transaction.mission, run.run_id if run and is_attested else ""),
         )
-        Registry(self._runtime.home).remove_task(mission.task_id)
         said = briefing.completion_for_person(mission)
+        try:
+            Registry(self._runtime.home).remove_task(mission.task_id)
+        except StorageFailed as error:  # the journal knows better than the registry
+            said += f" {error.message} The owner's next command removes it."
         try:
             write_completion(mission)
         except (OSError, WorkspaceFault) as error:  # the journal has the completion: nothing is lost

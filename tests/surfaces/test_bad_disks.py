@@ -17,6 +17,7 @@ from omx_autoresearch.journal.omx_folder import OmxFolder
 from omx_autoresearch.missions import lifecycle_commands
 from tests.support.contents_on_disk import everything
 from tests.support.scratch import HOOK, SESSION, Scratch
+from tests.surfaces.support.command_line import SESSION as HELD
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -148,7 +149,7 @@ def lost(person: Person, task_id: str) -> tuple[str, str]:
 def test_doctor_and_status_find_a_mission_that_cannot_record(person: Person) -> None:
     task_id = held(person)
     before = everything(person.home)
-    assert person.json("status", task_id)["hold"].startswith("proven")
+    assert "every stop is let go" not in person.json("status", task_id)["hold"]
     assert everything(person.home) == before
     journal = person.journal(task_id)
     journal.rename(journal.with_name("aside"))
@@ -188,16 +189,22 @@ def test_doctor_and_status_find_a_state_home_that_is_read_only(person: Person) -
 
 @contextmanager
 def unwritable(path: Path) -> Iterator[None]:
-    """A file that even its owner cannot change."""
+    """A file, or a folder, that even its owner cannot change."""
+    if os.geteuid() != 0:
+        mode = path.stat().st_mode
+        path.chmod(mode & ~0o222)
+        try:
+            yield
+        finally:
+            path.chmod(mode)
+        return
     mount = ["mount", "--bind", "-o", "ro", str(path), str(path)]
-    is_root = os.geteuid() == 0
-    if is_root and subprocess.run(mount, capture_output=True, check=False).returncode != 0:
+    if subprocess.run(mount, capture_output=True, check=False).returncode != 0:
         pytest.skip("mounting a file is not permitted here")
-    path.chmod(0o444) if not is_root else None
     try:
         yield
     finally:
-        subprocess.run(["umount", str(path)], check=True) if is_root else path.chmod(0o644)
+        subprocess.run(["umount", str(path)], check=True)
 
 
 @pytest.mark.case("DSK-05")
@@ -236,3 +243,69 @@ def test_a_file_that_cannot_be_opened_now_is_not_taken_for_an_edit(world: Scratc
                 folder.read("inbox", 1)
         finally:
             resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+
+
+# --- what killed processes leave
+
+
+@pytest.fixture
+def gone(person: Person) -> int:
+    """The pid of a process that has ended."""
+    with subprocess.Popen(["true"]) as process:
+        return process.pid
+
+
+@pytest.mark.case("DSK-06")
+@pytest.mark.parametrize(
+    "verb", [("cancel", "TASK"), ("pause", "OTHER"), ("doctor", "claude")], ids=lambda verb: verb[0]
+)
+def test_an_entry_of_an_ended_mission_and_temporary_files_are_swept(
+    person: Person, gone: int, verb: tuple[str, str]
+) -> None:
+    other, task_id = person.start("other"), held(person)
+    (entry,) = (person.home / "active").iterdir()
+    kept = entry.read_bytes()
+    person.ok("cancel", task_id)
+    litter = [
+        person.home / f".{gone}-0-00000000.tmp",
+        person.home / "active" / f".{gone}-0-00000000.tmp",
+        person.journal(task_id).with_name(f".{gone}-0-00000000.tmp"),
+        person.journal(task_id).with_name(f".{os.getpid()}-0-00000000.tmp"),
+    ]
+    entry.parent.mkdir()
+    for path in (entry, *litter):  # as a kill between the record and the removal would leave them
+        path.write_bytes(kept)
+    person.run(*(word.replace("TASK", task_id).replace("OTHER", other) for word in verb))
+    assert [path for path in (entry, *litter) if path.exists()] == litter[-1:], "that writer is still at work"
+    assert not entry.parent.exists()
+
+
+@pytest.mark.case("DSK-06")
+def test_temporary_files_under_omx_are_swept_with_the_next_record(person: Person, gone: int) -> None:
+    task_id = held(person)
+    omx = person.project / ".omx"
+    task = omx / "autoresearch" / task_id
+    folders = [task / "state", task / "logs", omx / "state" / "sessions" / HELD]
+    litter = [folder / f".{gone}-000000000000.tmp" for folder in folders]
+    for path in litter:
+        path.write_text("")
+    person.stop()
+    assert [path for path in litter if path.exists()] == []
+
+
+@pytest.mark.case("DSK-06")
+@pytest.mark.parametrize("end", ["cancel", "complete"])
+def test_a_mission_ends_although_its_sessions_entry_cannot_be_removed(person: Person, end: str) -> None:
+    task_id = held(person)
+    active = person.home / "active"
+    with unwritable(active):
+        if end == "cancel":
+            done = person.run("cancel", task_id)
+            assert (done.returncode, "Could not remove" in done.stderr) == (4, True)
+        else:
+            person.write("answer.txt", "42\n")
+            assert "Could not remove" in person.stop()["systemMessage"]
+        assert person.json("status", task_id)["phase"] in ("cancelled", "complete")
+        assert person.stop() is None, "the journal says that it holds nobody"
+    person.run("cancel", task_id)
+    assert not active.exists()

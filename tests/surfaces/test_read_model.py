@@ -32,7 +32,9 @@ ANSWERS = {
 """Each question with the function that answers it, and its module."""
 
 INGREDIENTS = {
-    "task_ids": {"compat/adoption.py", "missions/store.py", "missions/views.py", "surfaces/cli/console.py"},
+    "task_ids": {
+        "compat/adoption.py", "missions/store.py", "missions/upkeep.py", "missions/views.py", "surfaces/cli/console.py",
+    },
     "list_ids": {"experiments/store.py", "experiments/views.py"},
     "COMMAND_FOR": {"missions/rules/mission.py"},
     "readiness_report": {"missions/rules/readiness.py", "missions/views.py"},

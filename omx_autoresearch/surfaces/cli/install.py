@@ -18,12 +18,13 @@ from omx_autoresearch.foundation.records import dataclass
 from omx_autoresearch.missions.holds import remember_proof
 from omx_autoresearch.missions.lifecycle_commands import require_owner
 from omx_autoresearch.missions.registry import Registry
-from omx_autoresearch.missions.upkeep import storage_fault
+from omx_autoresearch.missions.upkeep import storage_fault, sweep
 from omx_autoresearch.surfaces.cli.client import has_mcp
 from omx_autoresearch.surfaces.cli.console import (
     CHECK_SAID_NO,
     Caller,
     Document,
+    count_of,
     json_option,
     print_json,
     say,
@@ -262,6 +263,7 @@ def _storage(runtime: Runtime) -> Check:
     """Whether a stop can be recorded in the real state home, and in the folder of each mission that holds a session."""
     home = runtime.home
     fault: AutoresearchError | None
+    swept = sweep(runtime)
     try:
         held = {entry.task_id for entry in Registry(home).entries() if entry.state == "bound"}
         fault = storage_fault(home, sorted(held))
@@ -270,7 +272,10 @@ def _storage(runtime: Runtime) -> Check:
     if fault is not None:
         what = f"a stop cannot be recorded, so every session is let go: {fault.message}"
         return Check("state home", False, what, fault.next_step)
-    return Check("state home", True, f"records can be locked, appended and kept in {home.root_path}")
+    what = f"records can be locked, appended and kept in {home.root_path}"
+    if swept:
+        what += f"; {count_of(len(swept), 'leftover')} of killed processes removed"
+    return Check("state home", True, what)
 
 
 def _print_client(document: ClientDocument) -> None:
