@@ -98,7 +98,7 @@ def split_command(command: str) -> list[str]:
 def command_paths(command: str, *, folder: str = "", depth: int = 0) -> list[NamedPath]:
     """Every word of a command that may name a file of the evaluator; what it writes to is left out.
 
-    Words with white space in them (the text after ``bash -c``) are commands themselves.
+    Words with white space in them are paths, or commands themselves (the text after ``bash -c``).
     """
     found: list[NamedPath] = []
     name, previous = "", ""
@@ -125,7 +125,8 @@ def _paths_of_word(word: str, previous: str, folder: str, depth: int) -> list[Na
         return [NamedPath(f"{stem}.py", folder), NamedPath(f"{stem}/__main__.py", folder)]
     if any(c.isspace() for c in word) and depth < 4:
         inner = command_paths(word, folder=folder, depth=depth + 1)
-        return inner + [NamedPath(literal, folder) for literal in literal_paths(word)]
+        literals = [NamedPath(literal, folder) for literal in literal_paths(word)]
+        return [NamedPath(word, folder), *inner, *literals]
     option, _, value = word.partition("=")
     if value:
         return [] if _OUTPUT_OPTION.fullmatch(option) else _paths_of_word(value, "", folder, depth)
@@ -198,7 +199,7 @@ def program_of(command: str) -> tuple[str, str]:
     if not _INTERPRETER.fullmatch(program.rpartition("/")[2]) or not rest or rest[0].startswith("-"):
         return program, ""
     is_script = "/" in rest[0] or "." in rest[0]
-    return program, rest[0] if is_script and not any(c in rest[0] for c in "$*? ") else ""
+    return program, rest[0] if is_script and not any(c in rest[0] for c in "$*?") else ""
 
 
 def recipe_of(makefile: str, targets: list[str]) -> str:

@@ -156,6 +156,11 @@ def compare(
     return PinCheck(digest, tuple(sorted(changed)), tuple(sorted(added)), writable, edited)
 
 
+def _is_only_runnable_now(pin: Pin, state: State) -> bool:
+    """The file is as it was frozen, but may be run now: a person's ``chmod +x``, which changes nothing of it."""
+    return state == ("file", pin.sha256, True) and pin.kind == "file"
+
+
 class _Look:
     """One comparison: what the cache knows, what is seen, what the next cache will know."""
 
@@ -208,7 +213,7 @@ class _Look:
             if pin.kind == "absent-guard":
                 if state[0] not in ("absent-guard", "astray"):
                     added.add(pin.path)
-            elif state != _expected(pin):
+            elif state != _expected(pin) and not _is_only_runnable_now(pin, state):
                 changed[pin.path] = state
         added |= self._additions() | self.shadows()
         self._save()
@@ -544,6 +549,10 @@ def copies_of(
     """
     root = os.path.realpath(workspace_path)
     places = dict(edited)
+    for pin in manifest.pins:
+        place = os.path.join(root, places.get(pin.path, pin.path))
+        if pin.kind == "file" and not pin.mode & stat.S_IXUSR and os.access(place, os.X_OK):
+            os.chmod(copy_path(frozen_path, pin), 0o700)  # it may be run since: so may what stands for it
     return tuple(
         (os.path.join(root, places.get(pin.path, pin.path)), copy_path(frozen_path, pin))
         for pin in manifest.pins

@@ -226,6 +226,14 @@ def relay_line(verb: str) -> str:
     return f"{RELAY_MARK} {verb}"
 
 
+def waiting_line(task_id: str, what: str) -> str:
+    """The line that a command prints whose claim waits in the inbox."""
+    return (
+        f"{what} is not recorded yet: it waits in .omx/autoresearch/{task_id}/inbox, where deleting the folder deletes"
+        " it, until the next event of this session takes it in as a claim."
+    )
+
+
 def claim_id(text: str) -> str:
     """The id of a claim: a digest of its text, so that the same line counts once whichever way it comes."""
     return f"c-{sha256(text.encode('utf-8', 'surrogatepass')).hexdigest()[:16]}"
@@ -312,6 +320,16 @@ def take_in(
             task_path = os.path.join(os.path.dirname(inbox_path), "")
             raise storage_failed("write the mission's files in", task_path, error) from error
     return sum(record.kind in ("claim_recorded", "finding_recorded") for record in fresh)
+
+
+def take_in_waiting(runtime: Runtime, mission: Mission) -> None:
+    """Take in what waits in the inbox, where anything does: after the command that left it there."""
+    try:
+        names = os.listdir(ProjectFolder(mission.project_path).inbox_path(mission.task_id))
+    except OSError:
+        return
+    if any(name != TAKEN_FOLDER for name in names):
+        take_in_quietly(runtime, mission.task_id)
 
 
 def take_in_quietly(runtime: Runtime, task_id: str, mission: Mission | None = None) -> None:

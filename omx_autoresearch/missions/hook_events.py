@@ -20,7 +20,7 @@ from omx_autoresearch.foundation.errors import (
 from omx_autoresearch.foundation.records import dataclass, replace, sha256
 from omx_autoresearch.missions import lifecycle_commands, sessions
 from omx_autoresearch.missions.checkouts import worktree_of
-from omx_autoresearch.missions.claims import note, relay_line
+from omx_autoresearch.missions.claims import note, relay_line, take_in_waiting
 from omx_autoresearch.missions.records.sessions import PersonPrompted
 from omx_autoresearch.missions.registry import (
     TOKEN_WORD,
@@ -141,6 +141,7 @@ def _tool(runtime: Runtime, client: Client, event: HookEvent) -> Reply:
     warning = _beat(runtime, mission, event)
 
     take_relayed(runtime, mission, event)
+    take_in_waiting(runtime, mission)
     return Reply(context=briefing.bound(mission) if bound else "", person_message=warning)
 
 

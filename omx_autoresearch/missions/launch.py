@@ -8,11 +8,14 @@ once the owner takes it (``missions/accepted.py``).
 from __future__ import annotations
 
 import os
+import shlex
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
+from omx_autoresearch.foundation.errors import CommandFault
 from omx_autoresearch.foundation.records import dataclass
 from omx_autoresearch.freezing import pins
+from omx_autoresearch.freezing.evaluator_commands import program_of
 from omx_autoresearch.freezing.tree import tree_state
 from omx_autoresearch.journal.layout import Runtime
 from omx_autoresearch.journal.layout import task_id as make_task_id
@@ -35,8 +38,10 @@ from omx_autoresearch.missions.store import MissionStore
 from omx_autoresearch.missions.validation.runs import (
     approval_key,
     approve,
+    is_narrowed,
 )
 from omx_autoresearch.missions.workspace import keep_launch_tree
+from omx_autoresearch.system.sandbox import can_isolate
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -143,6 +148,7 @@ def start(runtime: Runtime, task_id: str, options: StartOptions) -> Started:
     Raises:
         StepIllegal: the phase does not allow it, the validator passes already, or the owner did not take an edit of
             the intake files.
+        CommandFault: the validator could not be started, or nothing here enforces what the mission forbids.
         MissionInvalid: the intake cannot be compiled.
     """
     mission = MissionStore(runtime.home).load(task_id)
@@ -174,6 +180,7 @@ def _launch(runtime: Runtime, mission: Mission, options: StartOptions) -> Starte
     if not options.is_agent:
         take = options.take or refuse_edits(mission.task_id, "start")
         _take(runtime, mission, draft, lambda edits: take(edits, contract_digest(contract)))
+    _refuse_unenforceable(mission.task_id, contract)
     folder, secrets = (
         runtime.home.mission(mission.task_id),
         captured_secrets(runtime, draft.environment_names),
@@ -197,6 +204,8 @@ def _launch(runtime: Runtime, mission: Mission, options: StartOptions) -> Starte
     report = None
     if baseline is not None and baseline.tryout is not None:
         report = baseline.tryout.report
+        if report.cause == "not-started":
+            raise _unstartable(mission.task_id, contract, workspace_path, report.summary)
         # without a score, progress is measured by the number of tests that pass
         contract = replace(
             contract,
@@ -227,6 +236,30 @@ def _launch(runtime: Runtime, mission: Mission, options: StartOptions) -> Starte
     if report is not None and report.cause == "timed-out":
         notes += (f"no baseline: the validator {report.summary}; the number of tests is not compared",)
     return Started(mission, nonce=nonce, baseline=report, notes=notes)
+
+
+def _refuse_unenforceable(task_id: str, contract: Contract) -> None:
+    """Refuse a contract that forbids what no box of this machine can keep from its runs."""
+    if is_narrowed(contract) and not can_isolate():
+        forbidden = [name for name in contract.forbidden if name != "publish"]
+        allow = " ".join(f"--allow {name}" for name in forbidden)
+        raise CommandFault(
+            f"the mission forbids {' and '.join(forbidden)}, but no sandbox works on this machine to enforce that",
+            next_step=f"install bubblewrap, or: omx-autoresearch amend {task_id} {allow}",
+        )
+
+
+def _unstartable(task_id: str, contract: Contract, workspace_path: str, why: str) -> CommandFault:
+    """The validator cannot be started, and only its owner can change that."""
+    program, _ = program_of(contract.validator_command)
+    cure = f"fix that, then: omx-autoresearch start {task_id}"
+    if "/" not in program and os.path.isfile(os.path.join(workspace_path, program)):
+        validator = contract.validator_command.replace(program, f"./{program}", 1)
+        cure = f"omx-autoresearch amend {task_id} --validator {shlex.quote(validator)}"
+    return CommandFault(
+        f"the validator could not be started: {why}",
+        next_step=f"{cure}; or leave this first run out: omx-autoresearch start {task_id} --no-baseline",
+    )
 
 
 def _take(

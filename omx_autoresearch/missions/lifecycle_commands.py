@@ -41,17 +41,24 @@ from omx_autoresearch.missions.upkeep import sweep
 from omx_autoresearch.missions.validation.runs import approve as write_approval
 from omx_autoresearch.missions.validation.runs import mission_key
 from omx_autoresearch.system.processes import (
+    ProcessIdentity,
     agent_marks,
     ancestors,
     command_name,
+    is_alive,
     runs_above,
+    signals,
+    wait_for,
 )
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from omx_autoresearch.journal.layout import Runtime
     from omx_autoresearch.missions.records.lifecycle import PhaseStep
-    from omx_autoresearch.missions.rules.mission import Mission
+    from omx_autoresearch.missions.rules.mission import Mission, RunningValidation
+
+_END_SECONDS = 2.0
+"""How long ``cancel`` waits for the end of the run under way."""
 
 
 def pause(runtime: Runtime, task_id: str, *, reason: str = "") -> Mission:
@@ -86,10 +93,20 @@ def block(runtime: Runtime, task_id: str, *, reason: str, needs: str, by: str = 
 
 
 def cancel(runtime: Runtime, task_id: str, *, reason: str = "") -> Mission:
-    """The owner gives a mission up; nothing re-opens it."""
+    """The owner gives a mission up; nothing re-opens it. Its run under way is ended, with all its processes."""
     mission = _step(runtime, task_id, MissionCancelled, reason)
     Registry(runtime.home).remove_task(task_id)
+    if mission.running_validation is not None:
+        _end_run(mission.running_validation)
     return mission
+
+
+def _end_run(run: RunningValidation) -> None:
+    """End a run under way: its supervisor ends the command's processes when the one that conducts it goes."""
+    conductor = ProcessIdentity(run.pid, run.pid_started)
+    if is_alive(conductor):
+        os.kill(conductor.pid, signals.SIGTERM)
+        wait_for(conductor, _END_SECONDS)
 
 
 def _step(runtime: Runtime, task_id: str, kind: type[PhaseStep], *facts: object) -> Mission:

@@ -288,18 +288,24 @@ class Beat:
     session_id: str
 
 
-def beat(path: str, *, at: str, status: str, session_id: str) -> None:
-    """Append one line.
+def beat(path: str, *, at: str, status: str, session_id: str) -> bool:
+    """Append one line, on a line of its own also where a crash tore the last one.
+
+    Returns:
+        whether the last line was torn.
 
     Raises:
         OSError: the file cannot be written; a failed heartbeat warns and the caller goes on.
     """
     line = encode({"ts": at, "status": status, "session": session_id}) + b"\n"
-    descriptor = open_regular(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_NOFOLLOW)
+    descriptor = open_regular(path, os.O_RDWR | os.O_APPEND | os.O_CREAT | os.O_NOFOLLOW)
     try:
-        write_all(descriptor, line)
+        size = os.fstat(descriptor).st_size
+        is_torn = size > 0 and os.pread(descriptor, 1, size - 1) != b"\n"
+        write_all(descriptor, b"\n" + line if is_torn else line)
     finally:
         os.close(descriptor)
+    return is_torn
 
 
 def size_of(path: str) -> int:
@@ -351,11 +357,14 @@ def leave_heartbeat(runtime: Runtime, mission: Mission, status: str, session_id:
     """Leave one heartbeat; returns a warning when it cannot be written, which does not change the hold."""
     path = runtime.home.mission(mission.task_id).heartbeat_path
     try:
-        beat(path, at=at or runtime.now(), status=status, session_id=session_id)
+        is_torn = beat(path, at=at or runtime.now(), status=status, session_id=session_id)
     except OSError as error:
         _note_failed_heartbeat(runtime, mission, status, error)
         return f"{MARK} the heartbeat of {mission.task_id} could not be written ({error.strerror}); work goes on."
-    return ""
+    torn = (
+        f"{MARK} the last heartbeat of {mission.task_id} was torn by a crash; the torn line stays in {path}."
+    )
+    return torn if is_torn else ""
 
 
 def _note_failed_heartbeat(runtime: Runtime, mission: Mission, status: str, error: OSError) -> None:

@@ -58,6 +58,7 @@ _TOLD = (
     "heartbeat_failed",
     "readiness_blocked",
     "projection_edited",
+    "torn_tail_set_aside",
 )
 """Events that the owner should read of once; the others show in phase and blocker."""
 _TOLD_NAME = "told"

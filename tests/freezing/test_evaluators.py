@@ -118,3 +118,14 @@ def test_a_very_deep_command_ends() -> None:
 def test_a_glob_matches_as_in_a_gitignore(glob: str, yes: list[str], no: list[str]) -> None:
     pattern = glob_pattern(glob)
     assert [path for path in (*yes, *no) if pattern.fullmatch(path)] == yes
+
+
+@pytest.mark.parametrize(
+    "command", ["'a folder/check me.sh'", "a\\ folder/check\\ me.sh", "sh 'a folder/check me.sh' -q"]
+)
+def test_a_path_with_spaces_is_named(command: str) -> None:
+    assert "a folder/check me.sh" in [named.word for named in command_paths(command)]
+
+
+def test_a_script_with_spaces_is_the_one_that_an_interpreter_is_handed() -> None:
+    assert program_of("sh 'check me.sh' -q") == ("sh", "check me.sh")

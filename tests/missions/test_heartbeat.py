@@ -11,6 +11,13 @@ import pytest
 
 from omx_autoresearch.missions import registry
 from tests.missions.real_missions import SESSION, at
+from tests.support.scratch import Scratch
+
+
+@pytest.fixture
+def world(tmp_path: Path) -> Scratch:
+    return Scratch.make(tmp_path)
+
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -83,3 +90,18 @@ def test_many_processes_leave_whole_lines(pulse: Path) -> None:
     lines = pulse.read_bytes().splitlines()
     assert len(lines) == 600
     assert {len(line) for line in lines} == {len(lines[0])}
+
+
+@pytest.mark.requirement("STATE-04")
+def test_a_torn_line_is_told_and_the_next_one_stands_on_its_own(world: Scratch) -> None:
+    mission = world.mission()
+    path = Path(world.home.mission(mission.task_id).heartbeat_path)
+    runtime = world.runtime()
+    assert registry.leave_heartbeat(runtime, mission, "tool", SESSION) == ""
+    whole = path.read_bytes()
+    path.write_bytes(whole + b'{"ts":"2026-01-02T03')
+    assert "torn by a crash" in registry.leave_heartbeat(runtime, mission, "turn_done", SESSION)
+    lines = path.read_bytes().split(b"\n")
+    assert (lines[-1], lines[-3]) == (b"", b'{"ts":"2026-01-02T03')
+    assert b'"status":"turn_done"' in lines[-2]
+    assert registry.leave_heartbeat(runtime, mission, "tool", SESSION) == ""

@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from omx_autoresearch.foundation.errors import StorageFailed
 from omx_autoresearch.missions import claims as inbox
 from tests.missions.real_missions import at
+from tests.support.scratch import Scratch
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -151,3 +152,14 @@ def test_a_folder_that_cannot_be_written_is_an_error_with_a_cure(folder: Path) -
     with pytest.raises(StorageFailed, match="inbox") as caught:
         inbox.drop_claim(str(folder), "x", verb="note", at=at(1))
     assert caught.value.next_step
+
+
+@pytest.mark.requirement("STATE-08")
+def test_a_claim_that_a_command_left_is_taken_in_by_the_tool_event_of_that_command(tmp_path: Path) -> None:
+    world = Scratch.make(tmp_path)
+    mission = world.mission()
+    path = world.project / ".omx" / "autoresearch" / mission.task_id / "inbox"
+    inbox.drop_claim(str(path), "the cache is cold", verb="note", at=at(1))
+    world.tell(world.payload("PostToolUse", tool_name="Bash", tool_input={"command": "./work.sh"}))
+    assert inbox.waiting_claims(str(path)) == ()
+    assert "claim_recorded" in world.kinds(mission)

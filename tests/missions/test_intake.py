@@ -265,3 +265,18 @@ def test_a_missing_file_and_a_pipe_are_no_hang(specs: Path) -> None:
     os.mkfifo(specs / "sandbox.md")
     with pytest.raises(StateUntrusted, match="not a regular file"):
         read_intake(str(specs))
+
+
+@pytest.mark.requirement("LIFE-11")
+@pytest.mark.parametrize("command", ["./check.sh 'a", 'sh -c "./check.sh', "./check.sh \\'a'"])
+def test_a_quotation_mark_that_is_not_closed_is_named(command: str) -> None:
+    assert check_draft(MissionDraft(goal="g", validator_command=command)) == [
+        "validator_command: a quotation mark is not closed"
+    ]
+
+
+@pytest.mark.parametrize(
+    "command", ["./check.sh it\\'s", "true # don't", "cat <<E\ndon't\nE", 'grep "don\'t" x']
+)
+def test_a_command_that_a_shell_reads_is_taken(command: str) -> None:
+    assert check_draft(MissionDraft(goal="g", validator_command=command)) == []

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from omx_autoresearch.foundation.errors import MissionInvalid, StepIllegal
+from omx_autoresearch.foundation.errors import CommandFault, MissionInvalid, StepIllegal
 from omx_autoresearch.journal.layout import is_safe_task_id
 from omx_autoresearch.missions import launch, lifecycle_commands
 from omx_autoresearch.missions.amending import AmendOptions, amend_mission
@@ -231,6 +231,69 @@ def test_a_mission_may_be_started_for_another_worktree(world: Scratch) -> None:
     assert "(validation)" in world.stop().refusal
     (tree / "check.sh").write_text("#!/bin/sh\nexit 0\n")
     assert "(tampered)" in world.stop().refusal, "pinned as it stood in that worktree"
+
+
+# --- validators that cannot be started
+
+
+@pytest.mark.requirement("LIFE-03")
+def test_a_validator_that_could_not_be_started_is_not_launched_and_its_cure_starts_it(world: Scratch) -> None:
+    (world.project / "check.sh").chmod(0o644)
+    mission = world.draft()
+    with pytest.raises(CommandFault, match=r"chmod \+x ./check.sh") as refused:
+        launch.start(world.runtime(), mission.task_id, launch.StartOptions())
+    assert f"omx-autoresearch start {mission.task_id} --no-baseline" in refused.value.next_step
+    assert world.load(mission).phase == "draft"
+    (world.project / "check.sh").chmod(0o755)
+    assert launch.start(world.runtime(), mission.task_id, launch.StartOptions()).mission.phase == "running"
+
+
+@pytest.mark.requirement("LIFE-03")
+def test_a_file_of_the_workspace_that_is_named_without_its_folder_is_pointed_out(world: Scratch) -> None:
+    mission = world.draft(validator_command="check.sh --all")
+    with pytest.raises(CommandFault) as refused:
+        launch.start(world.runtime(), mission.task_id, launch.StartOptions())
+    cure = f"omx-autoresearch amend {mission.task_id} --validator './check.sh --all'"
+    assert refused.value.next_step.startswith(cure)
+
+
+@pytest.mark.requirement("LIFE-03")
+def test_a_program_that_the_work_is_to_bring_does_not_hinder_a_start(world: Scratch) -> None:
+    mission = world.draft(validator_command="sh check.sh && ./build/program")
+    started = launch.start(world.runtime(), mission.task_id, launch.StartOptions())
+    assert started.mission.phase == "running"
+
+
+@pytest.mark.requirement("LIFE-03", "DONE-14")
+def test_a_validator_that_may_be_run_only_since_its_start_is_no_tampering_and_runs(world: Scratch) -> None:
+    (world.project / "check.sh").chmod(0o644)
+    world.mission()
+    (world.project / "check.sh").chmod(0o755)
+    assert "failed (exit-nonzero)" in world.stop().refusal
+    world.write("answer.txt", "42\n")
+    assert "is complete" in world.stop().person_message
+
+
+@pytest.mark.requirement("DONE-14")
+def test_content_that_changed_with_the_right_to_run_is_tampering(world: Scratch) -> None:
+    (world.project / "check.sh").chmod(0o644)
+    world.mission()
+    world.write("check.sh", "#!/bin/sh\nexit 0\n", executable=True)
+    assert "(tampered)" in world.stop().refusal
+
+
+@pytest.mark.requirement("API-05")
+def test_a_mission_that_forbids_what_nothing_here_can_enforce_is_not_launched(
+    world: Scratch, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(launch, "can_isolate", lambda: False)
+    mission = world.draft(forbid=("network", "publish"))
+    with pytest.raises(CommandFault, match="forbids network") as refused:
+        launch.start(world.runtime(), mission.task_id, launch.StartOptions(has_baseline=False))
+    assert f"omx-autoresearch amend {mission.task_id} --allow network" in refused.value.next_step
+    only_asked = world.draft(forbid=("publish",))
+    options = launch.StartOptions(has_baseline=False)
+    assert launch.start(world.runtime(), only_asked.task_id, options).mission.phase == "running"
 
 
 # --- amend

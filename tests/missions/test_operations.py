@@ -67,8 +67,8 @@ def test_without_bubblewrap_only_the_owner_can_let_a_confined_mission_run(
     world: Scratch, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(runs, "can_isolate", lambda: False)
-    monkeypatch.setattr(launch, "can_isolate", lambda: False)
-    mission = world.mission(forbid=("network", "write"), has_baseline=True)
+    monkeypatch.setattr(launch, "can_isolate", lambda: True)
+    mission = world.mission(forbid=("network", "write"))  # the sandbox went after the start
     permit = runs.permission(world.runtime(), mission)
     assert not permit.may_run
     assert "forbids network and write" in permit.why
@@ -82,7 +82,10 @@ def test_without_bubblewrap_only_the_owner_can_let_a_confined_mission_run(
 
 
 @pytest.mark.requirement("API-05")
-def test_what_is_forbidden_stands_in_sandbox_md_in_the_contract_and_in_the_summary(world: Scratch) -> None:
+def test_what_is_forbidden_stands_in_sandbox_md_in_the_contract_and_in_the_summary(
+    world: Scratch, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(launch, "can_isolate", lambda: True)
     mission = world.mission(forbid=("publish", "network"), milestones=("read it",))
     specs = world.project / mission.specs_path
     read = read_intake(str(specs))

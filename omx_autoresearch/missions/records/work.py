@@ -409,8 +409,10 @@ class TornTailSetAside:
     size_bytes: int
 
     def apply(self, mission: Mission, ts: str) -> Mission:
-        """Nothing acknowledged was lost."""
-        return mission
+        """A notice; nothing acknowledged was lost."""
+        kept = f"its {self.size_bytes} bytes are kept in {self.path}"
+        told = f"a crash tore the last line of the journal; {kept}; nothing that was acknowledged is missing"
+        return noticed(mission, ts, self.kind, told)
 
 
 # --- Records of an experiment that belongs to a mission: what it is, and what it brought the mission.

@@ -168,10 +168,26 @@ def _text_faults(draft: MissionDraft) -> list[str]:
     for name in ("validator_command", "validator_prompt", "reviewer_command", "unfrozen_reason"):
         if value := getattr(draft, name):
             found += _answer_faults(name, value)
+    for name in ("validator_command", "reviewer_command"):
+        if _has_open_quote(getattr(draft, name)):
+            found.append(f"{name}: a quotation mark is not closed")
     for name in ("scope", "non_goals", "milestones"):
         for item in getattr(draft, name):
             found += _answer_faults(name, item)
     return found
+
+
+def _has_open_quote(command: str) -> bool:
+    """True where a command of one line ends inside quotes; of several lines only the shell knows."""
+    if "\n" in command or not {"'", '"'}.intersection(command):
+        return False
+    import shlex
+
+    try:
+        shlex.split(command, comments=True)
+    except ValueError as error:
+        return "quotation" in str(error)
+    return False
 
 
 def _answer_faults(name: str, text: str) -> list[str]:

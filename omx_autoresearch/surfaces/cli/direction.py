@@ -8,7 +8,7 @@ import click
 
 from omx_autoresearch.foundation.errors import StorageFailed, UsageError
 from omx_autoresearch.missions import directions
-from omx_autoresearch.missions.claims import relay_line
+from omx_autoresearch.missions.claims import relay_line, waiting_line
 from omx_autoresearch.missions.directions import direction_of
 from omx_autoresearch.surfaces.cli.console import (
     CHECK_SAID_NO,
@@ -146,9 +146,10 @@ def _print_declared(task_id: str, declared: Declared, *, as_json: bool) -> int:
         tell(f"  offered axis: {declared.offered_axis}")
         tell(f"  next: omx-autoresearch direction list {task_id}")
     else:
-        where = "" if declared.is_recorded else ", as a claim in the inbox; it moves no counter"
         what = "Pivot" if direction.is_pivot else "Direction"
-        say(f"{what} of {task_id}{where}: {direction.summary[:300]}")
+        say(f"{what} of {task_id}: {direction.summary[:300]}")
+        if not declared.is_recorded:
+            say(waiting_line(task_id, f"This {what.lower()}"))
         _print_likeness(declared)
     return CHECK_SAID_NO if declared.faults else 0
 

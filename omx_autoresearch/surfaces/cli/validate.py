@@ -217,4 +217,4 @@ def note_verb(words: tuple[str, ...], as_json: bool) -> None:
     if as_json:
         print_json(NoteDocument(task_id, text, is_recorded))
     else:
-        say(f"Noted {'in' if is_recorded else 'in the inbox of'} {task_id}, as a claim.")
+        say(f"Noted in {task_id}, as a claim." if is_recorded else claims.waiting_line(task_id, "It"))

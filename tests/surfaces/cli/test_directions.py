@@ -107,7 +107,7 @@ def test_inside_a_sandbox_a_direction_is_a_claim_and_the_hook_is_asked(person: P
     finally:
         os.chmod(folder, 0o700)
     assert "the hook takes it in: direction" in said
-    assert "as a claim in the inbox" in said
+    assert "is not recorded yet: it waits in .omx/autoresearch/" in said
 
 
 def test_text_of_others_moves_no_cursor(person: Person) -> None:

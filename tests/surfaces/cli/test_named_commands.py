@@ -152,7 +152,9 @@ def _time_spent(person: Person) -> list[Spoken]:
 def _validator_gone(person: Person) -> list[Spoken]:
     person.write("other.sh", "#!/bin/sh\nexit 1\n", mode=0o755)
     options = ("--validator", "no-such-program", "--unfrozen", "--reason", "it is elsewhere")
-    person.bind(person.start("answer", *options))
+    task_id = person.init("answer", *options)
+    person.ok("start", task_id, "--no-baseline")
+    person.bind(task_id)
     return [_release(person.stop())]
 
 
