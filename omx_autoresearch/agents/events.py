@@ -31,6 +31,19 @@ BY_SIGNS = Origin("by_signs", "this system does not say which process sent an ev
 
 
 @dataclass(frozen=True, slots=True)
+class BackgroundTask:
+    """Work of the client that goes on beside the agent.
+
+    Attributes:
+        id: the client's own.
+        what: its command or description; a model wrote it.
+    """
+
+    id: str
+    what: str
+
+
+@dataclass(frozen=True, slots=True)
 class HookEvent:
     """One event of an agent CLI, translated.
 
@@ -45,7 +58,8 @@ class HookEvent:
         source: of a session start: ``startup``, ``resume``, ``clear``, ``compact`` or ``fork``; of its end the client's
             word for the reason, such as ``clear``.
         host_end: why the host ended the turn; empty for an ordinary stop.
-        has_background_work: the client reports that its own background work is still running.
+        background_tasks: the client's own background work that still runs.
+        permission_mode: the client's word for what its agent may do, such as ``plan``; empty if it has none.
         transcript_path: the client's own record of the session, which only its adapter reads.
         is_sandboxed: the client's tools have fewer rights than this hook; not in the payload, the adapter finds out.
         origin: who sent the event; the payload shows only what no person wrote, the adapter finds out the rest.
@@ -66,7 +80,8 @@ class HookEvent:
     prompt: str = ""
     source: str = ""
     host_end: HostEnd = ""
-    has_background_work: bool = False
+    background_tasks: tuple[BackgroundTask, ...] = ()
+    permission_mode: str = ""
     transcript_path: str = ""
     is_sandboxed: bool = False
     origin: Origin = BY_SIGNS
@@ -143,7 +158,8 @@ class Client:
         title: the product's name, for people.
         stop_cap: see :class:`StopCap`.
         entries: the hooks to register, the stop first.
-        lets_go_on_repeat: the client loops if the same answer repeats without a tool, so we release such a stop.
+        lets_go_on_repeat: the client loops if the same answer repeats without a tool, so we let such a stop go.
+        queues_prompts: a prompt that a person types waits until the turn ends, and a held turn does not end.
     """
 
     name: str
@@ -151,6 +167,7 @@ class Client:
     stop_cap: StopCap
     entries: tuple[HookEntry, ...]
     lets_go_on_repeat: bool = False
+    queues_prompts: bool = False
 
     @property
     def hook_timeout_seconds(self) -> int:

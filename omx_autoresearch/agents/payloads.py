@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from omx_autoresearch.agents.events import BY_SIGNS, Client, HookEvent, Origin, Reply
+from omx_autoresearch.agents.events import BY_SIGNS, BackgroundTask, Client, HookEvent, Origin, Reply
 from omx_autoresearch.foundation import json_codec
 from omx_autoresearch.foundation.text import MARK, harmless
 
@@ -26,6 +26,8 @@ _MAX_HANDED_CHARS = 256 * 1024
 _COMMANDS = ("$autoresearch", "/autoresearch")
 _GOAL_PREFIXES = ("/goal ", "Goal set: ")
 """Claude Code submits a goal as one of these; the model may have set it."""
+_MAX_TASKS = 100
+_MAX_TASK_CHARS = 200
 _SOURCES = {"session_start": "source", "session_end": "reason"}
 """The field that says why a session began or ended."""
 
@@ -184,6 +186,7 @@ def event_of(
         host_end=host_end_of(payload) if kind in ("stop", "subagent_stop", "stop_failure") else "",
         last_message=end_of(text_of(payload, last_message)),
         transcript_path=text_of(payload, "transcript_path"),
+        permission_mode=text_of(payload, "permission_mode"),
         **own,
     )
 
@@ -252,11 +255,18 @@ def handed_texts(payload: Mapping[str, Any]) -> tuple[str, ...]:
     return tuple(text for text in found if text.lstrip().startswith(_COMMANDS))
 
 
-def has_running_task(value: object) -> bool:
-    """Whether a client's list of background tasks has one that still runs; a malformed list counts as empty."""
-    if not isinstance(value, list):
-        return False
-    return any(isinstance(task, dict) and task.get("status") in ("running", "pending") for task in value)
+def running_tasks(value: object) -> tuple[BackgroundTask, ...]:
+    """The tasks of a client's list that still run; a malformed list counts as empty."""
+    found = []
+    for task in value[:_MAX_TASKS] if isinstance(value, list) else ():
+        if isinstance(task, dict) and task.get("status") in ("running", "pending"):
+            what = next(
+                filter(None, (text_of(task, key) for key in ("command", "description", "type"))), "a task"
+            )
+            found.append(
+                BackgroundTask((text_of(task, "id") or what)[:_MAX_TASK_CHARS], what[:_MAX_TASK_CHARS])
+            )
+    return tuple(found)
 
 
 _END_FIELDS = ("stop_reason", "end_turn_reason", "reason", "error", "error_message")

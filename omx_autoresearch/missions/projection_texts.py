@@ -198,6 +198,11 @@ def notice(mission: Mission) -> str:
             f"HOLD LOST: {one_line(mission.lost_hold.text, 600)}",
             f"next: type in the agent: $autoresearch {mission.task_id}; if it stays so: omx-autoresearch doctor",
         ]
+    elif mission.last_stop is not None and mission.phase == "running" and mission.last_stop.answer == "allow":
+        why = f"{mission.last_stop.reason_code} {mission.last_stop.text}".strip()
+        lines.append(
+            f"let its session go at {mission.last_stop.at}: {one_line(why, 300)}; the next stop is held again"
+        )
     elif mission.phase == "running" and mission.binding is not None:
         lines.append(
             f"holds session {one_line(mission.binding.session_id, 120)} ({mission.binding.client}); to leave: "

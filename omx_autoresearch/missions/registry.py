@@ -414,7 +414,7 @@ def fault_reply(runtime: Runtime, event: HookEvent, error: AutoresearchError) ->
     """
     fault = str(error)
     is_repeated = isinstance(error, JournalBroken) and event.kind != "session_start"
-    if is_repeated and _is_told(runtime.home, event.session_id, f"{event.kind}\n{fault}"):
+    if is_repeated and is_told_already(runtime.home, event.session_id, f"{event.kind}\n{fault}"):
         return Reply(fault=f"{fault} (told already)")
     return Reply(person_message=briefing.fault_for_person(fault), fault=fault)
 
@@ -427,7 +427,7 @@ def forget_faults(home: StateHome, session_id: str) -> None:
         return
 
 
-def _is_told(home: StateHome, session_id: str, text: str) -> bool:
+def is_told_already(home: StateHome, session_id: str, text: str) -> bool:
     """True when the session has heard this; remembers it otherwise. What cannot be remembered is told again."""
     path = home.told_path(session_id)
     line = sha256(text.encode("utf-8", "surrogatepass")).hexdigest().encode() + b"\n"

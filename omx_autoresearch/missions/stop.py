@@ -19,7 +19,9 @@ from omx_autoresearch.foundation.errors import (
     WorkspaceFault,
 )
 from omx_autoresearch.foundation.records import replace, sha256
+from omx_autoresearch.foundation.text import one_line
 from omx_autoresearch.foundation.times import seconds_between
+from omx_autoresearch.missions.checkouts import is_within
 from omx_autoresearch.missions.claims import take_in_quietly
 from omx_autoresearch.missions.projections import write_completion
 from omx_autoresearch.missions.records.work import (
@@ -35,6 +37,7 @@ from omx_autoresearch.missions.registry import (
     bound_mission,
     fault_reply,
     is_expired,
+    is_told_already,
     leave_heartbeat,
     size_of,
     tools_after,
@@ -54,6 +57,7 @@ from omx_autoresearch.missions.rules.gate import (
     decide,
     observe,
     owner_blocker,
+    plan_blocker,
     review_blocker,
     run_blocker,
     time_blocker,
@@ -199,7 +203,7 @@ class _Stop:
         situation = self._situation(mission, seen)
         decision = decide(situation, mission.usage, mission.limits)
         if not decision.is_recorded:
-            return SILENCE
+            return self._not_held(mission)
         if decision.would_block and seen.is_reused:
             return None
         if decision.completes:
@@ -208,8 +212,7 @@ class _Stop:
                 return self._settle(transaction, seen)
             return self._complete(transaction, decision, seen)
         if decision.answer == "allow":
-            transaction.record(StopAllowed(self._facts(mission, decision, seen)))
-            return SILENCE
+            return self._allow(transaction, decision, seen, situation)
         if decision.answer == "release":
             return self._release(transaction, decision, seen, situation)
         return self._refuse(transaction, decision, seen, situation)
@@ -224,8 +227,14 @@ class _Stop:
             scope="ours" if is_ours else "other-session" if binding else "unbound",
             phase=phase,
             host_end=self._event.host_end,
-            has_background_work=self._event.has_background_work,
+            has_background_work=any(
+                task.id not in mission.background_ids for task in self._event.background_tasks
+            ),
+            client_blocker=plan_blocker(self._event.permission_mode, mission.task_id),
             lets_go_on_repeat=self._client.lets_go_on_repeat,
+            was_let_go_on_repeat=bool(
+                mission.last_stop and mission.last_stop.reason_code == "answer-repeated"
+            ),
             cap=self._cap(),
             task_id=mission.task_id,
             blocker=seen.unseen,
@@ -269,8 +278,19 @@ class _Stop:
         if mission.phase != "running" and last.answer == "refuse":
             return None  # paused or cancelled since: the session is not held
         if last.answer == "refuse":
-            return Reply(refusal=last.text, person_message=briefing.refusal_for_person(mission))
+            return Reply(refusal=last.text, person_message=self._held(mission))
         return SILENCE
+
+    def _not_held(self, mission: Mission) -> Reply:
+        """The answer where the mission holds nothing now; a block that no stop has told is told once."""
+        blocker = mission.blocker
+        if blocker is None or blocker.by != "agent" or mission.binding is None:
+            return SILENCE
+        said = briefing.blocked_for_person(mission, blocker)
+        is_told = is_told_already(
+            self._runtime.home, self._event.session_id, f"{mission.usage.seconds_running} {said}"
+        )
+        return SILENCE if is_told else Reply(person_message=said)
 
     # --- record, answer
 
@@ -302,6 +322,18 @@ class _Stop:
             )
         return Reply(person_message=said)
 
+    def _allow(self, transaction: Transaction, decision: Decision, seen: Seen, situation: Situation) -> Reply:
+        mission, waits_for = transaction.mission, situation.for_person
+        facts = self._facts(mission, decision, seen)
+        if decision.reason_code == "background-work":
+            tasks = self._event.background_tasks
+            names = "; ".join(one_line(task.what, 80) for task in tasks)
+            facts = replace(facts, text=names, background_ids=tuple(task.id for task in tasks))
+        transaction.record(StopAllowed(facts))
+        if waits_for is None or decision.reason_code != waits_for.reason_code:
+            return SILENCE
+        return Reply(person_message=briefing.let_go_for_person(mission, waits_for))
+
     def _release(
         self, transaction: Transaction, decision: Decision, seen: Seen, situation: Situation
     ) -> Reply:
@@ -328,6 +360,7 @@ class _Stop:
             tampered=situation.tampered,
             output_tail=runs.output_tail(self._runtime, mission),
         )
+        text = "\n".join((text, *self._notes(mission)))
         refused = StopRefused(
             self._facts(mission, decision, seen, text),
             missing=tuple(item.code for item in situation.missing),
@@ -336,7 +369,17 @@ class _Stop:
         )
         blocked = _readiness_blocked(mission, decision, seen, situation)
         transaction.record(*blocked, refused, *pivot_demanded(mission, decision.usage))
-        return Reply(refusal=text, person_message=briefing.refusal_for_person(mission))
+        return Reply(refusal=text, person_message=self._held(mission))
+
+    def _held(self, mission: Mission) -> str:
+        return briefing.refusal_for_person(mission, queues_prompts=self._client.queues_prompts)
+
+    def _notes(self, mission: Mission) -> tuple[str, ...]:
+        """What this agent should know of its own session: where it is judged, and which work keeps it from nothing."""
+        notes = [briefing.still_running(task.what, task.id) for task in self._event.background_tasks]
+        if not is_within(self._event.cwd, mission.workspace_path):
+            notes.append(briefing.judged_elsewhere(mission, self._event.cwd))
+        return tuple(notes)
 
     def _facts(self, mission: Mission, decision: Decision, seen: Seen, text: str = "") -> StopFacts:
         path = self._runtime.home.mission(mission.task_id).heartbeat_path

@@ -397,7 +397,7 @@ def run_view(runtime: Runtime, task_id: str, *, is_running: bool = False) -> Run
             run_id=mission.lost_run_id,
             cause="lost" if mission.lost_run_id else "",
             summary=_LEFT_NO_VERDICT if mission.lost_run_id else "",
-            next=next_command(mission, is_validating=is_running),
+            next=_wait_command(runtime, mission) if is_running else next_command(mission),
         )
     return RunView(
         task_id=task_id,
@@ -408,6 +408,16 @@ def run_view(runtime: Runtime, task_id: str, *, is_running: bool = False) -> Run
         next=next_command(mission, is_after_run=True),
         **{name: getattr(run, name) for name in _OF_RUN if run},
     )
+
+
+def _wait_command(runtime: Runtime, mission: Mission) -> str:
+    """The command that waits for the run under way; it changes from call to call.
+
+    A client may take equal commands for a loop and end its agent's run.
+    """
+    going = mission.running_validation
+    spent_seconds = int(max(0.0, seconds_between(going.started_at, runtime.now()))) if going else 0
+    return f"{next_command(mission, is_validating=True)} --seconds {60 + spent_seconds % 31}"
 
 
 # --- how it stands

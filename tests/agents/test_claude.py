@@ -54,7 +54,7 @@ def test_every_captured_event_is_understood(native: str, kind: str) -> None:
 
 def test_a_stop_carries_the_last_message_and_no_background_work() -> None:
     first = samples("Stop")[0]
-    assert (first.last_message, first.has_background_work, first.host_end) == ("I am done (1).", False, "")
+    assert (first.last_message, first.background_tasks, first.host_end) == ("I am done (1).", (), "")
 
 
 def test_a_session_start_says_where_it_comes_from() -> None:
@@ -99,11 +99,11 @@ def test_a_sub_agents_prompt_is_no_persons() -> None:
 @pytest.mark.case("LOOP-07")
 def test_running_tasks_are_background_work_and_timers_are_not() -> None:
     running = [{"id": "t1", "type": "subagent", "status": "running"}]
-    assert event(hook_event_name="Stop", background_tasks=running).has_background_work
+    assert event(hook_event_name="Stop", background_tasks=running).background_tasks
     assert not event(
         hook_event_name="Stop", background_tasks=[], session_crons=[{"id": "c"}]
-    ).has_background_work
-    assert not event(hook_event_name="Stop", background_tasks="running").has_background_work
+    ).background_tasks
+    assert not event(hook_event_name="Stop", background_tasks="running").background_tasks
 
 
 @pytest.mark.case("LOOP-05")

@@ -167,7 +167,7 @@ def test_an_error_object_is_read_by_its_type() -> None:
     ],
 )
 def test_only_a_well_formed_running_task_is_background_work(value: object, expected: bool) -> None:
-    assert payloads.has_running_task(value) is expected
+    assert bool(payloads.running_tasks(value)) is expected
 
 
 @pytest.mark.parametrize(

@@ -361,6 +361,7 @@ def test_an_agent_may_say_that_it_is_blocked_and_chat_alone_changes_nothing(worl
         assert world.stop(last_assistant_message=text).refusal
         world.tool()
     lifecycle_commands.block(world.runtime(), mission.task_id, reason="device offline", needs="a device")
+    assert "device offline" in world.stop().person_message
     for _ in range(3):
         assert world.stop().is_silent
     shown = view(world.runtime(), mission.task_id)
@@ -676,6 +677,26 @@ def test_background_work_is_let_through_without_counting_and_not_for_ever(world:
 
 @pytest.mark.requirement("GATE-09")
 @pytest.mark.case("LOOP-07")
+def test_one_endless_background_task_lets_go_of_one_stop_and_is_refused_by_name_after_that(
+    world: Scratch,
+) -> None:
+    mission = world.mission()
+    server = {"id": "bash_1", "type": "local_bash", "command": "sleep 100000", "status": "running"}
+    assert world.stop(background_tasks=[server]).is_silent
+    shown = view(world.runtime(), mission.task_id)
+    assert shown.hold.startswith("let go (background work still runs: sleep 100000; ")
+    world.follow()
+    assert "sleep 100000" in Path(world.home.mission(mission.task_id).notice_path).read_text()
+    refusal = world.stop(background_tasks=[server]).refusal
+    assert 'Still running in the background: "sleep 100000" (task "bash_1")' in refusal
+    assert "stop it or wait for it" in refusal
+    other = {"id": "bash_2", "type": "local_bash", "command": "make", "status": "running"}
+    assert world.stop(background_tasks=[server, other]).is_silent, "there is something new to wait for"
+    assert world.stop(background_tasks=[server]).refusal
+
+
+@pytest.mark.requirement("GATE-09")
+@pytest.mark.case("LOOP-07")
 @pytest.mark.parametrize(
     "tasks", [[], "running", None, 3, [3], [{"status": "completed"}], [{"status": ["x"]}]]
 )
@@ -924,10 +945,97 @@ def test_gemini_is_let_go_when_its_answer_repeats_without_a_tool(world: Scratch)
 
     assert stop("done").refusal
     assert stop("done, really").refusal
+    let_go = stop("done, really")
+    assert not let_go.refusal
+    assert "let this stop go and still runs (answer-repeated)" in let_go.person_message
+    after = world.load(mission)
+    assert (after.phase, after.usage.refusals, after.usage.stale) == ("running", 2, 1)
     released = stop("done, really")
     assert not released.refusal
-    assert "(stalled)" in released.person_message
+    assert "(answer-repeated)" in released.person_message
     assert world.load(mission).phase == "blocked"
+    assert "omx-autoresearch unblock" in released.person_message
+
+
+@pytest.mark.requirement("GATE-22")
+def test_after_esc_gemini_is_held_again_at_the_next_answer(world: Scratch) -> None:
+    """Esc while the model answers sends the answer of the last stop again; a prompt follows."""
+    mission = world.mission(client="gemini")
+
+    def tell(event: str, **fields: Any) -> Any:
+        return world.tell(world.payload(event, **fields), "gemini")
+
+    for word in ("one", "two", "three"):
+        assert tell("AfterAgent", prompt_response=word).refusal
+        assert not tell("AfterAgent", prompt_response=word).refusal
+        tell("AfterTool", tool_name="read_file", tool_input={}, tool_response={})
+    assert world.load(mission).phase == "running"
+    assert world.load(mission).usage.background_allows == 3, "each was paid for"
+
+
+@pytest.mark.requirement("GATE-20")
+def test_the_way_out_of_a_client_that_queues_prompts_names_esc_and_the_terminal(world: Scratch) -> None:
+    mission = world.mission(client="gemini")
+    said = world.tell(world.payload("AfterAgent", prompt_response="done"), "gemini").person_message
+    assert "press Esc, then type `$autoresearch pause`" in said
+    assert f"omx-autoresearch pause {mission.task_id}" in said
+    assert said.index("Esc") < said.index("$autoresearch pause")
+
+
+@pytest.mark.requirement("GATE-09")
+def test_a_stop_in_plan_mode_is_let_go_uncounted_with_the_persons_cure_and_not_for_ever(
+    world: Scratch,
+) -> None:
+    mission = world.mission()
+    for _ in range(8):
+        answer = world.stop(permission_mode="plan")
+        assert not answer.refusal
+        assert "(plan-mode)" in answer.person_message
+        assert "Shift+Tab" in answer.person_message
+    after = world.load(mission)
+    assert (after.phase, after.usage.refusals, after.usage.stale) == ("running", 0, 0)
+    assert world.stop(permission_mode="acceptEdits").refusal, "out of plan mode the session is held"
+    released = world.stop(permission_mode="plan")
+    assert "BLOCKED, not complete (plan-mode)" in released.person_message
+    assert world.load(mission).phase == "blocked"
+
+
+@pytest.mark.requirement("GATE-09")
+def test_a_contract_that_is_met_completes_in_plan_mode_too(world: Scratch) -> None:
+    world.mission()
+    world.write("answer.txt", "42\n")
+    assert "is complete" in world.stop(permission_mode="plan").person_message
+
+
+@pytest.mark.requirement("GATE-11", "GATE-20")
+def test_an_agents_own_block_is_told_to_the_person_at_its_stop_and_once(world: Scratch) -> None:
+    mission = world.mission()
+    lifecycle_commands.block(
+        world.runtime(), mission.task_id, reason="no device", needs="a device", by="agent"
+    )
+    said = world.stop().person_message
+    assert "BLOCKED, not complete (agent-blocked)" in said
+    assert "a device" in said
+    assert world.stop().is_silent
+    lifecycle_commands.unblock(world.runtime(), mission.task_id)
+    world.clock.move(seconds=1)
+    lifecycle_commands.block(
+        world.runtime(), mission.task_id, reason="no device", needs="a device", by="agent"
+    )
+    assert world.stop().person_message, "it is another block"
+
+
+@pytest.mark.requirement("SESS-12")
+def test_a_session_outside_the_judged_folder_is_told_which_one_is_judged(world: Scratch) -> None:
+    mission = world.mission()
+    assert "judges" not in world.stop().refusal
+    side = world.root / "side"
+    world.git("worktree", "add", "-q", str(side))
+    refusal = world.stop(cwd=str(side)).refusal
+    assert f"This mission judges {world.project}, and this session is in {side}" in refusal
+    assert f"$autoresearch {mission.task_id}" in refusal
+    (world.project / "below").mkdir()
+    assert "judges" not in world.stop(cwd=str(world.project / "below")).refusal
 
 
 @pytest.mark.requirement("HOOK-04")

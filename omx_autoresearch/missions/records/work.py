@@ -35,6 +35,7 @@ if TYPE_CHECKING:
 
 # --- Stops: one record before every answer that is not silence.
 
+_KEPT_TASKS = 100
 KEPT_OUTPUT_MARKS = 200
 """Masked output digests that are remembered; an older one may count as new again, within ``weak_holds``."""
 
@@ -45,6 +46,7 @@ class StopFacts:
 
     Attributes:
         tree_digest: of the workspace; empty where it was not looked at. Only a judged iteration moves the mission's.
+        background_ids: the client's background tasks for which the stop was let go.
         heartbeat_bytes: size of the heartbeat file; tools of the next turn lie beyond.
         iteration: number of the iteration that it ended, from 1; 0 when it ended none. The fields behind it tell of it.
         verdict: of the newest run under the contract; empty when there was none.
@@ -59,6 +61,7 @@ class StopFacts:
     tree_digest: str = ""
     heartbeat_bytes: int = 0
     last_message_digest: str = ""
+    background_ids: tuple[str, ...] = ()
     iteration: int = 0
     began_at: str = ""
     tool_count: int = 0
@@ -148,6 +151,7 @@ def _answered(mission: Mission, ts: str, stop: StopFacts, answer: str, *, progre
         is_person_turn=False,
         turn_heartbeat_failed=False,
         lost_hold=None,
+        background_ids=(*mission.background_ids, *stop.background_ids)[-_KEPT_TASKS:],
         turn_heartbeat_bytes=stop.heartbeat_bytes,
         last_stop=LastStop(
             at=ts,

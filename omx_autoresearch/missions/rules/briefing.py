@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from omx_autoresearch.missions.rules.allowances import Limits, Usage
     from omx_autoresearch.missions.rules.evidence import Missing
     from omx_autoresearch.missions.rules.gate import Decision
-    from omx_autoresearch.missions.rules.mission import Mission
+    from omx_autoresearch.missions.rules.mission import Blocker, Mission
 
 _GOAL_CHARACTERS = 300
 _ITEM_CHARACTERS = 400
@@ -47,11 +47,13 @@ def refusal(
     if is_waiting:
         lines.append(
             "A validation is still running, and the runtime decides when it ends. "
-            f"Waited {usage.wait_refusals} of {limits.wait_refusals} times."
+            f"Waited {usage.wait_refusals} of {limits.wait_refusals} times. To wait, simply stop again."
         )
     lines += _missing_lines(missing, tampered, has_next=not is_waiting and not tampered)
     if is_waiting:
-        lines.append(f"  next: omx-autoresearch wait {mission.task_id}")
+        # another number each time: a client may take equal commands for a loop
+        seconds = 60 + usage.wait_refusals
+        lines.append(f"  next: omx-autoresearch wait {mission.task_id} --seconds {seconds}")
     elif tampered:
         lines.append(f"  next: omx-autoresearch restore {mission.task_id}")
     lines.append(f"Completion artifact (only the runtime writes it): {completion_path(mission)}")
@@ -139,12 +141,33 @@ def spent(usage: Usage, limits: Limits) -> str:
     )
 
 
-def refusal_for_person(mission: Mission) -> str:
-    """The message to the person beside a refusal: which mission holds the session and how to leave."""
+def still_running(what: str, task_id: str) -> str:
+    """The line of a refusal about background work for which a stop was let go already."""
+    named = redacted(f"{_quoted(what, 120)} (task {_quoted(task_id, 60)})")
+    return f"Still running in the background: {named}. A stop waits for it once only: stop it or wait for it."
+
+
+def judged_elsewhere(mission: Mission, cwd: str) -> str:
+    """That the session stands outside the folder that is judged, and how to have another one judged."""
     return (
-        f"{MARK} mission {mission.task_id} holds this session until its completion contract is met. "
-        f"To leave: type `$autoresearch pause` or `$autoresearch cancel`."
+        f"This mission judges {printable(mission.workspace_path)}, and this session is in {printable(cwd)}: work "
+        "outside the judged folder does not count. To have another work tree of the project judged, a person types in "
+        f"the session that works there: $autoresearch {mission.task_id}"
     )
+
+
+def refusal_for_person(mission: Mission, *, queues_prompts: bool = False) -> str:
+    """The message to the person beside a refusal: which mission holds the session and how to leave.
+
+    Args:
+        mission: that holds the session.
+        queues_prompts: the client reads no typed prompt as long as the turn goes on.
+    """
+    held = f"{MARK} mission {mission.task_id} holds this session until its completion contract is met. To leave: "
+    if queues_prompts:
+        how = f"press Esc, then type `$autoresearch pause`; or in a terminal: omx-autoresearch pause {mission.task_id}"
+        return f"{held}{how} (a prompt that is typed without Esc waits until the turn ends)."
+    return f"{held}type `$autoresearch pause` or `$autoresearch cancel`."
 
 
 def release_for_person(mission: Mission, decision: Decision) -> str:
@@ -152,9 +175,22 @@ def release_for_person(mission: Mission, decision: Decision) -> str:
     blocker = decision.blocker
     if blocker is None:
         return f"{MARK} mission {mission.task_id} let the session go: {decision.reason_code}."
+    return blocked_for_person(mission, blocker)
+
+
+def blocked_for_person(mission: Mission, blocker: Blocker) -> str:
+    """The message to the person about a mission that only a person lets go on, without secrets."""
     return redacted(
         f"{MARK} mission {mission.task_id} is BLOCKED, not complete ({blocker.reason_code}): "
         f"{one_line(blocker.what, 400)} Needed: {one_line(blocker.needs, 300)} Next: {blocker.command}"
+    )
+
+
+def let_go_for_person(mission: Mission, waits_for: Blocker) -> str:
+    """The message to the person when a stop is let go, uncounted, for something that only a person can change."""
+    return (
+        f"{MARK} mission {mission.task_id} let this stop go and still runs ({waits_for.reason_code}): "
+        f"{waits_for.what}. Needed: {waits_for.needs}."
     )
 
 

@@ -18,7 +18,7 @@ that applies decides:
 4. the host ended the turn                                     allow, not counted
 5. the completion contract is met                              allow, mission complete
 6. only the owner can fix it; pinned files changed            release and block (tampered: one refusal first)
-7. background work, our own validation still running           allow / refuse, on allowances of their own
+7. background work, a person's turn, our own validation        allow / refuse, on allowances of their own
 8. stalled                                                     release and block
 9. otherwise                                                   refuse
 
@@ -150,7 +150,7 @@ def is_stalled(usage: Usage, limits: Limits) -> bool:
 NOT_LOOKED = (Missing("look", "a look at the workspace", "no look yet", "omx-autoresearch status"),)
 """The missing item before the first look: only a look that finds nothing missing completes a mission."""
 
-_BLOCKED_FOR_WANT_OF = ("stalled", "refusals-spent", "wall-clock-spent")
+_BLOCKED_FOR_WANT_OF = ("stalled", "answer-repeated", "plan-mode", "refusals-spent", "wall-clock-spent")
 
 
 @dataclass(frozen=True, slots=True)
@@ -191,11 +191,13 @@ class Situation:
         blocker: what only the owner can fix.
         tampered: pinned paths that changed.
         is_validation_running: a validation or review did not end within the hook's deadline.
-        has_background_work: the client's own work goes on, or a question to the person is open.
+        has_background_work: work of the client goes on for which no stop was let go yet.
+        client_blocker: what a person must change in the client before its agent can do anything: its plan mode.
         observation: of the iteration that this stop ends.
         used_tools: a tool ran since the last answer, or the tree changed where tool events are not installed.
         repeats_answer: the agent's text is the same as at the last stop and no tool ran.
         lets_go_on_repeat: the client spins on repeated answers; let it go.
+        was_let_go_on_repeat: the last stop was let go for a repeated answer already.
         cap: of the client.
         task_id: for commands in texts.
     """
@@ -209,12 +211,23 @@ class Situation:
     tampered: tuple[str, ...] = ()
     is_validation_running: bool = False
     has_background_work: bool = False
+    client_blocker: Blocker | None = None
     observation: Observation = field(default_factory=Observation)
     used_tools: bool = False
     repeats_answer: bool = False
     lets_go_on_repeat: bool = False
+    was_let_go_on_repeat: bool = False
     cap: StopCap | None = None
     task_id: str = "TASK"
+
+    @property
+    def for_person(self) -> Blocker | None:
+        """What only a person can change in the client; the stop is let go for it, and in the end blocks the mission.
+
+        An aborted answer looks like a repeated one where the client does not tell of the abort.
+        """
+        is_repeat = self.lets_go_on_repeat and self.repeats_answer
+        return self.client_blocker or (_repeat_blocker(self.task_id) if is_repeat else None)
 
 
 @dataclass(frozen=True, slots=True)
@@ -302,7 +315,9 @@ def _ordinary(seen: Situation, usage: Usage, limits: Limits) -> Decision:
     moved = _moved(seen, usage, limits)
     if seen.tampered and usage.tamper_refusals > 0:
         return _blocked(seen, usage, limits, _tamper_blocker(seen))
-    if is_stalled(moved, limits) or (seen.lets_go_on_repeat and moved.repeats > 0):
+    if seen.for_person is not None:
+        return _blocked(seen, usage, limits, seen.for_person)
+    if is_stalled(moved, limits):
         return _blocked(seen, usage, limits, _stall_blocker(seen))
     if moved.refusals >= limits.refusals_total:
         return _blocked(seen, usage, limits, _spent_blocker(seen, limits))
@@ -313,9 +328,14 @@ def _ordinary(seen: Situation, usage: Usage, limits: Limits) -> Decision:
 def _waiting(seen: Situation, usage: Usage, limits: Limits) -> Decision | None:
     """Step 7: what may be waited for, on finite allowances of its own; None when they are spent."""
     usage = _after_tools(seen, usage)
-    if seen.has_background_work and usage.background_allows < limits.background_allows:
+    if usage.background_allows < limits.background_allows:
         spent = replace(usage, background_allows=usage.background_allows + 1, refusals_in_row=0)
-        return Decision("allow", "background-work", spent)
+        if seen.for_person is not None and not seen.was_let_go_on_repeat:
+            return Decision("allow", seen.for_person.reason_code, spent)
+        if seen.has_background_work:
+            return Decision("allow", "background-work", spent)
+    if seen.for_person is not None:
+        return None
     if seen.is_validation_running and usage.wait_refusals < limits.wait_refusals:
         spent = replace(usage, wait_refusals=usage.wait_refusals + 1)
         return _refused(seen, "validation-running", spent, is_counted=False)
@@ -369,6 +389,27 @@ def _stall_blocker(seen: Situation) -> Blocker:
         "the smallest external input that lets the agent go on: a direction "
         f'(`omx-autoresearch direct {seen.task_id} "..."`), a decision, an amended contract',
         f"omx-autoresearch unblock {seen.task_id}",
+    )
+
+
+def _repeat_blocker(task_id: str) -> Blocker:
+    return Blocker(
+        "answer-repeated",
+        "the agent gave the same answer again and used no tool, so its client would repeat itself for ever",
+        "a person's word to the agent in a prompt, which begins a new turn",
+        f"omx-autoresearch unblock {task_id}",
+    )
+
+
+def plan_blocker(permission_mode: str, task_id: str) -> Blocker | None:
+    """The session is in the client's plan mode, in which its agent may not write; None for any other mode."""
+    if permission_mode != "plan":
+        return None
+    return Blocker(
+        "plan-mode",
+        "the session is in plan mode, so the agent may change nothing",
+        "a person who leaves plan mode in the agent (Shift+Tab), or approves its plan",
+        f"omx-autoresearch unblock {task_id}",
     )
 
 

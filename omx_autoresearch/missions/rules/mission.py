@@ -335,7 +335,7 @@ class LastStop:
         reason_code: the gate's reason.
         session_id: whose stop it was.
         payload_digest: of the raw event; the same hook registered twice sends the same bytes.
-        text: what was said to the agent.
+        text: what was said to the agent, or which background work let it go.
         tree_digest: of the workspace at that stop.
         last_message_digest: of the agent's last text.
         override_expected: the client may have let the agent go despite this refusal.
@@ -462,6 +462,7 @@ class Mission(MissionIdentity):
         edited_projections: projections that were edited by hand and restored, newest last, bounded.
         refused_verbs: owner verbs that were tried from inside an agent.
         forked_sessions: when a fork of a session in this workspace began, and its id; newest last, bounded.
+        background_ids: the client's background tasks for which a stop was let go, newest last, bounded.
         lost_hold: that the bound session was lost in mid-mission; a later event of it proves that it came back.
         host_end_count: stops that the host ended; outside every counter.
         notices: of the lifecycle, newest last, bounded.
@@ -520,6 +521,7 @@ class Mission(MissionIdentity):
     edited_projections: tuple[str, ...] = ()
     refused_verbs: tuple[str, ...] = ()
     forked_sessions: tuple[str, ...] = ()
+    background_ids: tuple[str, ...] = ()
     lost_hold: Notice | None = nested(Notice, default=None)
     host_end_count: int = 0
     notices: tuple[Notice, ...] = nested(Notice, default=())

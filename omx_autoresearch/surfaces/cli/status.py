@@ -13,6 +13,8 @@ from omx_autoresearch.foundation.records import dataclass, replace
 from omx_autoresearch.foundation.text import duration_text
 from omx_autoresearch.journal.layout import ProjectFolder
 from omx_autoresearch.missions import views
+from omx_autoresearch.missions.checkouts import is_within
+from omx_autoresearch.missions.rules.briefing import judged_elsewhere
 from omx_autoresearch.missions.upkeep import storage_fault
 from omx_autoresearch.missions.validation import runs
 from omx_autoresearch.missions.views import RunView, StatusView, open_items, run_view
@@ -299,6 +301,8 @@ def print_run(caller: Caller, mission: Mission, *, is_running: bool, as_json: bo
         print_json(view)
     else:
         _print_run(view, caller.runtime, mission)
+        if not is_within(caller.cwd, mission.workspace_path):
+            say(f"  note: {judged_elsewhere(mission, caller.cwd)}", "yellow")
 
 
 def _print_run(document: RunView, runtime: Runtime, mission: Mission) -> None:

@@ -99,7 +99,7 @@ def test_a_refusal_stands_on_its_own() -> None:
 def test_a_refusal_to_wait_says_wait_and_stands_on_its_own_too() -> None:
     text = waiting(a_mission(iteration=6, usage=Usage(refusals=11, wait_refusals=2)))
     assert text.startswith(f"{MARK} Mission {TASK} is not complete")
-    assert re.findall(r"next: (.*)", text) == [f"omx-autoresearch wait {TASK}"]
+    assert re.findall(r"next: (.*)", text) == [f"omx-autoresearch wait {TASK} --seconds 63"]
     assert "Waited 3 of 6 times" in text
     assert "Iteration 6; refusal 11 of 200" in text
     assert NEEDED.what in text

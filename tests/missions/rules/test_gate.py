@@ -14,7 +14,7 @@ import omx_autoresearch
 from omx_autoresearch.agents.events import StopCap
 from omx_autoresearch.foundation.types import HostEnd, Phase, StopScope
 from omx_autoresearch.missions.rules.allowances import Limits, Usage, after_person_prompt
-from omx_autoresearch.missions.rules.gate import Decision, Observation, Situation, decide
+from omx_autoresearch.missions.rules.gate import Decision, Observation, Situation, decide, plan_blocker
 from omx_autoresearch.missions.rules.mission import Blocker
 from tests.missions.rules.samples import NEEDED, TASK
 
@@ -29,6 +29,7 @@ APPROVAL = Blocker(
 HOUR = Blocker(
     "wall-clock-spent", "24 h are spent", "more hours", f"omx-autoresearch unblock {TASK} --add-hours 8"
 )
+PLAN = plan_blocker("plan", TASK)
 HOST_ENDS: tuple[HostEnd, ...] = tuple(end for end in get_args(HostEnd) if end)
 PHASES: tuple[Phase, ...] = get_args(Phase)
 SCOPES: tuple[StopScope, ...] = get_args(StopScope)
@@ -44,9 +45,10 @@ ORDER: tuple[tuple[dict[str, Any], str, str], ...] = (
     ({"host_end": "rate_limit"}, "allow", "host-rate-limit"),
     ({"missing": ()}, "allow", "complete"),
     ({"blocker": APPROVAL}, "release", "approval-missing"),
+    ({"client_blocker": PLAN}, "allow", "plan-mode"),
+    ({"lets_go_on_repeat": True, "repeats_answer": True}, "allow", "answer-repeated"),
     ({"has_background_work": True}, "allow", "background-work"),
     ({"is_validation_running": True}, "refuse", "validation-running"),
-    ({"lets_go_on_repeat": True, "repeats_answer": True}, "release", "stalled"),
     ({}, "refuse", "validation"),
 )
 """What is seen, first step first, and the answer that it alone gives."""
@@ -342,8 +344,15 @@ def test_a_block_for_want_of_progress_or_time_asks_for_a_run_of_now() -> None:
 @pytest.mark.requirement("GATE-22")
 def test_a_client_that_spins_on_a_repeated_answer_is_let_go() -> None:
     seen = replace(HOLDING, repeats_answer=True, lets_go_on_repeat=True)
-    decision = decide(seen, Usage(refusals=1, idle_refusals=1, stale=1), LIMITS)
-    assert (decision.answer, decision.reason_code) == ("release", "stalled")
+    usage = Usage(refusals=1, idle_refusals=1, stale=1)
+    decision = decide(seen, usage, LIMITS)
+    assert (decision.answer, decision.reason_code) == ("allow", "answer-repeated")
+    assert decision.usage == replace(usage, background_allows=1), "uncounted, and paid for"
+    for again in (
+        decide(replace(seen, was_let_go_on_repeat=True), decision.usage, LIMITS),
+        decide(seen, Usage(background_allows=LIMITS.background_allows), LIMITS),
+    ):
+        assert (again.answer, again.reason_code) == ("release", "answer-repeated")
     tolerated = decide(replace(seen, lets_go_on_repeat=False), Usage(repeats=1), LIMITS)
     assert (tolerated.answer, tolerated.usage.repeats) == ("refuse", 2)
     assert decide(replace(seen, repeats_answer=False), Usage(repeats=3), LIMITS).answer == "refuse"

@@ -19,7 +19,7 @@ import pytest
 from omx_autoresearch.agents.events import StopCap
 from omx_autoresearch.missions.records.work import PinsRestored
 from omx_autoresearch.missions.rules.allowances import Limits, Usage, after_person_prompt, refreshed
-from omx_autoresearch.missions.rules.gate import Observation, Situation, after_iteration, decide
+from omx_autoresearch.missions.rules.gate import Observation, Situation, after_iteration, decide, plan_blocker
 from tests.missions.rules.samples import NEEDED, a_mission, at
 
 STRONG = Observation(has_better_score=True)
@@ -82,11 +82,15 @@ def situations() -> tuple[Situation, ...]:
             has_background_work=background,
             repeats_answer=repeats,
             lets_go_on_repeat=lets_go_on_repeat,
+            was_let_go_on_repeat=was_let_go,
+            client_blocker=plan,
             cap=CAP,
         )
         for observation in KINDS
         for tools, running, background, repeats in FLAGS
         for lets_go_on_repeat in ((False, True) if repeats else (False,))
+        for was_let_go in ((False, True) if lets_go_on_repeat else (False,))
+        for plan in (None, plan_blocker("plan", "TASK"))
         for tampered in ((), ("check.sh",))
     )
 

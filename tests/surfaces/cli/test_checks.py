@@ -78,7 +78,7 @@ def test_a_validation_that_outlasts_the_wait_is_said_to_run_still_and_waited_for
     person.ok("start", task_id, "--no-baseline")
     done = person.run("validate", task_id, "--seconds", "0")
     assert done.returncode == 9
-    assert f"call again: omx-autoresearch wait {task_id}" in done.stdout
+    assert f"call again: omx-autoresearch wait {task_id} --seconds " in done.stdout
     assert person.json("wait", task_id, "--seconds", "0")["is_running"] is True
     person.write("done", "")
     ended = person.json("wait", task_id)

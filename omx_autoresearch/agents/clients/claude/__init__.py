@@ -68,7 +68,7 @@ def parse(payload: dict[str, Any]) -> HookEvent:
         handed_texts=tuple(payloads.text_of(cron, "prompt") for cron in crons if isinstance(cron, dict))
         if isinstance(crons, list)
         else (),
-        has_background_work=payloads.has_running_task(payload.get("background_tasks")),
+        background_tasks=payloads.running_tasks(payload.get("background_tasks")),
         # the client keeps the first 30,000 characters; a failed tool's output is in `error`
         tool_response=payload.get("error" if has_failed else "tool_response"),
     )

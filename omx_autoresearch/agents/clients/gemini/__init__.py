@@ -10,6 +10,9 @@
 - Gemini replaces ``$NAME`` when it reads settings.json, so no hook line may contain one.
 - ``PreCompress`` fires before every model call (``trigger`` auto), so it does not show a compaction, and we do not
   register it.
+- It keeps a prompt that is typed while the agent works in a queue until the turn ends, so a held session reads none.
+- On Esc while the model answers, ``AfterAgent`` fires with an unchanged ``prompt_response``: it looks like a repeat.
+- It counts equal commands too: five in a row end the run.
 - A sub-agent's tool event looks like the session's own.
 - ``--sandbox`` restarts the whole client inside the sandbox, with its hooks: they have the rights of its tools.
 - A prompt is proven by the socket on the hook's stdin, as in Claude Code, and could be forged in the same way.
@@ -34,6 +37,7 @@ CLIENT = Client(
     title="Gemini CLI",
     stop_cap=StopCap(limit=None),
     lets_go_on_repeat=True,
+    queues_prompts=True,
     entries=(
         HookEntry("AfterAgent", "stop", 120, "active"),
         # `always`: the guard `start` contains an environment variable, which Gemini would replace in the line
