@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from omx_autoresearch.foundation.text import MARK, one_line, printable, redacted
 from omx_autoresearch.missions.rules.directions import FRESH, by_diversity, perturbation
-from omx_autoresearch.missions.rules.evidence import open_criteria
+from omx_autoresearch.missions.rules.evidence import judging_command, open_criteria
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -302,7 +302,10 @@ def _next_step(mission: Mission) -> str:
     if mission.is_pivot_required and not mission.turn_has_pivot:
         axis = perturbation(mission.directions, mission.recent_directions)
         return f"Next: {pivot_command(mission, axis)}"
-    return f"Next: omx-autoresearch validate {mission.task_id}"
+    contract = mission.contract
+    if contract is not None and contract.is_review and not contract.reviewer_command:
+        return f"Next: omx-autoresearch readiness {mission.task_id}"  # only a person can judge it
+    return f"Next: {judging_command(mission)}"
 
 
 def _quoted(text: str, limit: int) -> str:

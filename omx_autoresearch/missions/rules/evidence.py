@@ -106,6 +106,15 @@ def is_passing(mission: Mission, look: WorkspaceSnapshot) -> bool:
     )
 
 
+def judging_command(mission: Mission) -> str:
+    """The command that has the mission judged now; where only a person can judge, the one that the person types."""
+    contract = mission.contract
+    if contract is None or not contract.is_review:
+        return f"omx-autoresearch validate {mission.task_id}"
+    by_person = "" if contract.reviewer_command else " --approve"
+    return f"omx-autoresearch review {mission.task_id}{by_person}"
+
+
 def missing_items(mission: Mission, look: WorkspaceSnapshot) -> tuple[Missing, ...]:
     """Everything that the completion contract still lacks at this look; empty means that it is met."""
     contract = mission.contract
@@ -126,7 +135,7 @@ def missing_items(mission: Mission, look: WorkspaceSnapshot) -> tuple[Missing, .
                 "output-artifact",
                 f"a non-empty output artifact at {contract.output_artifact_path}",
                 look.artifact_fault or "no such file",
-                f"omx-autoresearch review {mission.task_id}",
+                f"write {contract.output_artifact_path}",
             ),
         )
     if is_passing(mission, look):
@@ -135,11 +144,11 @@ def missing_items(mission: Mission, look: WorkspaceSnapshot) -> tuple[Missing, .
 
 
 def _lacking_run(mission: Mission, contract: Contract, look: WorkspaceSnapshot) -> Missing:
-    kind, verb, command = "validation", "validate", contract.validator_command
+    kind, command = "validation", contract.validator_command
     what = f"a passing run of the validator `{command}`, by the runtime, on the workspace as it is now"
     moved = "the workspace, HEAD or a pinned file"
     if contract.is_review:
-        kind, verb, moved = "review", "review", "the artifact or a pinned file"
+        kind, moved = "review", "the artifact or a pinned file"
         what = f"an approving review of {contract.output_artifact_path} as it is now"
     run = mission.attestation
     if run is None or run.contract_digest != mission.contract_digest:
@@ -155,7 +164,7 @@ def _lacking_run(mission: Mission, contract: Contract, look: WorkspaceSnapshot) 
         received = f"run {run.run_id}: {run.verdict} ({run.cause}): {run.summary}"
     if look.artifact_report:  # first, since a long summary is cut
         received = f"{look.artifact_report}; {received}"
-    return Missing(kind, what, received, f"omx-autoresearch {verb} {mission.task_id}")
+    return Missing(kind, what, received, judging_command(mission))
 
 
 def needs_run(mission: Mission, look: WorkspaceSnapshot) -> bool:

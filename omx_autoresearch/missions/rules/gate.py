@@ -436,8 +436,10 @@ def unseen(error: AutoresearchError, task_id: str) -> Blocker:
     is_workspace = isinstance(error, WorkspaceFault)
     code = "workspace-fault" if is_workspace else "contract-broken"
     needs = "a workspace that can be read" if is_workspace else "a contract whose files are whole"
-    cure = f" ({error.next_step.replace('TASK', task_id)})" if error.next_step else ""
-    return Blocker(code, error.message, needs + cure, f"omx-autoresearch unblock {task_id}")
+    cure, unblock = error.next_step.replace("TASK", task_id), f"omx-autoresearch unblock {task_id}"
+    if cure.startswith("omx-autoresearch ") and cure != unblock:
+        return Blocker(code, error.message, needs, f"{cure} && {unblock}")
+    return Blocker(code, error.message, f"{needs} ({cure})" if cure else needs, unblock)
 
 
 def time_blocker(mission: Mission, spent_seconds: float) -> Blocker | None:

@@ -33,6 +33,7 @@ from omx_autoresearch.missions.records.work import ValidationFinished, Validatio
 from omx_autoresearch.missions.rules.evidence import (
     RunReport,
     has_moved,
+    judging_command,
     normalized_output,
     report_of_review,
     report_of_run,
@@ -378,7 +379,7 @@ def _refuse_unrecorded(before: Mission, mission: Mission) -> None:
         )
     raise CommandFault(
         "the run ended without a verdict, because its process was killed or could not record one",
-        next_step=f"omx-autoresearch validate {task_id}",
+        next_step=judging_command(mission),
     )
 
 
