@@ -1,7 +1,8 @@
-"""The upkeep of the state home: whether records can be made there at all, and what killed processes left there.
+"""The upkeep of the state home: whether records can be made there, what killed processes left, and how much it grows.
 
 The gate lets a session go where it cannot record, so ``doctor`` and ``status`` try the real folders, not a copy. Every
-verb of the owner, and ``doctor``, removes what is left of writers that were killed.
+verb of the owner, and ``doctor``, removes what is left of writers that were killed. Outputs of runs are bounded; whole
+missions go by ``remove`` and ``list --prune``.
 """
 
 from __future__ import annotations
@@ -10,9 +11,18 @@ import contextlib
 import errno
 import os
 
-from omx_autoresearch.foundation.errors import AutoresearchError, StorageFailed
+from omx_autoresearch.foundation.errors import (
+    AutoresearchError,
+    StateUntrusted,
+    StepIllegal,
+    StorageFailed,
+    WorkspaceFault,
+)
+from omx_autoresearch.foundation.times import UTC, datetime, seconds_between
 from omx_autoresearch.journal.safe_files import (
     Lock,
+    is_abandoned,
+    names_in,
     open_regular,
     replace_file,
     storage_failed,
@@ -22,13 +32,16 @@ from omx_autoresearch.journal.safe_files import (
 from omx_autoresearch.missions.registry import Registry
 from omx_autoresearch.missions.rules.mission import FINAL_PHASES
 from omx_autoresearch.missions.store import MissionStore
+from omx_autoresearch.system.clock import format_time
+from omx_autoresearch.system.files import list_folder, remove
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from omx_autoresearch.journal.layout import Runtime, StateHome
+    from omx_autoresearch.journal.layout import MissionFolder, Runtime, StateHome
     from omx_autoresearch.missions.registry import ActiveSession
+    from omx_autoresearch.missions.rules.mission import Mission
 
 LEAST_FREE_BYTES = 1024 * 1024
 """With less free space than this a disk counts as full."""
@@ -102,11 +115,14 @@ def sweep(runtime: Runtime) -> tuple[str, ...]:
     folders = [home.root_path, home.approved_path, os.path.dirname(home.told_path(""))]
     removed: list[str] = []
     try:
+        for name in filter(is_abandoned, names_in(home.missions_path)):
+            remove(os.path.join(home.missions_path, name))
+            removed.append(os.path.join(home.missions_path, name))
         folders += [home.mission(task_id).root_path for task_id in MissionStore(home).task_ids()]
         for path in folders:
             removed += [os.path.join(path, name) for name in sweep_temporary(path)]
         removed += Registry(home).remove_if(lambda entry: _is_over(home, entry, runtime.now()))
-    except StorageFailed:
+    except (StorageFailed, WorkspaceFault):
         pass
     return tuple(removed)
 
@@ -119,3 +135,97 @@ def _is_over(home: StateHome, entry: ActiveSession, now: str) -> bool:
         return MissionStore(home).load(entry.task_id).phase in FINAL_PHASES
     except AutoresearchError:
         return False  # a journal that is gone or broken says nothing
+
+
+# --- what grows
+
+NEWEST_OUTPUTS = 50
+OUTPUTS_BYTES = 256 * 1024 * 1024
+"""Of the outputs of a mission's runs so many of the newest are kept, of so many bytes together."""
+
+
+def bound_outputs(folder: MissionFolder, mission: Mission) -> None:
+    """Remove old outputs of runs beyond the bounds; the first, the newest, and those that verdicts rest on stay.
+
+    What cannot be removed stays for the next run.
+    """
+    kept = {mission.completed_run_id, *(check.run_id for check in mission.checks)}
+    if mission.attestation is not None:
+        kept.add(mission.attestation.run_id)
+    found = []
+    with contextlib.suppress(OSError):
+        for entry in list_folder(folder.outputs_path):
+            status = entry.stat(follow_symlinks=False)
+            found.append((status.st_mtime_ns, status.st_size, entry.name))
+    size_bytes = 0
+    for number, (_, size, name) in enumerate(sorted(found, reverse=True), 1):
+        size_bytes += size
+        is_bound = number > NEWEST_OUTPUTS or size_bytes > OUTPUTS_BYTES
+        if is_bound and 1 < number < len(found) and name.removesuffix(".txt") not in kept:
+            with contextlib.suppress(OSError):
+                os.unlink(os.path.join(folder.outputs_path, name))
+
+
+def ended_missions(runtime: Runtime, days: float) -> tuple[str, ...]:
+    """The missions that ended more than ``days`` ago, and what a beginning left that was killed so long ago."""
+    now = runtime.now()
+    return tuple(
+        task_id
+        for task_id in MissionStore(runtime.home).task_ids()
+        if (ended_at := _ended_at(runtime.home, task_id)) and seconds_between(ended_at, now) > days * 86400
+    )
+
+
+def _ended_at(home: StateHome, task_id: str) -> str:
+    """When a mission ended, or its beginning was killed; empty for one that is neither, or cannot be read."""
+    store, folder = MissionStore(home), home.mission(task_id)
+    try:
+        if store.exists(task_id):
+            mission = store.load(task_id)
+            return mission.updated_at if mission.phase in FINAL_PHASES else ""
+        changed_at = os.stat(folder.root_path).st_mtime
+    except (AutoresearchError, OSError):
+        return ""
+    return format_time(datetime.fromtimestamp(changed_at, UTC))
+
+
+def remove_mission(runtime: Runtime, task_id: str) -> None:
+    """Remove all that the state home has of a mission that is over, was never launched, or cannot be read.
+
+    Its files in the project stay. A removal that was killed is finished by :func:`sweep`.
+
+    Raises:
+        StepIllegal: the mission is under way.
+        StorageFailed: it cannot be read whether it is, or its folder cannot be moved away.
+        WorkspaceFault: a part of the folder cannot be removed.
+    """
+    home, store = runtime.home, MissionStore(runtime.home)
+    try:
+        if store.exists(task_id) and (phase := store.load(task_id).phase) not in ("draft", *FINAL_PHASES):
+            raise StepIllegal(
+                f"mission {task_id} is {phase}",
+                next_step=f"omx-autoresearch cancel {task_id}",
+            )
+        for key in _approved_keys(store, task_id):
+            remove(os.path.join(home.approved_path, key))
+    except StateUntrusted as error:
+        if isinstance(error, StorageFailed):
+            raise
+    Registry(home).remove_task(task_id)
+    folder_path = home.mission(task_id).root_path
+    doomed_path = os.path.join(home.missions_path, temporary_name())
+    try:
+        os.rename(folder_path, doomed_path)
+    except FileNotFoundError:
+        return  # only a session knew of it
+    except OSError as error:
+        raise storage_failed("remove", folder_path, error) from error
+    remove(doomed_path)
+
+
+def _approved_keys(store: MissionStore, task_id: str) -> list[str]:
+    if not store.exists(task_id):
+        return []
+    return [
+        str(entry.data["key"]) for entry in store.journal(task_id).read() if entry.kind == "commands_approved"
+    ]

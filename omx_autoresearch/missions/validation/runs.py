@@ -445,6 +445,9 @@ def conduct(runtime: Runtime, task_id: str, ask: Ask) -> None:
             transaction.record(ValidationFinished(run) if run else ValidationLost(run_id))
         if record_rest is not None:
             record_rest(transaction)
+        from omx_autoresearch.missions.upkeep import bound_outputs
+
+        bound_outputs(runtime.home.mission(task_id), transaction.mission)
 
 
 def _is_answered(mission: Mission, ask: Ask) -> bool:

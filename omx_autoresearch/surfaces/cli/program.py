@@ -220,6 +220,7 @@ SECTIONS: Sections = (
             Entry("cancel", "lifecycle", "Give up the mission"),
             Entry("amend", "lifecycle", "Change the validator, limits, or pins of a live mission"),
             Entry("unbind", "lifecycle", "Release the mission's session"),
+            Entry("remove", "removal", "Remove a mission that has ended from the state home"),
             Entry("install", "install", "Put the hooks into an agent CLI's settings"),
             Entry("uninstall", "install", "Remove the hooks again"),
         ),

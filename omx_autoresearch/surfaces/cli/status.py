@@ -31,6 +31,7 @@ from omx_autoresearch.surfaces.cli.console import (
     verb,
     with_options,
 )
+from omx_autoresearch.surfaces.cli.removal import REMOVAL, prune
 from omx_autoresearch.system.processes import wait_for
 
 if TYPE_CHECKING:
@@ -85,10 +86,22 @@ def _with_storage(caller: Caller, view: StatusView) -> StatusView:
     return replace(view, hold=f"lost (every stop is let go: {fault.message})", next_command=fault.next_step)
 
 
-@verb("list", Document("status-list", tuple[StatusView, ...]))
+@verb("list", Document("status-list", tuple[StatusView, ...]), REMOVAL)
+@click.option("--prune", "prunes", is_flag=True, help="Remove missions that ended long ago instead.")
+@click.option(
+    "--days",
+    type=click.FloatRange(0),
+    default=30.0,
+    show_default=True,
+    help="With --prune: how long ago, at least.",
+)
+@click.option("--yes", is_flag=True, help="With --prune: do not ask.")
 @json_option
-def list_verb(as_json: bool) -> None:
+def list_verb(prunes: bool, days: float, yes: bool, as_json: bool) -> None:
     """Show every mission, newest first."""
+    if prunes:
+        prune(this_caller(), days, yes=yes, as_json=as_json)
+        return
     found = views.list_views(this_caller().runtime)
     if as_json:
         print_json(found)

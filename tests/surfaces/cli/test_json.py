@@ -86,6 +86,7 @@ def test_every_verb_of_a_mission_prints_what_its_schema_says(person: Person) -> 
     ask("unbind")
     ask("repair")
     ask("cancel")
+    ask("remove", seen["cancel"]["task_id"], "--yes")
     ask("install", "claude")
     ask("install", "claude", "--dry-run")
     ask("doctor", "claude")
