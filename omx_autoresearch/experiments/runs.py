@@ -37,7 +37,7 @@ from omx_autoresearch.foundation.types import Outcome
 from omx_autoresearch.journal import safe_files
 from omx_autoresearch.journal.layout import is_safe_task_id
 from omx_autoresearch.system import sandbox
-from omx_autoresearch.system.commands import CommandResult, explain_shell_status, run_command, shell_argv
+from omx_autoresearch.system.commands import CommandResult, explain_shell_status, shell_argv
 from omx_autoresearch.system.files import remove
 
 SHOWN_LENGTH = 1500
@@ -63,7 +63,7 @@ class Run:
         leaked: command lines of processes that had left its session and were ended.
         has_left_running: processes of it still worked when its first one had ended.
         output_path: its whole output, up to a limit.
-        isolation: what really isolated it, for records: ``none`` or ``bubblewrap``.
+        isolation: what really isolated it, for records: ``none``, ``bubblewrap``, ``landlock`` or ``fenced``.
     """
 
     run_id: str
@@ -169,7 +169,6 @@ def _run_of(job: Job, result: CommandResult, stdout: str, document: str | None) 
         result.duration_seconds, result.cpu_seconds, result.peak_bytes, status, result.outcome
     )
     reading = read_metrics(stdout, job.spec, measured, document)
-    isolation = sandbox.isolation_of(result)
     is_measured = job.kind == "measure"
     return Run(
         run_id=job.run_id,
@@ -184,7 +183,7 @@ def _run_of(job: Job, result: CommandResult, stdout: str, document: str | None) 
         leaked=tuple(redacted(harmless(line)) for line in result.leaked),
         has_left_running=result.has_left_running,
         output_path=result.output_path,
-        isolation=isolation.backend,
+        isolation=result.isolation.backend,
     )
 
 
@@ -205,7 +204,7 @@ def _fault(job: Job, fault: str) -> str:
 
 def _detail(job: Job, result: CommandResult, reading: Reading) -> str:
     """The fault in a sentence, and below it the end of the command's output."""
-    why = result.error or sandbox.bubblewrap_fault(result)
+    why = result.error or result.box_fault
     if not why and job.kind != "held_out":
         why = explain_shell_status(job.command, result.exit_status, job.worktree_path)
     if not why and job.kind == "measure" and _REOPENED.search(_end_of(result)):
@@ -240,13 +239,13 @@ def _end_of(result: CommandResult) -> bytes:
 # experiment, the experiment's ``env``, a locale with decimal points, an empty stdin and a private temporary folder.
 # Of the ``GIT_*`` variables it gets one alone: the one that keeps git from finding a repository above a worktree
 # whose ``.git`` is gone. It writes no Python bytecode into the tree. It runs in its worktree, plainly or in
-# bubblewrap, until its first process ends, its time is over, or it is cancelled; its remaining processes are then
+# a box, until its first process ends, its time is over, or it is cancelled; its remaining processes are then
 # killed. Its whole output goes to a file. Its stdout also goes to a file without a name, so that no other process can
 # write there.
 #
-# In bubblewrap there is no network, and only the worktree and the temporary folder are writable. The experiment's
-# folder (frozen copies, log, held-out check, outputs), the original of the held-out check and the other worktree look
-# empty.
+# In a box there is no network, and only the worktree and the temporary folder are writable. The state of all missions
+# and experiments (frozen copies, logs, held-out checks, outputs), the original of the held-out check and the other
+# worktree cannot be read.
 
 
 RunKind = Literal["measure", "check", "setup", "held_out", "reset"]
@@ -311,24 +310,20 @@ class Job:
 
 
 def backend_for(wish: str) -> str:
-    """How a run is isolated: ``none`` or ``bubblewrap``.
+    """How a run is isolated; ``auto`` takes the box that the machine has, or the fence.
 
     Raises:
         CommandFault: bubblewrap is demanded and does not work.
     """
-    if wish == "none" or (wish == "auto" and not sandbox.can_isolate()):
-        return "none"
-    if sandbox.bubblewrap_path() is None:
+    found = sandbox.box()
+    if wish == "auto":
+        return found.backend
+    if wish == "bubblewrap" and found.backend != wish:
         raise CommandFault(
-            "the experiment requires bubblewrap, which is not installed",
-            next_step="install the package bubblewrap, or start the experiment with --sandbox auto",
+            f"the experiment requires bubblewrap: {found.what}",
+            next_step=f"{found.cure}, or start the experiment with --sandbox auto",
         )
-    if not sandbox.can_isolate():
-        raise CommandFault(
-            "the experiment requires bubblewrap, which this system does not allow (user namespaces)",
-            next_step="allow unprivileged user namespaces, or start the experiment with --sandbox auto",
-        )
-    return "bubblewrap"
+    return wish
 
 
 def _execute(job: Job, backend: str) -> Run:
@@ -347,8 +342,9 @@ def _execute(job: Job, backend: str) -> Run:
     _make_scratch(scratch_path)
     try:
         with tempfile.TemporaryFile(dir=folder.outputs_path) as stdout:
-            result = run_command(
-                _argv(job, backend, scratch_path),
+            result = sandbox.run_limited(
+                job.argv,
+                None if backend == "none" else _limits(job, scratch_path),
                 cwd=job.worktree_path,
                 env=_environment(job, scratch_path),
                 timeout_seconds=job.timeout_seconds,
@@ -364,16 +360,14 @@ def _execute(job: Job, backend: str) -> Run:
         _remove_scratch(scratch_path)
 
 
-def _argv(job: Job, backend: str, scratch_path: str) -> tuple[str, ...]:
-    if backend == "none":
-        return job.argv
+def _limits(job: Job, scratch_path: str) -> sandbox.Limits:
+    """In a box a run sees its worktree and nothing else of ours: no other mission's, experiment's or arm's."""
     folder = job.evaluators.folder
     others = [path for path in job.evaluators.worktree_paths if path != job.worktree_path]
-    return sandbox.bubblewrap_argv(
-        job.argv,
-        workspace_path=job.worktree_path,
-        writable_paths=(scratch_path,),
-        hidden_paths=(folder.root_path, *_hidden_source(job.evaluators), *others),
+    return sandbox.Limits(
+        job.worktree_path,
+        scratch_path,
+        hidden_paths=(*folder.private_paths, *_hidden_source(job.evaluators), *others),
         shown_paths=(folder.held_out_path,) if job.kind == "held_out" else (),
     )
 

@@ -43,6 +43,7 @@ class ExperimentFolder:
         prompts_path: what the agent was told, a file a trial.
         scratch_path: private temporary folders of the runs.
         request_path: what another process asks of the controller at work, ``stop`` or ``cancel``.
+        private_paths: what a run in a box must not see: this folder, and all other state of missions and experiments.
     """
 
     def __init__(self, root_path: str) -> None:
@@ -59,6 +60,8 @@ class ExperimentFolder:
         self.prompts_path = os.path.join(root_path, "prompts")
         self.scratch_path = os.path.join(root_path, "scratch")
         self.request_path = os.path.join(root_path, "request")
+        home = StateHome(os.path.dirname(os.path.dirname(root_path)))
+        self.private_paths = (root_path, *home.record_paths)
 
     def change_path(self, iteration: int) -> str:
         """The path that keeps a trial's patch from before the trial until its judgement."""

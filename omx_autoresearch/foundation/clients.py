@@ -95,6 +95,24 @@ CLIENT_NAMES: tuple[str, ...] = tuple(name for name, client in KNOWN.items() if 
 EXAMPLE_AGENT: str = next(client.headless for client in KNOWN.values() if client.headless)
 """The example for options that take the command of an agent."""
 
+KEPT_NAMES: tuple[str, ...] = (
+    *(".git", ".agents", ".aws"),
+    *(known.folder for known in KNOWN.values() if known.folder),
+    *(".vscode", ".idea", ".husky", ".cargo", ".devcontainer", ".mvn"),
+    *(".mcp.json", ".claude.json", ".gitconfig", ".gitmodules", ".envrc", ".ripgreprc", ".npmrc", ".yarnrc"),
+    *(".profile", ".bashrc", ".bash_profile", ".bash_login", ".bash_logout", ".bash_aliases"),
+    *(".zshrc", ".zshenv", ".zprofile", ".zlogin", ".zlogout"),
+)
+"""Names at the top of a workspace that other programs load: what the agent CLIs keep a sandboxed tool from changing,
+all together. A program that meets an empty folder of such a name goes on."""
+
+WATCHED_NAMES: tuple[str, ...] = (
+    *(".devcontainer.json", ".pre-commit-config.yaml", "lefthook.yml", ".lefthook.yml", "lefthook.yaml"),
+    *(".lefthook.yaml", ".bazelrc", ".bazelversion", ".bazeliskrc", "bunfig.toml", ".bunfig.toml"),
+    *(".yarnrc.yml", ".pnpmfile.cjs", "pyrightconfig.json"),
+)
+"""Further ones, for which a program would stumble over an empty folder."""
+
 SHELL_MARKS: tuple[str, ...] = tuple(mark for client in KNOWN.values() for mark in client.shell_marks)
 """Every variable that marks an agent's tool shell."""
 

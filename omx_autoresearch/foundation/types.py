@@ -71,7 +71,7 @@ FindingKind = Literal["command", "file", "test", "benchmark", "manual", "review"
 
 SessionState = Literal["bound", "pending", "token"]
 
-Backend = Literal["none", "bubblewrap"]
+Backend = Literal["none", "bubblewrap", "landlock", "fenced"]
 
 Confirmation = Literal["", "clean"]
 """Where a pass is asked for once more: nowhere, or in a clean copy of what git tracks."""

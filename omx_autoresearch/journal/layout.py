@@ -115,6 +115,7 @@ class StateHome:
         experiments_path: one folder an experiment, and ``holds/``.
         active_path: one small file a bound session.
         approved_path: digests of commands that the owner allows.
+        record_paths: the folders with what was done and said, which a run in a box must not see.
     """
 
     def __init__(self, root_path: str) -> None:
@@ -123,6 +124,13 @@ class StateHome:
         self.experiments_path = os.path.join(root_path, "experiments")
         self.active_path = os.path.join(root_path, "active")
         self.approved_path = os.path.join(root_path, "approved")
+        self.record_paths = (
+            self.missions_path,
+            self.experiments_path,
+            self.active_path,
+            self.approved_path,
+            os.path.join(root_path, "session-tools"),
+        )
 
     def mission(self, task_id: str) -> MissionFolder:
         """Return the folder of a mission, whether it exists or not.

@@ -12,7 +12,7 @@ from omx_autoresearch.missions.contracts import try_validator
 from omx_autoresearch.missions.rules.criteria import has_measured
 from omx_autoresearch.missions.validation.clean_copy import clean_copy, lacking
 from omx_autoresearch.missions.validation.runs import is_narrowed
-from omx_autoresearch.system.sandbox import can_isolate
+from omx_autoresearch.system.sandbox import box, can_isolate
 
 if TYPE_CHECKING:
     from omx_autoresearch.freezing.manifest import PinManifest
@@ -46,7 +46,8 @@ class Baseline:
         self._workspace_path = workspace_path
         self._frozen_path = frozen_path
         self._is_agent = is_agent
-        self._isolation = "bubblewrap" if is_agent or is_sandboxed else "none"
+        self._needs_box = is_agent or is_sandboxed
+        self._isolation = box().backend if self._needs_box else "none"
         self.manifest = manifest
         self.tryout: Tryout | None = None
         self.written: tuple[str, ...] = ()
@@ -60,7 +61,7 @@ class Baseline:
             StepIllegal: it passes already, so it could not tell whether anything was done.
             WorkspaceFault: a pinned file was written meanwhile, and not by the check alone.
         """
-        if (self._isolation == "bubblewrap" or is_narrowed(self._contract)) and not can_isolate():
+        if (self._needs_box or is_narrowed(self._contract)) and not can_isolate():
             return self
         self.tryout = tryout = self._tried()
         report = tryout.report

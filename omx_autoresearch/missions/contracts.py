@@ -104,11 +104,11 @@ def try_validator(
     Args:
         contract: whose validator.
         workspace_path: where it runs.
-        isolation: ``none`` or ``bubblewrap``.
+        isolation: ``none``, or the box that it runs in.
         mounts: the frozen copies that it is to see, where the machine can mount them.
 
     Raises:
-        CommandFault: it must run in bubblewrap, which is not available.
+        CommandFault: it must run in a box, and there is none.
     """
     import tempfile
 

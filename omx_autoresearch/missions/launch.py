@@ -41,7 +41,7 @@ from omx_autoresearch.missions.validation.runs import (
     is_narrowed,
 )
 from omx_autoresearch.missions.workspace import keep_launch_tree
-from omx_autoresearch.system.sandbox import can_isolate
+from omx_autoresearch.system.sandbox import box, can_isolate, no_box
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -244,8 +244,8 @@ def _refuse_unenforceable(task_id: str, contract: Contract) -> None:
         forbidden = [name for name in contract.forbidden if name != "publish"]
         allow = " ".join(f"--allow {name}" for name in forbidden)
         raise CommandFault(
-            f"the mission forbids {' and '.join(forbidden)}, but no sandbox works on this machine to enforce that",
-            next_step=f"install bubblewrap, or: omx-autoresearch amend {task_id} {allow}",
+            f"the mission forbids {' and '.join(forbidden)}, and {no_box()}",
+            next_step=f"{box().cure}, or: omx-autoresearch amend {task_id} {allow}",
         )
 
 

@@ -15,14 +15,14 @@ from omx_autoresearch.foundation.errors import CommandFault, StorageFailed
 from omx_autoresearch.foundation.records import dataclass
 from omx_autoresearch.system.clock import Clock, SystemClock
 from omx_autoresearch.system.processes import RUN_MARK, marked_pids, session_pids, signals
-from omx_autoresearch.system.supervisor import KILL_LIMIT_SECONDS, Order, supervise
+from omx_autoresearch.system.supervisor import KILL_LIMIT_SECONDS, OPEN, Enclosure, Order, supervise
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Mapping, Sequence
     from typing import Any
 
-    from omx_autoresearch.foundation.types import Outcome
+    from omx_autoresearch.foundation.types import Backend, Outcome
 
 
 OUTPUT_LIMIT_BYTES = 64 * 1024 * 1024
@@ -33,6 +33,22 @@ _READ_BYTES = 65536
 _KILL_PASS_SECONDS = 0.01
 _EMPTY_LOOKS = 2
 _TOKEN_BYTES = 8  # a constant: the size of the environment influences measurements
+
+
+@dataclass(frozen=True, slots=True)
+class Isolation:
+    """The isolation of a command while it ran.
+
+    Attributes:
+        backend: ``none`` if the command had all rights of the user, ``fenced`` where only a fence stood around it.
+        has_network: whether it could reach the network.
+    """
+
+    backend: Backend
+    has_network: bool
+
+
+NOT_ISOLATED = Isolation("none", has_network=True)
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,6 +74,10 @@ class CommandResult:
         is_mounted: it saw the copies of its mounts.
         mount_fault: why its mounts could not be made; nothing was started, and it may be run without them.
         displaced: paths of its mounts that no longer led to their copies when it had ended.
+        isolation: what stood around it.
+        box_fault: why its box could not be set up; the command did not run.
+        newcomers: names that other programs load, and that appeared in the workspace while it ran in its box.
+        has_made_newcomers: nothing else can have made them.
     """
 
     argv: tuple[str, ...]
@@ -77,6 +97,10 @@ class CommandResult:
     is_mounted: bool = False
     mount_fault: str = ""
     displaced: tuple[str, ...] = ()
+    isolation: Isolation = NOT_ISOLATED
+    box_fault: str = ""
+    newcomers: tuple[str, ...] = ()
+    has_made_newcomers: bool = False
 
     @property
     def cpu_seconds(self) -> float:
@@ -99,6 +123,7 @@ def run_command(  # noqa: PLR0913  # one limit each; all but two have a default
     measures_memory: bool = False,
     is_stdout_sealed: bool = False,
     mounts: tuple[tuple[str, str], ...] = (),
+    enclosure: Enclosure = OPEN,
 ) -> CommandResult:
     """Run a command and return when no process of it is left.
 
@@ -123,6 +148,7 @@ def run_command(  # noqa: PLR0913  # one limit each; all but two have a default
         is_stdout_sealed: make its stdout a socket, which none of its processes can reopen, so that they cannot take
             away the first process's output before we read it. ``> /dev/stdout`` then fails.
         mounts: regular files, and the copies that stand there for the command, read-only; see `system.mounts`.
+        enclosure: what is put around the command; `system.sandbox` makes it.
 
     Raises:
         StorageFailed: the output file cannot be written.
@@ -143,6 +169,7 @@ def run_command(  # noqa: PLR0913  # one limit each; all but two have a default
             measures_memory=measures_memory,
             is_stdout_sealed=is_stdout_sealed,
             mounts=mounts,
+            enclosure=enclosure,
         )
         report = _supervise_apart(order, cancel_fd)
     finally:

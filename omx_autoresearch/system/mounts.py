@@ -53,18 +53,45 @@ def c_function(name: str) -> Callable[..., int]:
         return lambda *arguments: int(function(*arguments))
 
 
-def enter(mounts: Mounts, *, keeps_capabilities: bool = False) -> str:
+def enter(
+    mounts: Mounts, *, before: Callable[[], str] | None = None, keeps_capabilities: bool = False
+) -> str:
     """Move the calling process into namespaces of its own where each path shows its copy, read-only.
 
     Call it in a process that was forked for one command, which has a single thread.
 
     Args:
         mounts: regular files and their copies.
+        before: arranges further mounts below these and says why it could not, else nothing.
         keeps_capabilities: the command is bubblewrap, which needs them for its own mounts and gives them away itself.
 
     Returns:
         Why it could not be done; empty where it was. After a failure the process is good for nothing more.
     """
+    if fault_text := _enter_namespaces():
+        return fault_text
+    if before and (fault_text := before()):
+        return fault_text
+    try:
+        kept = {
+            folder: os.statvfs(folder).f_flag & _KEPT_FLAGS
+            for folder in {os.path.dirname(copy) for _, copy in mounts}
+        }
+    except OSError as fault:
+        return f"the copies cannot be found: {fault.strerror}"
+    mount = c_function("mount")
+    for path, copy_path in mounts:
+        place, source = os.fsencode(path), os.fsencode(copy_path)
+        flags = _MS_REMOUNT | _MS_BIND | _MS_RDONLY | kept[os.path.dirname(copy_path)]
+        if mount(source, place, None, _MS_BIND, None) < 0 or mount(None, place, None, flags, None) < 0:
+            return f"{path} cannot be mounted over"
+    left = displaced(mounts)
+    if left:
+        return f"{left[0]} does not show its copy"
+    return "" if keeps_capabilities or drop_capabilities() else "capabilities cannot be given away"
+
+
+def _enter_namespaces() -> str:
     if sys.platform != "linux":
         return "this system has no mount namespaces"
     user, group = os.geteuid(), os.getegid()
@@ -80,28 +107,12 @@ def enter(mounts: Mounts, *, keeps_capabilities: bool = False) -> str:
                 stream.write(text.encode())
     except OSError as fault:
         return f"the user namespace cannot be set up: {fault.strerror}"
-    mount = c_function("mount")
-    if mount(b"none", b"/", None, _MS_REC | _MS_PRIVATE, None) < 0:
+    if c_function("mount")(b"none", b"/", None, _MS_REC | _MS_PRIVATE, None) < 0:
         return "the system refuses mounts in a user namespace"
-    try:
-        kept = {
-            folder: os.statvfs(folder).f_flag & _KEPT_FLAGS
-            for folder in {os.path.dirname(copy) for _, copy in mounts}
-        }
-    except OSError as fault:
-        return f"the copies cannot be found: {fault.strerror}"
-    for path, copy_path in mounts:
-        place, source = os.fsencode(path), os.fsencode(copy_path)
-        flags = _MS_REMOUNT | _MS_BIND | _MS_RDONLY | kept[os.path.dirname(copy_path)]
-        if mount(source, place, None, _MS_BIND, None) < 0 or mount(None, place, None, flags, None) < 0:
-            return f"{path} cannot be mounted over"
-    left = displaced(mounts)
-    if left:
-        return f"{left[0]} does not show its copy"
-    return "" if keeps_capabilities or _drop_capabilities() else "capabilities cannot be given away"
+    return ""
 
 
-def _drop_capabilities() -> bool:
+def drop_capabilities() -> bool:
     """Leave nothing in the bounding set, so that also the root user gains nothing by starting a program."""
     prctl = c_function("prctl")
     for capability in range(_CAPABILITY_COUNT):

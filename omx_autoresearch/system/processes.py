@@ -242,6 +242,30 @@ def agent_marks(
     return tuple(reasons)
 
 
+_WAITING = frozenset(
+    ("sh", "dash", "bash", "zsh", "fish", "su", "sudo", "init", "tini", "docker-init", "login")
+)
+"""Programs that do nothing while the command that they started runs."""
+
+
+def is_alone() -> bool:
+    """Whether nothing but this process and those below it can write files of the user: no other program runs here.
+
+    A shell above that waits is none, and the kernel's threads are none either. False if the system has no /proc.
+    """
+    me, user = os.getpid(), os.geteuid()
+    waiting = {process.pid for process in ancestors(me) if command_name(process.pid) in _WAITING}
+    own = {me, *descendant_pids(me), *waiting}
+
+    def may_write(pid: int) -> bool:
+        try:
+            return os.stat(f"/proc/{pid}").st_uid in (0, user) and bool(_read(f"/proc/{pid}/cmdline"))
+        except OSError:
+            return False  # it has ended
+
+    return ON_LINUX and not any(pid not in own and may_write(pid) for pid in _all_pids())
+
+
 def _read(path: str) -> bytes:
     try:
         with open(path, "rb", buffering=0) as stream:

@@ -1,10 +1,4 @@
-"""The supervisor of one command: it starts the command, watches it, and leaves no process of it behind.
-
-**Peak memory.** The kernel keeps the largest resident size of a process in ``ru_maxrss`` and does not reset it when the
-process executes another program, so a command that a large process spawns seems as large (getrusage(2); exec copies the
-high-water mark of the old memory). `spawn_apart` puts two small programs in between: setsid(1), whose child is a fresh
-process, and a shell, which reports its pid and becomes the command.
-"""
+"""The supervisor of one command: it has it started, watches it, and leaves no process of it behind."""
 
 from __future__ import annotations
 
@@ -18,77 +12,16 @@ from omx_autoresearch.foundation.records import dataclass
 from omx_autoresearch.system.files import first_line
 from omx_autoresearch.system.mounts import adopt_orphans, displaced, enter
 from omx_autoresearch.system.processes import command_line, descendant_pids, is_ending, signals
+from omx_autoresearch.system.starting import start, start_apart
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
     from typing import Any
 
     from omx_autoresearch.system.clock import Clock
-
-_SETSID_PATHS = ("/usr/bin/setsid", "/bin/setsid", "/run/current-system/sw/bin/setsid")
-_SHELL_PATH = "/bin/sh"
-_TELL_PID_AND_WAIT = 'echo $$ >&3; read go <&4; exec "$@" 3>&- 4<&-'
-
-
-def spawn_apart(
-    argv: Sequence[str], env: Mapping[str, str], actions: Sequence[Any], reset_signals: Sequence[int]
-) -> int:
-    """Start a command as a fresh process in a session of its own; it becomes a child of the calling subreaper.
-
-    Returns:
-        Its pid; 0 if the system lacks setsid(1) or a shell, and nothing was started.
-    """
-    program = next((path for path in _SETSID_PATHS if os.access(path, os.X_OK)), "")
-    if sys.platform != "linux" or not program or not os.access(_SHELL_PATH, os.X_OK):
-        return 0
-    told_fd, tell_fd = _high_pipe()
-    gate_fd, open_fd = _high_pipe()
-    try:
-        between = os.posix_spawn(
-            program,
-            (program, "-f", _SHELL_PATH, "-c", _TELL_PID_AND_WAIT, "sh", *argv),
-            dict(env),
-            file_actions=[*actions, (os.POSIX_SPAWN_DUP2, tell_fd, 3), (os.POSIX_SPAWN_DUP2, gate_fd, 4)],
-            setpgroup=0,
-            setsigmask=[],
-            setsigdef=reset_signals,
-        )
-    except OSError:
-        between = 0
-    finally:
-        os.close(tell_fd)
-        os.close(gate_fd)
-    try:
-        return _go(between, told_fd, open_fd) if between else 0
-    finally:
-        os.close(told_fd)
-        os.close(open_fd)
-
-
-def _go(between: int, told_fd: int, open_fd: int) -> int:
-    """Let the shell go on once its parent is gone and we are its parent; returns its pid, 0 if there is none.
-
-    A command may ask to be killed with its parent (bwrap does); that must not be the temporary one.
-    """
-    os.waitpid(between, 0)
-    with open(told_fd, "rb", closefd=False) as stream:
-        told = stream.readline().strip()
-    if not told.isdigit():
-        return 0
-    os.write(open_fd, b"\n")
-    return int(told)
-
-
-def _high_pipe() -> list[int]:
-    """A pipe whose descriptors do not collide with the standard ones."""
-    import fcntl
-
-    ends = os.pipe()
-    high = [fcntl.fcntl(descriptor, fcntl.F_DUPFD_CLOEXEC, 10) for descriptor in ends]
-    for descriptor in ends:
-        os.close(descriptor)
-    return high
+    from omx_autoresearch.system.landlock import Rights
+    from omx_autoresearch.system.starting import RaiseWalls
+    from omx_autoresearch.system.surroundings import Surroundings
 
 
 def peak_of(max_rss: int, *, is_apart: bool) -> int:
@@ -184,15 +117,43 @@ CUT_MARK = b"\n[... the middle of the output was not kept ...] "
 _READ_BYTES = 65536
 _READS_AT_ONCE = 64  # a command that never pauses must not keep us from the clock
 _KILL_PASS_SECONDS = 0.01
-RESET_SIGNALS = (
-    signals.SIGPIPE,
-    signals.SIGXFSZ,
-    signals.SIGINT,
-    signals.SIGQUIT,
-    signals.SIGTERM,
-    signals.SIGHUP,
-    signals.SIGCHLD,
-)
+
+FILTER_FD = 9
+"""Where bubblewrap reads the filter of system calls from."""
+
+
+@dataclass(frozen=True, slots=True)
+class Enclosure:
+    """What the supervisor puts around a command.
+
+    Attributes:
+        surroundings: the mounts that it sees; a system may refuse them, and it may be run without.
+        rights: what Landlock leaves it; None where bubblewrap is its box, or where it has none.
+        call_filter: the system calls that it may not make, as an array of BPF instructions; for bubblewrap by
+            `FILTER_FD`.
+    """
+
+    surroundings: Surroundings | None = None
+    rights: Rights | None = None
+    call_filter: bytes = b""
+
+    def raise_walls(self) -> str:
+        """Put the calling process behind Landlock and the filter; why it could not be done, empty if it was."""
+        from omx_autoresearch.system.landlock import give_up_privileges, restrict
+        from omx_autoresearch.system.seccomp import load
+
+        if self.rights is None or not give_up_privileges():
+            return "the kernel does not let a process give up its privileges"
+        if fault := restrict(self.rights):
+            return fault
+        return (
+            ""
+            if not self.call_filter or load(self.call_filter)
+            else "the kernel takes no filter of system calls"
+        )
+
+
+OPEN = Enclosure()
 
 
 @dataclass(frozen=True, slots=True)
@@ -216,6 +177,7 @@ class Order:
     measures_memory: bool = False
     is_stdout_sealed: bool = False
     mounts: tuple[tuple[str, str], ...] = ()
+    enclosure: Enclosure = OPEN
 
 
 def supervise(order: Order, lifeline_fd: int) -> dict[str, Any]:
@@ -225,8 +187,15 @@ def supervise(order: Order, lifeline_fd: int) -> dict[str, Any]:
     """
     adopt_orphans()
     is_boxed = os.path.basename(order.argv[0]) == "bwrap"
-    if order.mounts and (fault_text := enter(order.mounts, keeps_capabilities=is_boxed)):
-        return {"outcome": "not_started", "error": fault_text, "mount_fault": fault_text}
+    surroundings = order.enclosure.surroundings
+    if order.mounts or surroundings:
+        fault_text = enter(
+            order.mounts,
+            before=surroundings.arrange if surroundings else None,
+            keeps_capabilities=is_boxed,
+        )
+        if fault_text:
+            return {"outcome": "not_started", "error": fault_text, "mount_fault": fault_text}
     wake_fd = _wake_on_child_end()  # before there is a child, whose end could be missed otherwise
     pipes = _Pipes(order)
     place = order.cwd
@@ -508,25 +477,27 @@ class First:
 
 
 def _spawn(program: str, order: Order, pipes: _Pipes) -> First:
-    actions = [
-        (os.POSIX_SPAWN_OPEN, 0, os.devnull, os.O_RDONLY, 0),
-        (os.POSIX_SPAWN_DUP2, pipes.stdout_end, 1),
-        (os.POSIX_SPAWN_DUP2, pipes.stderr_end, 2),
-    ]
+    argv = (program, *order.argv[1:])
+    descriptors = {1: pipes.stdout_end, 2: pipes.stderr_end}
+    enclosure = order.enclosure
+    raise_walls: RaiseWalls | None = None
+    if enclosure.rights is not None:
+        raise_walls = enclosure.raise_walls
+    elif enclosure.call_filter:
+        descriptors[FILTER_FD] = _pipe_with(enclosure.call_filter)
     if order.measures_memory:
-        pid = spawn_apart((program, *order.argv[1:]), order.env, actions, RESET_SIGNALS)
+        pid = start_apart(argv, order.env, descriptors, raise_walls)
         if pid:
             return First(pid, is_apart=True)
-    pid = os.posix_spawn(
-        program,
-        order.argv,
-        order.env,
-        file_actions=actions,
-        setpgroup=0,
-        setsigmask=[],
-        setsigdef=RESET_SIGNALS,
-    )
-    return First(pid)
+    return First(start(argv, order.env, descriptors, raise_walls))
+
+
+def _pipe_with(data: bytes) -> int:
+    """A descriptor that gives these bytes and ends; they fit into a pipe."""
+    read_end, write_end = os.pipe()
+    os.write(write_end, data)
+    os.close(write_end)
+    return read_end
 
 
 def _wake_on_child_end() -> int:

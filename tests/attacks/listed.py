@@ -279,6 +279,36 @@ MISSIONS = (
         "prevented",
         "surfaces/test_bad_disks.py::test_what_is_no_file_in_the_place_of_one_of_ours_makes_nobody_wait",
     ),
+    Listed(
+        "W",
+        "more than eighty ways out of the box: files, sockets, FIFOs, processes, namespaces, the kernel's own stores",
+        "prevented",
+        "attacks/test_ways_out.py::test_no_way_leads_out_of_the_box",
+    ),
+    Listed(
+        "W",
+        "the same in the box of Landlock where the system grants no mounts",
+        "prevented",
+        "attacks/test_ways_out.py::test_no_way_leads_out_where_the_system_grants_no_mounts_either",
+    ),
+    Listed(
+        "W",
+        "make what other programs load (`.vscode`, `.envrc`, `.mcp.json`, start files of shells) from the check",
+        "prevented",
+        "system/test_sandbox.py::test_a_name_that_other_programs_load_can_neither_be_made_nor_changed",
+    ),
+    Listed(
+        "W",
+        "the same where the system grants no mounts, and nothing else runs",
+        "detected",
+        "missions/validation/test_newcomers.py::test_what_nothing_but_the_check_can_have_made_is_moved_aside",
+    ),
+    Listed(
+        "W",
+        "read the state of missions and experiments from a boxed check",
+        "prevented",
+        "missions/test_sandboxed_clients.py::test_a_run_in_a_box_sees_no_state_of_a_mission_or_experiment",
+    ),
 )
 """Of missions."""
 

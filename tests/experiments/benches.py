@@ -36,7 +36,7 @@ class Scene:
 
     @property
     def folder(self) -> ExperimentFolder:
-        return ExperimentFolder(str(self.root / "experiment"))
+        return ExperimentFolder(str(self.root / "experiments" / "this"))
 
     @property
     def incumbent(self) -> Path:

@@ -11,6 +11,7 @@ from omx_autoresearch.experiments.evaluators import check_held_out, digest_of_he
 from omx_autoresearch.experiments.runs import run_once
 from omx_autoresearch.foundation.errors import StateUntrusted, WorkspaceFault
 from tests.experiments.benches import Scene, scene_in
+from tests.support.boxes import BOXES, take_box
 from tests.support.needs import needs_bubblewrap
 
 CHECK = '#!/bin/sh\ngrep -q good work.sh && echo "$PWD" && cat "$(dirname "$0")/expected"\n'
@@ -66,6 +67,23 @@ def test_the_owners_original_may_change_or_go(scene: Scene, source: Path) -> Non
     (source / "check").write_text("#!/bin/sh\nexit 1\n")
     scene.work("# good\n")
     assert not run_once("held_out", bench, str(scene.candidate), "h-1").fault
+
+
+@pytest.mark.requirement("RUN-07")
+@pytest.mark.parametrize("kind", BOXES)
+def test_no_boxed_run_sees_the_check_of_another_experiment(
+    scene: Scene, monkeypatch: pytest.MonkeyPatch, kind: str
+) -> None:
+    take_box(monkeypatch, kind)
+    older = scene.root / "experiments" / "older" / "held-out" / "check"
+    older.parent.mkdir(parents=True)
+    older.write_text("the secret\n")
+    scene.work(f"cat {older} > seen 2>&1\n")
+
+    run = run_once("measure", scene.bench(sandbox="auto"), str(scene.candidate), "r-1")
+
+    assert (run.metric, run.isolation) == (5.0, kind)
+    assert "the secret" not in (scene.candidate / "seen").read_text()
 
 
 @pytest.mark.requirement("RUN-07")

@@ -17,7 +17,7 @@ from omx_autoresearch.experiments.judge.decision import Judge, guard_failures
 from omx_autoresearch.experiments.judge.metrics import Guard, MetricSpec, samples_of
 from omx_autoresearch.experiments.runs import Run, run_once
 from omx_autoresearch.foundation.errors import CommandFault, UsageError
-from omx_autoresearch.system import commands, sandbox
+from omx_autoresearch.system import commands
 from omx_autoresearch.system.commands import run_command
 from tests.experiments.benches import (
     Scene,
@@ -26,6 +26,7 @@ from tests.experiments.benches import (
     living_with,
     scene_in,
 )
+from tests.support.boxes import take_box
 from tests.support.clocks import ClockUntil
 from tests.support.needs import needs_bubblewrap
 from tests.support.repositories import git
@@ -481,13 +482,10 @@ def test_a_cheat_in_the_sandbox_is_found_too(scene: Scene) -> None:
 def test_without_bubblewrap_auto_says_so_and_a_demand_is_refused(
     scene: Scene, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(sandbox, "can_isolate", lambda: False)
+    take_box(monkeypatch, "none")
     run = scene.measure(scene.bench(sandbox="auto"))
     assert (run.metric, run.isolation) == (5.0, "none")
     bench = scene.bench(sandbox="bubblewrap")
-    with pytest.raises(CommandFault) as caught:
+    with pytest.raises(CommandFault, match="bubblewrap is missing") as caught:
         scene.measure(bench)
     assert "--sandbox auto" in caught.value.next_step
-    monkeypatch.setattr(sandbox, "bubblewrap_path", lambda: None)
-    with pytest.raises(CommandFault, match="not installed"):
-        scene.measure(bench)

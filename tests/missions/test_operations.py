@@ -13,6 +13,7 @@ from omx_autoresearch.missions.intake import read_intake
 from omx_autoresearch.missions.rules.briefing import summary
 from omx_autoresearch.missions.rules.criteria import criterion_of
 from omx_autoresearch.missions.validation import checks, runs
+from tests.support.boxes import take_box
 from tests.support.needs import needs_bubblewrap
 
 if TYPE_CHECKING:
@@ -66,9 +67,8 @@ def test_a_forbidden_network_is_not_there_though_the_owner_approved_the_command(
 def test_without_bubblewrap_only_the_owner_can_let_a_confined_mission_run(
     world: Scratch, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(runs, "can_isolate", lambda: False)
-    monkeypatch.setattr(launch, "can_isolate", lambda: True)
-    mission = world.mission(forbid=("network", "write"))  # the sandbox went after the start
+    mission = world.mission(forbid=("network", "write"))
+    take_box(monkeypatch, "none")  # it went after the start
     permit = runs.permission(world.runtime(), mission)
     assert not permit.may_run
     assert "forbids network and write" in permit.why

@@ -14,10 +14,10 @@ from omx_autoresearch.missions.findings import list_findings
 from omx_autoresearch.missions.hook_events import relayed_verb, simple_words, take_relayed
 from omx_autoresearch.missions.records.lifecycle import MissionAmended, MissionPaused
 from omx_autoresearch.missions.rules.mission import Contract
-from omx_autoresearch.missions.validation import runs
 from omx_autoresearch.missions.validation.runs import approval_key, approve
 from omx_autoresearch.system.processes import ProcessIdentity, wait_for
 from tests.missions.real_missions import SESSION, TASK, Place, at
+from tests.support.boxes import take_box
 from tests.support.pipes import opened
 
 if TYPE_CHECKING:
@@ -176,7 +176,7 @@ def test_a_validation_is_started_once_and_nobody_waits_for_it(
         pin_digest=manifest.digest,
     )
     place.record(MissionAmended(contract, "amended"))
-    monkeypatch.setattr(runs, "can_isolate", lambda: False)
+    take_box(monkeypatch, "none")
     assert relay(place, tool("omx-autoresearch validate")) == ""
     assert "validation_started" not in place.kinds()  # nobody approved the command
     key = approval_key(str(place.project), TASK, "amended", manifest.digest)

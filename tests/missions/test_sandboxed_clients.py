@@ -9,11 +9,15 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from omx_autoresearch.agents.registry import adapter, parse_bytes
 from omx_autoresearch.missions import lifecycle_commands
 from omx_autoresearch.missions.amending import amend_mission
+from omx_autoresearch.missions.stop import answer_stop
+from tests.support.boxes import BOXES, take_box
 from tests.support.needs import needs_bubblewrap
 
 if TYPE_CHECKING:
+    from omx_autoresearch.agents.events import Reply
     from omx_autoresearch.missions.rules.mission import Mission
     from tests.support.scratch import Scratch
 
@@ -24,6 +28,14 @@ def sandboxed(world: Scratch) -> None:
     settings = Path(world.environ["HOME"], ".claude", "settings.json")
     settings.parent.mkdir()
     settings.write_text(json.dumps({"sandbox": {"enabled": True}}))
+
+
+def sandboxed_stop(world: Scratch) -> Reply:
+    """A stop of Codex as its hook answers it where the session says nothing of its policy; in this process."""
+    facts = adapter("codex").CLIENT
+    payload = world.payload(last_assistant_message=f"I am done ({world.clock.now().timestamp()}).")
+    event = parse_bytes("codex", json.dumps(payload).encode(), world.runtime().environ)
+    return answer_stop(world.runtime(), facts, replace(event, is_sandboxed=True))
 
 
 def isolation_after_a_stop(world: Scratch, mission: Mission) -> str:
@@ -71,6 +83,58 @@ def test_a_codex_session_without_a_word_of_its_policy_is_judged_in_bubblewrap(wo
     attestation = world.load(mission).attestation
     assert attestation is not None
     assert attestation.isolation == "bubblewrap"
+
+
+@pytest.mark.requirement("DONE-17")
+@pytest.mark.parametrize("kind", BOXES)
+def test_a_codex_session_is_held_and_completed_in_the_box_that_the_machine_has(
+    world: Scratch, monkeypatch: pytest.MonkeyPatch, kind: str
+) -> None:
+    take_box(monkeypatch, kind)
+    mission = world.mission(client="codex")
+    assert sandboxed_stop(world).refusal
+    world.write("answer.txt", "42\n")
+
+    assert "is complete" in sandboxed_stop(world).person_message
+
+    completed = world.load(mission)
+    assert completed.phase == "complete"
+    assert completed.attestation is not None
+    assert completed.attestation.isolation == kind
+
+
+@pytest.mark.requirement("DONE-17")
+def test_where_there_is_no_box_the_first_stop_says_which_is_missing_and_the_cure(
+    world: Scratch, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    take_box(monkeypatch, "none")
+    world.mission(client="codex")
+
+    told = sandboxed_stop(world).person_message
+
+    assert "bubblewrap is missing, and so is Landlock" in told
+    assert "install the package bubblewrap" in told
+
+
+@pytest.mark.requirement("DONE-17")
+@pytest.mark.parametrize("kind", BOXES)
+def test_a_run_in_a_box_sees_no_state_of_a_mission_or_experiment(
+    world: Scratch, monkeypatch: pytest.MonkeyPatch, kind: str
+) -> None:
+    take_box(monkeypatch, kind)
+    secret = Path(world.home.experiments_path, "older", "held-out", "check")
+    secret.parent.mkdir(parents=True)
+    secret.write_text("secret\n")
+    world.write("check.sh", f"cat {world.home.root_path}/*/*/journal.jsonl {secret}; test -f answer.txt\n")
+    mission = world.mission(client="codex", validator_command="sh check.sh")
+
+    assert sandboxed_stop(world).refusal
+
+    attestation = world.load(mission).attestation
+    assert attestation is not None
+    output = Path(world.home.mission(mission.task_id).output_path(attestation.run_id)).read_text()
+    assert "secret\n" not in output
+    assert "mission_created" not in output
 
 
 @pytest.mark.requirement("DONE-17", "DONE-09")

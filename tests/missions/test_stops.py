@@ -21,6 +21,7 @@ from omx_autoresearch.missions.rules.gate import Decision, Seen, decide
 from omx_autoresearch.missions.validation import runs as validation
 from omx_autoresearch.missions.views import view
 from omx_autoresearch.system.processes import wait_for
+from tests.support.boxes import take_box
 from tests.support.pipes import let_go, opened
 from tests.support.scratch import CHECK, OTHER, SESSION, Scratch, fingerprint, finish, with_timeout
 
@@ -455,7 +456,7 @@ def test_without_approval_and_without_a_sandbox_the_mission_waits_for_its_owner(
     runs = counting(world)
     mission = world.mission()
     shutil.rmtree(world.home.approved_path)
-    monkeypatch.setattr(validation, "can_isolate", lambda: False)
+    take_box(monkeypatch, "none")
     answer = world.stop()
     assert not answer.refusal
     assert f"omx-autoresearch approve {mission.task_id}" in answer.person_message
@@ -630,7 +631,7 @@ def test_a_changed_pin_is_tampering_also_where_nothing_could_be_run_anyway(
     world: Scratch, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     mission = world.mission()
-    monkeypatch.setattr(validation, "can_isolate", lambda: False)
+    take_box(monkeypatch, "none")
     world.write("check.sh", "#!/bin/sh\nexit 0\n")
     assert "(tampered)" in world.stop().refusal
     lifecycle_commands.restore(world.runtime(), mission.task_id)

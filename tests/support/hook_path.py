@@ -46,7 +46,7 @@ HOOK_PATH = (
     "missions.snapshots",
     "missions.stop",
     "missions.store",
-    "missions.validation.runs",
+    "missions.validation.newcomers",
     "missions.validation.runs",
     "surfaces.hook",
     "surfaces.sources",
@@ -58,6 +58,7 @@ HOOK_PATH = (
     "system.processes",
     "system.sandbox",
     "system.mounts",
+    "system.starting",
     "system.supervisor",
 )
 """Modules that a hook process imports; a star stands for every module beside it."""

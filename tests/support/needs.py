@@ -8,11 +8,16 @@ import subprocess
 import pytest
 
 from omx_autoresearch.foundation.clients import CLIENT_NAMES
-from omx_autoresearch.system.sandbox import can_isolate
+from omx_autoresearch.system import landlock
+from omx_autoresearch.system.sandbox import box
+
+HAS_BUBBLEWRAP = box().backend == "bubblewrap"
+HAS_LANDLOCK = landlock.version() >= landlock.LEAST_VERSION
 
 needs_bubblewrap = pytest.mark.skipif(
-    not can_isolate(), reason="bubblewrap is missing, or the kernel does not let it work"
+    not HAS_BUBBLEWRAP, reason="bubblewrap is missing, or the kernel does not let it work"
 )
+needs_box = pytest.mark.skipif(not box().isolates, reason="there is neither bubblewrap nor Landlock")
 
 
 def _has_user_namespaces() -> bool:
@@ -28,10 +33,9 @@ needs_user_namespaces = pytest.mark.skipif(
 )
 
 HELD_CLIENTS = tuple(
-    pytest.param(name, marks=needs_bubblewrap) if name == "codex" else pytest.param(name)
-    for name in CLIENT_NAMES
+    pytest.param(name, marks=needs_box) if name == "codex" else pytest.param(name) for name in CLIENT_NAMES
 )
-"""Every agent CLI; a stop of Codex, whose tools have a sandbox of their own, is judged in bubblewrap or not at all."""
+"""Every agent CLI; a stop of Codex, whose tools have a sandbox of their own, is judged in a box or not at all."""
 
 AS_ANYBODY = (
     () if os.geteuid() else ("setpriv", "--bounding-set", "-dac_override", "--inh-caps", "-dac_override")

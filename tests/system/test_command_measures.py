@@ -15,8 +15,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from omx_autoresearch.foundation.errors import CommandFault
-from omx_autoresearch.system import supervisor
-from omx_autoresearch.system import supervisor as starting
+from omx_autoresearch.system import starting, supervisor
 from omx_autoresearch.system.commands import CommandResult, run_command, shell_argv
 
 if TYPE_CHECKING:

@@ -9,8 +9,9 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from omx_autoresearch.system.commands import CommandResult, run_command, shell_argv
-from omx_autoresearch.system.sandbox import bubblewrap_argv
-from tests.support.needs import needs_bubblewrap, needs_user_namespaces
+from omx_autoresearch.system.sandbox import Limits, run_limited
+from tests.support.boxes import BOXES, take_box
+from tests.support.needs import needs_user_namespaces
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -145,14 +146,22 @@ def test_the_command_has_no_capability(run: Run) -> None:
     assert said(result).split() == ["0" * 16]
 
 
-@needs_bubblewrap
-def test_the_copy_stands_in_the_sandbox_too(run: Run, workspace: Path) -> None:
-    argv = bubblewrap_argv(
-        ("/bin/sh", "-c", "(echo x > check.sh) 2>/dev/null; sh check.sh; echo made > new"),
-        workspace_path=str(workspace),
-    )
+@pytest.mark.parametrize("kind", BOXES)
+def test_the_copy_stands_in_the_box_too(
+    workspace: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: str
+) -> None:
+    take_box(monkeypatch, kind)
+    (tmp_path / "scratch").mkdir()
 
-    result = run(argv)
+    result = run_limited(
+        shell_argv("(echo x > check.sh) 2>/dev/null; sh check.sh; echo made > new"),
+        Limits(str(workspace), str(tmp_path / "scratch")),
+        cwd=str(workspace),
+        env={"PATH": os.environ["PATH"]},
+        timeout_seconds=20.0,
+        output_path=str(tmp_path / "output"),
+        mounts=((str(workspace / "check.sh"), str(tmp_path / "copy")),),
+    )
 
     assert said(result).split() == ["frozen"]
     assert (workspace / "new").read_text() == "made\n"

@@ -390,7 +390,7 @@ class Evidence:
         contract_digest: of the contract whose rule accepted it.
         head: the commit that it was seen on; empty outside git.
         tree_digest: of the workspace's content at that moment.
-        isolation: what isolated the command: ``none`` or ``bubblewrap``.
+        isolation: what isolated the command: ``none``, ``bubblewrap``, ``landlock`` or ``fenced``.
     """
 
     criterion_id: str

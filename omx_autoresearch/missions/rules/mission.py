@@ -277,7 +277,7 @@ class Attestation:
         tests: tests that a known runner ran, if it said so; skipped ones did not run.
         output_digest: sha256 of the kept output.
         output_artifact_digest: sha256 of the artifact under review (second mode).
-        isolation: what really isolated the run: ``none`` or ``bubblewrap``.
+        isolation: what really isolated the run: ``none``, ``bubblewrap``, ``landlock`` or ``fenced``.
         leaked: command lines of processes that outlived the run and were ended.
         is_mounted: the run saw the frozen copies in the place of the pinned files.
     """

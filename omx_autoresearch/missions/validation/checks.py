@@ -31,9 +31,8 @@ from omx_autoresearch.missions.rules.evidence import (
     unsettled_criteria,
 )
 from omx_autoresearch.missions.store import MissionStore, live_contract, refuse_ended
-from omx_autoresearch.missions.validation import runs
+from omx_autoresearch.missions.validation import newcomers, runs
 from omx_autoresearch.missions.workspace import PinnedRun, snapshot_workspace
-from omx_autoresearch.system.sandbox import bubblewrap_fault, isolation_of
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -143,10 +142,13 @@ class _Workspace:
             os.path.join(folder.root_path, "scratch", run_id),
             isolation=self._isolation,
             mounts=pins.mounts,
+            hidden_paths=self._runtime.home.record_paths,
         )
         self.after = snapshot_workspace(folder, mission, reads_files=result.exit_status == 0)
         output = runs.read_output(result)
-        received = secrets.masked(_why_not(contract, result, output), forms)
+        told = newcomers.take_aside(result, mission.workspace_path, run_id) if result.newcomers else ""
+        received = told if result.has_made_newcomers else _why_not(contract, result, output)
+        received = secrets.masked(received, forms)
         output = secrets.masked_output(output, output_path, forms)
         received = received or _why_not_fresh(mission, self._look, self.after)
         if not received and (changed := pins.changes(result, has_passed=True)):
@@ -162,7 +164,7 @@ class _Workspace:
             output_digest=sha256(output).hexdigest(),
             size_bytes=result.output_size_bytes,
             run_id=run_id,
-            isolation=isolation_of(result).backend,
+            isolation=result.isolation.backend,
         )
 
     def read(self, path: str) -> bytes | str:
@@ -212,8 +214,8 @@ def _why_not(contract: Contract, result: CommandResult, output: bytes) -> str:
         return f"it could not be started: {result.error}"
     if result.outcome == "timed_out":
         return f"ended after its limit of {contract.timeout_seconds:g} s"
-    if fault := bubblewrap_fault(result):
-        return f"the sandbox failed: {fault}"
+    if result.box_fault:
+        return f"the sandbox failed: {result.box_fault}"
     if result.is_truncated and result.error:
         return result.error
     if result.exit_status == 0:

@@ -45,16 +45,16 @@ from omx_autoresearch.missions.rules.mission import (
     RunningValidation,
 )
 from omx_autoresearch.missions.store import MissionStore
+from omx_autoresearch.missions.validation import newcomers
 from omx_autoresearch.missions.workspace import PinnedRun, snapshot_workspace
 from omx_autoresearch.system.commands import (
     CommandResult,
     explain_shell_status,
     fork_detached,
-    run_command,
     shell_argv,
 )
 from omx_autoresearch.system.processes import ProcessIdentity, identify, is_alive, wait_for
-from omx_autoresearch.system.sandbox import bubblewrap_argv, bubblewrap_fault, can_isolate, isolation_of
+from omx_autoresearch.system.sandbox import Limits, box, can_isolate, no_box, run_limited
 from omx_autoresearch.system.supervisor import CUT_MARK, TAIL_BYTES
 
 TYPE_CHECKING = False
@@ -161,9 +161,8 @@ def report_of(
         return RunReport("error", "not-started", result.error)
     if result.outcome == "timed_out":
         return RunReport("error", "timed-out", f"ended after its limit of {contract.timeout_seconds:g} s")
-    unsandboxed = bubblewrap_fault(result)
-    if unsandboxed:
-        return RunReport("error", "sandbox-failed", unsandboxed)
+    if result.box_fault:
+        return RunReport("error", "sandbox-failed", result.box_fault)
     if result.exit_status in (126, 127):
         return _unstartable(contract, workspace_path, result.exit_status)
     last, fault = last_object(result)
@@ -267,15 +266,15 @@ def permission(runtime: Runtime, mission: Mission, *, is_sandboxed: bool = False
     if is_free and not narrowed:
         return Permission()
     if can_isolate():
-        return Permission("none" if is_free else "bubblewrap")
+        return Permission("none" if is_free else box().backend)
     if is_free:
-        why = f"the mission forbids {' and '.join(narrowed)}, and bubblewrap is not available to enforce that"
+        why = f"the mission forbids {' and '.join(narrowed)}, and {no_box()}"
         allow = " ".join(f"--allow {name}" for name in narrowed)
-        cure = f"omx-autoresearch amend {mission.task_id} {allow} --reason '...', or install bubblewrap"
+        cure = f"omx-autoresearch amend {mission.task_id} {allow} --reason '...'"
         return Permission(why=why, command=cure)
     why = "the client is sandboxed" if approval else "the owner has not approved the contract's commands"
     return Permission(
-        why=f"{why}, and bubblewrap is not available to run them with the agent's rights",
+        why=f"{why}, and {no_box()}",
         command=f"omx-autoresearch approve {mission.task_id}{' --unsandboxed' if is_sandboxed else ''}",
     )
 
@@ -487,6 +486,7 @@ def _attested(runtime: Runtime, mission: Mission, run_id: str, ask: Ask, started
         scratch_path,
         isolation=ask.isolation,
         mounts=pins.mounts,
+        hidden_paths=runtime.home.record_paths,
     )
     output = read_output(result)
     report = report_of(contract, mission.workspace_path, result, output, nonce)
@@ -501,6 +501,9 @@ def _attested(runtime: Runtime, mission: Mission, run_id: str, ask: Ask, started
     report = replace(
         report, summary=head_and_tail(report.summary.encode("utf-8", "replace"), 500).replace("\n", " ")
     )
+    report = newcomers.judged(report, result, mission.workspace_path, run_id)
+    if report.verdict == "tampered":
+        return attestation_of(mission, run_id, (started_at, runtime.now()), report)
     # A quick failure is run anew at the next stop, which costs less than the look that would let it be reused.
     is_worth_knowing = has_passed or result.duration_seconds >= REUSED_FROM_SECONDS
     is_fresh = is_worth_knowing and not has_moved(
@@ -511,7 +514,7 @@ def _attested(runtime: Runtime, mission: Mission, run_id: str, ask: Ask, started
         exit_status=result.exit_status if result.outcome == "exited" else None,
         output_digest=sha256(output).hexdigest(),
         output_mark=sha256(normalized_output(output.decode("utf-8", "replace")).encode()).hexdigest()[:16],
-        isolation=isolation_of(result).backend,
+        isolation=result.isolation.backend,
         duration_seconds=round(result.duration_seconds, 3),
         leaked=result.leaked,
         is_mounted=result.is_mounted,
@@ -570,28 +573,29 @@ def run_validator(  # noqa: PLR0913  # what a run depends on, and nothing else
     *,
     isolation: str = "none",
     mounts: tuple[tuple[str, str], ...] = (),
+    hidden_paths: tuple[str, ...] = (),
 ) -> CommandResult:
     """Run one command in the owner's environment, with the hygiene of every validation; the scratch folder goes after.
 
-    ``mounts`` are the frozen copies that it is to see; on a machine that cannot mount them it runs without.
+    ``mounts`` are frozen copies that it is to see, if the machine can mount them; ``hidden_paths`` no box shows it.
 
     Raises:
-        CommandFault: it must run in bubblewrap, which is not available.
+        CommandFault: it must run in a box, and there is none.
     """
     os.makedirs(os.path.dirname(output_file_path), mode=0o700, exist_ok=True)
     os.makedirs(os.path.join(scratch_path, "tmp"), mode=0o700, exist_ok=True)
-    if isolation == "bubblewrap" or is_narrowed(contract):
-        argv = bubblewrap_argv(
-            argv,
-            workspace_path=workspace_path,
-            writable_paths=(scratch_path,),
-            network=isolation == "none" and "network" not in contract.forbidden,
-            is_read_only="write" in contract.forbidden,
-        )
+    limits = Limits(
+        workspace_path,
+        scratch_path,
+        network=isolation == "none" and "network" not in contract.forbidden,
+        is_read_only="write" in contract.forbidden,
+        hidden_paths=hidden_paths,
+    )
 
     def run(copies: tuple[tuple[str, str], ...]) -> CommandResult:
-        return run_command(
+        return run_limited(
             argv,
+            limits if isolation != "none" or is_narrowed(contract) else None,
             cwd=workspace_path,
             env=validator_environment(contract, scratch_path),
             timeout_seconds=contract.timeout_seconds,

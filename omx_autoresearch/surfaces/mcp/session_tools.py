@@ -34,7 +34,7 @@ from omx_autoresearch.journal.safe_files import read_bounded
 from omx_autoresearch.missions.checkouts import workspace_root
 from omx_autoresearch.surfaces.mcp.calls import OUTPUT_CHARACTERS, WAIT_SECONDS, Call, Seconds, make_tool
 from omx_autoresearch.system.commands import OUTPUT_LIMIT_BYTES
-from omx_autoresearch.system.sandbox import can_isolate
+from omx_autoresearch.system.sandbox import can_isolate, no_box
 
 if TYPE_CHECKING:
     from mcp.server.mcpserver.tools import Tool
@@ -233,10 +233,10 @@ def _ask(call: Call, description: str) -> auto_sessions.RunAsk:
     is_sandboxed = call.is_sandboxed()
     if is_sandboxed and not can_isolate():
         raise CommandFault(
-            "your client may run commands in a sandbox, but bubblewrap is not available to run these scripts in one",
+            f"your client may run commands in a sandbox, and {no_box()}",
             next_step="run .auto/measure.sh in your own shell, and record its value with log_experiment",
         )
-    return auto_sessions.RunAsk(description, "bubblewrap" if is_sandboxed else "none", call.runtime.new_id())
+    return auto_sessions.RunAsk(description, "auto" if is_sandboxed else "none", call.runtime.new_id())
 
 
 def _standing(folder: SessionFolder, view: SessionView, following: str) -> Standing:

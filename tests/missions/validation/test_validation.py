@@ -21,7 +21,9 @@ from omx_autoresearch.missions.amending import amend_mission
 from omx_autoresearch.missions.stop import answer_stop
 from omx_autoresearch.missions.validation import runs
 from omx_autoresearch.missions.workspace import snapshot_workspace
+from omx_autoresearch.system import sandbox
 from omx_autoresearch.system.processes import RUN_MARK, ProcessIdentity, command_line, is_alive, wait_for
+from tests.support.boxes import take_box
 from tests.support.needs import needs_bubblewrap
 from tests.support.pipes import let_go, word_from
 from tests.support.scratch import Scratch, finish, with_timeout
@@ -520,10 +522,12 @@ def test_a_client_in_a_sandbox_needs_an_approval_that_says_so(
     lifecycle_commands.approve(runtime, mission.task_id, is_unsandboxed=True)
     assert runs.permission(runtime, mission, is_sandboxed=True).isolation == "none"
     lifecycle_commands.approve(runtime, mission.task_id)
-    monkeypatch.setattr(runs, "can_isolate", lambda: False)
+    take_box(monkeypatch, "none")
     permit = runs.permission(runtime, mission, is_sandboxed=True)
     assert not permit.may_run
     assert permit.why.startswith("the client is sandboxed")
+    assert "bubblewrap is missing" in permit.why
+    assert "(install the package bubblewrap)" in permit.why
     assert permit.command == f"omx-autoresearch approve {mission.task_id} --unsandboxed"
 
 
@@ -545,10 +549,10 @@ def test_a_sandbox_that_does_not_start_is_an_error_and_no_verdict(
 ) -> None:
     mission = world.mission()
 
-    def broken(argv: tuple[str, ...], **_: object) -> tuple[str, ...]:
+    def broken(argv: tuple[str, ...], *_: object, **__: object) -> tuple[str, ...]:
         return ("/usr/bin/bwrap", "--bind", "/no/such/folder", "/no/such/folder", "--", *argv)
 
-    monkeypatch.setattr(runs, "bubblewrap_argv", broken)
+    monkeypatch.setattr(sandbox, "_bubblewrap_argv", broken)
     run = run_now(world, mission, isolation="bubblewrap")
     assert (run.verdict, run.cause, run.isolation) == ("error", "sandbox-failed", "none")
 
