@@ -28,8 +28,10 @@ from omx_autoresearch.agents.settings_files import (
     sha256_of,
 )
 from omx_autoresearch.agents.settings_text import TextFault
+from omx_autoresearch.foundation.clients import KNOWN
 from omx_autoresearch.foundation.errors import CommandFault, UsageError, WorkspaceFault
 from omx_autoresearch.journal.safe_files import ensure_folder
+from omx_autoresearch.system.sandbox import box, can_isolate, told_box
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
@@ -229,7 +231,7 @@ def examine(
     """Check one installation and prove that it holds; see :class:`~omx_autoresearch.agents.parts.Examination`.
 
     Returns:
-        The checks in the order of showing; if no hooks are installed, only the first.
+        The checks in the order of showing, the box first; if no hooks are installed, only that of the hooks.
     """
     about = Examination(installation, state_home_path, "", environ, packages, make_held_session)
     home_path = hooks_home(installation, about.install)
@@ -238,7 +240,13 @@ def examine(
     about = replace(about, hooks_home_path=home_path)
     with ThreadPoolExecutor() as pool:  # the parts wait for programs that they start
         found = pool.map(lambda part: part.check(about), installation.parts)
-    return [check for checks in found for check in checks]
+    return [box_check(installation.client.name), *(check for checks in found for check in checks)]
+
+
+def box_check(client: str) -> Check:
+    """Whether a check of a mission can run with an agent's rights, as it must beside a client that has a sandbox."""
+    is_needed = bool(KNOWN[client].sandbox)
+    return Check("box", can_isolate() or not is_needed, told_box(), box().cure, is_about_hold=is_needed)
 
 
 def _check(program: HookProgram) -> None:

@@ -10,11 +10,13 @@ from typing import TYPE_CHECKING
 import pytest
 
 from omx_autoresearch.agents.hook_lines import HookProgram, hook_script
-from omx_autoresearch.agents.install import examine, install
-from omx_autoresearch.agents.parts import Installation, skill
+from omx_autoresearch.agents.install import box_check, examine, install
+from omx_autoresearch.agents.parts import Installation, hold_proof, skill
 from omx_autoresearch.agents.registry import installation_of
 from omx_autoresearch.foundation.clients import CLIENT_NAMES
 from omx_autoresearch.foundation.errors import StorageFailed
+from omx_autoresearch.system.sandbox import no_box
+from tests.support.boxes import take_box
 
 if TYPE_CHECKING:
     from omx_autoresearch.agents.parts import Check
@@ -399,3 +401,41 @@ def test_what_would_hide_the_prompt_command_from_geminis_hook_is_named(tmp_path:
     assert not check.ok
     assert str(path) in check.what
     assert "$autoresearch" in check.cure
+
+
+@pytest.mark.requirement("INST-07")
+@pytest.mark.parametrize(
+    ("kind", "what"),
+    [
+        ("landlock", "Landlock with a filter of system calls"),
+        ("none", "there is no box"),
+        ("fenced", "a fence"),
+    ],
+)
+def test_a_client_with_a_sandbox_is_told_the_box_that_there_is_and_the_cure(
+    monkeypatch: pytest.MonkeyPatch, kind: str, what: str
+) -> None:
+    take_box(monkeypatch, kind)
+
+    found = box_check("codex")
+
+    assert (found.ok, found.is_about_hold) == (kind == "landlock", True)
+    assert what in found.what
+    assert "bubblewrap is missing" in found.what
+    assert found.what.endswith("(install the package bubblewrap)")
+    assert found.cure == "install the package bubblewrap"
+    assert box_check("claude").ok
+
+
+@pytest.mark.requirement("INST-07")
+def test_a_hold_that_fails_for_want_of_a_box_is_not_blamed_on_the_installation(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    take_box(monkeypatch, "none")
+    message = json.dumps({"systemMessage": f"the mission is blocked: {no_box()}"})
+
+    found = hold_proof._held(hold_proof.Answer(0, message.encode(), ""), "install again")
+
+    assert not found.ok
+    assert "bubblewrap is missing" in found.what
+    assert found.cure == "install the package bubblewrap"

@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING
 from omx_autoresearch.agents.hook_lines import HookProgram, hook_script, quoted
 from omx_autoresearch.agents.parts import Check
 from omx_autoresearch.foundation.errors import AutoresearchError
+from omx_autoresearch.system.sandbox import box, can_isolate, no_box
 
 if TYPE_CHECKING:
     from omx_autoresearch.agents.parts import Examination
@@ -129,6 +130,9 @@ def _held(answer: Answer, again: str) -> Check:
         what = f"the hook printed more than its answer: {shown!r}"
         return Check("hold", False, what, "change the shell's start-up files so that they print nothing")
     if not isinstance(value, dict) or value.get("decision") != "block" or not value.get("reason"):
+        if not can_isolate() and no_box() in str(value):
+            what = f"a session with an unfinished mission was let go, since {no_box()}"
+            return Check("hold", False, what, box().cure)
         return Check("hold", False, "the answer to a held session is not a refusal", again)
     return Check("hold", True, "a stop of a session with an unfinished mission is refused")
 

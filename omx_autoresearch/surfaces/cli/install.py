@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from omx_autoresearch.agents.install import InstallReport, examine, install, uninstall
+from omx_autoresearch.agents.install import InstallReport, box_check, examine, install, uninstall
 from omx_autoresearch.agents.parts import Check
 from omx_autoresearch.agents.registry import installation_of
 from omx_autoresearch.foundation.clients import CLIENT_NAMES
@@ -114,6 +114,9 @@ def install_verb(client: str, scope: Scope, dry_run: bool, as_json: bool, **chos
     )
     if not chosen["no_mcp"] and not has_mcp():
         report = replace(report, notes=(*report.notes, _NO_MCP))
+    check = box_check(client)
+    if check.is_about_hold and check.cure:
+        report = replace(report, notes=(*report.notes, check.what))
     _print_report(report, "installed", as_json=as_json)
     if not as_json and not dry_run:
         say(f"  next: omx-autoresearch doctor {client}{'' if scope == 'user' else f' --scope {scope}'}")
