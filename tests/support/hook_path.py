@@ -47,6 +47,7 @@ HOOK_PATH = (
     "missions.stop",
     "missions.store",
     "missions.validation.newcomers",
+    "missions.validation.reviewers",
     "missions.validation.runs",
     "surfaces.hook",
     "surfaces.sources",

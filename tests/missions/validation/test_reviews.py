@@ -12,8 +12,8 @@ from omx_autoresearch.foundation.errors import StepIllegal
 from omx_autoresearch.missions import lifecycle_commands
 from omx_autoresearch.missions.rules.evidence import report_of_review
 from omx_autoresearch.missions.validation import runs
+from omx_autoresearch.missions.validation.reviewers import review_prompt
 from omx_autoresearch.missions.validation.reviews import record_review
-from omx_autoresearch.missions.validation.runs import review_prompt
 from tests.support.scratch import OTHER, SESSION, Scratch
 
 if TYPE_CHECKING:
