@@ -350,8 +350,8 @@ def socket_origin(event: HookEvent, began_at: str) -> Origin:
     """Whether a client that sends its events through a socket sent this one: the kernel names the sender."""
     from omx_autoresearch.agents import machine
 
-    del began_at  # the kernel needs no time
-    return machine.socket_origin(event.client)
+    del event, began_at  # the kernel needs neither
+    return machine.socket_origin()
 
 
 def render_reply(event: HookEvent, reply: Reply) -> bytes:

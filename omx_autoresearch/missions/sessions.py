@@ -14,8 +14,10 @@ from __future__ import annotations
 import os
 from datetime import timedelta
 
+from omx_autoresearch.foundation.clients import KNOWN
 from omx_autoresearch.foundation.errors import AutoresearchError, OwnerOnly, StateUntrusted, StepIllegal
 from omx_autoresearch.foundation.records import dataclass, replace, sha256
+from omx_autoresearch.journal.layout import state_home
 from omx_autoresearch.missions.records.lifecycle import OwnerVerbRefused
 from omx_autoresearch.missions.records.sessions import SessionBound, SessionForked, SessionUnbound
 from omx_autoresearch.missions.registry import (
@@ -30,7 +32,14 @@ from omx_autoresearch.missions.registry import (
 from omx_autoresearch.missions.rules.mission import FINAL_PHASES
 from omx_autoresearch.missions.store import MissionStore, refuse_ended
 from omx_autoresearch.system.clock import format_time, parse_time
-from omx_autoresearch.system.processes import SHELLS, ancestors, command_name, is_alive
+from omx_autoresearch.system.processes import (
+    SHELLS,
+    ancestors,
+    command_name,
+    environment,
+    is_alive,
+    program_name,
+)
 from omx_autoresearch.system.processes import ProcessIdentity as _Process
 
 TYPE_CHECKING = False
@@ -43,6 +52,8 @@ if TYPE_CHECKING:
 TOKEN_MINUTES = 10
 TASK_VARIABLE = "OMX_AUTORESEARCH_TASK"
 _SHOWN_ID = 128
+_PROGRAMS = tuple(client.program for client in KNOWN.values() if client.program)
+"""Names of the programs that are agent CLIs."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -376,13 +387,34 @@ def not_from_client(client: str) -> str:
 
     The hook's shell line ends in ``exec``, so a client's hook has the client for its parent. One that an agent starts
     from its tool shell has that shell, whatever it did to its environment; where the shell became the hook, the event
-    came another way than the client's (``HookEvent.origin``).
+    came another way than the client's (``HookEvent.origin``), or the parent is a client of another name.
     """
     parent = command_name(os.getppid())
-    return f"a shell ({parent}) started this hook, not {client}" if parent in SHELLS else ""
+    if parent not in SHELLS:
+        parent = program_name(os.getppid())
+        if parent not in _PROGRAMS or parent == KNOWN[client].program:
+            return ""
+    return f"{parent} started this hook, not {client}"
 
 
 def started_within(runtime: Runtime) -> str:
     """Why the client of this hook was not started by a person but by an agent; empty when it was not."""
-    outer = outer_client(runtime)
-    return f"process {outer.pid}, a client bound to a mission, started this one" if outer else ""
+    if outer := outer_client(runtime):
+        return f"process {outer.pid}, a client bound to a mission, started this one"
+    me = client_process()
+    name = program_name(me.pid) if me else ""
+    for process in ancestors(me.pid) if me else ():
+        agent = program_name(process.pid)
+        if agent in _PROGRAMS and agent != name and _uses(runtime, process):
+            return f"{agent} (process {process.pid}), an agent CLI, started {name}, which sent this"
+    return ""
+
+
+def _uses(runtime: Runtime, process: _Process) -> bool:
+    """Whether the hooks of an agent CLI are ours: an agent may run the tests of another state home's."""
+    try:
+        return os.path.realpath(state_home(environment(process.pid))) == os.path.realpath(
+            runtime.home.root_path
+        )
+    except AutoresearchError:
+        return False

@@ -39,6 +39,9 @@ COMM_LENGTH = 15
 SHELLS = ("sh", "ash", "bash", "busybox", "csh", "dash", "fish", "ksh", "ksh93", "mksh", "tcsh", "zsh")
 """Programs that run command lines; a hook's own line ends in ``exec``, so no shell stays behind."""
 
+_INTERPRETERS = ("node", "MainThread", "bun")
+"""Names of a process that runs a script in JavaScript; recent versions of Node.js name their main thread."""
+
 CLIENT_SANDBOXES = ("bwrap", *(client.sandbox for client in KNOWN.values() if client.sandbox))
 """Names of pid 1 inside the sandboxes of the agent CLIs; no other container counts as an agent's sandbox."""
 
@@ -109,6 +112,22 @@ def command_name(pid: int) -> str:
         if program.startswith(name):
             name = program
     return os.fsdecode(name)
+
+
+def program_name(pid: int) -> str:
+    """The name of the program; for an interpreter of JavaScript that of its script, without ``.js``."""
+    name = command_name(pid)
+    if name not in _INTERPRETERS:
+        return name
+    words = command_line(pid).split()[1:]
+    script = next((word for word in words if not word.startswith("-")), name)
+    return os.path.basename(script).removesuffix(".js")
+
+
+def environment(pid: int) -> dict[str, str]:
+    """The environment that a process was started with; empty if the system does not show it."""
+    entries = (os.fsdecode(entry).partition("=") for entry in _environment(pid))
+    return {name: value for name, has_value, value in entries if has_value}
 
 
 def command_line(pid: int) -> str:

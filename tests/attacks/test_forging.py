@@ -144,7 +144,7 @@ def test_a_program_of_an_agent_that_sends_the_event_as_the_client_does_is_no_per
     subprocess.run(
         [shell, "-c", '"$@"; true', "sh", sys.executable, "-I", str(sender), *world.hook_argv("claude")],
         input=json.dumps(event).encode(),
-        env=world.environ,
+        env={**world.environ, "OMX_AUTORESEARCH_HOME": str(world.home_path)},
         capture_output=True,
         check=True,
     )

@@ -18,12 +18,9 @@ from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import pytest
-
-from omx_autoresearch.agents.events import PROVEN, Client, Reply
-from omx_autoresearch.agents.machine import by_client
+from omx_autoresearch.agents.events import Client, Reply
 from omx_autoresearch.agents.registry import adapter, parse_bytes
-from omx_autoresearch.foundation.clients import CLIENT_NAMES, SHELL_MARKS
+from omx_autoresearch.foundation.clients import SHELL_MARKS
 from omx_autoresearch.journal.layout import Runtime, StateHome
 from omx_autoresearch.missions import launch, lifecycle_commands, sessions
 from omx_autoresearch.missions.claims import write_changed
@@ -283,10 +280,7 @@ class Scratch:
         env: Mapping[str, str] | None = None,
         cwd: Path | None = None,
     ) -> Answer:
-        """A real hook process; skips where an agent CLI runs the tests, and so is no person's."""
-        name = payload.get("hook_event_name") if isinstance(payload, dict) else ""
-        if name in _SPOKEN and is_below_agent():
-            pytest.skip("an agent CLI runs the tests, so that no prompt of theirs is a person's")
+        """A real hook process."""
         with self.begin_hook(client, env=env, cwd=cwd) as process:
             return finish(process, payload)
 
@@ -310,15 +304,6 @@ class Scratch:
         if ours >= 0:
             process.stdin = os.fdopen(ours, "wb", buffering=0)
         return process
-
-
-_SPOKEN = ("UserPromptSubmit", "BeforeAgent", "SessionStart")
-
-
-@cache
-def is_below_agent() -> bool:
-    """An agent CLI runs the tests."""
-    return any(by_client(os.getpid(), name) != PROVEN for name in CLIENT_NAMES)
 
 
 def event_socket() -> tuple[int, int]:

@@ -8,7 +8,7 @@
 - It lists a skill in ``skills/NAME/SKILL.md`` of the user's or the project's folder to the model; the hook sees
   ``/NAME ARGUMENTS`` as typed, and the model sees the skill's text.
 - A prompt is proven by the socket on the hook's stdin: the process that made its other end is the hook's parent, or one
-  above, and no other agent CLI stands above that. A program of an agent that left its ancestors could forge that.
+  above. A program of an agent could forge that, but has the agent CLI above it unless it left its ancestors.
 - ``sandbox.enabled`` in any of its settings files puts its shell into a sandbox; the hooks run outside.
 """
 

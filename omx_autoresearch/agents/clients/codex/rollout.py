@@ -9,8 +9,8 @@ from __future__ import annotations
 import os
 import stat
 
-from omx_autoresearch.agents.events import BY_SIGNS, Origin
-from omx_autoresearch.agents.machine import STDIN, by_client, without_waiting
+from omx_autoresearch.agents.events import BY_SIGNS, PROVEN, Origin
+from omx_autoresearch.agents.machine import STDIN, without_waiting
 from omx_autoresearch.agents.payloads import handed_texts, prompt_key
 from omx_autoresearch.foundation import json_codec
 from omx_autoresearch.foundation.times import seconds_between
@@ -73,9 +73,6 @@ def rollout_origin(transcript_path: str, prompt: str, began_at: str) -> Origin:
         return BY_SIGNS
     if not stat.S_ISFIFO(os.fstat(STDIN).st_mode):
         return Origin("forged", "this hook did not get its event through a pipe, which Codex always uses")
-    sender = by_client(os.getppid(), "codex")
-    if sender.standing == "forged":
-        return sender
     rollouts = {path for path in open_files(os.getppid()) if os.path.basename(path).startswith("rollout-")}
     if not rollouts:
         return Origin("unproven", "Codex keeps no record of this session")
@@ -91,7 +88,7 @@ def rollout_origin(transcript_path: str, prompt: str, began_at: str) -> Origin:
             return Origin("unproven", "a tool of another session in the same Codex is at work")
     except (OSError, ValueError, KeyError, RecursionError):
         return Origin("forged", "the record of its session cannot be read")
-    return sender
+    return PROVEN
 
 
 def _is_sent(path: str, prompt: str) -> bool:
