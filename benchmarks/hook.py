@@ -38,7 +38,7 @@ from omx_autoresearch.missions.records.lifecycle import MissionCreated, MissionL
 from omx_autoresearch.missions.rules.allowances import Limits
 from omx_autoresearch.missions.rules.mission import Contract
 from omx_autoresearch.missions.store import MissionStore
-from omx_autoresearch.missions.validation.runs import approval_key, approve
+from omx_autoresearch.missions.validation.approvals import approval_key, approve
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -26,7 +26,7 @@ from omx_autoresearch.missions.intake import SANDBOX_NAME
 from omx_autoresearch.missions.rules.allowances import Limits
 from omx_autoresearch.missions.rules.criteria import Criterion, criterion_text
 from omx_autoresearch.missions.rules.intake import TAKEN_OVER, MissionDraft, settled
-from omx_autoresearch.missions.validation.runs import is_approved, mission_key
+from omx_autoresearch.missions.validation.approvals import is_approved, mission_key
 from omx_autoresearch.missions.verification import missing_intake
 
 if TYPE_CHECKING:

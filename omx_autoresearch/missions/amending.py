@@ -34,7 +34,7 @@ from omx_autoresearch.missions.records.lifecycle import MissionAmended
 from omx_autoresearch.missions.rules.mission import next_phase
 from omx_autoresearch.missions.secrets import keep_secrets
 from omx_autoresearch.missions.store import MissionStore
-from omx_autoresearch.missions.validation.runs import is_approved, mission_key
+from omx_autoresearch.missions.validation.approvals import is_approved, mission_key
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -35,11 +35,8 @@ from omx_autoresearch.missions.records.work import CommandsApproved
 from omx_autoresearch.missions.rules.mission import next_phase
 from omx_autoresearch.missions.secrets import keep_secrets, with_secrets
 from omx_autoresearch.missions.store import MissionStore
-from omx_autoresearch.missions.validation.runs import (
-    approval_key,
-    approve,
-    is_narrowed,
-)
+from omx_autoresearch.missions.validation.approvals import approval_key, approve
+from omx_autoresearch.missions.validation.runs import is_narrowed
 from omx_autoresearch.missions.workspace import keep_launch_tree
 from omx_autoresearch.system.sandbox import box, can_isolate, no_box
 

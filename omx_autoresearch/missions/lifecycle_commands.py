@@ -38,8 +38,8 @@ from omx_autoresearch.missions.rules.mission import (
 from omx_autoresearch.missions.sessions import live_clients, missions_around
 from omx_autoresearch.missions.store import MissionStore, live_contract, refuse_ended
 from omx_autoresearch.missions.upkeep import sweep
-from omx_autoresearch.missions.validation.runs import approve as write_approval
-from omx_autoresearch.missions.validation.runs import mission_key
+from omx_autoresearch.missions.validation.approvals import approve as write_approval
+from omx_autoresearch.missions.validation.approvals import mission_key
 from omx_autoresearch.system.processes import (
     ProcessIdentity,
     agent_marks,

@@ -12,9 +12,9 @@ import select
 import time
 
 from omx_autoresearch.foundation.errors import CommandFault, StorageFailed
-from omx_autoresearch.foundation.records import dataclass
+from omx_autoresearch.foundation.records import dataclass, sha256
 from omx_autoresearch.system.clock import Clock, SystemClock
-from omx_autoresearch.system.processes import RUN_MARK, marked_pids, session_pids, signals
+from omx_autoresearch.system.processes import RUN_MARK, identify, marked_pids, session_pids, signals
 from omx_autoresearch.system.supervisor import KILL_LIMIT_SECONDS, OPEN, Enclosure, Order, supervise
 
 TYPE_CHECKING = False
@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from typing import Any
 
     from omx_autoresearch.foundation.types import Backend, Outcome
+    from omx_autoresearch.system.processes import ProcessIdentity
 
 
 OUTPUT_LIMIT_BYTES = 64 * 1024 * 1024
@@ -32,7 +33,9 @@ _NOT_RUNNABLE, _NOT_FOUND = 126, 127  # exit statuses of a shell, POSIX 2.8.2
 _READ_BYTES = 65536
 _KILL_PASS_SECONDS = 0.01
 _EMPTY_LOOKS = 2
-_TOKEN_BYTES = 8  # a constant: the size of the environment influences measurements
+_TOKEN_BYTES = (
+    4  # of the caller, and of the run; a constant: the size of the environment influences measurements
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -159,7 +162,7 @@ def run_command(  # noqa: PLR0913  # one limit each; all but two have a default
         order = Order(
             argv=tuple(argv),
             cwd=cwd,
-            env={**env, RUN_MARK: os.urandom(_TOKEN_BYTES).hex()},
+            env={**env, RUN_MARK: _token_of(identify(os.getpid())) + os.urandom(_TOKEN_BYTES).hex()},
             timeout_seconds=timeout_seconds,
             grace_seconds=grace_seconds,
             output_fd=output_fd,
@@ -319,7 +322,7 @@ def _supervise_apart(order: Order, cancel_fd: int) -> dict[str, Any]:
         os.close(report_fd)
         _collect(pid)
     if not answer:
-        _end_what_is_left(pid, order.env[RUN_MARK])
+        _end_what_is_left(order.env[RUN_MARK], pid)
         raise CommandFault(
             f"the process that supervised `{' '.join(order.argv)}` was killed, so the outcome is unknown",
             next_step="run the same command again",
@@ -358,7 +361,17 @@ def _collect(pid: int) -> None:
         return
 
 
-def _end_what_is_left(session: int, token: str) -> None:
+def end_commands_of(caller: ProcessIdentity) -> None:
+    """Kill what is left of the commands that ``caller`` ran, where it and their supervisors were killed together."""
+    _end_what_is_left(_token_of(caller))
+
+
+def _token_of(caller: ProcessIdentity | None) -> str:
+    """The beginning of the mark of every command that a process runs."""
+    return sha256(repr(caller).encode()).hexdigest()[: 2 * _TOKEN_BYTES]
+
+
+def _end_what_is_left(token: str, session: int = 0) -> None:
     """Kill the processes that a killed supervisor left behind: those of its session and those with our mark.
 
     A process shows no environment for a moment while it executes another program, so we look twice.
@@ -366,7 +379,7 @@ def _end_what_is_left(session: int, token: str) -> None:
     give_up_at = time.monotonic() + KILL_LIMIT_SECONDS
     empty_looks = 0
     while empty_looks < _EMPTY_LOOKS and time.monotonic() < give_up_at:
-        members = {*session_pids(session), *marked_pids(token)}
+        members = {*(session_pids(session) if session else ()), *marked_pids(token)} - {os.getpid()}
         empty_looks = 0 if members else empty_looks + 1
         for pid in members:
             try:

@@ -212,9 +212,11 @@ def session_pids(session: int) -> tuple[int, ...]:
 
 
 def marked_pids(token: str) -> tuple[int, ...]:
-    """The running processes with the mark of one run; empty if the system has no /proc."""
-    entry = f"{RUN_MARK}={token}".encode()
-    return tuple(pid for pid in _all_pids() if entry in _environment(pid))
+    """The running processes whose mark begins with ``token``; empty if the system has no /proc."""
+    beginning = f"{RUN_MARK}={token}".encode()
+    return tuple(
+        pid for pid in _all_pids() if any(entry.startswith(beginning) for entry in _environment(pid))
+    )
 
 
 def runs_above(ancestors: Sequence[ProcessIdentity]) -> tuple[ProcessIdentity, ...]:

@@ -9,7 +9,7 @@ import pytest
 
 from omx_autoresearch.foundation.errors import StorageFailed
 from omx_autoresearch.journal.layout import StateHome
-from omx_autoresearch.missions.validation.runs import Approval, approval_key, approve, is_approved
+from omx_autoresearch.missions.validation.approvals import Approval, approval_key, approve, is_approved
 
 TS = "2026-01-02T03:04:05.123456Z"
 KEY = approval_key("/p", "t", "c", "n")

@@ -14,7 +14,7 @@ from omx_autoresearch.missions.findings import list_findings
 from omx_autoresearch.missions.hook_events import relayed_verb, simple_words, take_relayed
 from omx_autoresearch.missions.records.lifecycle import MissionAmended, MissionPaused
 from omx_autoresearch.missions.rules.mission import Contract
-from omx_autoresearch.missions.validation.runs import approval_key, approve
+from omx_autoresearch.missions.validation.approvals import approval_key, approve
 from omx_autoresearch.system.processes import ProcessIdentity, wait_for
 from tests.missions.real_missions import SESSION, TASK, Place, at
 from tests.support.boxes import take_box

@@ -46,6 +46,7 @@ HOOK_PATH = (
     "missions.snapshots",
     "missions.stop",
     "missions.store",
+    "missions.validation.approvals",
     "missions.validation.newcomers",
     "missions.validation.reviewers",
     "missions.validation.runs",

@@ -18,15 +18,9 @@ from omx_autoresearch.foundation.errors import (
     StepIllegal,
     WorkspaceFault,
 )
-from omx_autoresearch.foundation.records import ShapeError, dataclass, from_plain, replace, sha256, to_plain
+from omx_autoresearch.foundation.records import dataclass, replace, sha256, to_plain
 from omx_autoresearch.foundation.text import head_and_tail
-from omx_autoresearch.journal.safe_files import (
-    ensure_folder,
-    load_json,
-    replace_file,
-    require_writable,
-    storage_failed,
-)
+from omx_autoresearch.journal.safe_files import require_writable
 from omx_autoresearch.missions import secrets
 from omx_autoresearch.missions.claims import write_changed
 from omx_autoresearch.missions.records.work import ValidationFinished, ValidationLost, ValidationStarted
@@ -46,9 +40,11 @@ from omx_autoresearch.missions.rules.mission import (
 )
 from omx_autoresearch.missions.store import MissionStore
 from omx_autoresearch.missions.validation import newcomers
+from omx_autoresearch.missions.validation.approvals import is_approved, mission_key
 from omx_autoresearch.missions.workspace import PinnedRun, snapshot_workspace
 from omx_autoresearch.system.commands import (
     CommandResult,
+    end_commands_of,
     explain_shell_status,
     fork_detached,
     shell_argv,
@@ -60,95 +56,12 @@ from omx_autoresearch.system.supervisor import CUT_MARK, TAIL_BYTES
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable
-    from typing import Any
 
-    from omx_autoresearch.journal.layout import Runtime, StateHome
+    from omx_autoresearch.journal.layout import Runtime
     from omx_autoresearch.missions.rules.criteria import WorkspaceSnapshot
     from omx_autoresearch.missions.rules.mission import Mission
     from omx_autoresearch.missions.store import Transaction
     from omx_autoresearch.missions.validation.clean_copy import Mounts
-
-# --- The owner's approvals to run commands outside a sandbox: one small file a key, outside every workspace.
-#
-# The key binds project, task, contract and pinned files; a change of any of these needs a new approval. A file counts
-# by its content, not by its name alone.
-
-LIMIT_BYTES = 4096
-_HEX = frozenset("0123456789abcdef")
-
-
-@dataclass(frozen=True, slots=True)
-class Approval:
-    """The owner's word for one key.
-
-    ``is_unsandboxed``: also for a client that itself runs in a sandbox.
-    """
-
-    key: str
-    is_unsandboxed: bool
-    ts: str
-
-
-def approval_key(project_path: str, task_id: str, contract_digest: str, pin_digest: str) -> str:
-    """The sha256 under which exactly these four are approved."""
-    parts = (os.path.realpath(project_path), task_id, contract_digest, pin_digest)
-    return sha256(b"\0".join(os.fsencode(part) for part in parts)).hexdigest()
-
-
-def mission_key(mission: Mission) -> str:
-    """The key of a mission's contract and pins as they are."""
-    pin_digest = mission.contract.pin_digest if mission.contract else ""
-    return approval_key(mission.project_path, mission.task_id, mission.contract_digest, pin_digest)
-
-
-def approve(home: StateHome, key: str, *, is_unsandboxed: bool, ts: str) -> Approval:
-    """Record that the owner allows the commands of ``key``; an older approval of it is replaced whole.
-
-    The caller has made sure that it is the owner who speaks.
-
-    Raises:
-        StorageFailed: the system refused.
-    """
-    approval = Approval(key, is_unsandboxed, ts)
-    path = _path(home, key)
-    ensure_folder(home.approved_path)
-    replace_file(path, json_codec.encode(to_plain(approval)), mode=0o600)
-    return approval
-
-
-def is_approved(home: StateHome, key: str) -> Approval | None:
-    """Return the approval of ``key``; None without a file that is one.
-
-    A file that is empty, cut, of another key, of another user, or writable by others approves nothing; the cure is the
-    same as for a missing one: ``omx-autoresearch approve``.
-
-    Raises:
-        StorageFailed: the system refused the read.
-    """
-    path = _path(home, key)
-    try:
-        status = os.lstat(path)
-        if status.st_uid != os.geteuid() or status.st_mode & 0o022:
-            return None
-        found: Any = from_plain(Approval, load_json(path, limit_bytes=LIMIT_BYTES))
-    except (FileNotFoundError, NotADirectoryError, ShapeError):
-        return None
-    except StateUntrusted as error:
-        if type(error) is not StateUntrusted:
-            raise  # the system refused: that is no answer
-        return None
-    except OSError as error:
-        raise storage_failed("read", path, error) from error
-    if found.key != key or not isinstance(found.is_unsandboxed, bool) or not isinstance(found.ts, str):
-        return None
-    return Approval(found.key, found.is_unsandboxed, found.ts)
-
-
-def _path(home: StateHome, key: str) -> str:
-    if len(key) != 64 or not _HEX.issuperset(key):
-        raise ValueError(f"not an approval key: {key[:80]!r}")
-    return os.path.join(home.approved_path, key)
-
 
 # --- The verdict on a run of the contract's command: from its exit status, its last line, or why it did not start.
 
@@ -383,10 +296,11 @@ def _refuse_unrecorded(before: Mission, mission: Mission) -> None:
 
 
 def running_validation(runtime: Runtime, mission: Mission) -> ProcessIdentity | None:
-    """The supervisor of the run under way; a run whose supervisor is gone is recorded as lost."""
+    """The supervisor of the run under way; without one the run is recorded as lost, and what is left of it is ended."""
     run = mission.running_validation
     if run is None or is_under_way(run):
         return ProcessIdentity(run.pid, run.pid_started) if run else None
+    end_commands_of(ProcessIdentity(run.pid, run.pid_started))
     with MissionStore(runtime.home).transaction(mission.task_id, runtime.now()) as transaction:
         newest = transaction.mission.running_validation
         if newest is not None and newest.run_id == run.run_id:

@@ -22,7 +22,14 @@ from omx_autoresearch.missions.stop import answer_stop
 from omx_autoresearch.missions.validation import runs
 from omx_autoresearch.missions.workspace import snapshot_workspace
 from omx_autoresearch.system import sandbox
-from omx_autoresearch.system.processes import RUN_MARK, ProcessIdentity, command_line, is_alive, wait_for
+from omx_autoresearch.system.processes import (
+    RUN_MARK,
+    ProcessIdentity,
+    command_line,
+    identify,
+    is_alive,
+    wait_for,
+)
 from tests.support.boxes import take_box
 from tests.support.needs import needs_bubblewrap
 from tests.support.pipes import let_go, word_from
@@ -339,6 +346,28 @@ def test_a_run_whose_supervisor_was_killed_is_lost_and_nothing_of_it_is_left(wor
     again = runs.running_validation(world.runtime(), world.load(mission))
     assert again is None or wait_for(again, 60)
     assert run_of(world, mission).verdict == "failed"
+    assert process_lines(str(gated.gate_path)) == []
+
+
+@pytest.mark.case("DSK-07")
+def test_a_validator_whose_two_keepers_were_killed_at_once_is_found_and_ended(world: Scratch) -> None:
+    gated = Gated(world, ending="exit 1")
+    mission = world.mission()
+    world.stop(client=with_timeout(claude.CLIENT, 0.1))
+    validator = identify(gated.began())
+    running = runs.running_validation(world.runtime(), world.load(mission))
+    assert validator is not None
+    assert running is not None
+    supervisor = identify(os.getsid(validator.pid))
+    assert supervisor is not None
+    assert supervisor != running
+    os.kill(supervisor.pid, signal.SIGSTOP)  # so that it cannot end what it watches
+    for keeper in (running, supervisor):
+        os.kill(keeper.pid, signal.SIGKILL)
+        assert wait_for(keeper, 60)
+    assert is_alive(validator)
+    assert runs.running_validation(world.runtime(), world.load(mission)) is None
+    assert not is_alive(validator)
     assert process_lines(str(gated.gate_path)) == []
 
 
