@@ -71,6 +71,7 @@ class MissionFolder:
     Attributes:
         task_id: the mission's id, which is the folder's name.
         journal_path: ``journal.jsonl``, the truth.
+        seen_path: how the journal's file was after our last append or reading: inode, size, change time; disposable.
         lock_path: only ever locked; a file of its own, so that the journal may be replaced.
         frozen_path: copies of the pinned evaluator files.
         outputs_path: whole outputs of the commands that the runtime ran.
@@ -86,6 +87,7 @@ class MissionFolder:
         self.root_path = root_path
         self.task_id = os.path.basename(root_path)
         self.journal_path = os.path.join(root_path, "journal.jsonl")
+        self.seen_path = os.path.join(root_path, "journal.seen")
         self.lock_path = os.path.join(root_path, "journal.lock")
         self.frozen_path = os.path.join(root_path, "frozen")
         self.outputs_path = os.path.join(root_path, "outputs")

@@ -347,6 +347,11 @@ class OpenJournal:
         """Of the file."""
         return os.fstat(self._descriptor).st_ino
 
+    def stamp(self) -> bytes:
+        """Inode, size and change time of the file: where they are as they were, nobody has written to it since."""
+        status = os.fstat(self._descriptor)
+        return b"%d %d %d" % (status.st_ino, status.st_size, status.st_ctime_ns)
+
 
 class JournalReader:
     """One journal, to read.

@@ -46,6 +46,8 @@ if TYPE_CHECKING:
 # same file and holds the last record that was folded at its place, by its digest, which binds all before it.
 
 _REMEMBERED_MISSIONS = 64
+_SEEN_BYTES = 80
+"""Size of the file that says how the journal was last seen."""
 _STAMPS = ("mission_created", "schema_migrated")
 
 
@@ -82,13 +84,43 @@ def newest_state(folder: MissionFolder, journal: OpenJournal) -> State:
     if known is not None and not journal.stands(known.head):
         # Another file, or another history. A copy may have been put back, but that record must be in it.
         return refolded(folder, journal, known, promised=known.head)
-    if known is None:
-        return refolded(folder, journal, None)
+    stamp = journal.stamp()
+    if known is None or not _is_seen(folder, stamp):
+        # Somebody else wrote to the file, or a writer of ours was killed: every line is read, once.
+        state = refolded(folder, journal, known, promised=known.head if known else None)
+        if journal.stamp() == stamp:
+            _note_seen(folder, stamp)
+        return state
     mission, last = _walked(folder, known.mission, journal.after(known.head))
     if mission is not None and last is not None:
         head = Head(last.seq, last.digest, last.end, known.head.inode)
         known = State(mission, head, known.number)
     return remember(folder, known)
+
+
+def _is_seen(folder: MissionFolder, stamp: bytes) -> bool:
+    """True when the journal is as it was after our last append, or when every line of it was last read."""
+    try:
+        descriptor = os.open(folder.seen_path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+        try:
+            return os.read(descriptor, _SEEN_BYTES).rstrip() == stamp
+        finally:
+            os.close(descriptor)
+    except OSError:
+        return False
+
+
+def _note_seen(folder: MissionFolder, stamp: bytes) -> None:
+    """Keep the stamp, in place and not durably; without it the next look reads the journal from its first line."""
+    flags = os.O_WRONLY | os.O_CREAT | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
+    try:
+        descriptor = os.open(folder.seen_path, flags, 0o600)
+        try:
+            os.pwrite(descriptor, stamp.ljust(_SEEN_BYTES - 1) + b"\n", 0)
+        finally:
+            os.close(descriptor)
+    except OSError:
+        return
 
 
 def saved_state(folder: MissionFolder) -> State | None:
@@ -348,6 +380,7 @@ class Transaction:
         if os.path.lexists(self._folder.secrets_path):
             drafts = self._without_secrets(drafts)
         entries = self._tail.append(drafts, ts=self.ts, is_durable=is_durable)
+        _note_seen(self._folder, self._tail.source.stamp())
         known = self._state
         mission = fold(
             known.mission if known else None, ((entry.kind, entry.ts, entry.data) for entry in entries)

@@ -1,4 +1,4 @@
-"""A journal whose last line a crash has torn, and a run that its owner no longer wants."""
+"""A journal that a crash has torn or that somebody else has written to, and a run that its owner no longer wants."""
 
 from __future__ import annotations
 
@@ -12,6 +12,10 @@ from omx_autoresearch.missions.validation import runs
 from omx_autoresearch.missions.views import view
 from omx_autoresearch.system.processes import identify, wait_for
 from tests.support.scratch import Scratch
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from omx_autoresearch.missions.rules.mission import Mission
 
 
 @pytest.fixture
@@ -28,6 +32,52 @@ def test_a_torn_last_line_of_the_journal_is_told_to_the_owner(world: Scratch) ->
     (notice,) = [text for text in view(world.runtime(), mission.task_id).notices if "tore" in text]
     assert "torn/line-" in notice
     assert "nothing that was acknowledged is missing" in notice
+
+
+def _edit_the_first_line(world: Scratch, mission: Mission) -> Path:
+    path = Path(world.home.mission(mission.task_id).journal_path)
+    data = path.read_bytes()
+    path.write_bytes(data.replace(b"write the answer", b"write the ANSWER", 1))
+    return path
+
+
+@pytest.mark.requirement("STATE-23")
+@pytest.mark.parametrize("look", ["status", "resumed session", "prompt", "stop"])
+def test_an_edited_line_in_the_middle_is_noticed_by_the_next_look(world: Scratch, look: str) -> None:
+    mission = world.mission()
+    world.stop()
+    path = _edit_the_first_line(world, mission)
+    if look == "status":
+        shown = view(world.runtime(), mission.task_id)
+        assert shown.status == "invalid"
+        assert str(path) in repr(shown)
+        return
+    if look == "stop":
+        told = world.stop()
+    elif look == "prompt":
+        told = world.prompt("how is it going?")
+    else:
+        told = world.tell(world.payload("SessionStart", source="resume"))
+    assert told.refusal == ""
+    assert str(path) in told.person_message + told.context + told.fault
+
+
+@pytest.mark.requirement("STATE-23")
+def test_a_journal_is_read_once_after_another_hand_touched_it_and_then_not_again(world: Scratch) -> None:
+    mission = world.mission()
+    folder = world.home.mission(mission.task_id)
+    seen = Path(folder.seen_path)
+    after_us = seen.read_bytes()
+    os.utime(folder.journal_path)
+    view(world.runtime(), mission.task_id)
+    kept = seen.read_bytes()
+    assert kept != after_us
+    view(world.runtime(), mission.task_id)
+    assert seen.read_bytes() == kept
+    _edit_the_first_line(world, mission)
+    status = os.stat(folder.journal_path)
+    seen.write_text(f"{status.st_ino} {status.st_size} {status.st_ctime_ns}")
+    assert world.load(mission).goal == "write the answer"  # as it was folded: no line was read
 
 
 @pytest.mark.requirement("LIFE-02")
