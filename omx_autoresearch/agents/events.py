@@ -60,6 +60,8 @@ class HookEvent:
         host_end: why the host ended the turn; empty for an ordinary stop.
         background_tasks: the client's own background work that still runs.
         permission_mode: the client's word for what its agent may do, such as ``plan``; empty if it has none.
+        goal: the goal that the client itself pursues in this session; not in the payload, the adapter reads it from the
+            client's record of the session. A model may have written it; empty for none.
         transcript_path: the client's own record of the session, which only its adapter reads.
         is_sandboxed: the client's tools have fewer rights than this hook; not in the payload, the adapter finds out.
         origin: who sent the event; the payload shows only what no person wrote, the adapter finds out the rest.
@@ -82,6 +84,7 @@ class HookEvent:
     host_end: HostEnd = ""
     background_tasks: tuple[BackgroundTask, ...] = ()
     permission_mode: str = ""
+    goal: str = ""
     transcript_path: str = ""
     is_sandboxed: bool = False
     origin: Origin = BY_SIGNS
@@ -101,12 +104,14 @@ class Reply:
         refusal: only on a stop: the agent must keep working; the text names the missing items.
         context: text for the model (at a session start or a prompt).
         person_message: text for the person, if the client can show it.
+        ends_turn: only on a stop: why the client must not go on by itself; the text is for the person.
         fault: why nothing could be decided, for the hook's log.
     """
 
     refusal: str = ""
     context: str = ""
     person_message: str = ""
+    ends_turn: str = ""
     fault: str = ""
 
 
@@ -159,6 +164,8 @@ class Client:
         stop_cap: see :class:`StopCap`.
         entries: the hooks to register, the stop first.
         lets_go_on_repeat: the client loops if the same answer repeats without a tool, so we let such a stop go.
+        goal_ways: what a person types to end the client's own goal, or to pause it; empty if it has none.
+        can_end_turn: an answer to a stop may keep the client from going on by itself.
         queues_prompts: a prompt that a person types waits until the turn ends, and a held turn does not end.
     """
 
@@ -168,6 +175,8 @@ class Client:
     entries: tuple[HookEntry, ...]
     lets_go_on_repeat: bool = False
     queues_prompts: bool = False
+    goal_ways: tuple[str, ...] = ()
+    can_end_turn: bool = False
 
     @property
     def hook_timeout_seconds(self) -> int:

@@ -8,9 +8,12 @@ from omx_autoresearch.agents.events import BY_SIGNS, PROVEN, Origin
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterator, Mapping
 
 STDIN = 0
+TAIL_BYTES = 2 * 1024 * 1024
+"""How far back a client's record of a session is read at every stop."""
+_BLOCK_BYTES = 1024 * 1024
 
 
 def home_path(environ: Mapping[str, str]) -> str:
@@ -39,3 +42,27 @@ def socket_origin() -> Origin:
         return PROVEN
     what = f"process {peer}" if peer else "a file or a pipe"
     return Origin("forged", f"{what} gave this hook its event; the agent CLI did not")
+
+
+def newest_lines(path: str, mark: bytes, limit_bytes: int) -> Iterator[bytes]:
+    """The lines of a file that contain ``mark``, newest first.
+
+    Args:
+        path: the file.
+        mark: the bytes to look for.
+        limit_bytes: how far back we look.
+
+    Raises:
+        OSError: the file cannot be read.
+    """
+    with open(path, "rb", buffering=0, opener=without_waiting) as stream:
+        size = end = os.fstat(stream.fileno()).st_size
+        rest = b""
+        while end > 0 and size - end < limit_bytes:
+            start = max(0, end - _BLOCK_BYTES)
+            block = os.pread(stream.fileno(), end - start, start) + rest
+            first, *lines = block.split(b"\n") if start else [b"", *block.split(b"\n")]
+            for line in reversed(lines):
+                if mark in line:
+                    yield line
+            rest, end = first, start

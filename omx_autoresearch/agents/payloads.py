@@ -365,6 +365,9 @@ def render_reply(event: HookEvent, reply: Reply) -> bytes:
     if event.kind == "stop" and (refusal := fitting(reply.refusal)):
         answer["decision"] = "block"
         answer["reason"] = refusal
+    if event.kind == "stop" and reply.ends_turn and "decision" not in answer:
+        answer["continue"] = False
+        answer["stopReason"] = fitting(reply.ends_turn)
     if event.kind in _MESSAGE_KINDS and (message := fitting(reply.person_message)):
         answer["systemMessage"] = message
     if event.kind in _CONTEXT_KINDS and (context := fitting(reply.context)):

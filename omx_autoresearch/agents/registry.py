@@ -22,7 +22,11 @@ every import. The folder's ``__init__``, which is all that a hook loads, has:
 ``render(event, reply) -> bytes``
     pure: one JSON object with keys that this client accepts for this event, or ``b""``. Allowing prints nothing,
     because some clients treat any other answer as a failure. Only a stop is refused, never a sub-agent's stop, a
-    session's end or a failure. A reply grants no permission and never ends a session (it has no ``continue``).
+    session's end or a failure. A reply grants no permission. It ends a turn (``continue``) only after a
+    stop that was let go in mid-mission, where the client's own goal would drive on.
+``goal(event) -> str``
+    the goal that the client itself pursues in the session, from the tail of its own record; empty for none. A client
+    without goals has no such function.
 ``report(so_far, found) -> AgentReport | None``
     pure: the report of a headless run after one more JSON object of its output; None for an object of another form.
 
@@ -35,9 +39,9 @@ every event in tests/agents/samples; the common rules are in tests/agents.
 
 from __future__ import annotations
 
-from omx_autoresearch.agents.events import HookEvent, Origin
+from omx_autoresearch.agents.events import HookEvent, Origin, StopCap
 from omx_autoresearch.agents.payloads import PayloadFault, read_object
-from omx_autoresearch.foundation.clients import CLIENT_NAMES, tool_shell_mark
+from omx_autoresearch.foundation.clients import CLIENT_NAMES, KNOWN, tool_shell_mark
 from omx_autoresearch.foundation.errors import UsageError
 from omx_autoresearch.foundation.records import replace
 
@@ -93,9 +97,33 @@ def origin_of(event: HookEvent, began_at: str) -> Origin:
     return found
 
 
+def goal_of(event: HookEvent) -> str:
+    """The client's own goal in the session of an event, if its adapter can read one."""
+    found = getattr(adapter(event.client), "goal", None)
+    return str(found(event)) if found is not None else ""
+
+
+def running_client(client: Client, environ: Mapping[str, str]) -> Client:
+    """The client that runs a hook of ``client``'s settings: another one may read the settings of a project too.
+
+    Args:
+        client: whose settings hold the hook.
+        environ: the hook's environment.
+    """
+    if any(map(environ.get, KNOWN[client.name].shell_marks)):
+        return client
+    for name, known in KNOWN.items():
+        if name != client.name and known.borrower_mark and environ.get(known.borrower_mark):
+            cap = StopCap(limit=known.borrower_cap)
+            return replace(
+                client, name=name, title=known.title, stop_cap=cap, goal_ways=(), can_end_turn=False
+            )
+    return client
+
+
 def has_proof(name: str) -> bool:
     """Whether an adapter can prove who sent an event."""
-    return hasattr(adapter(name), "origin")
+    return name in CLIENT_NAMES and hasattr(adapter(name), "origin")
 
 
 def installation_of(name: str, scope: Scope, environ: Mapping[str, str], project_path: str) -> Installation:

@@ -27,6 +27,9 @@ class KnownClient:
         sandbox: the program that its sandbox starts as the first process; empty if it has no sandbox program.
         program: the name of its process, or of the script that ``node`` runs; empty if unknown.
         headless: the command line of a headless session that we show as an example; empty for none.
+        title: the product's name, for a client without code.
+        borrower_mark: set in the hooks that it takes from another client's project settings; empty if it takes none.
+        borrower_cap: the refusals in a row that it honours there.
         has_code: there is a folder of this name below ``agents/clients``.
     """
 
@@ -39,6 +42,9 @@ class KnownClient:
     sandbox: str = ""
     program: str = ""
     headless: str = ""
+    title: str = ""
+    borrower_mark: str = ""
+    borrower_cap: int | None = None
     has_code: bool = True
 
 
@@ -84,7 +90,12 @@ KNOWN: dict[str, KnownClient] = {
         has_code=False,
     ),
     "copilot": KnownClient(
-        ("COPILOT_CLI", "COPILOT_AGENT_SESSION_ID"), shell_only=("COPILOT_AGENT_SESSION_ID",), has_code=False
+        ("COPILOT_CLI", "COPILOT_AGENT_SESSION_ID"),
+        shell_only=("COPILOT_AGENT_SESSION_ID",),
+        title="Copilot CLI",
+        borrower_mark="COPILOT_CLI",
+        borrower_cap=8,
+        has_code=False,
     ),
 }
 """The registry, in the order in which we show clients."""

@@ -295,7 +295,12 @@ class _Typed:
     def pause(self) -> str:
         lifecycle_commands.pause(self.runtime, self.task_id, reason="prompt command")
         how = f"To go on: $autoresearch resume {self.task_id}"
-        return briefing.marked(f"mission {self.task_id} is paused and holds no session. {how}")
+        return self._beside_goal(f"mission {self.task_id} is paused and holds no session. {how}")
+
+    def _beside_goal(self, said: str) -> str:
+        """A message about a session that is let go, with what is told of the client's own goal."""
+        goal = briefing.beside_goal(self.client.title, self.event.goal, self.client.goal_ways)
+        return briefing.marked(f"{said}. {goal}" if goal else said)
 
     def resume(self) -> str:
         mission = MissionStore(self.runtime.home).load(self.task_id)
@@ -307,7 +312,7 @@ class _Typed:
 
     def cancel(self) -> str:
         lifecycle_commands.cancel(self.runtime, self.task_id, reason="prompt command")
-        return briefing.marked(f"mission {self.task_id} is cancelled and cannot be reopened.")
+        return self._beside_goal(f"mission {self.task_id} is cancelled and cannot be reopened")
 
     def status(self) -> str:
         return briefing.summary(MissionStore(self.runtime.home).load(self.task_id))

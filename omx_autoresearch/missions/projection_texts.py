@@ -208,6 +208,8 @@ def notice(mission: Mission) -> str:
             f"holds session {one_line(mission.binding.session_id, 120)} ({mission.binding.client}); to leave: "
             f"omx-autoresearch pause {mission.task_id}  or  omx-autoresearch cancel {mission.task_id}"
         )
+    if mission.last_stop is not None and mission.last_stop.goal:
+        lines.append(f"at the newest stop: {one_line(mission.last_stop.goal, 400)}")
     if mission.refused_verbs:
         lines.append("owner verbs that an agent tried: " + "; ".join(mission.refused_verbs[-5:]))
     lines += [f"{item.at} {item.text}" for item in mission.notices if item.kind == "unproven_prompt"][-5:]

@@ -19,7 +19,7 @@ from omx_autoresearch.foundation.errors import (
     WorkspaceFault,
 )
 from omx_autoresearch.foundation.records import replace, sha256
-from omx_autoresearch.foundation.text import one_line
+from omx_autoresearch.foundation.text import one_line, redacted
 from omx_autoresearch.foundation.times import seconds_between
 from omx_autoresearch.missions.checkouts import is_within
 from omx_autoresearch.missions.claims import take_in_quietly
@@ -124,6 +124,7 @@ class _Stop:
         self._event = event
         self._entered_at = entered_at
         self._store = MissionStore(runtime.home)
+        self._goal = briefing.beside_goal(client.title, event.goal, client.goal_ways)
 
     def answer(self, mission: Mission) -> Reply:
         """Look, decide, record, answer."""
@@ -282,15 +283,32 @@ class _Stop:
         return SILENCE
 
     def _not_held(self, mission: Mission) -> Reply:
-        """The answer where the mission holds nothing now; a block that no stop has told is told once."""
-        blocker = mission.blocker
-        if blocker is None or blocker.by != "agent" or mission.binding is None:
+        """The answer where the mission holds nothing now.
+
+        Once after each change of phase the person is told of a block that no stop has told, and of the client's own
+        goal, which would drive the agent on: its turn is ended where the client allows that.
+        """
+        blocker = mission.blocker if mission.blocker and mission.blocker.by == "agent" else None
+        is_let_go = mission.phase in ("paused", "blocked") and mission.binding is not None
+        if not is_let_go or (blocker is None and not self._goal):
             return SILENCE
-        said = briefing.blocked_for_person(mission, blocker)
-        is_told = is_told_already(
+        said = briefing.blocked_for_person(mission, blocker) if blocker else ""
+        said = said or briefing.marked(f"mission {mission.task_id} is {mission.phase}.")
+        said = self._with_goal(said)
+        if is_told_already(
             self._runtime.home, self._event.session_id, f"{mission.usage.seconds_running} {said}"
-        )
-        return SILENCE if is_told else Reply(person_message=said)
+        ):
+            return SILENCE
+        return self._ending(said)
+
+    def _with_goal(self, said: str) -> str:
+        """A message to the person with what is told of the client's own goal."""
+        return redacted(f"{said} {self._goal}") if self._goal else said
+
+    def _ending(self, said: str) -> Reply:
+        """The answer that lets an unfinished mission's agent go; the client's own goal must not drive it on."""
+        ends_turn = said if self._goal and self._client.can_end_turn else ""
+        return Reply(person_message=said, ends_turn=ends_turn)
 
     # --- record, answer
 
@@ -307,7 +325,7 @@ class _Stop:
             StopAllowed(self._facts(transaction.mission, decision, seen)),
             MissionCompleted.taken(transaction.mission, run.run_id if run and is_attested else ""),
         )
-        said = briefing.completion_for_person(mission)
+        said = self._with_goal(briefing.completion_for_person(mission))
         try:
             Registry(self._runtime.home).remove_task(mission.task_id)
         except StorageFailed as error:  # the journal knows better than the registry
@@ -338,7 +356,7 @@ class _Stop:
         self, transaction: Transaction, decision: Decision, seen: Seen, situation: Situation
     ) -> Reply:
         mission = transaction.mission
-        text = briefing.release_for_person(mission, decision)
+        text = self._with_goal(briefing.release_for_person(mission, decision))
         released = StopReleased(self._facts(mission, decision, seen, text), decision.progress)
         if decision.blocker is None:
             transaction.record(released)
@@ -347,7 +365,7 @@ class _Stop:
 
             blocked = MissionBlocked.taken(mission, decision.blocker)
             transaction.record(*_readiness_blocked(mission, decision, seen, situation), released, blocked)
-        return Reply(person_message=text)
+        return self._ending(text)
 
     def _refuse(
         self, transaction: Transaction, decision: Decision, seen: Seen, situation: Situation
@@ -393,6 +411,7 @@ class _Stop:
             tree_digest=seen.look.tree_digest if seen.look else "",
             heartbeat_bytes=size_of(path),
             last_message_digest=_digest_of(self._event.last_message),
+            goal=redacted(self._goal),
         )
         if not decision.is_iteration:
             return facts

@@ -589,6 +589,8 @@ def _notices(runtime: Runtime, mission: Mission) -> tuple[str, ...]:
         f"amend {mission.task_id}"
         for name in intake_drift(mission)
     ]
+    if mission.last_stop is not None and mission.last_stop.goal and mission.phase not in FINAL_PHASES:
+        found.append(f"at the newest stop: {mission.last_stop.goal}")
     if mission.contract is not None and mission.contract.unfrozen_reason:
         found.append(f"no file is pinned: {mission.contract.unfrozen_reason}")
     return (

@@ -250,7 +250,7 @@ def answer(raw: bytes, client_name: str, home_path: str) -> bytes:
 
 def evaluate(raw: bytes, client_name: str, home_path: str) -> bytes:
     """The use cases: translate, decide, render."""
-    from omx_autoresearch.agents.registry import adapter, origin_of, parse_bytes
+    from omx_autoresearch.agents.registry import adapter, goal_of, origin_of, parse_bytes, running_client
     from omx_autoresearch.foundation.records import replace
     from omx_autoresearch.journal.layout import Runtime
     from omx_autoresearch.surfaces.sources import SOURCES
@@ -267,14 +267,17 @@ def evaluate(raw: bytes, client_name: str, home_path: str) -> bytes:
         event = replace(event, is_sandboxed=spoken.is_sandboxed(event, os.environ))
     if event.kind in ("prompt", "session_start"):  # what may speak for a person
         event = replace(event, origin=origin_of(event, _began_at()))
+    if event.kind == "stop" or (event.kind == "prompt" and _COMMAND in raw):  # what may end beside a goal
+        event = replace(event, goal=goal_of(event))
+    client = running_client(spoken.CLIENT, os.environ)
     if event.kind in ("stop", "subagent_stop"):
         from omx_autoresearch.missions.stop import answer_stop
 
-        reply = answer_stop(runtime, spoken.CLIENT, event, entered_at=_began_at())
+        reply = answer_stop(runtime, client, event, entered_at=_began_at())
     else:
         from omx_autoresearch.missions.hook_events import answer_event
 
-        reply = answer_event(runtime, spoken.CLIENT, event)
+        reply = answer_event(runtime, client, event)
     if reply.fault:
         log(home_path, f"{client_name}: session {event.session_id[:80]!r}: {reply.fault}")
     return spoken.render(event, reply)

@@ -9,6 +9,7 @@ import pytest
 from omx_autoresearch.agents.clients import claude
 from omx_autoresearch.agents.clients.claude.installation import RAISED_CAP, installation
 from omx_autoresearch.agents.registry import parse_bytes
+from omx_autoresearch.missions.rules.allowances import Limits
 
 if TYPE_CHECKING:
     from omx_autoresearch.agents.events import HookEvent
@@ -138,9 +139,12 @@ def test_a_prompt_field_on_another_event_is_not_a_prompt() -> None:
 
 @pytest.mark.requirement("INST-03")
 def test_the_raised_cap_is_finite_and_above_what_a_mission_may_refuse() -> None:
-    assert RAISED_CAP > 200 + 6 + 8
+    limits = Limits()
+    longest_row = limits.idle_refusals + limits.wait_refusals
+    assert longest_row < RAISED_CAP - 1, "no mission of default limits expects an override"
+    assert RAISED_CAP <= 2 * 8, "Claude Code's own guard of a goal stays near what it was"
     found = installation("user", {"HOME": "/h"}, "/p")
-    assert found.environment == (("CLAUDE_CODE_STOP_HOOK_BLOCK_CAP", "250"),)
+    assert found.environment == (("CLAUDE_CODE_STOP_HOOK_BLOCK_CAP", "16"),)
 
 
 @pytest.mark.requirement("INST-05")

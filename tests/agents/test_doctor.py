@@ -282,9 +282,9 @@ def test_codex_hooks_that_a_feature_switch_turns_off_are_found(tmp_path: Path) -
 
 
 def test_a_cap_below_what_a_mission_may_refuse_is_found(claude: Patient) -> None:
-    claude.replace('"CLAUDE_CODE_STOP_HOOK_BLOCK_CAP": "250"', '"CLAUDE_CODE_STOP_HOOK_BLOCK_CAP": "20"')
+    claude.replace('"CLAUDE_CODE_STOP_HOOK_BLOCK_CAP": "16"', '"CLAUDE_CODE_STOP_HOOK_BLOCK_CAP": "9"')
     assert wrong(claude.checks()) == ["cap"]
-    claude.replace('"CLAUDE_CODE_STOP_HOOK_BLOCK_CAP": "20"', '"CLAUDE_CODE_STOP_HOOK_BLOCK_CAP": "0"')
+    claude.replace('"CLAUDE_CODE_STOP_HOOK_BLOCK_CAP": "9"', '"CLAUDE_CODE_STOP_HOOK_BLOCK_CAP": "0"')
     assert wrong(claude.checks()) == []
 
 

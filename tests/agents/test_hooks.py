@@ -127,6 +127,18 @@ def test_a_cap_that_a_person_chose_is_kept() -> None:
     assert without(there) == text
 
 
+@pytest.mark.requirement("INST-03")
+def test_a_cap_that_an_earlier_version_wrote_is_brought_down_and_taken_out_with_ours() -> None:
+    """It bounds the client's own goals too, which 250 let go on for 250 rounds."""
+    name = "CLAUDE_CODE_STOP_HOOK_BLOCK_CAP"
+    old = json.dumps({"env": {name: "250"}})
+    memory: dict[str, tuple[str, ...]] = {"environment": (name,)}
+    assert json.loads(merged(old, CLAUDE, memory))["env"] == {name: str(RAISED_CAP)}
+    assert memory["environment"] == (name,)
+    assert json.loads(merged(old, CLAUDE, {}))["env"] == {name: "250"}, "a person wrote it"
+    assert "env" not in json.loads(without(old))
+
+
 @pytest.mark.requirement("INST-06")
 @pytest.mark.parametrize(
     ("text", "line", "words"),

@@ -7,8 +7,9 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from omx_autoresearch.agents import machine
 from omx_autoresearch.agents.clients import claude, codex, gemini
-from omx_autoresearch.agents.clients.codex import rollout
+from omx_autoresearch.agents.clients.codex.policy import started_policy
 from omx_autoresearch.agents.events import HookEvent
 
 if TYPE_CHECKING:
@@ -70,10 +71,50 @@ def test_a_codex_session_without_a_rollout_counts_as_in_a_sandbox(path: str) -> 
 
 
 def test_a_turn_that_began_many_blocks_ago_is_found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(rollout, "_BLOCK_BYTES", 50)
+    monkeypatch.setattr(machine, "_BLOCK_BYTES", 50)
     noise = [{"type": "response_item", "n": count} for count in range(40)]
     assert not codex_says(tmp_path / "rollout.jsonl", turn("read-only"), turn("danger-full-access"), *noise)
     assert codex_says(tmp_path / "rollout.jsonl", turn("danger-full-access"), turn("read-only"), *noise)
+
+
+@pytest.mark.requirement("DONE-17")
+def test_a_turn_of_more_than_64_mib_is_no_sandbox_by_itself(tmp_path: Path) -> None:
+    path = tmp_path / "rollout.jsonl"
+    noise = json.dumps({"type": "response_item", "text": "x" * 1_000_000}).encode() + b"\n"
+    for mode, expected in (("danger-full-access", False), ("workspace-write", True)):
+        with path.open("wb") as stream:
+            stream.write(json.dumps(turn(mode)).encode() + b"\n")
+            for _ in range(70):
+                stream.write(noise)
+        assert codex.is_sandboxed(HookEvent("codex", "stop", transcript_path=str(path)), {}) is expected
+
+
+@pytest.mark.requirement("DONE-17")
+@pytest.mark.parametrize(
+    ("words", "settings", "expected"),
+    [
+        ("codex exec --ephemeral --dangerously-bypass-approvals-and-sandbox go", "", "danger-full-access"),
+        ("codex exec --ephemeral -s danger-full-access go", "", "danger-full-access"),
+        ("codex exec --sandbox=workspace-write go", "", "workspace-write"),
+        ('codex exec -c sandbox_mode="danger-full-access" go', "", "danger-full-access"),
+        ("codex exec go", 'sandbox_mode = "danger-full-access"', "danger-full-access"),
+        ("codex exec -s read-only go", 'sandbox_mode = "danger-full-access"', "read-only"),
+        ("codex exec go", "", ""),
+        ("codex exec go", "sandbox_mode = ", ""),
+        ("codex exec go", 'profile = "mine"\nsandbox_mode = "danger-full-access"', ""),
+        ("codex exec -p mine -s danger-full-access go", "", ""),
+        ("codex exec -s read-only -s danger-full-access go", "", ""),
+        ("codex exec -- --yolo", "", ""),
+        ("codex --yolo", "", ""),
+        ("", 'sandbox_mode = "danger-full-access"', ""),
+    ],
+)
+def test_without_a_rollout_only_the_start_of_codex_exec_names_a_policy(
+    tmp_path: Path, words: str, settings: str, expected: str
+) -> None:
+    (tmp_path / ".codex").mkdir()
+    (tmp_path / ".codex" / "config.toml").write_text(settings)
+    assert started_policy(words.split(), {"HOME": str(tmp_path)}) == expected
 
 
 def test_lines_come_newest_first_and_only_as_far_as_the_limit(
@@ -81,11 +122,10 @@ def test_lines_come_newest_first_and_only_as_far_as_the_limit(
 ) -> None:
     path = tmp_path / "lines"
     path.write_bytes(b"one x\ntwo\nthree x\nfour x")
-    assert list(rollout.newest_lines(str(path), b"x")) == [b"four x", b"three x", b"one x"]
-    monkeypatch.setattr(rollout, "_BLOCK_BYTES", 8)
-    assert list(rollout.newest_lines(str(path), b"x")) == [b"four x", b"three x", b"one x"]
-    monkeypatch.setattr(rollout, "LIMIT_BYTES", 10)
-    assert list(rollout.newest_lines(str(path), b"x")) == [b"four x", b"three x"]
+    assert list(machine.newest_lines(str(path), b"x", 1000)) == [b"four x", b"three x", b"one x"]
+    monkeypatch.setattr(machine, "_BLOCK_BYTES", 8)
+    assert list(machine.newest_lines(str(path), b"x", 1000)) == [b"four x", b"three x", b"one x"]
+    assert list(machine.newest_lines(str(path), b"x", 10)) == [b"four x", b"three x"]
 
 
 # --- Claude Code: any of its settings

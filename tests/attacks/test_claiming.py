@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from omx_autoresearch.agents.clients.codex.rollout import newest_lines
+from omx_autoresearch.agents.machine import newest_lines
 from omx_autoresearch.compat.adoption import adopt, draft_of, read_origin
 from omx_autoresearch.foundation.errors import MissionInvalid, StepIllegal, UsageError
 from omx_autoresearch.journal.safe_files import FILE_LIMIT_BYTES
@@ -166,7 +166,7 @@ def test_a_pipe_in_the_place_of_the_clients_settings_holds_up_no_stop(world: Scr
 
 def test_a_pipe_in_the_place_of_a_transcript_reads_empty(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "pipe")
-    assert list(newest_lines(str(tmp_path / "pipe"), b"x")) == []
+    assert list(newest_lines(str(tmp_path / "pipe"), b"x", 100)) == []
 
 
 # --- hostile folders

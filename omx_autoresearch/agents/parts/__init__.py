@@ -86,6 +86,8 @@ class Installation:
         timeouts_per_second: the client's unit of a hook's time-out, 1 for seconds and 1000 for milliseconds.
         handler_name: a name to write beside the command; empty if the client has no such field.
         environment: variables for the client's ``env`` setting; a value that the user set is kept.
+        former_values: values of these variables that an earlier version wrote.
+        environment_note: a further effect of these variables, for the person; empty if there is none.
         allows_comments: the client reads JSON with comments; otherwise it ignores a file that has one.
         off_switches: key paths of settings that turn hooks off when true.
         on_switches: key paths of settings that turn hooks off when false.
@@ -108,6 +110,8 @@ class Installation:
     timeouts_per_second: int = 1
     handler_name: str = ""
     environment: tuple[tuple[str, str], ...] = ()
+    former_values: tuple[str, ...] = ()
+    environment_note: str = ""
     allows_comments: bool = False
     off_switches: tuple[tuple[str, ...], ...] = ()
     on_switches: tuple[tuple[str, ...], ...] = ()

@@ -142,14 +142,19 @@ class Hooks(Part):
         return installation.settings_path
 
     def add(self, file: SettingsFile, change: Change) -> None:
-        """Register each event once; a variable that is set already keeps its value."""
+        """Register each event once; a variable that a person set keeps its value."""
         assert change.program, "an installation has a program"
         text, installation, home_path = file.text, change.installation, change.program.state_home_path
         comments = installation.allows_comments
         there = value_at(text, ("env",), comments=comments)
         names = there if isinstance(there, dict) else {}
-        added = tuple(name for name, _ in installation.environment if name not in names)
-        change.memory["environment"] = added or change.memory.get("environment", ())
+        known = change.memory.get("environment", ())
+        added = tuple(
+            name
+            for name, _ in installation.environment
+            if name not in names or (name in known and names[name] in installation.former_values)
+        )
+        change.memory["environment"] = added or known
         entries = {entry.native_event: entry for entry in installation.client.entries}
         text = _without_handlers(text, keep_first_of=set(entries), comments=comments)
         for event, entry in entries.items():
@@ -163,6 +168,8 @@ class Hooks(Part):
         for name, value in installation.environment:
             if name in added:
                 text = with_value(text, ("env", name), value, comments=comments)
+        if added and installation.environment_note:
+            change.notes.append(installation.environment_note)
         file.text = text
 
     def remove(self, file: SettingsFile, change: Change) -> None:
@@ -172,7 +179,8 @@ class Hooks(Part):
         text = _without_handlers(file.text, keep_first_of=set(), comments=comments)
         added = change.memory.get("environment", dict(installation.environment))
         for name, value in installation.environment:
-            if name in added and value_at(text, ("env", name), comments=comments) == value:
+            ours = (value, *installation.former_values)
+            if name in added and value_at(text, ("env", name), comments=comments) in ours:
                 text = without_value(text, ("env", name), comments=comments)
         file.text = text
 
@@ -330,6 +338,8 @@ def _caps(examination: Examination, text: str) -> list[Check]:
         found = [one for one in lowered if one.startswith(f"{name} ")]
         what = found[0] if found else f"{name} is {value or 'not set'}"
         ok = not found and is_raised(value, wanted)
+        if ok and installation.environment_note:
+            what += f"; {installation.environment_note}" if value == wanted else ""
         where = f"`env` of {installation.settings_path}"
         cure = (
             f"set {name} to {wanted} in {where}, and nowhere lower; otherwise the client overrides refusals"

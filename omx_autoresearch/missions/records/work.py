@@ -47,6 +47,7 @@ class StopFacts:
     Attributes:
         tree_digest: of the workspace; empty where it was not looked at. Only a judged iteration moves the mission's.
         background_ids: the client's background tasks for which the stop was let go.
+        goal: what is told of the client's own goal; empty where it pursues none.
         heartbeat_bytes: size of the heartbeat file; tools of the next turn lie beyond.
         iteration: number of the iteration that it ended, from 1; 0 when it ended none. The fields behind it tell of it.
         verdict: of the newest run under the contract; empty when there was none.
@@ -62,6 +63,7 @@ class StopFacts:
     heartbeat_bytes: int = 0
     last_message_digest: str = ""
     background_ids: tuple[str, ...] = ()
+    goal: str = ""
     iteration: int = 0
     began_at: str = ""
     tool_count: int = 0
@@ -162,6 +164,7 @@ def _answered(mission: Mission, ts: str, stop: StopFacts, answer: str, *, progre
             text=stop.text,
             tree_digest=known_tree_digest,
             last_message_digest=stop.last_message_digest,
+            goal=stop.goal,
         ),
     )
 

@@ -194,6 +194,14 @@ def let_go_for_person(mission: Mission, waits_for: Blocker) -> str:
     )
 
 
+def beside_goal(title: str, goal: str, ways: tuple[str, ...]) -> str:
+    """That the client pursues a goal of its own, and how a person ends it; empty without one."""
+    if not goal or not ways:
+        return ""
+    typed = " or ".join(f"`{way}`" for way in ways)
+    return f"{title}'s own goal {_quoted(goal, 120)} is active and goes on by itself until a person types {typed}."
+
+
 def fault_for_person(fault: str) -> str:
     """The message to the person when the gate could not decide and let the agent go."""
     return f"{MARK} the stop gate could not decide and let the session go; this completed no mission. {fault}"

@@ -338,6 +338,7 @@ class LastStop:
         text: what was said to the agent, or which background work let it go.
         tree_digest: of the workspace at that stop.
         last_message_digest: of the agent's last text.
+        goal: what is told of the client's own goal, active at that stop; empty for none.
         override_expected: the client may have let the agent go despite this refusal.
     """
 
@@ -349,6 +350,7 @@ class LastStop:
     text: str = ""
     tree_digest: str = ""
     last_message_digest: str = ""
+    goal: str = ""
     override_expected: bool = False
 
 

@@ -9,6 +9,7 @@
   ``/NAME ARGUMENTS`` as typed, and the model sees the skill's text.
 - A prompt is proven by the socket on the hook's stdin: the process that made its other end is the hook's parent, or one
   above. A program of an agent could forge that, but has the agent CLI above it unless it left its ancestors.
+- Its own ``/goal`` is a stop hook beside ours, judged by a model; ``"continue": false`` in our answer pauses it.
 - ``sandbox.enabled`` in any of its settings files puts its shell into a sandbox; the hooks run outside.
 """
 
@@ -31,6 +32,8 @@ CLIENT = Client(
     name="claude",
     title="Claude Code",
     stop_cap=StopCap(limit=8, reset_by_tools=True, setting="CLAUDE_CODE_STOP_HOOK_BLOCK_CAP"),
+    goal_ways=("/goal clear",),
+    can_end_turn=True,
     entries=(
         HookEntry("Stop", "stop", 120, "active"),
         HookEntry("SubagentStop", "subagent_stop", 30, "active"),
@@ -87,6 +90,22 @@ def is_sandboxed(event: HookEvent, environ: Mapping[str, str], meta: Mapping[str
         *(os.path.join(event.cwd, name) for name in named),
     ]
     return '"sandbox"' in started_as or any(map(_has_sandbox, paths))
+
+
+def goal(event: HookEvent) -> str:
+    """The goal that Claude Code pursues in this session: the last ``goal_status`` of its transcript; empty for none."""
+    from omx_autoresearch.agents.machine import TAIL_BYTES, newest_lines
+    from omx_autoresearch.foundation import json_codec
+
+    try:
+        for line in newest_lines(event.transcript_path, b'"goal_status"', TAIL_BYTES):
+            found = json_codec.decoder(dict)(line.decode("utf-8", "replace")).get("attachment")
+            if isinstance(found, dict) and found.get("type") == "goal_status":
+                is_active = found.get("met") is False and not found.get("failed")
+                return str(found.get("condition") or "a goal") if is_active else ""
+    except (OSError, ValueError, AttributeError, RecursionError):
+        return ""
+    return ""
 
 
 def settings_paths(environ: Mapping[str, str], project_path: str) -> dict[str, str]:

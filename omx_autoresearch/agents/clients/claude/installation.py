@@ -14,8 +14,13 @@ if TYPE_CHECKING:
 
     from omx_autoresearch.agents.parts import Scope
 
-RAISED_CAP = 250
-"""The limit that the installer writes: finite, and above the sum of a mission's default allowances (200 + 6 + 8)."""
+RAISED_CAP = 16
+"""The limit that the installer writes, in refusals in a row without a tool.
+
+A mission's default allowances end such a row before it: 3 refusals without a tool, and 6 for a running validation.
+Claude Code's own guard of a goal that calls no tool is the same number, in every session, so that it is no higher.
+"""
+_FORMER_CAP = "250"
 _NOTES = {
     "user": "Claude Code asks before it first calls a tool; to allow all of them, permit mcp__omx-autoresearch",
     "project": "Claude Code asks each user of the project whether to trust the server in .mcp.json",
@@ -41,6 +46,11 @@ def installation(scope: Scope, environ: Mapping[str, str], project_path: str) ->
         managed_paths=managed_settings(),
         plugins_folder="plugins",
         environment=((CLIENT.stop_cap.setting, str(RAISED_CAP)),),
+        former_values=(_FORMER_CAP,),
+        environment_note=(
+            f"{CLIENT.stop_cap.setting} also bounds Claude Code's own /goal, in every session: a goal that calls no "
+            f"tool ends after {RAISED_CAP} rounds (8 without the setting)"
+        ),
         off_variables=("CLAUDE_CODE_SIMPLE",),
         off_switches=(("disableAllHooks",), ("allowManagedHooksOnly",)),
         has_status_line=True,

@@ -33,6 +33,7 @@ CLIENT = Client(
     name="codex",
     title="Codex CLI",
     stop_cap=StopCap(limit=None),
+    goal_ways=("/goal clear", "/goal pause"),
     entries=(
         HookEntry("Stop", "stop", 120, "active"),
         HookEntry("SubagentStop", "subagent_stop", 30, "active"),
@@ -64,13 +65,21 @@ def parse(payload: dict[str, Any]) -> HookEvent:
 
 
 def is_sandboxed(event: HookEvent, environ: Mapping[str, str], meta: Mapping[str, Any] | None = None) -> bool:
-    """False only if the newest turn of the session, or the call, names the policy without a sandbox."""
-    del environ  # that of a hook does not show the policy
+    """False only if the newest turn, the call, or where no turn is recorded the start names that there is none."""
     if meta is not None:
         return _policy_of_call(meta) not in _WITHOUT_SANDBOX
-    from omx_autoresearch.agents.clients.codex import rollout
+    from omx_autoresearch.agents.clients.codex.policy import NO_SANDBOX, client_words, started_policy
+    from omx_autoresearch.agents.clients.codex.rollout import recorded_policy
 
-    return rollout.is_sandboxed(event.transcript_path)
+    policy = recorded_policy(event.transcript_path) or started_policy(client_words(), environ)
+    return policy != NO_SANDBOX
+
+
+def goal(event: HookEvent) -> str:
+    """The goal that Codex pursues in this session; empty for none."""
+    from omx_autoresearch.agents.clients.codex.rollout import active_goal
+
+    return active_goal(event.transcript_path)
 
 
 def _policy_of_call(meta: Mapping[str, Any]) -> str:

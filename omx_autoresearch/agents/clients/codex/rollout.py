@@ -10,55 +10,52 @@ import os
 import stat
 
 from omx_autoresearch.agents.events import BY_SIGNS, PROVEN, Origin
-from omx_autoresearch.agents.machine import STDIN, without_waiting
+from omx_autoresearch.agents.machine import STDIN, TAIL_BYTES, newest_lines
 from omx_autoresearch.agents.payloads import handed_texts, prompt_key
 from omx_autoresearch.foundation import json_codec
 from omx_autoresearch.foundation.times import seconds_between
 from omx_autoresearch.system.processes import ON_LINUX, open_files
 
 TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from collections.abc import Iterator
 
-_NO_SANDBOX = "danger-full-access"
 _WRITTEN_LATER_SECONDS = 0.2
 """A record has the time of its writing. Codex puts no tool into the background before 0.25 s."""
 _SENDING = (b'"name":"send_', b'"name":"followup_')
 """How a call begins whose text becomes a prompt of a session."""
 LIMIT_BYTES = 64 * 1024 * 1024
-"""How far back we look; even a turn of several hours is smaller."""
-_BLOCK_BYTES = 1024 * 1024
+"""How far back we look for what the newest turn did; even one of several hours is smaller."""
+_POLICY_LIMIT_BYTES = 1024 * 1024 * 1024
+"""The same for the policy: a held session is one turn, and its policy stands at its beginning."""
 
 
-def newest_lines(path: str, mark: bytes) -> Iterator[bytes]:
-    """The lines that contain ``mark``, newest first.
-
-    Raises:
-        OSError: the file cannot be read.
-    """
-    with open(path, "rb", buffering=0, opener=without_waiting) as stream:
-        size = end = os.fstat(stream.fileno()).st_size
-        rest = b""
-        while end > 0 and size - end < LIMIT_BYTES:
-            start = max(0, end - _BLOCK_BYTES)
-            block = os.pread(stream.fileno(), end - start, start) + rest
-            first, *lines = block.split(b"\n") if start else [b"", *block.split(b"\n")]
-            for line in reversed(lines):
-                if mark in line:
-                    yield line
-            rest, end = first, start
-
-
-def is_sandboxed(path: str) -> bool:
-    """False only if the newest turn of a rollout names the policy without a sandbox."""
+def recorded_policy(path: str) -> str:
+    """The sandbox policy of the newest turn of a rollout; empty where the rollout does not tell it."""
     try:
-        for line in newest_lines(path, b'"turn_context"'):
+        for line in newest_lines(path, b'"turn_context"', _POLICY_LIMIT_BYTES):
             record = json_codec.decoder(dict)(line.decode("utf-8", "replace"))
             if record.get("type") == "turn_context":
-                return bool(record["payload"]["sandbox_policy"]["type"] != _NO_SANDBOX)
-    except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError):
-        return True
-    return True
+                return str(record["payload"]["sandbox_policy"]["type"])
+    except OSError:
+        return ""
+    except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
+        return "unknown"
+    return ""
+
+
+def active_goal(path: str) -> str:
+    """The goal that Codex pursues in the session of a rollout; empty for none."""
+    try:
+        for line in newest_lines(path, b'"thread_goal_', TAIL_BYTES):
+            record = json_codec.decoder(dict)(line.decode("utf-8", "replace"))
+            payload = record.get("payload")
+            kind = payload.get("type") if isinstance(payload, dict) else None
+            if isinstance(kind, str) and kind.startswith("thread_goal_"):
+                goal = payload.get("goal")
+                is_active = isinstance(goal, dict) and goal.get("status") == "active"
+                return str(goal.get("objective") or "a goal") if is_active else ""
+    except (OSError, ValueError, AttributeError, RecursionError):
+        return ""
+    return ""
 
 
 def rollout_origin(transcript_path: str, prompt: str, began_at: str) -> Origin:
@@ -97,7 +94,7 @@ def _is_sent(path: str, prompt: str) -> bool:
     A call that interrupts its own turn has no event of its tool, and the text comes back as a prompt all the same.
     """
     key = prompt_key(prompt)
-    for line in newest_lines(path, b'"function_call"'):
+    for line in newest_lines(path, b'"function_call"', LIMIT_BYTES):
         if not any(word in line for word in _SENDING):
             continue
         call = json_codec.decoder(dict)(line.decode("utf-8", "replace")).get("payload", {})
@@ -117,7 +114,7 @@ def _is_tool_at_work(transcript_path: str, began_at: str) -> bool:
     """
     ended: set[str] = set()
     has_call = False
-    for line in newest_lines(transcript_path, b'"type"'):
+    for line in newest_lines(transcript_path, b'"type"', LIMIT_BYTES):
         record = json_codec.decoder(dict)(line.decode("utf-8", "replace"))
         payload = record.get("payload")
         kind = payload.get("type") if isinstance(payload, dict) else None
