@@ -32,6 +32,7 @@ from omx_autoresearch.foundation.errors import StateUntrusted, WorkspaceFault
 from omx_autoresearch.freezing import discovery, pins, restoration
 from omx_autoresearch.freezing.manifest import PinManifest
 from omx_autoresearch.journal.safe_files import load_json, open_folder, replace_file, storage_failed
+from omx_autoresearch.missions.secrets import WITHHELD, forms_of
 from omx_autoresearch.system.files import kind_of, walk
 
 _KEPT_NAME = "bench.json"
@@ -66,6 +67,12 @@ class FrozenEvaluators:
         """The owner's environment as it is in a worktree: search paths into the checkout lead into the worktree."""
         moved = moved_environment(self.environment, self.project_path, worktree_path)
         return _with_editable(moved, self.editable_folders, worktree_path)
+
+    @property
+    def secret_forms(self) -> tuple[str, ...]:
+        """The texts that give away a secret among the declared variables; no output, log or report may have one."""
+        secrets = (name for name, value in self.config.env.items() if value == WITHHELD)
+        return forms_of(self.environment.get(name, "") for name in secrets)
 
     # --- before and after a run
 

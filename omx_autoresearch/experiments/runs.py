@@ -36,6 +36,7 @@ from omx_autoresearch.foundation.text import harmless, head_and_tail, redacted
 from omx_autoresearch.foundation.types import Outcome
 from omx_autoresearch.journal import safe_files
 from omx_autoresearch.journal.layout import is_safe_task_id
+from omx_autoresearch.missions.secrets import WITHHELD, masked, masked_output
 from omx_autoresearch.system import sandbox
 from omx_autoresearch.system.commands import CommandResult, explain_shell_status, shell_argv
 from omx_autoresearch.system.files import remove
@@ -355,7 +356,10 @@ def _execute(job: Job, backend: str) -> Run:
                 measures_memory=job.needs_memory,
                 is_stdout_sealed=job.kind == "measure",
             )
-            return _run_of(job, result, _text_of(stdout, result), _document(job))
+            forms = job.evaluators.secret_forms
+            masked_output(b"", result.output_path, forms)
+            run = _run_of(job, result, _text_of(stdout, result), _document(job))
+            return replace(run, detail=masked(run.detail, forms))
     finally:
         _remove_scratch(scratch_path)
 
@@ -386,7 +390,8 @@ def _environment(job: Job, scratch_path: str) -> dict[str, str]:
     # Bytecode may be read: without that of the libraries their compilation would be measured.
     environment["PYTHONDONTWRITEBYTECODE"] = "1"
     environment["PYTEST_ADDOPTS"] = f"{environment.get('PYTEST_ADDOPTS', '')} -p no:cacheprovider".strip()
-    environment |= job.evaluators.config.env
+    declared = job.evaluators.config.env
+    environment |= {name: value for name, value in declared.items() if value != WITHHELD}
     plain = {name: value for name, value in environment.items() if not name.startswith("GIT_")}
     return plain | {"GIT_CEILING_DIRECTORIES": os.path.dirname(job.worktree_path)}
 

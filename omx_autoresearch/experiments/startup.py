@@ -32,6 +32,7 @@ from omx_autoresearch.journal.layout import Runtime
 from omx_autoresearch.missions.checkouts import new_workspace
 from omx_autoresearch.missions.contracts import captured_environment
 from omx_autoresearch.missions.lifecycle_commands import marks_of_agent
+from omx_autoresearch.missions.secrets import WITHHELD, is_secret
 from omx_autoresearch.system import processes
 from omx_autoresearch.system.git import common_dir
 
@@ -77,6 +78,10 @@ def begin_experiment(
         StepIllegal: another controller holds the repository.
     """
     config = checked_config(config)
+    secrets = {name: value for name, value in config.env.items() if is_secret(name, value)}
+    config = replace(
+        config, env=config.env | dict.fromkeys(secrets, WITHHELD)
+    )  # as every log and report has it
     new_workspace(runtime, root_path)
     root_path = os.path.realpath(root_path)
     store = ExperimentStore(runtime.home)
@@ -97,7 +102,7 @@ def begin_experiment(
             config,
             project_path=root_path,
             worktree_paths=tuple(tree.root_path for tree in worktrees.arms),
-            environment=captured_environment(runtime, tuple(config.env)),
+            environment=captured_environment(runtime, tuple(config.env)) | secrets,
         )
         log = ExperimentLog(runtime, store, folder)
         log.record(

@@ -17,6 +17,8 @@ from omx_autoresearch.experiments.judge.decision import Judge, guard_failures
 from omx_autoresearch.experiments.judge.metrics import Guard, MetricSpec, samples_of
 from omx_autoresearch.experiments.runs import Run, run_once
 from omx_autoresearch.foundation.errors import CommandFault, UsageError
+from omx_autoresearch.journal.layout import state_home
+from omx_autoresearch.missions.secrets import WITHHELD
 from omx_autoresearch.system import commands
 from omx_autoresearch.system.commands import run_command
 from tests.experiments.benches import (
@@ -26,6 +28,7 @@ from tests.experiments.benches import (
     living_with,
     scene_in,
 )
+from tests.experiments.toys import begun, toy
 from tests.support.boxes import take_box
 from tests.support.clocks import ClockUntil
 from tests.support.needs import needs_bubblewrap
@@ -489,3 +492,29 @@ def test_without_bubblewrap_auto_says_so_and_a_demand_is_refused(
     with pytest.raises(CommandFault, match="bubblewrap is missing") as caught:
         scene.measure(bench)
     assert "--sandbox auto" in caught.value.next_step
+
+
+@pytest.mark.requirement("DONE-28")
+def test_a_declared_secret_stands_in_no_output_and_in_no_detail(scene: Scene) -> None:
+    scene.environment["STORE_PASSWORD"] = "hunter2hunter2"
+    bench = scene.bench(
+        measure='echo "$STORE_PASSWORD $STAGE" >&2; echo "METRIC ms=$STORE_PASSWORD"; exit 3',
+        env={"STORE_PASSWORD": WITHHELD, "STAGE": "staging-2024"},
+    )
+    run = scene.measure(bench)
+    assert run.exit_status == 3
+    shown = run.detail + Path(run.output_path).read_text()
+    assert "[redacted] staging-2024" in shown
+    assert "hunter2" not in shown
+
+
+@pytest.mark.requirement("DONE-28")
+def test_a_declared_secret_stands_in_one_file_of_an_experiment(tmp_path: Path) -> None:
+    root = toy(tmp_path / "project")
+    measure = "sh -c 'echo \"$MY_TOKEN\" >&2; exec ./measure.sh'"
+    begun(root, measure=measure, protect=("measure.sh",), env={"MY_TOKEN": "hunter2hunter2"})
+    home = Path(state_home(os.environ))
+    holding = [path for path in home.rglob("*") if path.is_file() and b"hunter2" in path.read_bytes()]
+    assert [(path.parent.parent.name, path.stat().st_mode & 0o777) for path in holding] == [
+        ("experiments", 0o600)
+    ]
