@@ -62,6 +62,7 @@ class HookEvent:
         permission_mode: the client's word for what its agent may do, such as ``plan``; empty if it has none.
         goal: the goal that the client itself pursues in this session; not in the payload, the adapter reads it from the
             client's record of the session. A model may have written it; empty for none.
+        denial: the client's words where it denied the newest tool; not in the payload, from the same record.
         transcript_path: the client's own record of the session, which only its adapter reads.
         is_sandboxed: the client's tools have fewer rights than this hook; not in the payload, the adapter finds out.
         origin: who sent the event; the payload shows only what no person wrote, the adapter finds out the rest.
@@ -85,6 +86,7 @@ class HookEvent:
     background_tasks: tuple[BackgroundTask, ...] = ()
     permission_mode: str = ""
     goal: str = ""
+    denial: str = ""
     transcript_path: str = ""
     is_sandboxed: bool = False
     origin: Origin = BY_SIGNS

@@ -27,6 +27,8 @@ every import. The folder's ``__init__``, which is all that a hook loads, has:
 ``goal(event) -> str``
     the goal that the client itself pursues in the session, from the tail of its own record; empty for none. A client
     without goals has no such function.
+``denial(event) -> str``
+    why the client denied the newest tool of the session, from the same record; empty where it ran. Optional as well.
 ``report(so_far, found) -> AgentReport | None``
     pure: the report of a headless run after one more JSON object of its output; None for an object of another form.
 
@@ -100,6 +102,12 @@ def origin_of(event: HookEvent, began_at: str) -> Origin:
 def goal_of(event: HookEvent) -> str:
     """The client's own goal in the session of an event, if its adapter can read one."""
     found = getattr(adapter(event.client), "goal", None)
+    return str(found(event)) if found is not None else ""
+
+
+def denial_of(event: HookEvent) -> str:
+    """The client's words where it denied the newest tool of the session, if its adapter can read them."""
+    found = getattr(adapter(event.client), "denial", None)
     return str(found(event)) if found is not None else ""
 
 

@@ -232,6 +232,7 @@ class _Stop:
                 task.id not in mission.background_ids for task in self._event.background_tasks
             ),
             client_blocker=plan_blocker(self._event.permission_mode, mission.task_id),
+            denial=redacted(self._event.denial),
             lets_go_on_repeat=self._client.lets_go_on_repeat,
             was_let_go_on_repeat=bool(
                 mission.last_stop and mission.last_stop.reason_code == "answer-repeated"
@@ -387,7 +388,10 @@ class _Stop:
         )
         blocked = _readiness_blocked(mission, decision, seen, situation)
         transaction.record(*blocked, refused, *pivot_demanded(mission, decision.usage))
-        return Reply(refusal=text, person_message=self._held(mission))
+        said = self._held(mission)
+        if self._event.denial:
+            said = f"{said} {briefing.denied_for_person(self._event.denial)}"
+        return Reply(refusal=text, person_message=said)
 
     def _held(self, mission: Mission) -> str:
         return briefing.refusal_for_person(mission, queues_prompts=self._client.queues_prompts)

@@ -250,7 +250,14 @@ def answer(raw: bytes, client_name: str, home_path: str) -> bytes:
 
 def evaluate(raw: bytes, client_name: str, home_path: str) -> bytes:
     """The use cases: translate, decide, render."""
-    from omx_autoresearch.agents.registry import adapter, goal_of, origin_of, parse_bytes, running_client
+    from omx_autoresearch.agents.registry import (
+        adapter,
+        denial_of,
+        goal_of,
+        origin_of,
+        parse_bytes,
+        running_client,
+    )
     from omx_autoresearch.foundation.records import replace
     from omx_autoresearch.journal.layout import Runtime
     from omx_autoresearch.surfaces.sources import SOURCES
@@ -268,7 +275,7 @@ def evaluate(raw: bytes, client_name: str, home_path: str) -> bytes:
     if event.kind in ("prompt", "session_start"):  # what may speak for a person
         event = replace(event, origin=origin_of(event, _began_at()))
     if event.kind == "stop" or (event.kind == "prompt" and _COMMAND in raw):  # what may end beside a goal
-        event = replace(event, goal=goal_of(event))
+        event = replace(event, goal=goal_of(event), denial=denial_of(event) if event.kind == "stop" else "")
     client = running_client(spoken.CLIENT, os.environ)
     if event.kind in ("stop", "subagent_stop"):
         from omx_autoresearch.missions.stop import answer_stop

@@ -48,7 +48,8 @@ def the_run_after(mission: OwnedMission, cheat: str, *between: Turn, answer: str
 
     def claim(_: Request) -> Turn:
         status = mission.status()
-        assert (status["status"], status["hold"][:6]) == ("running", "proven")
+        assert status["status"] == "running"
+        assert status["hold"].startswith(("proven", "unproven (no stop of this session"))
         return Turn("I am done.", needs=answer)
 
     run = stage.run(

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from omx_autoresearch.agents.clients.claude import CLIENT as CLAUDE
-from omx_autoresearch.agents.registry import goal_of, parse_bytes, running_client
+from omx_autoresearch.agents.registry import denial_of, goal_of, parse_bytes, running_client
 from omx_autoresearch.missions import lifecycle_commands
 from omx_autoresearch.missions.views import view
 from tests.support.scratch import SESSION, Answer, Scratch
@@ -152,6 +152,47 @@ def test_without_a_goal_no_turn_is_ended(world: Scratch) -> None:
     _, answer = blocked(world, "claude")
     assert not ended(answer)
     assert "goal" not in answer.json["systemMessage"]
+
+
+# --- a tool that the client denied
+
+
+DENIED = "Claude requested permissions to write to /p/answer.txt, but you haven't granted it yet."
+
+
+def result(text: str, *, is_error: bool = True) -> dict[str, Any]:
+    """A tool's result in Claude Code's transcript."""
+    part = {"type": "tool_result", "tool_use_id": "t1", "content": text, "is_error": is_error}
+    return {"type": "user", "message": {"role": "user", "content": [part]}}
+
+
+@pytest.mark.requirement("GATE-11")
+@pytest.mark.parametrize(
+    ("lines", "expected"),
+    [
+        ([result(DENIED)], DENIED),
+        ([result("Permission to use Write has been denied.")], "Permission to use Write has been denied."),
+        ([result(DENIED), result("ok", is_error=False)], ""),
+        ([result(DENIED, is_error=False)], ""),
+        ([result("exit code 1")], ""),
+        ([{"type": "user", "message": {"content": '"tool_result"'}}], ""),
+        ([], ""),
+    ],
+)
+def test_a_denial_is_the_newest_tools(world: Scratch, lines: list[Any], expected: str) -> None:
+    record(world, *lines)
+    assert denial_of(parse_bytes("claude", json.dumps(world.payload()).encode(), {})) == expected
+
+
+@pytest.mark.requirement("GATE-11", "GATE-20")
+def test_a_denied_tool_is_named_to_the_person_and_ends_as_denied_not_as_stalled(world: Scratch) -> None:
+    mission = world.mission()
+    record(world, result(DENIED))
+    assert DENIED in stop(world, said="first").json["systemMessage"]
+    answers = [stop(world, said=f"done {number}") for number in range(3)]
+    assert world.load(mission).phase == "blocked"
+    assert "(tools-denied)" in answers[-1].json["systemMessage"]
+    assert not world.load(mission).has_stalled
 
 
 # --- a client that takes the hooks of another one's project settings

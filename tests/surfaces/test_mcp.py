@@ -317,6 +317,16 @@ def test_a_server_knows_its_session_by_the_client_above_it_whatever_its_environm
     assert first.structured_content["task_id"] == waited.structured_content["task_id"] == mission.task_id
 
 
+@pytest.mark.requirement("SESS-20")
+def test_a_server_whose_client_closes_it_records_the_hold_that_no_hook_proved(scratch: Scratch) -> None:
+    mission = scratch.mission()
+    scratch.stop()
+    stdio(scratch, "status")
+    (lost,) = scratch.records(mission, "hold_lost")
+    assert "the client closed its tools" in lost["data"]["text"]
+    assert not [line for line in scratch.records(mission) if line["kind"] == "mission_blocked"]
+
+
 @pytest.mark.requirement("MCP-04")
 def test_a_client_that_went_on_to_another_session_is_not_taken_for_the_older_one(scratch: Scratch) -> None:
     mission = scratch.mission()

@@ -194,6 +194,14 @@ def let_go_for_person(mission: Mission, waits_for: Blocker) -> str:
     )
 
 
+def denied_for_person(denial: str) -> str:
+    """The client's words about a tool that it denied, with what a person can do about it."""
+    return redacted(
+        f"The agent CLI denied the newest tool ({_quoted(denial, 200)}): allow it there, or choose another permission "
+        "mode."
+    )
+
+
 def beside_goal(title: str, goal: str, ways: tuple[str, ...]) -> str:
     """That the client pursues a goal of its own, and how a person ends it; empty without one."""
     if not goal or not ways:

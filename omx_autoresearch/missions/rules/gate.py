@@ -150,7 +150,14 @@ def is_stalled(usage: Usage, limits: Limits) -> bool:
 NOT_LOOKED = (Missing("look", "a look at the workspace", "no look yet", "omx-autoresearch status"),)
 """The missing item before the first look: only a look that finds nothing missing completes a mission."""
 
-_BLOCKED_FOR_WANT_OF = ("stalled", "answer-repeated", "plan-mode", "refusals-spent", "wall-clock-spent")
+_BLOCKED_FOR_WANT_OF = (
+    "stalled",
+    "answer-repeated",
+    "plan-mode",
+    "tools-denied",
+    "refusals-spent",
+    "wall-clock-spent",
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -196,6 +203,7 @@ class Situation:
         observation: of the iteration that this stop ends.
         used_tools: a tool ran since the last answer, or the tree changed where tool events are not installed.
         repeats_answer: the agent's text is the same as at the last stop and no tool ran.
+        denial: the client's words where it denied the newest tool.
         lets_go_on_repeat: the client spins on repeated answers; let it go.
         was_let_go_on_repeat: the last stop was let go for a repeated answer already.
         cap: of the client.
@@ -212,6 +220,7 @@ class Situation:
     is_validation_running: bool = False
     has_background_work: bool = False
     client_blocker: Blocker | None = None
+    denial: str = ""
     observation: Observation = field(default_factory=Observation)
     used_tools: bool = False
     repeats_answer: bool = False
@@ -318,7 +327,7 @@ def _ordinary(seen: Situation, usage: Usage, limits: Limits) -> Decision:
     if seen.for_person is not None:
         return _blocked(seen, usage, limits, seen.for_person)
     if is_stalled(moved, limits):
-        return _blocked(seen, usage, limits, _stall_blocker(seen))
+        return _blocked(seen, usage, limits, _denied_blocker(seen) if seen.denial else _stall_blocker(seen))
     if moved.refusals >= limits.refusals_total:
         return _blocked(seen, usage, limits, _spent_blocker(seen, limits))
     reason = "tampered" if seen.tampered else seen.missing[0].code
@@ -410,6 +419,15 @@ def plan_blocker(permission_mode: str, task_id: str) -> Blocker | None:
         "the session is in plan mode, so the agent may change nothing",
         "a person who leaves plan mode in the agent (Shift+Tab), or approves its plan",
         f"omx-autoresearch unblock {task_id}",
+    )
+
+
+def _denied_blocker(seen: Situation) -> Blocker:
+    return Blocker(
+        "tools-denied",
+        f"the agent CLI denied its agent the tool that it needs: {seen.denial}",
+        "a person who allows the tool in the agent CLI (its question, its permission mode, or its settings)",
+        f"omx-autoresearch unblock {seen.task_id}",
     )
 
 

@@ -247,6 +247,17 @@ def test_strong_progress_gives_the_waiting_allowances_anew() -> None:
     assert (moved.background_allows, moved.wait_refusals) == (0, 0)
 
 
+@pytest.mark.requirement("GATE-11")
+def test_a_stall_behind_a_denied_tool_is_the_persons_to_end_and_no_want_of_progress() -> None:
+    denied = replace(HOLDING, denial="Claude requested permissions to write")
+    assert decide(denied, Usage(), LIMITS).reason_code == "validation"
+    ended = decide(denied, Usage(idle_refusals=3), LIMITS)
+    assert (ended.answer, ended.reason_code) == ("release", "tools-denied")
+    assert ended.would_block
+    assert ended.blocker is not None
+    assert "requested permissions" in ended.blocker.what
+
+
 @pytest.mark.requirement("GATE-10")
 def test_a_running_validation_refuses_uncounted_a_finite_number_of_times_and_then_counts() -> None:
     running = replace(HOLDING, is_validation_running=True)

@@ -50,6 +50,9 @@ CLIENT = Client(
 _MANAGED_PATHS = ("/etc/claude-code", "/Library/Application Support/ClaudeCode")
 """Each may have ``managed-settings.json`` and a folder ``managed-settings.d``, whose ``*.json`` files count alike."""
 _MAX_SETTINGS_BYTES = 4 * 1024 * 1024
+_DENIALS = ("Claude requested permissions to ", "has been denied")
+"""Words of the result of a tool that was not run for want of a permission."""
+_DENIAL_CHARS = 300
 _PLUGIN_PREFIX = r"(\s*/)omx(?:-autoresearch)?:(?=autoresearch(?:\s|\Z))"
 
 
@@ -104,6 +107,26 @@ def goal(event: HookEvent) -> str:
                 is_active = found.get("met") is False and not found.get("failed")
                 return str(found.get("condition") or "a goal") if is_active else ""
     except (OSError, ValueError, AttributeError, RecursionError):
+        return ""
+    return ""
+
+
+def denial(event: HookEvent) -> str:
+    """Why Claude Code denied the newest tool of this session; empty where that tool ran, or none was called."""
+    from omx_autoresearch.agents.machine import TAIL_BYTES, newest_lines
+    from omx_autoresearch.foundation import json_codec
+
+    try:
+        for line in newest_lines(event.transcript_path, b'"tool_result"', TAIL_BYTES):
+            message = json_codec.decoder(dict)(line.decode("utf-8", "replace")).get("message")
+            parts = message.get("content") if isinstance(message, dict) else None
+            results = [
+                part for part in parts or () if isinstance(part, dict) and part.get("type") == "tool_result"
+            ]
+            if results:
+                said = payloads.output_text(results[-1]) if results[-1].get("is_error") is True else ""
+                return one_line(said, _DENIAL_CHARS) if any(words in said for words in _DENIALS) else ""
+    except (OSError, ValueError, TypeError, AttributeError, RecursionError):
         return ""
     return ""
 
