@@ -123,6 +123,29 @@ def edits_between(accepted: MissionDraft | None, draft: MissionDraft) -> tuple[E
     )
 
 
+def take_contract(runtime: Runtime, mission: Mission, take: Take) -> None:
+    """Show the owner what the contract has that he never accepted, since an agent launched it; taken, it is accepted.
+
+    Raises:
+        StateUntrusted: the list of the pinned files cannot be read.
+        StorageFailed: the system refused.
+    """
+    if mission.contract is None:
+        return
+    accepted = accepted_draft(runtime, mission)
+    if intake_drift(mission):
+        draft = draft_of_contract(runtime, mission)
+        if accepted is not None:  # the contract has what these lead to, and not how they were written
+            names = ("protect", "environment_names", "limits")
+            draft = replace(draft, **{name: getattr(accepted, name) for name in names})
+    else:
+        specs_path = os.path.join(mission.project_path, mission.specs_path)
+        draft = with_grown_limits(runtime, mission, intake.read_intake(specs_path))
+    if edits := edits_between(accepted, draft):
+        take(edits, mission.contract_digest)
+        keep_accepted(runtime, mission.task_id, draft)
+
+
 def refuse_edits(task_id: str, verb: str) -> Take:
     """A ``Take`` that takes none: it names the edits, and the option that takes them."""
 

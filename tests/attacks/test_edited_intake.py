@@ -10,6 +10,7 @@ import pytest
 
 from omx_autoresearch.foundation.errors import StepIllegal
 from omx_autoresearch.missions import launch
+from omx_autoresearch.missions.accepted import refuse_edits, take_contract
 from omx_autoresearch.missions.amending import AmendOptions, amend_mission
 from omx_autoresearch.missions.rules.intake import MissionDraft
 from tests.support.scratch import Scratch
@@ -126,6 +127,30 @@ def test_an_agents_start_approves_nothing_and_counts_as_no_acceptance(world: Scr
     _start(world, mission, is_agent=True)
     with pytest.raises(StepIllegal, match="--take-edits"):
         amend_mission(world.runtime(), mission.task_id, lambda draft: draft)
+
+
+@pytest.mark.requirement("LIFE-14")
+@pytest.mark.parametrize("is_edited_again", [False, True])
+def test_an_approval_shows_what_an_agent_has_launched(world: Scratch, is_edited_again: bool) -> None:
+    mission = world.draft(environment_names=("HOME", "NOT_SET"), limits={"refusals_total": 200})
+    _edit(world, mission)
+    mission = _start(world, mission, is_agent=True).mission
+    if is_edited_again:
+        _edit(world, mission, "./easy.sh", "./check.sh")
+    with pytest.raises(StepIllegal, match="--take-edits") as refused:
+        take_contract(world.runtime(), mission, refuse_edits(mission.task_id, "approve"))
+    assert refused.value.message.splitlines()[1:] == ["  - validator_command: ./check.sh -> ./easy.sh"]
+    take_contract(world.runtime(), mission, lambda *_: None)
+    take_contract(world.runtime(), mission, refuse_edits(mission.task_id, "approve"))
+
+
+@pytest.mark.requirement("LIFE-14")
+@pytest.mark.parametrize("is_edited", [False, True])
+def test_what_the_owner_launched_is_approved_without_a_word(world: Scratch, is_edited: bool) -> None:
+    mission = world.mission(environment_names=("HOME", "NOT_SET"), limits={"refusals_total": 200})
+    if is_edited:
+        _edit(world, mission)
+    take_contract(world.runtime(), mission, refuse_edits(mission.task_id, "approve"))
 
 
 def _typed(world: Scratch, text: str) -> str:

@@ -12,7 +12,7 @@ import click
 from omx_autoresearch.foundation.errors import StorageFailed, UsageError
 from omx_autoresearch.foundation.records import dataclass
 from omx_autoresearch.missions import lifecycle_commands
-from omx_autoresearch.missions.accepted import refuse_edits, told_edits
+from omx_autoresearch.missions.accepted import refuse_edits, take_contract, told_edits
 from omx_autoresearch.missions.checkouts import worktree_of
 from omx_autoresearch.missions.holds import waiting_text
 from omx_autoresearch.missions.lifecycle_commands import require_own_program, require_owner
@@ -257,11 +257,17 @@ class ApprovalDocument:
 @verb("approve", Document("approval", ApprovalDocument))
 @task_argument
 @click.option("--unsandboxed", is_flag=True, help="Also if the agent CLI runs in a sandbox.")
+@_take_option
 @json_option
-def approve_verb(task: str, unsandboxed: bool, as_json: bool) -> None:
-    """Allow the mission's commands to run outside a sandbox, as long as its pins do not change."""
+def approve_verb(task: str, unsandboxed: bool, take_edits: bool, as_json: bool) -> None:
+    """Allow the mission's commands to run outside a sandbox, as long as its pins do not change.
+
+    If an agent started the mission, what you have not given or accepted of it is shown first.
+    """
     caller = this_caller()
     task_id = caller.owned_task("approve", task)
+    take = _taking(task_id, "approve", takes_edits=take_edits, as_json=as_json)
+    take_contract(caller.runtime, caller.mission(task_id), take)
     key = lifecycle_commands.approve(caller.runtime, task_id, is_unsandboxed=unsandboxed)
     if as_json:
         print_json(ApprovalDocument(task_id, key, unsandboxed))
