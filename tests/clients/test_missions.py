@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from omx_autoresearch.system.sandbox import box
 from tests.clients.support.agent_clis import CODEX, GEMINI
 from tests.clients.support.owned_mission import EVIDENCE, PRODUCT, REFUSED, OwnedMission, claims_without_end
 from tests.clients.support.terminal import ClaudeTerminal
@@ -179,7 +180,7 @@ def test_geminis_terminal_shows_who_holds_the_session(open_stage: OpenStage) -> 
 
 @pytest.mark.requirement("DONE-17")
 @pytest.mark.parametrize(
-    ("mode", "isolation"), [("workspace-write", "bubblewrap"), ("danger-full-access", "none")]
+    ("mode", "isolation"), [("workspace-write", box().backend), ("danger-full-access", "none")]
 )
 def test_a_validator_gets_no_wider_rights_than_codex_gives_its_tools(
     codex_stage: Stage, mode: str, isolation: str

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from omx_autoresearch.system.sandbox import box
 from tests.clients.support.agent_clis import CODEX
 from tests.clients.support.owned_mission import EVIDENCE, PRODUCT, REFUSED, OwnedMission
 from tests.clients.support.wire_formats import Turn
@@ -91,7 +92,7 @@ def test_a_run_through_a_tool_gets_no_more_rights_than_codexs_sandbox_leaves(cod
             Turn("I stop here."),
         ),
     )
-    assert run.turns[-1].find(r"isolation\W+(\w+)") == "bubblewrap"
+    assert run.turns[-1].find(r"isolation\W+(\w+)") == box().backend
 
 
 def start_and_be_held(stage: Stage) -> None:

@@ -177,12 +177,12 @@ def test_the_validator_runs_by_the_owners_approval_and_says_what_to_do_next(scra
 
 @pytest.mark.requirement("MCP-05")
 def test_a_run_beside_a_sandbox_gets_no_wider_rights(scratch: Scratch) -> None:
-    from omx_autoresearch.system.sandbox import can_isolate
+    from omx_autoresearch.system.sandbox import box
 
     scratch.mission()
     answer = ask(scratch.runtime(), "validate")  # nothing says that the client has no sandbox
-    if can_isolate():
-        assert answer.structured_content["isolation"] == "bubblewrap"
+    if box().isolates:
+        assert answer.structured_content["isolation"] == box().backend
     else:
         assert "bubblewrap" in answer.content[0].text
 

@@ -266,6 +266,7 @@ def test_a_name_that_an_empty_folder_would_spoil_is_looked_for_afterwards(
     assert (workspace / "lefthook.yml").read_text() == "x\n"
 
 
+@needs_bubblewrap
 def test_where_the_system_has_no_such_mounts_what_was_made_is_told(
     run: Run, workspace: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -179,13 +179,13 @@ def test_a_long_run_answers_in_time_and_is_waited_for(scratch: Scratch) -> None:
 
 @pytest.mark.requirement("AUTO-06")
 def test_beside_a_sandbox_the_scripts_get_no_wider_rights(scratch: Scratch) -> None:
-    from omx_autoresearch.system.sandbox import can_isolate
+    from omx_autoresearch.system.sandbox import box
 
     begin(scratch)
     scratch.write("value.txt", "5")
     answer = ask(scratch, "run_experiment", {}, description="from somebody who does not say")
-    if can_isolate():
-        assert answer.structured_content["isolation"] == "bubblewrap"
+    if box().isolates:
+        assert answer.structured_content["isolation"] == box().backend
     else:
         assert "bubblewrap" in answer.content[0].text
 
