@@ -79,6 +79,7 @@ class CommandResult:
         displaced: paths of its mounts that no longer led to their copies when it had ended.
         isolation: what stood around it.
         box_fault: why its box could not be set up; the command did not run.
+        box_note: what its box keeps from it that other boxes allow, and why.
         newcomers: names that other programs load, and that appeared in the workspace while it ran in its box.
         has_made_newcomers: nothing else can have made them.
     """
@@ -102,6 +103,7 @@ class CommandResult:
     displaced: tuple[str, ...] = ()
     isolation: Isolation = NOT_ISOLATED
     box_fault: str = ""
+    box_note: str = ""
     newcomers: tuple[str, ...] = ()
     has_made_newcomers: bool = False
 

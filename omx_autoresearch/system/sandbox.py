@@ -40,6 +40,10 @@ _PLACES = ("/usr/bin", "/bin", "/usr/local/bin", "/run/current-system/sw/bin")
 _SETUP_FAILED = 1
 """Bubblewrap's exit status when it could not start the command; the command may exit with 1 as well."""
 _PROBE_SECONDS = 5.0
+_NOTHING_NEW = (
+    "this system allows no mounts of its own to a program, so the box lets nothing be made, replaced or deleted at the "
+    "top of the workspace"
+)
 _PRIVATE_PATHS = ("/tmp", "/run", "/dev/shm")  # noqa: S108
 _TERMINALS = ("/dev/pts", "/dev/ptmx")
 _SHARED_MEMORY = "/dev/shm"  # noqa: S108
@@ -235,6 +239,8 @@ def _run(argv: Sequence[str], limits: Limits, backend: Backend, **options: Any) 
             break
     else:  # the system has no such mounts
         result = _run_in(argv, limits, backend, None, **options)
+        if before and backend != "bubblewrap":
+            result = replace(result, box_note=_NOTHING_NEW)
     after = _identities(limits.workspace_path)
     newcomers = tuple(name for name in makeable if name in after and after[name] != before.get(name))
     return replace(

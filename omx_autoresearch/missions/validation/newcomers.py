@@ -1,4 +1,4 @@
-"""Names that other programs load, and that appeared in the workspace while a command ran in its box."""
+"""What the box of a run adds to its report: names that appeared meanwhile, and what it kept from the command."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import os
 
 from omx_autoresearch.foundation.records import replace
 from omx_autoresearch.missions.rules.evidence import RunReport
+from omx_autoresearch.system.sandbox import box
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -28,8 +29,9 @@ def take_aside(result: CommandResult, workspace_path: str, run_id: str) -> str:
 
 
 def judged(report: RunReport, result: CommandResult, workspace_path: str, run_id: str) -> RunReport:
-    """The report of a run, with what appeared meanwhile told in it, or ``tampered`` where the run itself made it."""
+    """The report of a run, with what its box has to say of it; ``tampered`` where it made what others load."""
     told = take_aside(result, workspace_path, run_id) if result.newcomers else ""
     if result.has_made_newcomers:
         return RunReport("tampered", "names-made", told)
-    return replace(report, summary=f"{told}; {report.summary}") if told else report
+    note = f"{result.box_note} ({box().cure})" if result.box_note and report.verdict != "passed" else ""
+    return replace(report, summary="; ".join(filter(None, (told, report.summary, note))))

@@ -10,7 +10,7 @@ import pytest
 
 from omx_autoresearch.missions.validation import runs
 from tests.support.boxes import BOXES, take_box
-from tests.support.needs import needs_bubblewrap, needs_user_namespaces
+from tests.support.needs import HAS_LANDLOCK, needs_bubblewrap, needs_user_namespaces
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -75,6 +75,20 @@ def test_where_they_cannot_be_kept_from_it_they_are_told_and_an_editor_is_not_ac
     assert run.verdict == "failed"
     assert ".vscode appeared meanwhile, and other programs load it" in run.summary
     assert (world.project / ".vscode" / "tasks.json").exists()
+
+
+@pytest.mark.skipif(not HAS_LANDLOCK, reason="the kernel has no Landlock")
+def test_a_failure_in_a_box_that_lets_nothing_be_made_says_so_and_the_cure(
+    world: Scratch, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    take_box(monkeypatch, "landlock without mounts")
+
+    run = judged(world, "touch made; exit 1", "landlock")
+
+    assert run.verdict == "failed"
+    assert "the box lets nothing be made, replaced or deleted at the top of the workspace" in run.summary
+    assert "(install the package bubblewrap)" in run.summary
+    assert not (world.project / "made").exists()
 
 
 _ALONE = """
