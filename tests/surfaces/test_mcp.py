@@ -5,6 +5,8 @@ from __future__ import annotations
 import asyncio
 import json
 import os
+import signal
+import subprocess
 import sys
 from typing import TYPE_CHECKING, Any
 
@@ -13,6 +15,8 @@ import pytest
 from omx_autoresearch.agents.parts.tools import NAME
 from omx_autoresearch.missions import views
 from omx_autoresearch.missions.registry import Registry
+from omx_autoresearch.system.processes import ProcessIdentity, wait_for
+from tests.support.pipes import let_go
 from tests.support.scratch import OTHER, SESSION, Scratch
 
 if TYPE_CHECKING:
@@ -374,6 +378,83 @@ def test_nothing_but_the_protocol_stands_on_stdout(scratch: Scratch) -> None:
     ]
     assert start_fault(command, scratch.environ) == ""
     assert "No module named" in start_fault([*command[:4], "omx_autoresearch.nowhere"], scratch.environ)
+
+
+@pytest.mark.case("DSK-08")
+@pytest.mark.parametrize("waiting", ["wait", "validate"])
+def test_a_call_that_waits_keeps_no_other_waiting(scratch: Scratch, waiting: str) -> None:
+    os.mkfifo(scratch.root / "gate")
+    scratch.write("check.sh", f"#!/bin/sh\nread x < {scratch.root / 'gate'}\nexit 1\n", executable=True)
+    mission = scratch.mission(is_unsandboxed=True)
+    meta: Any = {"sessionId": SESSION, "x-codex-turn-metadata": {"sandbox_mode": "danger-full-access"}}
+
+    async def talk() -> tuple[Any, Any, Any]:
+        async with Client(server.build_server(scratch.runtime())) as client:
+            if waiting == "wait":
+                await client.call_tool("validate", {"seconds": 0}, meta=meta)
+            waited = asyncio.create_task(client.call_tool(waiting, {"seconds": 50}, meta=meta))
+            while scratch.load(mission).running_validation is None:
+                await asyncio.sleep(0)
+            added = await client.call_tool("finding_add", {"summary": "meanwhile"}, meta=meta)
+            seen = await client.call_tool("status", {}, meta=meta)
+            assert not waited.done(), "nobody has let it go yet"
+            await asyncio.to_thread(let_go, scratch.root / "gate")
+            return added, seen, await waited
+
+    added, seen, ended = asyncio.run(talk())
+    assert not added.is_error
+    assert seen.structured_content["running_since"]
+    assert (ended.structured_content["is_running"], ended.structured_content["verdict"]) == (False, "failed")
+
+
+@pytest.mark.case("DSK-08")
+@pytest.mark.parametrize("leaving", ["closed", "interrupted"])
+def test_a_server_ends_with_its_client_although_a_run_goes_on(scratch: Scratch, leaving: str) -> None:
+    os.mkfifo(scratch.root / "gate")
+    scratch.write("check.sh", f"#!/bin/sh\nread x < {scratch.root / 'gate'}\nexit 1\n", executable=True)
+    mission = scratch.mission(is_unsandboxed=True)
+    command = [sys.executable, "-E", "-P", "-m", "omx_autoresearch.surfaces.cli", "mcp"]
+    process = subprocess.Popen(
+        [*command, "--home", str(scratch.home_path)],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        env=scratch.environ,
+        cwd=scratch.project,
+    )
+    assert process.stdin is not None
+    assert process.stdout is not None
+    version = {
+        "protocolVersion": "2025-06-18",
+        "capabilities": {},
+        "clientInfo": {"name": "codex-mcp-client", "version": "1"},
+    }
+    called = {
+        "name": "validate",
+        "arguments": {"seconds": 50},
+        "_meta": {"sessionId": SESSION, "x-codex-turn-metadata": {"sandbox_mode": "danger-full-access"}},
+    }
+    for message in (
+        {"id": 1, "method": "initialize", "params": version},
+        {"method": "notifications/initialized"},
+        {"id": 2, "method": "tools/call", "params": called},
+    ):
+        process.stdin.write(json.dumps({"jsonrpc": "2.0", **message}).encode() + b"\n")
+    process.stdin.flush()
+    process.stdout.readline()
+    while scratch.load(mission).running_validation is None:
+        assert process.poll() is None
+    if leaving == "closed":
+        process.stdin.close()
+    else:
+        process.send_signal(signal.SIGINT)
+    process.wait(timeout=20)
+    running = scratch.load(mission).running_validation
+    assert running is not None, "the run itself goes on"
+    let_go(scratch.root / "gate")
+    assert wait_for(ProcessIdentity(running.pid, running.pid_started), 60)
+    assert scratch.load(mission).attestation is not None
+    process.stdin.close()
+    process.stdout.close()
 
 
 def test_the_tools_are_named_as_in_the_settings(scratch: Scratch) -> None:

@@ -63,6 +63,9 @@ if TYPE_CHECKING:
     from omx_autoresearch.missions.store import Transaction
     from omx_autoresearch.missions.validation.clean_copy import Mounts
 
+    Waits = Callable[[Callable[[float], bool], float], bool]
+    """Waits for so many seconds by a function that takes seconds and tells whether the end has come."""
+
 # --- The verdict on a run of the contract's command: from its exit status, its last line, or why it did not start.
 
 
@@ -221,8 +224,15 @@ ANNOUNCE_SECONDS = 2.0
 """A caller that does not wait for a run waits this long for the record of its start; usually a few ms."""
 
 
-def validate(runtime: Runtime, task_id: str, ask: Ask, *, wait_seconds: float) -> bool:
-    """Run the validator (or reviewer) of a mission, or join the run that is under way.
+def wait_here(wait: Callable[[float], bool], seconds: float) -> bool:
+    """Wait for at most so many seconds."""
+    return wait(seconds)
+
+
+def validate(
+    runtime: Runtime, task_id: str, ask: Ask, *, wait_seconds: float, waits: Waits = wait_here
+) -> bool:
+    """Run the validator (or reviewer) of a mission, or join the run that is under way; ``waits`` does the waiting.
 
     Returns:
         True when the run has ended within ``wait_seconds``; its attestation is in the mission. False: it goes on.
@@ -234,22 +244,27 @@ def validate(runtime: Runtime, task_id: str, ask: Ask, *, wait_seconds: float) -
     running = running_validation(runtime, MissionStore(runtime.home).load(task_id))
     if running is None:
         child = fork_detached(lambda: _conduct_apart(runtime, task_id, ask))
-        has_ended = child.wait(wait_seconds)
+        has_ended = waits(child.wait, wait_seconds)
         announced_by = time.monotonic() + ANNOUNCE_SECONDS
         while not has_ended and MissionStore(runtime.home).load(task_id).running_validation is None:
             if time.monotonic() > announced_by:
                 break
             has_ended = child.wait(0.01)  # so that the next caller finds the run under way
-        if has_ended:
-            running = running_validation(runtime, MissionStore(runtime.home).load(task_id))
-            return running is None or wait_for(running, deadline - time.monotonic())
-        child.leave()
-        return False
-    return wait_for(running, deadline - time.monotonic())
+        if not has_ended:
+            child.leave()
+            return False
+        running = running_validation(runtime, MissionStore(runtime.home).load(task_id))
+    left_seconds = deadline - time.monotonic()
+    return running is None or waits(lambda seconds: wait_for(running, seconds), left_seconds)
 
 
 def validate_now(
-    runtime: Runtime, mission: Mission, *, wait_seconds: float, is_sandboxed: bool = False
+    runtime: Runtime,
+    mission: Mission,
+    *,
+    wait_seconds: float,
+    is_sandboxed: bool = False,
+    waits: Waits = wait_here,
 ) -> bool:
     """Validate at once for a person or an agent; as :func:`validate`.
 
@@ -268,7 +283,8 @@ def validate_now(
     if look.artifact_fault:
         path = mission.contract.output_artifact_path if mission.contract else ""
         raise WorkspaceFault(f"there is nothing to review: {look.artifact_fault}", next_step=f"write {path}")
-    has_ended = validate(runtime, mission.task_id, Ask(permit.isolation, look), wait_seconds=wait_seconds)
+    ask = Ask(permit.isolation, look)
+    has_ended = validate(runtime, mission.task_id, ask, wait_seconds=wait_seconds, waits=waits)
     if has_ended:
         _refuse_unrecorded(mission, MissionStore(runtime.home).load(mission.task_id))
     return has_ended

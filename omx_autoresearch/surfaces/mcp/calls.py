@@ -7,11 +7,13 @@ import json
 import os
 import sys
 import threading
+import time
 import traceback
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated, Any, get_args, get_type_hints
 
+import anyio.from_thread
 from mcp.server.mcpserver import Context
 from mcp.server.mcpserver.exceptions import ToolError
 from mcp.server.mcpserver.tools import Tool
@@ -117,6 +119,8 @@ OUTPUT_CHARACTERS = 4000
 LIST_LIMIT = 50
 WAIT_SECONDS = 45.0
 """Below every known client's limit for a call (Codex: 60 s)."""
+_LOOK_SECONDS = 0.25
+"""How often a call that waits looks whether its client is still there."""
 Limit = Annotated[int, Field(ge=1, le=LIST_LIMIT, description="At most this many")]
 Seconds = Annotated[
     float, Field(ge=0, le=50, description="Wait at most this long; the run goes on by itself")
@@ -257,6 +261,28 @@ class Call:
             raise UsageError(f"{self.caller.why_not}; {error.message}", next_step=_TYPE_IT) from None
         take_in_quietly(self.runtime, task_id)
         return task_id
+
+    @contextmanager
+    def others_allowed(self) -> Iterator[None]:
+        """Let other calls go on while this one waits; it reads and writes nothing meanwhile."""
+        _ONE_AT_A_TIME.release()
+        try:
+            yield
+        finally:
+            _ONE_AT_A_TIME.acquire()
+
+    def wait(self, wait: Callable[[float], bool], seconds: float) -> bool:
+        """Wait by ``wait``, which tells whether the end has come, for so many seconds, while other calls go on.
+
+        It ends at once where the client cancels the call or goes away.
+        """
+        deadline = time.monotonic() + seconds
+        with self.others_allowed():
+            while not wait(max(0.0, min(_LOOK_SECONDS, deadline - time.monotonic()))):
+                if time.monotonic() >= deadline:
+                    return False
+                anyio.from_thread.check_cancelled()
+            return True
 
     def is_sandboxed(self) -> bool:
         """Whether the caller's client runs tools in a sandbox, so that our runs need one too; true in doubt."""

@@ -231,9 +231,12 @@ def experiment_trial(  # noqa: PLR0913, PLR0917 - each parameter is a field of t
         patch.encode("utf-8", "surrogateescape"),
         call.runtime.new_id(),
     )
-    view = background.start_trial(
-        call.runtime, state.experiment_id, ask, wait_seconds=seconds, tell=_teller(call)
-    )
+    view = background.start_trial(call.runtime, state.experiment_id, ask, wait_seconds=0)
+    if view.is_running:
+        with call.others_allowed():
+            view = background.wait_for_trial(
+                call.runtime, state.experiment_id, wait_seconds=seconds, tell=_teller(call)
+            )
     return _answer(view)
 
 

@@ -14,6 +14,7 @@ from omx_autoresearch.missions.sessions import client_process, sessions_of_proce
 from omx_autoresearch.surfaces.mcp import experiment_tools, session_tools
 from omx_autoresearch.surfaces.mcp.calls import newest_call, server_runtime
 from omx_autoresearch.surfaces.mcp.tools import mission_tools
+from omx_autoresearch.system.processes import signals
 
 if TYPE_CHECKING:
     from omx_autoresearch.journal.layout import Runtime
@@ -48,6 +49,8 @@ def serve(home_path: str = "", *, has_session_tools: bool = False) -> None:
     """
     runtime = server_runtime(home_path)
     process = client_process()
+    # As SIGTERM does: cancelled by asyncio, the process would wait for the thread that reads stdin.
+    signals.signal(signals.SIGINT, signals.SIG_DFL)
     try:
         build_server(runtime, has_session_tools=has_session_tools).run("stdio")
     finally:

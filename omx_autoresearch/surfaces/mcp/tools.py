@@ -212,7 +212,8 @@ def wait(call: Call, task: Task = "", seconds: Seconds = WAIT_SECONDS) -> views.
     """Wait for a running validation or review, and show its verdict."""
     task_id = call.seen_task(task)
     running = runs.running_validation(call.runtime, MissionStore(call.runtime.home).load(task_id))
-    return _run_result(call, task_id, is_running=running is not None and not wait_for(running, seconds))
+    has_ended = running is None or call.wait(lambda left: wait_for(running, left), seconds)
+    return _run_result(call, task_id, is_running=not has_ended)
 
 
 LOOKING = (status, readiness, criterion_list, finding_list, direction_list, wait)
@@ -262,7 +263,9 @@ def _status(call: Call, task_id: str) -> MissionStatus:
 def _run(call: Call, task_id: str, seconds: float, *, is_review: bool) -> views.RunView:
     """Run the command of the owner's contract, with no more rights than the caller's sandbox has."""
     mission = lifecycle_commands.require_runnable(call.runtime, task_id, is_review=is_review)
-    ended = runs.validate_now(call.runtime, mission, is_sandboxed=call.is_sandboxed(), wait_seconds=seconds)
+    ended = runs.validate_now(
+        call.runtime, mission, is_sandboxed=call.is_sandboxed(), wait_seconds=seconds, waits=call.wait
+    )
     return _run_result(call, task_id, is_running=not ended)
 
 
