@@ -101,7 +101,7 @@ def test_a_code_binds_what_was_shown_and_an_unknown_one_nothing(world: Scratch) 
     _edit(world, mission, new="./stern.sh")
     shown = _typed(world, f"$autoresearch {mission.task_id}")
     assert "no contract was shown" in _typed(world, "$autoresearch yes XXXXX")
-    _typed(world, f"$autoresearch yes {_code(shown)}")
+    assert "judged by `./stern.sh`" in _typed(world, f"$autoresearch yes {_code(shown)}")
     after = world.load(mission)
     assert after.contract is not None
     assert (after.phase, after.contract.validator_command) == ("running", "./stern.sh")

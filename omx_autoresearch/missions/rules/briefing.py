@@ -237,7 +237,12 @@ def expired(mission: Mission) -> str:
 
 def bound(mission: Mission) -> str:
     """The message to the agent when a prompt command or a start bound its session."""
-    return f"{MARK} This session now works on mission {mission.task_id}.\n{summary(mission)}"
+    contract, judge = mission.contract, ""
+    if contract is not None:  # the person who typed the line reads this one alone
+        judge = f", judged by `{one_line(contract.validator_command, 200)}`"
+        if contract.is_review:
+            judge = f", judged by a review of {one_line(contract.output_artifact_path, 200)}"
+    return f"{MARK} This session now works on mission {mission.task_id}{judge}.\n{summary(mission)}"
 
 
 def summary(mission: Mission) -> str:
