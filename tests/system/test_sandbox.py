@@ -229,15 +229,14 @@ def test_the_sandboxs_own_process_is_not_told_as_one_left_behind(kind: str, run:
 
 
 @needs_user_namespaces
-@pytest.mark.parametrize("name", KEPT_NAMES)
 def test_a_name_that_other_programs_load_can_neither_be_made_nor_changed(
-    kind: str, run: Run, workspace: Path, name: str
+    kind: str, run: Run, workspace: Path
 ) -> None:
-    ways = f"echo x > {name}; mkdir {name}; echo x > {name}/x; ln -s /etc {name}; echo x > y; mv y {name}; rmdir {name}"
+    ways = "echo x > $n; mkdir $n; echo x > $n/x; ln -s /etc $n; echo x > y; mv y $n; chmod 777 $n; rmdir $n; mv $n z"
 
-    result = run(f"{ways}; git status; true")
+    result = run(f"for n in {' '.join(KEPT_NAMES)}; do {ways}; done; rm -f y; true")
 
-    assert sorted(entry.name for entry in workspace.iterdir()) in ([".git"], [".git", "y"])
+    assert [entry.name for entry in workspace.iterdir()] == [".git"]
     assert list((workspace / ".git").iterdir()) == []
     assert result.newcomers == ()
 
