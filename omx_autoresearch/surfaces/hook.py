@@ -42,6 +42,8 @@ _NEITHER = (
     b"SubagentStop",
 )
 """The clients' names of events that are neither a prompt nor a start. An event of another name may be either."""
+_HARMLESS = (*_TOOL_EVENTS, *_PROMPTS, *_STARTS, b"PreCompact", b"SessionEnd")
+"""Events of which none lets a session go."""
 _PROMPTING_TOOLS = (
     b"wakeup",
     b"cron",
@@ -267,7 +269,7 @@ def evaluate(raw: bytes, client_name: str, home_path: str) -> bytes:
     event = parse_bytes(client_name, raw, os.environ)
     if event.fault:
         log(home_path, f"{client_name}: {event.fault}")
-        return b""
+        return _unread(raw, home_path, event.fault)
     runtime = replace(Runtime.of_process(home_path=home_path), sources=SOURCES)
     is_tool_of_ours = _OURS[1].decode() in event.tool_command
     if is_tool_of_ours or event.kind in ("stop", "prompt"):  # what may run a command of the contract
@@ -288,6 +290,22 @@ def evaluate(raw: bytes, client_name: str, home_path: str) -> bytes:
     if reply.fault:
         log(home_path, f"{client_name}: session {event.session_id[:80]!r}: {reply.fault}")
     return spoken.render(event, reply)
+
+
+def _unread(raw: bytes, home_path: str, fault: str) -> bytes:
+    """What to say of an event that cannot be read (too large, too slow, cut); empty unless it let a held session go."""
+    session = session_in(raw)
+    if session is None or not is_plain(session) or value_in(raw, _EVENT_KEY) in _HARMLESS:
+        return b""
+    if not os.path.lexists(os.path.join(home_path, "active", session.decode())):
+        return b""
+    import json
+
+    said = (
+        f"[omx-autoresearch] an event of this session could not be read, so a stop would have been let go: {fault}. "
+        "The mission is not complete; see: omx-autoresearch status"
+    )
+    return json.dumps({"systemMessage": said}).encode() + b"\n"
 
 
 def _began_at() -> str:

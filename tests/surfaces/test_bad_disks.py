@@ -15,8 +15,9 @@ import pytest
 from omx_autoresearch.journal.layout import ProjectFolder
 from omx_autoresearch.journal.omx_folder import OmxFolder
 from omx_autoresearch.missions import lifecycle_commands
+from omx_autoresearch.surfaces import hook
 from tests.support.contents_on_disk import everything
-from tests.support.scratch import HOOK, SESSION, Scratch
+from tests.support.scratch import HOOK, OTHER, SESSION, Scratch
 from tests.surfaces.support.command_line import SESSION as HELD
 
 if TYPE_CHECKING:
@@ -310,3 +311,27 @@ def test_a_mission_ends_although_its_sessions_entry_cannot_be_removed(person: Pe
         assert person.stop() is None, "the journal says that it holds nobody"
     person.run("cancel", task_id)
     assert not active.exists()
+
+
+# --- events that cannot be read
+
+
+@pytest.mark.case("DSK-09")
+@pytest.mark.parametrize("kind", ["slow", "large"])
+@pytest.mark.parametrize(("session", "event"), [(SESSION, "Stop"), (OTHER, "Stop"), (SESSION, "PostToolUse")])
+def test_a_held_sessions_stop_that_cannot_be_read_is_let_go_loudly_and_no_other_event(
+    world: Scratch, monkeypatch: pytest.MonkeyPatch, kind: str, session: str, event: str
+) -> None:
+    world.mission(is_unsandboxed=True)
+    raw = json.dumps(world.payload(event, session, last_assistant_message="x" * 200_000)).encode()
+    monkeypatch.setattr(hook, "PAYLOAD_LIMIT_BYTES", 1000 if kind == "large" else len(raw))
+    monkeypatch.setattr(hook, "READ_SECONDS", 0.2)
+    source, sink = os.pipe()
+    with os.fdopen(sink, "wb", buffering=0) as stream, os.fdopen(source, "rb"):
+        os.set_blocking(sink, False)
+        stream.write(raw[:50_000])  # and the client never closes its end
+        answer = hook.answer(hook.read_event(source), "claude", str(world.home_path))
+    is_told = (session, event) == (SESSION, "Stop")
+    assert bool(answer) == is_told
+    if is_told:
+        assert "could not be read" in json.loads(answer)["systemMessage"]
