@@ -68,6 +68,8 @@ EDITED_LIMIT = 20
 """Set-aside files that are kept of one projection; the oldest make room."""
 _FORMAT = 3
 _KEPT_BYTES = 64 * 1024
+_KEPT_TYPES = [int, str, int, int, str]
+"""Of the head that the line files cover, and of the session's id."""
 _LINE_BYTES = 4 * 1024 * 1024
 _STATE_BYTES = 4 * 1024 * 1024
 _COPY_BYTES = 4 * 1024 * 1024
@@ -481,10 +483,11 @@ class _Kept:
         self.session_id = ""
         try:
             data = decode(read_bounded(path, _KEPT_BYTES))
-            if data["format"] == _FORMAT:
-                self.covered, self.session_id = Head(**data["covered"]), str(data["session_id"])
+            values = [*data["covered"].values(), data["session_id"]]
+            if data["format"] == _FORMAT and [type(value) for value in values] == _KEPT_TYPES:
+                self.covered, self.session_id = Head(**data["covered"]), data["session_id"]
                 self._files = {name: dict(data["files"][name]) for name in data["files"]}
-        except (OSError, StateUntrusted, ValueError, KeyError, TypeError):
+        except (OSError, StateUntrusted, ValueError, KeyError, TypeError, AttributeError):
             self.covered, self.session_id, self._files = None, "", {}
 
     def save(self) -> None:

@@ -8,7 +8,7 @@ import resource
 import subprocess
 import sys
 from contextlib import contextmanager
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
@@ -335,3 +335,62 @@ def test_a_held_sessions_stop_that_cannot_be_read_is_let_go_loudly_and_no_other_
     assert bool(answer) == is_told
     if is_told:
         assert "could not be read" in json.loads(answer)["systemMessage"]
+
+
+# --- values that are none
+
+
+@pytest.mark.case("DSK-10")
+@pytest.mark.parametrize("value", ["nan", "inf", "-inf"])
+@pytest.mark.parametrize(
+    "words",
+    [
+        ("validate", "--seconds"),
+        ("wait", "--seconds"),
+        ("list", "--prune", "--days"),
+        ("resume", "--add-hours"),
+    ],
+    ids=lambda words: words[0],
+)
+def test_a_number_that_is_none_is_a_mistake_of_the_command(
+    person: Person, words: tuple[str, ...], value: str
+) -> None:
+    done = person.run(*words, value)
+    assert (done.returncode, words[-1] in done.stderr, "unexpected" in done.stderr) == (2, True, False)
+
+
+@pytest.mark.case("DSK-10")
+@pytest.mark.parametrize(
+    "damage",
+    [
+        {"session_id": 1e308},
+        {"session_id": None},
+        {"session_id": ["x"]},
+        {"covered": {"seq": "1", "digest": 5, "size_bytes": None, "inode": []}},
+        {"covered": {"seq": 1e308, "digest": "", "size_bytes": -1, "inode": 1}},
+        {"covered": []},
+        {"files": {"state/findings.jsonl": {"stamp": ["x", None, {}], "digests": 5}}},
+        {"files": {"state/progress.json": 5}},
+        {"files": []},
+    ],
+    ids=str,
+)
+def test_damage_in_what_is_kept_of_projections_is_forgotten(world: Scratch, damage: dict[str, Any]) -> None:
+    mission = world.mission(is_unsandboxed=True)
+    path = world.home_path / "missions" / mission.task_id / "projected.json"
+    path.write_text(json.dumps(json.loads(path.read_text()) | damage))
+    assert "(validation)" in world.stop().refusal
+    lifecycle_commands.repair(world.runtime(), mission.task_id)
+    assert world.records(mission, "projection_edited") == []
+
+
+@pytest.mark.case("DSK-05")
+def test_repair_names_the_folder_that_it_cannot_write(person: Person) -> None:
+    task_id = held(person)
+    person.stop()
+    task = person.project / ".omx" / "autoresearch" / task_id
+    with unwritable(task / "state"):
+        (task / "logs" / "heartbeat.jsonl").unlink()
+        person.ok("note", task_id, "so that there is something to write")
+        done = person.run("repair", task_id)
+    assert (done.returncode, str(task) in done.stderr, ".tmp" in done.stderr) == (4, True, False)

@@ -58,6 +58,14 @@ class Verb(click.Command):
     path: str
     documents: tuple[Document, ...]
 
+    def invoke(self, ctx: click.Context) -> Any:
+        """Run the verb; a number that is none, or has no end, passes every range of click and is refused here."""
+        for parameter in self.params:
+            value = ctx.params.get(parameter.name or "")
+            if isinstance(value, float) and value - value != 0:
+                raise click.BadParameter(f"{value} is no finite number", ctx, parameter)
+        return super().invoke(ctx)
+
 
 def verb(path: str, *documents: Document, **settings: Any) -> Callable[[Callable[..., Any]], Verb]:
     """Declare a verb and what it prints; its one line in ``program.SECTIONS`` offers it."""
