@@ -61,7 +61,10 @@ def newest_lines(path: str, mark: bytes, limit_bytes: int) -> Iterator[bytes]:
         while end > 0 and size - end < limit_bytes:
             start = max(0, end - _BLOCK_BYTES)
             block = os.pread(stream.fileno(), end - start, start) + rest
-            first, *lines = block.split(b"\n") if start else [b"", *block.split(b"\n")]
+            head = block.find(b"\n") if start else -1
+            first = (block if head < 0 else block[:head]) if start else b""
+            # most blocks do not hold the mark, and splitting costs more than looking
+            lines = block[len(first) :].split(b"\n") if mark in block else []
             for line in reversed(lines):
                 if mark in line:
                     yield line

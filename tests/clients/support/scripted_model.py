@@ -123,7 +123,9 @@ class Script:
 
 
 def auxiliary_turn(body: Json) -> Turn:
-    """What a request without tools gets; Gemini's next-speaker check wants JSON."""
+    """What a request without tools gets; Gemini's next-speaker check and Claude's judge of a goal want JSON."""
+    if "evaluating a stop-condition hook" in json.dumps(body.get("system", "")):
+        return Turn(json.dumps({"ok": False, "reason": "not yet"}))
     if body.get("generationConfig", {}).get("responseMimeType") == "application/json":
         return Turn(json.dumps({"reasoning": "scripted", "next_speaker": "user"}))
     return Turn("scripted")
