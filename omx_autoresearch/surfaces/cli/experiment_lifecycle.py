@@ -2,24 +2,38 @@
 
 from __future__ import annotations
 
-import shutil
+import os
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import click
 
 from omx_autoresearch.experiments.judge.summary import quoted_claim
+from omx_autoresearch.experiments.store import ExperimentStore
 from omx_autoresearch.experiments.views import is_at_work
-from omx_autoresearch.foundation.errors import StepIllegal, UsageError
+from omx_autoresearch.foundation.errors import StateUntrusted, StepIllegal, StorageFailed, UsageError
 from omx_autoresearch.foundation.records import dataclass
-from omx_autoresearch.surfaces.cli.console import Document, confirm, json_option, print_json, say, verb
+from omx_autoresearch.journal.layout import is_safe_task_id
+from omx_autoresearch.missions.lifecycle_commands import require_owner
+from omx_autoresearch.surfaces.cli.console import (
+    Document,
+    confirm,
+    json_option,
+    print_json,
+    say,
+    this_caller,
+    verb,
+)
 from omx_autoresearch.surfaces.cli.experiment import EXPERIMENT, Meant, ended, experiment_argument, meant
 from omx_autoresearch.surfaces.cli.experiment_trial import working
+from omx_autoresearch.system.files import remove
 
 if TYPE_CHECKING:
     from typing import Any
 
     from omx_autoresearch.experiments.judge.state import ExperimentLimits, ExperimentState
+    from omx_autoresearch.experiments.store import ExperimentFolder
+    from omx_autoresearch.journal.layout import Runtime
 
 
 _SECONDS_PER_HOUR = 3600.0
@@ -206,29 +220,58 @@ def experiment_close(named: str, as_json: bool) -> None:
 @click.option("--yes", is_flag=True, help="Do not ask.")
 @json_option
 def experiment_remove(named: str, yes: bool, as_json: bool) -> None:
-    """Remove everything of an experiment: worktrees, log, and outputs. This cannot be undone."""
-    from omx_autoresearch.experiments.controller import AutoresearchController
-    from omx_autoresearch.experiments.worktrees.pair import WorktreePair
+    """Remove everything of an experiment: worktrees, log, and outputs. This cannot be undone.
 
-    found = meant(named)
-    found.require_owner("remove")
-    state = found.load()
-    if is_at_work(state):
-        raise StepIllegal(
-            f"process {state.controller_pid} works on {found.experiment_id}",
-            next_step=f"omx-autoresearch experiment cancel {found.experiment_id}",
-        )
+    What a start or a removal left that was killed is removed by its id.
+    """
+    caller = this_caller()
+    store = ExperimentStore(caller.runtime.home)
+    if _is_leftover(store, named):
+        require_owner(caller.runtime, "experiment remove")
+        experiment_id, folder, what = named, store.folder(named), "what a killed process left of it"
+        project_path = caller.cwd and caller.project_path()
+    else:
+        found = meant(named)
+        found.require_owner("remove")
+        state = found.load()
+        if is_at_work(state):
+            raise StepIllegal(
+                f"process {state.controller_pid} works on {found.experiment_id}",
+                next_step=f"omx-autoresearch experiment cancel {found.experiment_id}",
+            )
+        experiment_id, folder, project_path = found.experiment_id, found.folder, state.project_path
+        what = f"its log and its {len(state.rows)} trials"
     if not yes:
         confirm(
-            f"Remove {found.experiment_id} with its log and its {len(state.rows)} trials?",
-            "--yes",
-            f"Not removed; {found.experiment_id} stays as it was.",
+            f"Remove {experiment_id} with {what}?", "--yes", f"Not removed; {experiment_id} stays as it was."
         )
-    with AutoresearchController.resume(found.experiment_id, runtime=found.caller.runtime) as controller:
-        controller.complete("explicit", "removed")
-    WorktreePair.open(found.folder.work_path).close(forget=True)
-    shutil.rmtree(found.folder.root_path)
+    _remove_experiment(caller.runtime, experiment_id, folder, project_path)
     if as_json:
-        print_json(ExperimentRemovalDocument(found.experiment_id, "everything"))
+        print_json(ExperimentRemovalDocument(experiment_id, "everything"))
     else:
-        say(f"{found.experiment_id} was removed.")
+        say(f"{experiment_id} was removed.")
+
+
+def _is_leftover(store: ExperimentStore, named: str) -> bool:
+    """True for the id of an experiment whose folder stands without a log that has begun."""
+    is_there = is_safe_task_id(named) and os.path.isdir(store.folder(named).root_path)
+    return is_there and named not in store.list_ids()
+
+
+def _remove_experiment(
+    runtime: Runtime, experiment_id: str, folder: ExperimentFolder, project_path: str
+) -> None:
+    """End an experiment and remove all of it, or what a killed process left of one."""
+    from omx_autoresearch.experiments.controller import AutoresearchController
+    from omx_autoresearch.experiments.worktrees.pair import WorktreePair, let_base_go
+
+    try:
+        with AutoresearchController.resume(experiment_id, runtime=runtime) as controller:
+            controller.complete("explicit", "removed")
+        WorktreePair.open(folder.work_path).close(forget=True)
+    except (StateUntrusted, UsageError) as error:
+        if isinstance(error, StorageFailed):
+            raise
+        if project_path and os.path.isdir(project_path):
+            let_base_go(project_path, experiment_id)
+    remove(folder.root_path)

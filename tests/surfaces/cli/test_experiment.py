@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import shlex
+import shutil
 import signal
 import subprocess
 from typing import TYPE_CHECKING, Any
@@ -272,6 +273,27 @@ def test_a_verb_of_the_owner_is_refused_inside_an_agent(person: Researcher, verb
     assert "only the owner may run" in said
     state = person.experiment(experiment_id)
     assert (state["phase"], state["limits"]["trials"]) == ("ready", 20)
+
+
+@pytest.mark.case("DSK-11")
+@pytest.mark.parametrize("lost", ["work/checkpoints/worktrees.json", "work", "events.jsonl"])
+def test_what_a_killed_start_or_removal_left_of_an_experiment_is_removed(
+    person: Researcher, lost: str
+) -> None:
+    experiment_id = person.begin()
+    folder = person.home / "experiments" / experiment_id
+    person.run("experiment", "remove", experiment_id)  # asks, and has a terminal to ask at nowhere
+    path = folder / lost
+    if path.is_dir():
+        shutil.rmtree(path)
+    else:
+        path.unlink()
+    assert person.json("experiment", "remove", experiment_id, "--yes")["removed"] == "everything"
+    assert not folder.exists()
+    kept = subprocess.run(
+        ["git", "for-each-ref"], cwd=person.project, capture_output=True, text=True, check=True
+    ).stdout
+    assert "omx-autoresearch" not in kept, "nor is the base commit held any longer"
 
 
 @pytest.mark.requirement("DRIVE-09")
