@@ -172,6 +172,15 @@ def result(text: str, *, is_error: bool = True) -> dict[str, Any]:
     [
         ([result(DENIED)], DENIED),
         ([result("Permission to use Write has been denied.")], "Permission to use Write has been denied."),
+        (
+            [
+                result(
+                    "<tool_use_error>File is denied by your permission settings.</tool_use_error>\n\n<x>y</x>"
+                )
+            ],
+            "File is denied by your permission settings.",
+        ),
+        ([result("exit code 1: access to the device has been denied")], ""),
         ([result(DENIED), result("ok", is_error=False)], ""),
         ([result(DENIED, is_error=False)], ""),
         ([result("exit code 1")], ""),

@@ -50,8 +50,14 @@ CLIENT = Client(
 _MANAGED_PATHS = ("/etc/claude-code", "/Library/Application Support/ClaudeCode")
 """Each may have ``managed-settings.json`` and a folder ``managed-settings.d``, whose ``*.json`` files count alike."""
 _MAX_SETTINGS_BYTES = 4 * 1024 * 1024
-_DENIALS = ("Claude requested permissions to ", "has been denied")
-"""Words of the result of a tool that was not run for want of a permission."""
+_DENIAL_HEADS = ("Claude requested permissions to ", "Permission ", "<tool_use_error>")
+_DENIALS = (
+    "Claude requested permissions to ",
+    "has been denied",
+    "denied by your permission settings",
+    "is disabled for this session",
+)
+"""How the result of a tool begins, and what it says, that was not run for want of a permission."""
 _DENIAL_CHARS = 300
 _PLUGIN_PREFIX = r"(\s*/)omx(?:-autoresearch)?:(?=autoresearch(?:\s|\Z))"
 
@@ -125,7 +131,13 @@ def denial(event: HookEvent) -> str:
             ]
             if results:
                 said = payloads.output_text(results[-1]) if results[-1].get("is_error") is True else ""
-                return one_line(said, _DENIAL_CHARS) if any(words in said for words in _DENIALS) else ""
+                is_denial = said.startswith(_DENIAL_HEADS) and any(words in said for words in _DENIALS)
+                told = (
+                    said.partition("\n\n<")[0]
+                    .replace("<tool_use_error>", "")
+                    .replace("</tool_use_error>", "")
+                )
+                return one_line(told, _DENIAL_CHARS) if is_denial else ""
     except (OSError, ValueError, TypeError, AttributeError, RecursionError):
         return ""
     return ""
