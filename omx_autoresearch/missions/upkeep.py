@@ -45,6 +45,8 @@ if TYPE_CHECKING:
 
 LEAST_FREE_BYTES = 1024 * 1024
 """With less free space than this a disk counts as full."""
+OUTDATED_DAYS = 30
+"""Logs of faults, and what sessions were told, are removed after so many days."""
 _APPENDED = ("journal.jsonl", "journal.lock", "heartbeat.jsonl", "status.0.json", "status.1.json")
 """Files of a mission that a stop opens for writing."""
 _ACT = "make a record in"
@@ -111,9 +113,10 @@ def sweep(runtime: Runtime) -> tuple[str, ...]:
     Returns:
         the paths that were removed.
     """
-    home = runtime.home
-    folders = [home.root_path, home.approved_path, os.path.dirname(home.told_path(""))]
-    removed: list[str] = []
+    home, told_path = runtime.home, os.path.dirname(runtime.home.told_path(""))
+    folders = [home.root_path, home.approved_path, told_path]
+    oldest = runtime.clock.now().timestamp() - OUTDATED_DAYS * 86400
+    removed = _outdated((told_path, os.path.join(home.root_path, "faults")), oldest)
     try:
         for name in filter(is_abandoned, names_in(home.missions_path)):
             remove(os.path.join(home.missions_path, name))
@@ -125,6 +128,18 @@ def sweep(runtime: Runtime) -> tuple[str, ...]:
     except (StorageFailed, WorkspaceFault):
         pass
     return tuple(removed)
+
+
+def _outdated(folder_paths: Iterable[str], oldest: float) -> list[str]:
+    """Remove the files of folders that were changed before ``oldest``, in seconds since 1970; returns their paths."""
+    removed = []
+    for folder_path in folder_paths:
+        with contextlib.suppress(OSError):
+            for entry in list_folder(folder_path):
+                if entry.stat(follow_symlinks=False).st_mtime < oldest:
+                    os.unlink(entry.path)
+                    removed.append(entry.path)
+    return removed
 
 
 def _is_over(home: StateHome, entry: ActiveSession, now: str) -> bool:

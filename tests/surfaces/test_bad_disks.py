@@ -17,7 +17,7 @@ from omx_autoresearch.journal.omx_folder import OmxFolder
 from omx_autoresearch.missions import lifecycle_commands
 from omx_autoresearch.surfaces import hook
 from tests.support.contents_on_disk import everything
-from tests.support.scratch import HOOK, OTHER, SESSION, Scratch
+from tests.support.scratch import HOOK, OTHER, PACKAGE, SESSION, Scratch
 from tests.surfaces.support.command_line import SESSION as HELD
 
 if TYPE_CHECKING:
@@ -394,3 +394,41 @@ def test_repair_names_the_folder_that_it_cannot_write(person: Person) -> None:
         person.ok("note", task_id, "so that there is something to write")
         done = person.run("repair", task_id)
     assert (done.returncode, str(task) in done.stderr, ".tmp" in done.stderr) == (4, True, False)
+
+
+@pytest.mark.case("DSK-02")
+def test_a_command_that_may_open_no_file_names_the_limit(world: Scratch) -> None:
+    world.mission(session="")
+    done = subprocess.run(
+        ["sh", "-c", 'ulimit -n 5; exec "$0" -m omx_autoresearch.surfaces.cli validate', sys.executable],
+        env={
+            **world.environ,
+            "OMX_AUTORESEARCH_HOME": str(world.home_path),
+            "PYTHONPATH": str(PACKAGE.parent),
+        },
+        cwd=world.project,
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
+    )
+    assert done.returncode != 0
+    assert "Traceback" not in done.stderr
+    assert "ulimit -n" in done.stderr
+
+
+@pytest.mark.case("DSK-06")
+def test_logs_of_faults_and_what_sessions_were_told_are_removed_after_a_month(person: Person) -> None:
+    task_id = person.start()
+    kept = []
+    for name in ("faults", "told"):
+        (person.home / name).mkdir()
+        for age in (0, 40 * 86400):
+            path = person.home / name / f"of-{age}"
+            path.write_text("x")
+            os.utime(path, (path.stat().st_mtime - age,) * 2)
+            kept += [path] if not age else []
+    person.ok("pause", task_id)
+    assert sorted(path for name in ("faults", "told") for path in (person.home / name).iterdir()) == sorted(
+        kept
+    )

@@ -15,6 +15,7 @@ A verb is one line of SECTIONS and a function in its own module, which is import
 
 from __future__ import annotations
 
+import errno
 import os
 import sys
 from importlib import import_module
@@ -561,7 +562,21 @@ def _unprinted(arguments: Sequence[str], fault: OSError, *, is_ended: bool) -> A
     return AutoresearchError(f"{done}: {fault.strerror or fault}")
 
 
+_TOO_LITTLE = {
+    errno.EMFILE: "raise the limit on open files (ulimit -n 1024)",
+    errno.ENFILE: "close programs that hold many files open",
+    errno.ENOMEM: "free memory, or raise its limit (ulimit -v)",
+}
+"""What helps where the system refused a process what every verb needs; no log could be written then, either."""
+
+
 def _unexpected(error: Exception, arguments: Sequence[str]) -> AutoresearchError:
+    number = errno.ENOMEM if isinstance(error, MemoryError) else getattr(error, "errno", 0)
+    if cure := _TOO_LITTLE.get(number or 0):
+        return AutoresearchError(
+            f"the system refused what the command needs: {os.strerror(number)}",
+            next_step=f"{cure}, then run the same command again",
+        )
     where = _write_log(error, arguments)
     text = " ".join(str(error).split())[:300]
     return AutoresearchError(
