@@ -152,6 +152,7 @@ def test_an_agent_that_can_write_nothing_is_heard_through_its_client(world: Scra
     assert answer.exit_status == 0
     after = world.load(mission)
     assert (after.phase, after.blocker and after.blocker.what) == ("blocked", "no device")
+    assert "no device" in world.stop().person_message
     assert world.stop().is_silent
 
 

@@ -16,7 +16,8 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
 NO_SANDBOX = "danger-full-access"
-_BYPASSES = ("--dangerously-bypass-approvals-and-sandbox", "--yolo")
+_BYPASSES = ("dangerously-bypass-approvals-and-sandbox", "yolo")
+"""Options of Codex, read and never written by us, without the two hyphens."""
 _PROFILES = ("-p", "--profile")
 _MAX_BYTES = 1024 * 1024
 
@@ -31,7 +32,7 @@ def started_policy(words: list[str], environ: Mapping[str, str]) -> str:
     if "exec" not in words:
         return ""
     options = words[: words.index("--")] if "--" in words else words
-    if any(word in _BYPASSES for word in options):
+    if any(word.startswith("--") and word[2:] in _BYPASSES for word in options):
         return NO_SANDBOX
     named = [value for name, value in _pairs(options) if name in ("-s", "--sandbox")]
     named += [
