@@ -42,6 +42,7 @@ HOOK_PATH = (
     "missions.records.*",
     "missions.registry",
     "missions.rules.*",
+    "missions.secrets",
     "missions.sessions",
     "missions.snapshots",
     "missions.stop",
