@@ -106,6 +106,23 @@ def without(manifest: PinManifest, paths: Iterable[str]) -> PinManifest:
     return replace(manifest, pins=pins, digest=digest, notes=(*manifest.notes, *notes))
 
 
+def carried_over(manifest: PinManifest, old: PinManifest, changed: Iterable[str]) -> PinManifest:
+    """Return the manifest with every path that the old one has as it was frozen then.
+
+    Args:
+        manifest: taken from the workspace as it is now.
+        old: in force so far.
+        changed: its paths that differ now; one that is missing, and so not found anew, stays pinned as well.
+    """
+    before, found = {pin.path: pin for pin in old.pins}, {pin.path for pin in manifest.pins}
+    missing = tuple(before[path] for path in changed if path in before and path not in found)
+    pins = tuple(
+        sorted((*(before.get(pin.path, pin) for pin in manifest.pins), *missing), key=lambda pin: pin.path)
+    )
+    digest = manifest_digest(pins, manifest.runners, manifest.import_folders, old.known_modules)
+    return replace(manifest, pins=pins, known_modules=old.known_modules, digest=digest)
+
+
 # --- how pinned paths stand now
 
 State = tuple[str, str, bool]
@@ -540,21 +557,11 @@ def _read_copy(path: str, pin: Pin) -> bytes | None:
     return data if sha256(data).hexdigest() == pin.sha256 else None
 
 
-def copies_of(
-    manifest: PinManifest, workspace_path: str, frozen_path: str, edited: tuple[tuple[str, str], ...] = ()
-) -> tuple[tuple[str, str], ...]:
-    """Each pinned file's path and that of its frozen copy, as `system.mounts` takes them; links have none.
-
-    ``edited`` says where a renamed test stands now.
-    """
+def copies_of(manifest: PinManifest, workspace_path: str, frozen_path: str) -> tuple[tuple[str, str], ...]:
+    """Each pinned file's path and that of its frozen copy, as `system.mounts` takes them; links have none."""
     root = os.path.realpath(workspace_path)
-    places = dict(edited)
-    for pin in manifest.pins:
-        place = os.path.join(root, places.get(pin.path, pin.path))
-        if pin.kind == "file" and not pin.mode & stat.S_IXUSR and os.access(place, os.X_OK):
-            os.chmod(copy_path(frozen_path, pin), 0o700)  # it may be run since: so may what stands for it
     return tuple(
-        (os.path.join(root, places.get(pin.path, pin.path)), copy_path(frozen_path, pin))
+        (os.path.join(root, pin.path), copy_path(frozen_path, pin))
         for pin in manifest.pins
         if pin.kind == "file"
     )
@@ -585,7 +592,7 @@ def load_manifest(frozen_path: str, digest: str = "") -> PinManifest:
         StateUntrusted: it is missing, or is not what its digest says.
     """
     path = os.path.join(frozen_path, f"manifest-{digest}.json" if digest else CURRENT)
-    cure = f"omx-autoresearch amend {task_of(frozen_path)} --reason 're-pin' (or cancel)"
+    cure = f"omx-autoresearch amend {task_of(frozen_path)} --take-edits --reason 're-pin' (or cancel)"
     try:
         manifest: PinManifest = from_plain(PinManifest, load_json(path))
     except FileNotFoundError:

@@ -65,7 +65,7 @@ def _required_copy(frozen_path: str, pin: Pin) -> bytes:
         raise StateUntrusted(
             f"the frozen copy {path} of {pin.path} is missing or was changed",
             next_step="put the file back by hand, then: "
-            f"omx-autoresearch amend {task_of(frozen_path)} --reason 're-pin'",
+            f"omx-autoresearch amend {task_of(frozen_path)} --take-edits --reason 're-pin'",
         )
     return data
 

@@ -15,9 +15,9 @@ import os
 from typing import TYPE_CHECKING
 
 from omx_autoresearch.foundation import json_codec
-from omx_autoresearch.foundation.errors import AutoresearchError, StepIllegal, UsageError
+from omx_autoresearch.foundation.errors import AutoresearchError, StateUntrusted, StepIllegal, UsageError
 from omx_autoresearch.foundation.records import dataclass, fields, replace, to_plain
-from omx_autoresearch.foundation.text import one_line
+from omx_autoresearch.foundation.text import escaped, one_line
 from omx_autoresearch.freezing import pins
 from omx_autoresearch.journal.safe_files import ensure_folder, read_bounded, replace_file
 from omx_autoresearch.missions import intake
@@ -40,6 +40,7 @@ if TYPE_CHECKING:
     """Called with the edits and the digest of the contract that they lead to; raises where they are not taken."""
 
 VALUE_LIMIT = 600
+ALL_FROZEN = "every frozen file"
 _OFFER_NAME = "offer.json"
 _OFFER_BYTES = 4096
 _NAMES = {"environment_names": "env"}
@@ -116,10 +117,30 @@ def edits_between(accepted: MissionDraft | None, draft: MissionDraft) -> tuple[E
     """The fields in which a draft differs from the accepted one; every field that says something where that is None."""
     old, new = settled(accepted or MissionDraft()), settled(draft)
     return tuple(
-        Edit(_NAMES.get(item.name, item.name), *texts)
+        Edit(_NAMES.get(item.name, item.name), *map(_text, values))
         for item in fields(MissionDraft)
         if item.name != "intake_digests"
-        and (texts := (_text(getattr(old, item.name)), _text(getattr(new, item.name))))[0] != texts[1]
+        and (values := (getattr(old, item.name), getattr(new, item.name)))[0] != values[1]
+    )
+
+
+def edits_of_frozen(runtime: Runtime, mission: Mission) -> tuple[Edit, ...]:
+    """The frozen files that are not as they were frozen, and what was added in their place; none before the launch."""
+    if mission.contract is None or not os.path.isdir(mission.workspace_path):
+        return ()
+    folder = runtime.home.mission(mission.task_id)
+    try:
+        manifest = pins.load_manifest(folder.frozen_path, mission.contract.pin_digest)
+    except StateUntrusted:
+        return (Edit(ALL_FROZEN, "as they were frozen", "as they are now: their list is missing or damaged"),)
+    check = pins.compare(
+        manifest,
+        mission.workspace_path,
+        frozen_path=folder.frozen_path if mission.contract.mounts_pins else "",
+    )
+    return (
+        *(Edit(path, "as it was frozen", "changed or missing") for path in check.changed),
+        *(Edit(path, "", "added where it would be loaded") for path in check.added),
     )
 
 
@@ -160,7 +181,7 @@ def refuse_edits(task_id: str, verb: str) -> Take:
 
 def told_edits(task_id: str) -> str:
     """The line above a list of edits."""
-    return f"mission.md and sandbox.md of {task_id} are not as you gave or accepted them:"
+    return f"what {task_id} is judged by is not as you gave or accepted it:"
 
 
 # --- the offer of a prompt
@@ -277,8 +298,13 @@ def restore_intake(runtime: Runtime, mission: Mission) -> None:
 def _text(value: Any) -> str:
     if isinstance(value, Criterion):
         return criterion_text(value)
-    if isinstance(value, tuple):
-        return "; ".join(map(_text, value))
+    if isinstance(value, tuple):  # numbered, so that one item cannot look like two
+        texts = list(map(_text, value))
+        return (
+            " ".join(f"({number}) {text}" for number, text in enumerate(texts, 1))
+            if texts[1:]
+            else "".join(texts)
+        )
     if isinstance(value, dict):
         return ", ".join(f"{name}={value[name]:g}" for name in sorted(value))
     if isinstance(value, bool):
@@ -287,7 +313,7 @@ def _text(value: Any) -> str:
 
 
 def _shown(text: str) -> str:
-    whole = one_line(text, len(text) + 1)
+    whole = escaped(text)
     if len(whole) > VALUE_LIMIT:
         return f"{whole[:VALUE_LIMIT]}… ({len(whole)} characters; read the rest in the file)"
     return whole or "nothing"

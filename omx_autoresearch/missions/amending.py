@@ -18,9 +18,11 @@ from omx_autoresearch.foundation.records import dataclass
 from omx_autoresearch.freezing import pins
 from omx_autoresearch.journal.safe_files import ensure_folder, require_writable
 from omx_autoresearch.missions.accepted import (
+    ALL_FROZEN,
     accepted_draft,
     draft_of_contract,
     edits_between,
+    edits_of_frozen,
     keep_accepted,
     refuse_edits,
     restore_intake,
@@ -30,7 +32,7 @@ from omx_autoresearch.missions.baseline import OF_BASELINE, mounts_by_default
 from omx_autoresearch.missions.contracts import captured_secrets, compile_contract, contract_digest
 from omx_autoresearch.missions.intake import SANDBOX_NAME, amended_sandbox, read_intake, write_sandbox
 from omx_autoresearch.missions.launch import Started, record_contract
-from omx_autoresearch.missions.records.lifecycle import MissionAmended
+from omx_autoresearch.missions.records.lifecycle import OF_MISSION, MissionAmended
 from omx_autoresearch.missions.rules.mission import next_phase
 from omx_autoresearch.missions.secrets import keep_secrets
 from omx_autoresearch.missions.store import MissionStore
@@ -75,12 +77,14 @@ class _Changed:
         text: of sandbox.md.
         note: what the owner should know; empty for nothing.
         is_replaced: the present sandbox.md must be kept under another name.
+        left_out: frozen files whose edits the owner did not take; they stay frozen as they were.
     """
 
     draft: MissionDraft
     text: bytes
     note: str = ""
     is_replaced: bool = False
+    left_out: tuple[str, ...] = ()
 
 
 def amend_mission(
@@ -107,7 +111,7 @@ def amend_mission(
             next_step="make it writable, then run the same amend again",
         ) from error
     changed = _changed(runtime, mission, change, options)
-    started = _amend(runtime, mission, changed.draft, options)
+    started = _amend(runtime, mission, changed, options)
     try:
         if changed.is_replaced:
             os.replace(os.path.join(specs_path, SANDBOX_NAME), os.path.join(specs_path, _REPLACED_NAME))
@@ -142,8 +146,9 @@ def amend_draft(runtime: Runtime, task_id: str, change: Change, *, is_agent: boo
         keep_accepted(runtime, task_id, change(accepted))
 
 
-def _amend(runtime: Runtime, mission: Mission, draft: MissionDraft, options: AmendOptions) -> Started:
+def _amend(runtime: Runtime, mission: Mission, changed: _Changed, options: AmendOptions) -> Started:
     """Compile a changed intake for a live mission; pins are taken anew and old verdicts no longer count."""
+    draft = changed.draft
     if mission.phase == "draft":
         return Started(mission)
     path = options.workspace_path or mission.workspace_path
@@ -157,10 +162,19 @@ def _amend(runtime: Runtime, mission: Mission, draft: MissionDraft, options: Ame
             pinned_count=manifest.frozen_count,
             **{name: getattr(mission.contract, name) for name in OF_BASELINE},
         )
+        contract = replace(contract, mounts_pins=contract.mounts_pins and contract.mounts)
     folder = runtime.home.mission(mission.task_id)
+    if mission.contract and changed.left_out:
+        released = {glob[1:] for glob in draft.protect if glob.startswith("!")}
+        old = pins.load_manifest(folder.frozen_path, mission.contract.pin_digest)
+        manifest = pins.carried_over(
+            manifest, old, [path for path in changed.left_out if path not in released]
+        )
+        contract = replace(contract, pin_digest=manifest.digest, pinned_count=manifest.frozen_count)
     pins.pin(folder.frozen_path, manifest, path)
     keep_secrets(folder, captured_secrets(runtime, draft.environment_names))
-    record = MissionAmended(contract, contract_digest(contract), options.reason, path)
+    stated = {name: getattr(draft, name) for name in OF_MISSION}
+    record = MissionAmended(contract, contract_digest(contract), options.reason, path, **stated)
     approval = is_approved(runtime.home, mission_key(mission))
     is_unsandboxed = approval is not None and approval.is_unsandboxed
     mission = record_contract(runtime, mission.task_id, record, is_unsandboxed=is_unsandboxed)
@@ -178,18 +192,24 @@ def _changed(runtime: Runtime, mission: Mission, change: Change, options: AmendO
     text = amended_sandbox(specs_path, filed)
     taken = _Changed(_with_digest(filed, text), text)
     draft = accepted and change(accepted)
-    edits = edits_between(draft, filed)
+    fields, frozen = edits_between(draft, filed), edits_of_frozen(runtime, mission)
+    edits = (*fields, *frozen)
     if options.takes_edits or not edits:
         return taken
-    if draft is None or draft == accepted:
+    if draft is None or draft == accepted or any(edit.name == ALL_FROZEN for edit in frozen):
         (options.take or refuse_edits(mission.task_id, "amend"))(edits, "")
         return taken
     note = (
-        f"edits of mission.md and sandbox.md that you have not accepted were left out: {'; '.join(map(str, edits))}. "
+        f"edits that you have not accepted were left out: {'; '.join(map(str, edits))}. "
         f"To take them: omx-autoresearch amend {mission.task_id} --take-edits"
     )
+    if frozen:
+        note += f"; to put frozen files back: omx-autoresearch restore {mission.task_id}"
+    left_out = tuple(edit.name for edit in frozen)
+    if not fields:
+        return replace(taken, note=note, left_out=left_out)
     digests = mission.contract.intake_digests if mission.contract else {}
-    return _Changed(replace(draft, intake_digests=dict(digests)), text, note)
+    return _Changed(replace(draft, intake_digests=dict(digests)), text, note, left_out=left_out)
 
 
 def _changed_unread(

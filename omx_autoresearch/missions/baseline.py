@@ -51,7 +51,7 @@ class Baseline:
         self.manifest = manifest
         self.tryout: Tryout | None = None
         self.written: tuple[str, ...] = ()
-        self.mounts_pins = True
+        self.mounts_pins = contract.mounts
         self.notes: tuple[str, ...] = ()
 
     def run(self) -> Baseline:
@@ -89,7 +89,7 @@ class Baseline:
         )
 
     def _tried(self) -> Tryout:
-        mounted, touched_meanwhile = self._observed(is_mounted=True)
+        mounted, touched_meanwhile = self._observed(is_mounted=self.mounts_pins)
         if not mounted.is_mounted:
             self.notes += _cannot_mount(mounted.mount_fault)
             self._leave_out(touched_meanwhile)
@@ -99,6 +99,8 @@ class Baseline:
             _refuse_written(touched_meanwhile)
             return mounted
         plain, touched_meanwhile = self._observed(is_mounted=False)
+        if not mounted.was_refused:  # it wrote none of them: whoever did is not the check
+            _refuse_written(touched_meanwhile)
         self._leave_out(touched_meanwhile)
         if self.written:
             mounted, touched_meanwhile = self._observed(is_mounted=True)
@@ -143,7 +145,7 @@ def mounts_by_default(contract: Contract) -> bool:
 
     A reviewer is often an agent CLI with a sandbox of its own, which the root user cannot make in a namespace.
     """
-    return not (contract.is_review and os.geteuid() == 0)
+    return contract.mounts and not (contract.is_review and os.geteuid() == 0)
 
 
 def _refuse_written(paths: tuple[str, ...]) -> None:

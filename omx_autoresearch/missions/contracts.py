@@ -29,7 +29,13 @@ from omx_autoresearch.missions.secrets import (
     masked_report,
     with_secrets,
 )
-from omx_autoresearch.missions.validation.runs import last_object, read_output, report_of, run_validator
+from omx_autoresearch.missions.validation.runs import (
+    last_object,
+    read_output,
+    report_of,
+    run_validator,
+    speaks_of_refusal,
+)
 from omx_autoresearch.system.commands import shell_argv
 
 if TYPE_CHECKING:
@@ -45,16 +51,6 @@ if TYPE_CHECKING:
 # --- Running a contract's validator once, outside any mission: for ``init --dry-run`` and the baseline of ``start``.
 
 OUTPUT_CHARACTERS = 4000
-_REFUSED = (
-    b"ead-only file system",
-    b"EROFS",
-    b"esource busy",
-    b"EBUSY",
-    b"not permitted",
-    b"EPERM",
-    b"ermission denied",
-)
-"""What programs say where they may not write, or lack a right (errno(3))."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -130,7 +126,7 @@ def try_validator(
         duration_seconds=result.duration_seconds,
         is_mounted=result.is_mounted,
         mount_fault=result.mount_fault,
-        was_refused=any(word in output for word in _REFUSED),
+        was_refused=speaks_of_refusal(output),
     )
 
 

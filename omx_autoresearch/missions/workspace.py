@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from contextlib import contextmanager, suppress
 
 from omx_autoresearch.foundation import json_codec
 from omx_autoresearch.foundation.errors import AutoresearchError, StateUntrusted, WorkspaceFault
@@ -24,6 +25,8 @@ from omx_autoresearch.system.git import find_root
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from omx_autoresearch.journal.layout import MissionFolder
     from omx_autoresearch.missions.rules.mission import Contract, Mission
     from omx_autoresearch.system.commands import CommandResult
@@ -130,13 +133,28 @@ class PinnedRun:
             reads_files=True,
             frozen_path=folder.frozen_path if contract.mounts_pins else "",
         )
-        self.copies = pins.copies_of(
-            self._manifest, self._workspace_path, folder.frozen_path, self._before.edited
-        )
+        self.copies = pins.copies_of(self._manifest, self._workspace_path, folder.frozen_path)
         """Pairs of a pinned file and its frozen copy."""
         is_whole = not pins.changed_copies(self._manifest, folder.frozen_path)
         self.mounts = self.copies if contract.mounts_pins and is_whole else ()
         """What of them the run is to see."""
+
+    @contextmanager
+    def in_place(self) -> Iterator[None]:
+        """For the time of the run: a renamed test has a file at its old name, too, for its copy to be mounted over."""
+        made = []
+        try:
+            for old, new in self._before.edited:
+                path = os.path.join(self._workspace_path, old)
+                if old != new and self.mounts:
+                    os.close(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, 0o600))
+                    made.append(path)
+            yield
+        finally:
+            for path in made:
+                with suppress(OSError):
+                    if not os.path.getsize(path):
+                        os.remove(path)
 
     @property
     def changed(self) -> tuple[str, ...]:

@@ -6,9 +6,9 @@ folder, with the same user, packages, ports and data; only these files cannot be
 and what another process writes to the originals does not reach it. In a further namespace of its own the mounts are
 locked, so a process of the command cannot take them away there either.
 
-What it does not do: a process outside can rename a folder on the way to a file, and the mount moves with it. So
-:func:`displaced` looks, after the command has ended, whether each path still leads to its copy, and the caller compares
-the times of files and folders around the run.
+A folder on the way is mounted over itself, so that no process of the command can rename it either. A process outside
+can, and the mounts move with it. So :func:`displaced` looks, after the command has ended, whether each path still leads
+to its copy, and the caller compares the times of files and folders around the run.
 
 Linux only, and only where user namespaces may be used; :func:`enter` tells why it could not.
 """
@@ -54,7 +54,11 @@ def c_function(name: str) -> Callable[..., int]:
 
 
 def enter(
-    mounts: Mounts, *, before: Callable[[], str] | None = None, keeps_capabilities: bool = False
+    mounts: Mounts,
+    *,
+    root: str = "",
+    before: Callable[[], str] | None = None,
+    keeps_capabilities: bool = False,
 ) -> str:
     """Move the calling process into namespaces of its own where each path shows its copy, read-only.
 
@@ -62,6 +66,7 @@ def enter(
 
     Args:
         mounts: regular files and their copies.
+        root: folders on the way from here to the files cannot be renamed by the command; they stay writable.
         before: arranges further mounts below these and says why it could not, else nothing.
         keeps_capabilities: the command is bubblewrap, which needs them for its own mounts and gives them away itself.
 
@@ -80,6 +85,9 @@ def enter(
     except OSError as fault:
         return f"the copies cannot be found: {fault.strerror}"
     mount = c_function("mount")
+    for folder in sorted(_folders_between(root, mounts)):
+        if mount(os.fsencode(folder), os.fsencode(folder), None, _MS_BIND | _MS_REC, None) < 0:
+            return f"{folder} cannot be held in its place"
     for path, copy_path in mounts:
         place, source = os.fsencode(path), os.fsencode(copy_path)
         flags = _MS_REMOUNT | _MS_BIND | _MS_RDONLY | kept[os.path.dirname(copy_path)]
@@ -89,6 +97,17 @@ def enter(
     if left:
         return f"{left[0]} does not show its copy"
     return "" if keeps_capabilities or drop_capabilities() else "capabilities cannot be given away"
+
+
+def _folders_between(root: str, mounts: Mounts) -> set[str]:
+    found: set[str] = set()
+    inside = os.path.join(os.path.realpath(root), "") if root else ""
+    for path, _ in mounts:
+        folder = os.path.dirname(path)
+        while inside and folder.startswith(inside) and folder not in found:
+            found.add(folder)
+            folder = os.path.dirname(folder)
+    return found
 
 
 def _enter_namespaces() -> str:

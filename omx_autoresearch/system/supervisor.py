@@ -191,6 +191,7 @@ def supervise(order: Order, lifeline_fd: int) -> dict[str, Any]:
     if order.mounts or surroundings:
         fault_text = enter(
             order.mounts,
+            root=order.cwd,
             before=surroundings.arrange if surroundings else None,
             keeps_capabilities=is_boxed,
         )

@@ -90,7 +90,7 @@ def test_start_names_what_is_missing_in_a_clean_copy(world: Scratch) -> None:
     task_id = world.draft(confirm="clean").task_id
     started = launch.start(world.runtime(), task_id, launch.StartOptions(session_id=SESSION))
     note = next(note for note in started.notes if "clean copy" in note)
-    assert "git does not track packages (git add, --keep or --link)" in note
+    assert "git does not track packages (git add, or amend --keep or --link)" in note
 
 
 @pytest.mark.requirement("DONE-26")
@@ -107,3 +107,66 @@ def test_an_intake_that_cannot_be_confirmed_is_refused(
 ) -> None:
     with pytest.raises(MissionInvalid, match=said):
         world.draft(**fields)
+
+
+@pytest.mark.requirement("DONE-26")
+@pytest.mark.parametrize("way", ["keep", "link"])
+def test_no_path_of_the_copy_leads_out_of_it(world: Scratch, way: str) -> None:
+    """A folder that the owner named a path below is replaced by a tracked link to somewhere else."""
+    victim = world.root / "victim"
+    victim.mkdir()
+    (victim / "data.bin").write_text("precious")
+    world.write("vendor/data.bin", "1\n")
+    world.write(".gitignore", "vendor/data.bin\n.omx/\n")
+    world.commit("Ignore what is kept")
+    named: dict[str, Any] = {way: ("vendor/data.bin",)}
+    mission = world.mission(confirm="clean", **named)
+    (world.project / "vendor" / "data.bin").unlink()
+    (world.project / "vendor").rmdir()
+    (world.project / "vendor").symlink_to(victim)
+    world.write("answer.txt", "42\n")
+    world.commit("Lead elsewhere")
+    assert world.hook(world.payload()).reason
+    assert (victim / "data.bin").read_text() == "precious"
+    assert world.load(mission).phase == "running"
+
+
+@pytest.mark.requirement("DONE-26")
+@pytest.mark.parametrize("way", ["a repository within", "an absolute link", "a folder behind a link"])
+def test_what_a_clone_elsewhere_lacks_is_lacking_in_the_copy(world: Scratch, way: str) -> None:
+    world.write("check.sh", "#!/bin/sh\ngrep -q 42 cache/answer\n", executable=True)
+    world.write(".gitignore", "out/\n.omx/\n")
+    if way == "a folder behind a link":
+        world.write("cache/answer", "0\n")
+    world.commit("Check what was made")
+    mission = world.mission(confirm="clean")
+    world.write("out/answer", "42\n")
+    if way == "a repository within":
+        (world.project / "cache").mkdir()
+        world.git("init", "-q", cwd=world.project / "cache")
+        world.git("commit", "-q", "--allow-empty", "-m", "x", cwd=world.project / "cache")
+        world.git("add", "cache")
+        world.write("cache/answer", "42\n")
+    elif way == "an absolute link":
+        (world.project / "cache").symlink_to(world.project / "out")
+        world.commit("Link")
+    else:
+        (world.project / "cache" / "answer").unlink()
+        (world.project / "cache").rmdir()
+        (world.project / "cache").symlink_to("out")
+    assert world.hook(world.payload()).reason
+    assert world.load(mission).phase == "running"
+
+
+@pytest.mark.requirement("DONE-26")
+def test_a_link_stands_in_the_place_of_a_folder_with_tracked_files(world: Scratch) -> None:
+    world.write("check.sh", "#!/bin/sh\ngrep -q 1 data/there && grep -q 42 answer.txt\n", executable=True)
+    world.write(".gitignore", "data/*\n!data/.gitkeep\n.omx/\n")
+    world.write("data/there", "1\n")
+    world.write("data/.gitkeep", "")
+    world.commit("Check with data")
+    mission = world.mission(confirm="clean", link=("data",))
+    world.write("answer.txt", "42\n")
+    world.commit("Answer")
+    assert world.hook(world.payload()).reason == ""
+    assert world.load(mission).phase == "complete"

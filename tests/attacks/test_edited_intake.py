@@ -10,7 +10,7 @@ import pytest
 
 from omx_autoresearch.foundation.errors import StepIllegal
 from omx_autoresearch.missions import launch
-from omx_autoresearch.missions.accepted import refuse_edits, take_contract
+from omx_autoresearch.missions.accepted import edits_between, refuse_edits, take_contract
 from omx_autoresearch.missions.amending import AmendOptions, amend_mission
 from omx_autoresearch.missions.rules.intake import MissionDraft
 from tests.support.scratch import Scratch
@@ -162,3 +162,24 @@ def _code(shown: str) -> str:
     found = re.search(r"\$autoresearch yes ([A-Z]{4})", shown)
     assert found, shown
     return found[1]
+
+
+@pytest.mark.requirement("LIFE-14")
+@pytest.mark.parametrize(
+    ("old", "new", "shown"),
+    [
+        (
+            ("data/one", "data/two"),
+            ("data/one; data/two",),
+            "(1) data/one (2) data/two -> data/one; data/two",
+        ),
+        (("data/one",), ("data/one\u200b",), r"data/one -> data/one\u200b"),
+        (("data/one",), ("data/one\n",), r"data/one -> data/one\n"),
+    ],
+)
+def test_an_edit_that_looks_like_nothing_is_shown(
+    old: tuple[str, ...], new: tuple[str, ...], shown: str
+) -> None:
+    base = MissionDraft(goal="find it", validator_command="./check.sh", protect=old)
+    (edit,) = edits_between(base, replace(base, protect=new))
+    assert str(edit) == f"protect: {shown}"

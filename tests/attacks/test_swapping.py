@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import pytest
 
 from omx_autoresearch.foundation.errors import WorkspaceFault
 from omx_autoresearch.missions import launch
-from tests.support.needs import needs_bubblewrap
+from omx_autoresearch.missions.amending import amend_mission
+from tests.support.needs import needs_bubblewrap, needs_user_namespaces
 from tests.support.scratch import SESSION, Scratch
 
 if TYPE_CHECKING:
@@ -128,3 +130,31 @@ def test_an_agent_s_own_start_leaves_nothing_out(world: Scratch) -> None:
     world.commit("Write what is read")
     with pytest.raises(WorkspaceFault, match=r"tests/lib\.sh would be frozen"):
         launch.start(world.runtime(), world.draft().task_id, launch.StartOptions(is_agent=True))
+
+
+@needs_user_namespaces
+@pytest.mark.requirement("DONE-25")
+def test_a_file_that_something_else_touches_during_the_baseline_stays_frozen(world: Scratch) -> None:
+    world.write("check.sh", "#!/bin/sh\n. ./tests/lib.sh\n", executable=True)
+    world.write("tests/lib.sh", "touch -c tests/lib.sh 2>/dev/null; grep -q 42 answer.txt\n")
+    world.commit("Touch what judges")
+    with pytest.raises(WorkspaceFault, match=r"tests/lib\.sh would be frozen"):
+        world.mission(has_baseline=True)
+
+
+@needs_user_namespaces
+@pytest.mark.requirement("DONE-25")
+def test_a_check_that_meets_a_mount_late_names_the_owners_way_out(world: Scratch) -> None:
+    """The baseline ends before the step that a mounted folder does not allow."""
+    check = "#!/bin/sh\ngrep -q 42 answer.txt || exit 1\n: > o && ln o tests/o && rm o tests/o\n"
+    world.write("check.sh", check, executable=True)
+    world.write("tests/lib.sh", "true\n")
+    world.commit("Link into the folder of what judges")
+    mission = world.mission(has_baseline=True, protect=("tests/lib.sh",))
+    world.write("answer.txt", "42\n")
+    assert f"omx-autoresearch amend {mission.task_id} --no-mounts" in world.hook(world.payload()).reason
+    world.write("o", "")
+    (world.project / "o").unlink()
+    amend_mission(world.runtime(), mission.task_id, lambda draft: replace(draft, mounts=False))
+    assert world.hook(world.payload(last_assistant_message="Again.")).reason == ""
+    assert world.load(mission).phase == "complete"

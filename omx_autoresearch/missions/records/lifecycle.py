@@ -158,9 +158,16 @@ class MissionLaunched(PhaseStep):
         }
 
 
+OF_MISSION = ("goal", "scope", "non_goals", "milestones")
+"""What mission.md says and no contract holds."""
+
+
 @dataclass(frozen=True, slots=True)
 class MissionAmended:
-    """The owner changed validator, limits or scope of a live mission; pins are taken anew."""
+    """The owner changed validator, limits or scope of a live mission; pins are taken anew.
+
+    A record without a goal, as older programs wrote it, leaves what mission.md says as it was.
+    """
 
     kind: ClassVar[str] = "mission_amended"
     step: ClassVar[Step] = "amend"
@@ -168,6 +175,10 @@ class MissionAmended:
     contract_digest: str = ""
     reason: str = ""
     workspace_path: str = ""
+    goal: str = ""
+    scope: tuple[str, ...] = ()
+    non_goals: tuple[str, ...] = ()
+    milestones: tuple[str, ...] = ()
 
     def apply(self, mission: Mission, ts: str) -> Mission:
         """The new contract; old verdicts and checks belong to the old digest and no longer count.
@@ -179,8 +190,10 @@ class MissionAmended:
         mission = noticed(mission, ts, self.kind, "the contract was amended", self.reason)
         before = {item.id: item.rule for item in mission.contract.criteria} if mission.contract else {}
         kept = {item.id for item in self.contract.criteria if before.get(item.id) == item.rule}
+        stated = {name: getattr(self, name) for name in OF_MISSION} if self.goal else {}
         return replace(
             mission,
+            **stated,
             contract=self.contract,
             contract_digest=self.contract_digest,
             workspace_path=self.workspace_path or mission.workspace_path,

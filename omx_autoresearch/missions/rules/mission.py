@@ -201,6 +201,7 @@ class JudgingTerms:
         confirm: ``clean``: a pass counts only where the check also passes in a clean copy of what git tracks.
         keep: paths that such a copy has although git does not track them.
         link: paths to which such a copy links.
+        mounts: runs may see the frozen files mounted in their places; without, those are hashed.
     """
 
     validation_mode: ValidationMode
@@ -217,6 +218,7 @@ class JudgingTerms:
     confirm: Confirmation = ""
     keep: tuple[str, ...] = ()
     link: tuple[str, ...] = ()
+    mounts: bool = True
 
 
 @dataclass(frozen=True, slots=True)

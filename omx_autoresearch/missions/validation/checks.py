@@ -134,16 +134,17 @@ class _Workspace:
             return self.missed(f"pinned files changed: {', '.join(pins.changed[:5])}")
         filled, forms = secrets.for_run(folder, contract)
         output_path = folder.output_path(run_id)
-        result = runs.run_validator(
-            argv,
-            filled,
-            mission.workspace_path,
-            output_path,
-            os.path.join(folder.root_path, "scratch", run_id),
-            isolation=self._isolation,
-            mounts=pins.mounts,
-            hidden_paths=self._runtime.home.record_paths,
-        )
+        with pins.in_place():
+            result = runs.run_validator(
+                argv,
+                filled,
+                mission.workspace_path,
+                output_path,
+                os.path.join(folder.root_path, "scratch", run_id),
+                isolation=self._isolation,
+                mounts=pins.mounts,
+                hidden_paths=self._runtime.home.record_paths,
+            )
         self.after = snapshot_workspace(folder, mission, reads_files=result.exit_status == 0)
         output = runs.read_output(result)
         told = newcomers.take_aside(result, mission.workspace_path, run_id) if result.newcomers else ""

@@ -3,7 +3,11 @@
 A check that passes in the workspace may lean on what only stands there: a file that was never added, a cache, an
 ignored result of an earlier run. The copy holds the tracked files as they are in the work tree, the pinned files as
 they were frozen, what the owner names with ``keep`` as copies and with ``link`` as symbolic links, and nothing else; no
-``.git`` unless it is named.
+``.git`` unless it is named. A tracked link that leads back into the work tree by an absolute path is left out, and so
+is the content of a repository within that is no submodule: a clone elsewhere has neither.
+
+The runtime makes the copy outside every sandbox, from files that an agent wrote. So no path is read or written through
+a symbolic link: not in the work tree, and not in the copy, where a link may have been copied just before.
 """
 
 from __future__ import annotations
@@ -41,51 +45,110 @@ def clean_copy(
         The folder that stands for the workspace, and the pinned files in it with their frozen copies.
 
     Raises:
-        WorkspaceFault: there is no repository, git refuses, or a path of ``keep`` or ``link`` is missing.
+        WorkspaceFault: there is no repository, git refuses, or a path of ``keep`` or ``link`` is missing or leads
+            through a symbolic link.
         CommandFault: a file cannot be copied.
     """
-    root = os.path.realpath(workspace_path)
-    frozen = [(os.path.relpath(path, root), copy) for path, copy in copies]
-    with tempfile.TemporaryDirectory(prefix="omx-autoresearch-", ignore_cleanup_errors=True) as folder:
-        target = _fill(workspace_path, os.path.join(folder, "copy"), frozen, keep, link)
-        yield target, tuple((os.path.join(target, path), copy) for path, copy in frozen)
-
-
-def _fill(
-    workspace_path: str,
-    copy_path: str,
-    frozen: Sequence[tuple[str, str]],
-    keep: Sequence[str],
-    link: Sequence[str],
-) -> str:
     workspace = os.path.realpath(workspace_path)
     root = find_root(workspace)
     if root is None:
         raise WorkspaceFault(
             f"{workspace_path} is in no git repository, so there is no clean copy to confirm a pass in",
-            next_step="git init, or take `confirm: clean` out of the mission",
+            next_step="git init, or: omx-autoresearch amend --confirm none",
         )
-    below = os.path.relpath(workspace, root)
-    target = os.path.normpath(os.path.join(copy_path, below))
-    try:
-        os.makedirs(target)
-        for name in _listed(root, "--cached", "--recurse-submodules"):
-            _copy(os.path.join(root, name), os.path.join(copy_path, name))
-        for path in keep:
-            _copy(_existing(workspace, path, "keep"), os.path.join(target, path))
-        for path in link:
-            place = os.path.join(target, path)
+    frozen = [(os.path.relpath(path, workspace), copy) for path, copy in copies]
+    with tempfile.TemporaryDirectory(prefix="omx-autoresearch-", ignore_cleanup_errors=True) as folder:
+        target = os.path.normpath(os.path.join(folder, "copy", os.path.relpath(workspace, root)))
+        try:
+            _fill(root, os.path.join(folder, "copy"))
+            os.makedirs(target, exist_ok=True)
+            for path in keep:
+                _put(_named(workspace, path, "keep"), target, path)
+            for path in link:
+                source = _named(workspace, path, "link")
+                os.symlink(source, _place(target, path))
+            for path, frozen_path in frozen:
+                _put(frozen_path, target, path)
+        except (OSError, shutil.Error) as error:
+            raise CommandFault(
+                f"no clean copy of {workspace_path} could be made: {error}",
+                next_step="see that there is space for it in the folder for temporary files, then validate again",
+            ) from error
+        yield target, tuple((os.path.join(target, path), copy) for path, copy in frozen)
+
+
+def _fill(root: str, copy_path: str) -> None:
+    """Copy the tracked files of a work tree; one that was deleted, or stands behind a link now, is left out."""
+    os.makedirs(copy_path)
+    for name in _listed(root, "--cached", "--recurse-submodules"):
+        source = os.path.join(root, name)
+        if not _is_real(root, os.path.dirname(name)) or not os.path.lexists(source):
+            continue
+        if os.path.islink(source):
+            text = os.readlink(source)
+            if not (os.path.isabs(text) and _is_within(root, text)):
+                os.symlink(text, _place(copy_path, name))
+        elif os.path.isdir(source):  # a repository within: a clone has an empty folder there
+            os.makedirs(_place(copy_path, name))
+        else:
+            _put(source, copy_path, name)
+
+
+def _put(source: str, target: str, path: str) -> None:
+    """Copy a file or a folder to ``path`` below ``target``, in the place of what stands there."""
+    place = _place(target, path)
+    if os.path.isdir(source) and not os.path.islink(source):
+        shutil.copytree(source, place, symlinks=True)
+    elif os.path.isfile(source) or os.path.islink(
+        source
+    ):  # no pipe, socket or device, for which one would wait
+        shutil.copy2(source, place, follow_symlinks=False)
+
+
+def _place(target: str, path: str) -> str:
+    """Make way for ``path`` below ``target``: real folders on the way, and nothing at its end."""
+    place = target
+    *folders, name = os.path.normpath(path).split(os.sep)
+    for folder in folders:
+        place = os.path.join(place, folder)
+        if os.path.islink(place) or not os.path.isdir(place):
             _remove(place)
-            os.makedirs(os.path.dirname(place), exist_ok=True)
-            os.symlink(_existing(workspace, path, "link"), place)
-        for path, frozen_path in frozen:
-            _copy(frozen_path, os.path.join(target, path))
-    except (OSError, shutil.Error) as error:
-        raise CommandFault(
-            f"no clean copy of {workspace_path} could be made: {error}",
-            next_step="free space in the state home, then validate again",
-        ) from error
-    return target
+            os.mkdir(place)
+    place = os.path.join(place, name)
+    _remove(place)
+    return place
+
+
+def _remove(path: str) -> None:
+    if os.path.isdir(path) and not os.path.islink(path):
+        shutil.rmtree(path)
+    elif os.path.lexists(path):
+        os.remove(path)
+
+
+def _named(workspace: str, path: str, option: str) -> str:
+    """The path of an option, which must exist and be reached through real folders."""
+    full_path = os.path.join(workspace, path)
+    if not os.path.lexists(full_path) or not _is_real(workspace, os.path.dirname(os.path.normpath(path))):
+        raise WorkspaceFault(
+            f"{option}: {path} does not exist in {workspace}, or stands behind a symbolic link",
+            next_step=f"name another path: omx-autoresearch amend --{option} PATH",
+        )
+    return full_path
+
+
+def _is_real(root: str, path: str) -> bool:
+    """Whether every folder on the way from the root is one, and no link."""
+    place = root
+    for folder in filter(None, path.split(os.sep)):
+        place = os.path.join(place, folder)
+        if os.path.islink(place) or not os.path.isdir(place):
+            return False
+    return True
+
+
+def _is_within(root: str, path: str) -> bool:
+    return os.path.commonpath((root, os.path.realpath(path))) == root
 
 
 def lacking(workspace_path: str, *, keep: Sequence[str] = (), link: Sequence[str] = ()) -> str:
@@ -99,7 +162,7 @@ def lacking(workspace_path: str, *, keep: Sequence[str] = (), link: Sequence[str
     new = _listed(workspace_path, *options)
     names = (name.rstrip("/") for name in (*new, *_listed(workspace_path, "--ignored", *options)))
     missing = [name for name in names if name not in there and not name.startswith(".omx")][:_NAMED]
-    return f"git does not track {', '.join(missing)} (git add, --keep or --link)" if missing else ""
+    return f"git does not track {', '.join(missing)} (git add, or amend --keep or --link)" if missing else ""
 
 
 def _listed(folder_path: str, *options: str) -> list[str]:
@@ -107,32 +170,3 @@ def _listed(folder_path: str, *options: str) -> list[str]:
     if result.exit_status != 0:
         raise cannot_read(folder_path, result)
     return [os.fsdecode(name) for name in result.stdout.split(b"\0") if name]
-
-
-def _existing(workspace: str, path: str, option: str) -> str:
-    full_path = os.path.join(workspace, path)
-    if not os.path.lexists(full_path):
-        raise WorkspaceFault(
-            f"{option}: {path} does not exist in {workspace}",
-            next_step="omx-autoresearch amend, without that path",
-        )
-    return full_path
-
-
-def _copy(source: str, target: str) -> None:
-    """Copy a file, a link or a folder; a tracked file that was deleted is missing in the copy as well."""
-    if not os.path.lexists(source):
-        return
-    if os.path.isdir(source) and not os.path.islink(source):
-        shutil.copytree(source, target, symlinks=True, dirs_exist_ok=True)
-        return
-    os.makedirs(os.path.dirname(target), exist_ok=True)
-    _remove(target)
-    if not os.path.islink(source) and not os.path.isfile(source):
-        return  # a pipe, a socket or a device: nothing to copy, and nothing to wait for
-    shutil.copy2(source, target, follow_symlinks=False)
-
-
-def _remove(path: str) -> None:
-    if os.path.lexists(path):
-        os.remove(path)

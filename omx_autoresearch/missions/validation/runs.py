@@ -410,18 +410,21 @@ def _attested(runtime: Runtime, mission: Mission, run_id: str, ask: Ask, started
         argv = reviewer_argv(mission, contract, scratch_path, nonce)
     output_path = folder.output_path(run_id)
     filled, forms = secrets.for_run(folder, contract)
-    result = run_validator(
-        argv,
-        filled,
-        mission.workspace_path,
-        output_path,
-        scratch_path,
-        isolation=ask.isolation,
-        mounts=pins.mounts,
-        hidden_paths=runtime.home.record_paths,
-    )
+    with pins.in_place():
+        result = run_validator(
+            argv,
+            filled,
+            mission.workspace_path,
+            output_path,
+            scratch_path,
+            isolation=ask.isolation,
+            mounts=pins.mounts,
+            hidden_paths=runtime.home.record_paths,
+        )
     output = read_output(result)
     report = report_of(contract, mission.workspace_path, result, output, nonce)
+    if result.is_mounted and report.verdict == "failed" and speaks_of_refusal(output):
+        report = replace(report, summary=f"{report.summary}; {_MAY_BE_MOUNT.format(task=mission.task_id)}")
     if report.verdict == "passed" and contract.confirm:
         failed = _confirmed(filled, mission.workspace_path, pins.copies, result, ask.isolation)
         result, report = failed or (result, report)
@@ -541,6 +544,32 @@ def run_validator(  # noqa: PLR0913  # what a run depends on, and nothing else
         return replace(run(()), mount_fault=result.mount_fault) if result.mount_fault else result
     finally:
         _remove_scratch(scratch_path)
+
+
+_REFUSED = (
+    *(
+        b"ead-only file system",
+        b"EROFS",
+        b"esource busy",
+        b"EBUSY",
+        b"not permitted",
+        b"EPERM",
+        b"ermission denied",
+    ),
+    *(b"ross-device link", b"EXDEV", b"nvalid argument", b"EINVAL"),
+)
+"""What programs say where they may not write, rename or link, or lack a right (errno(3))."""
+
+
+_MAY_BE_MOUNT = (
+    "its output speaks of a refused write or right, and no run can write its frozen files or use rights of root: "
+    "if that is why, the owner types omx-autoresearch amend {task} --no-mounts"
+)
+
+
+def speaks_of_refusal(output: bytes) -> bool:
+    """Whether an output says that the system refused a write or a right, as it may where frozen files are mounted."""
+    return any(word in output for word in _REFUSED)
 
 
 def validator_environment(contract: Contract, scratch_path: str) -> dict[str, str]:

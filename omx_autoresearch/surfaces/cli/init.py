@@ -89,6 +89,11 @@ contract_options = with_options(
     ),
     click.option("--isolate-home/--no-isolate-home", default=None, help="Run with an empty home folder."),
     click.option(
+        "--mounts/--no-mounts",
+        default=None,
+        help="Mount the frozen files over their places while a check runs, or hash them.  [default: mount]",
+    ),
+    click.option(
         "--confirm",
         type=click.Choice(("clean", "none")),
         help="Ask for one more pass in a clean copy of what git tracks.  [default: none]",
@@ -141,6 +146,7 @@ _FIELDS = {
     "timeout": "timeout_seconds",
     "score_direction": "score_direction",
     "isolate_home": "isolate_home",
+    "mounts": "mounts",
     "confirm": "confirm",
     "keep": "keep",
     "link": "link",
@@ -165,6 +171,8 @@ def changed_draft(draft: MissionDraft, given: dict[str, Any]) -> MissionDraft:
     }
     if given.get("isolate_home") is False:
         values["isolate_home"] = False
+    if given.get("mounts") is False:
+        values["mounts"] = False
     if given.get("confirm") == "none":
         values |= {"confirm": "", "keep": (), "link": ()}
     if given.get("limit"):
