@@ -29,6 +29,33 @@ class Listed:
 MISSIONS = (
     Listed(
         "W",
+        "print so much that the report, or its end, is not kept",
+        "prevented",
+        "missions/validation/test_validation.py"
+        "::test_a_report_is_read_whole_however_much_is_printed_or_the_run_is_an_error",
+    ),
+    Listed(
+        "W",
+        "print something behind the report, so that the exit status alone decides",
+        "prevented",
+        "missions/validation/test_validation.py"
+        "::test_a_validator_that_reported_at_the_baseline_must_report_in_every_run",
+    ),
+    Listed(
+        "U",
+        "put a pipe or a device in the place of a file of the state home, so that every hook hangs",
+        "prevented",
+        "surfaces/test_bad_disks.py::test_what_is_no_file_in_the_place_of_one_of_ours_makes_nobody_wait",
+    ),
+    Listed(
+        "S",
+        "kill the two processes that keep a validator, so that it goes on without a limit",
+        "prevented",
+        "missions/validation/test_validation.py"
+        "::test_a_validator_whose_two_keepers_were_killed_at_once_is_found_and_ended",
+    ),
+    Listed(
+        "W",
         "swap a file that judges while the check runs, and put it back",
         "detected",
         "attacks/test_swapping.py::test_a_check_that_was_swapped_while_it_ran_and_put_back_proves_nothing",
