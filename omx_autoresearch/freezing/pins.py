@@ -558,13 +558,37 @@ def _read_copy(path: str, pin: Pin) -> bytes | None:
 
 
 def copies_of(manifest: PinManifest, workspace_path: str, frozen_path: str) -> tuple[tuple[str, str], ...]:
-    """Each pinned file's path and that of its frozen copy, as `system.mounts` takes them; links have none."""
+    """Each pinned file's path and that of its frozen copy, as `system.mounts` takes them; links have none.
+
+    A copy is a program where the file is one now: a person may have given it that right since.
+    """
     root = os.path.realpath(workspace_path)
-    return tuple(
-        (os.path.join(root, pin.path), copy_path(frozen_path, pin))
-        for pin in manifest.pins
-        if pin.kind == "file"
-    )
+    found = []
+    for pin in manifest.pins:
+        if pin.kind == "file":
+            path = os.path.join(root, pin.path)
+            found.append(
+                (
+                    path,
+                    _copy_to_run(frozen_path, pin)
+                    if os.access(path, os.X_OK)
+                    else copy_path(frozen_path, pin),
+                )
+            )
+    return tuple(found)
+
+
+def _copy_to_run(frozen_path: str, pin: Pin) -> str:
+    program = replace(pin, mode=pin.mode | stat.S_IXUSR)
+    path = copy_path(frozen_path, program)
+    if (
+        program.mode != pin.mode
+        and _read_copy(path, pin) is None
+        and (data := copy_of(frozen_path, pin)) is not None
+    ):
+        replace_file(path, data, is_durable=False)
+        _make_alike(path, program, copy_path(frozen_path, pin))
+    return path
 
 
 def changed_copies(manifest: PinManifest, frozen_path: str) -> tuple[str, ...]:

@@ -278,7 +278,9 @@ def test_a_bench_that_somebody_touched_is_not_believed(scene: Scene, name: str) 
 
 def test_a_frozen_copy_that_somebody_touched_is_never_put_back(scene: Scene) -> None:
     bench = scene.bench()
-    copy = Path(scene.folder.frozen_path, bench.manifest.pins[0].sha256)
+    from omx_autoresearch.freezing import pins
+
+    copy = Path(pins.copy_path(scene.folder.frozen_path, bench.manifest.pins[0]))
     copy.write_text("#!/bin/sh\necho METRIC ms=1\n")
     _edit(scene.candidate)
     with pytest.raises(StateUntrusted, match="frozen copy"):

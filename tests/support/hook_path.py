@@ -9,6 +9,7 @@ PACKAGE = Path(__file__).resolve().parents[2] / "omx_autoresearch"
 HOOK_PATH = (
     "agents.clients.claude",
     "agents.clients.codex",
+    "agents.clients.codex.policy",
     "agents.clients.codex.rollout",
     "agents.clients.gemini",
     "agents.events",
