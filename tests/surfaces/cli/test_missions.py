@@ -296,7 +296,6 @@ def test_a_run_whose_mission_is_cancelled_meanwhile_names_a_command_that_may_be_
     )
     gate.read_text("utf-8")
     person.ok("cancel", task_id)
-    gate.write_text("end\n", "utf-8")
     said, refused = running.communicate(timeout=60)
     assert (running.returncode, said) == (5, "")
     assert f"mission {task_id} became cancelled" in refused
