@@ -22,7 +22,6 @@ import os
 import stat
 import sys
 import time
-from functools import partial
 
 from omx_autoresearch.foundation import json_codec
 from omx_autoresearch.foundation.errors import AutoresearchError, StateUntrusted, WorkspaceFault
@@ -164,7 +163,9 @@ def compare(
     if frozen_path and changed:
         from omx_autoresearch.freezing.harmless_edits import harmless_edits
 
-        edited = harmless_edits(manifest, workspace_path, sorted(changed), partial(copy_path, frozen_path))
+        edited = harmless_edits(
+            manifest, workspace_path, sorted(changed), lambda pin: copy_path(frozen_path, pin)
+        )
         changed = {path: state for path, state in changed.items() if path not in dict(edited)}
     if not changed and not added:
         return PinCheck(manifest.digest, writable=writable, edited=edited)

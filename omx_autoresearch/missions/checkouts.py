@@ -83,12 +83,6 @@ def project_root(cwd: str) -> str:
         folder = parent
 
 
-def is_within(path: str, folder_path: str) -> bool:
-    """Whether a path is a folder or lies in it, links resolved; an empty path tells nothing and counts as inside."""
-    outer = os.path.realpath(folder_path)
-    return not path or os.path.commonpath([outer, os.path.realpath(path)]) == outer
-
-
 def worktree_of(mission: Mission, cwd: str) -> str:
     """The worktree of the mission's own repository that ``cwd`` lies in; empty when it is another repository."""
     root = find_root(cwd) if cwd and os.path.isdir(cwd) else None

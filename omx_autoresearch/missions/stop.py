@@ -21,7 +21,6 @@ from omx_autoresearch.foundation.errors import (
 from omx_autoresearch.foundation.records import replace, sha256
 from omx_autoresearch.foundation.text import one_line, redacted
 from omx_autoresearch.foundation.times import seconds_between
-from omx_autoresearch.missions.checkouts import is_within
 from omx_autoresearch.missions.claims import take_in_quietly
 from omx_autoresearch.missions.projections import write_completion
 from omx_autoresearch.missions.records.work import (
@@ -66,7 +65,7 @@ from omx_autoresearch.missions.rules.gate import (
 from omx_autoresearch.missions.rules.mission import seconds_running
 from omx_autoresearch.missions.store import MissionStore
 from omx_autoresearch.missions.validation import runs
-from omx_autoresearch.missions.workspace import snapshot_workspace
+from omx_autoresearch.missions.workspace import is_within, snapshot_workspace
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -124,7 +123,9 @@ class _Stop:
         self._event = event
         self._entered_at = entered_at
         self._store = MissionStore(runtime.home)
-        self._goal = briefing.beside_goal(client.title, event.goal, client.goal_ways)
+        goal = briefing.beside_goal(client.title, event.goal, client.goal_ways)
+        self._goal = redacted(goal) if goal else ""  # loading what redacts costs more than most stops need
+        self._denial = redacted(event.denial) if event.denial else ""
 
     def answer(self, mission: Mission) -> Reply:
         """Look, decide, record, answer."""
@@ -232,7 +233,7 @@ class _Stop:
                 task.id not in mission.background_ids for task in self._event.background_tasks
             ),
             client_blocker=plan_blocker(self._event.permission_mode, mission.task_id),
-            denial=redacted(self._event.denial),
+            denial=self._denial,
             lets_go_on_repeat=self._client.lets_go_on_repeat,
             was_let_go_on_repeat=bool(
                 mission.last_stop and mission.last_stop.reason_code == "answer-repeated"
@@ -304,7 +305,7 @@ class _Stop:
 
     def _with_goal(self, said: str) -> str:
         """A message to the person with what is told of the client's own goal."""
-        return redacted(f"{said} {self._goal}") if self._goal else said
+        return f"{said} {self._goal}" if self._goal else said
 
     def _ending(self, said: str) -> Reply:
         """The answer that lets an unfinished mission's agent go; the client's own goal must not drive it on."""
@@ -415,7 +416,7 @@ class _Stop:
             tree_digest=seen.look.tree_digest if seen.look else "",
             heartbeat_bytes=size_of(path),
             last_message_digest=_digest_of(self._event.last_message),
-            goal=redacted(self._goal),
+            goal=self._goal,
         )
         if not decision.is_iteration:
             return facts

@@ -318,3 +318,9 @@ def _from_root(workspace_path: str, paths: tuple[str, ...]) -> list[str]:
     workspace = os.path.realpath(workspace_path)
     below = os.path.relpath(workspace, find_root(workspace) or workspace)
     return [os.path.normpath(os.path.join(below, path)) for path in paths if path]
+
+
+def is_within(path: str, folder_path: str) -> bool:
+    """Whether a path is a folder or lies in it, links resolved; an empty path tells nothing and counts as inside."""
+    outer = os.path.realpath(folder_path)
+    return not path or os.path.commonpath([outer, os.path.realpath(path)]) == outer

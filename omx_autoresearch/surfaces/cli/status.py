@@ -13,11 +13,11 @@ from omx_autoresearch.foundation.records import dataclass, replace
 from omx_autoresearch.foundation.text import duration_text
 from omx_autoresearch.journal.layout import ProjectFolder
 from omx_autoresearch.missions import views
-from omx_autoresearch.missions.checkouts import is_within
 from omx_autoresearch.missions.rules.briefing import judged_elsewhere
 from omx_autoresearch.missions.upkeep import storage_fault
 from omx_autoresearch.missions.validation import runs
 from omx_autoresearch.missions.views import RunView, StatusView, open_items, run_view
+from omx_autoresearch.missions.workspace import is_within
 from omx_autoresearch.surfaces.cli.console import (
     Document,
     json_option,

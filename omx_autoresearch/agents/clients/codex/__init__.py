@@ -46,7 +46,8 @@ CLIENT = Client(
 )
 
 _META_TURN = "x-codex-turn-metadata"
-_WITHOUT_SANDBOX = ("danger-full-access", "none")
+_NO_SANDBOX = "danger-full-access"
+_WITHOUT_SANDBOX = (_NO_SANDBOX, "none")
 
 
 def parse(payload: dict[str, Any]) -> HookEvent:
@@ -68,11 +69,14 @@ def is_sandboxed(event: HookEvent, environ: Mapping[str, str], meta: Mapping[str
     """False only if the newest turn, the call, or where no turn is recorded the start names that there is none."""
     if meta is not None:
         return _policy_of_call(meta) not in _WITHOUT_SANDBOX
-    from omx_autoresearch.agents.clients.codex.policy import NO_SANDBOX, client_words, started_policy
     from omx_autoresearch.agents.clients.codex.rollout import recorded_policy
 
-    policy = recorded_policy(event.transcript_path) or started_policy(client_words(), environ)
-    return policy != NO_SANDBOX
+    policy = recorded_policy(event.transcript_path)
+    if not policy:
+        from omx_autoresearch.agents.clients.codex.policy import client_words, started_policy
+
+        policy = started_policy(client_words(), environ)
+    return policy != _NO_SANDBOX
 
 
 def goal(event: HookEvent) -> str:
