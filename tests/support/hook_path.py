@@ -35,6 +35,7 @@ HOOK_PATH = (
     "foundation.text",
     "journal.reader",
     "journal.safe_files",
+    "missions.checkouts",
     "missions.claims",
     "missions.hook_events",
     "missions.workspace",
