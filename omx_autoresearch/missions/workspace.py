@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-from contextlib import contextmanager, suppress
 
 from omx_autoresearch.foundation import json_codec
 from omx_autoresearch.foundation.errors import AutoresearchError, StateUntrusted, WorkspaceFault
@@ -25,8 +24,6 @@ from omx_autoresearch.system.git import find_root
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
     from omx_autoresearch.journal.layout import MissionFolder
     from omx_autoresearch.missions.rules.mission import Contract, Mission
     from omx_autoresearch.system.commands import CommandResult
@@ -114,6 +111,27 @@ def _cache_path(folder: MissionFolder) -> str:
     return os.path.join(folder.root_path, "pins.cache")
 
 
+class _InPlace:
+    """Empty files for the time of a run; a class, because contextlib costs a stop more than the rest of this."""
+
+    def __init__(self, paths: list[str]) -> None:
+        self._paths = paths
+        self._made: list[str] = []
+
+    def __enter__(self) -> None:
+        for path in self._paths:
+            os.close(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, 0o600))
+            self._made.append(path)
+
+    def __exit__(self, *_: object) -> None:
+        for path in self._made:
+            try:
+                if not os.path.getsize(path):
+                    os.remove(path)
+            except OSError:
+                continue  # it is gone
+
+
 class PinnedRun:
     """The pinned files around one run: read before it, held against their times after it, read again after a pass.
 
@@ -139,22 +157,10 @@ class PinnedRun:
         self.mounts = self.copies if contract.mounts_pins and is_whole else ()
         """What of them the run is to see."""
 
-    @contextmanager
-    def in_place(self) -> Iterator[None]:
+    def in_place(self) -> _InPlace:
         """For the time of the run: a renamed test has a file at its old name, too, for its copy to be mounted over."""
-        made = []
-        try:
-            for old, new in self._before.edited:
-                path = os.path.join(self._workspace_path, old)
-                if old != new and self.mounts:
-                    os.close(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, 0o600))
-                    made.append(path)
-            yield
-        finally:
-            for path in made:
-                with suppress(OSError):
-                    if not os.path.getsize(path):
-                        os.remove(path)
+        renamed = [old for old, new in self._before.edited if old != new] if self.mounts else []
+        return _InPlace([os.path.join(self._workspace_path, path) for path in renamed])
 
     @property
     def changed(self) -> tuple[str, ...]:

@@ -10,7 +10,6 @@ from statistics import median
 
 import pytest
 
-from omx_autoresearch.experiments import runs as run_module
 from omx_autoresearch.experiments.context import AutoresearchCancellation
 from omx_autoresearch.experiments.judge.calibration import AcceptanceRule, calibrate
 from omx_autoresearch.experiments.judge.decision import Judge, guard_failures
@@ -19,8 +18,8 @@ from omx_autoresearch.experiments.runs import Run, run_once
 from omx_autoresearch.foundation.errors import CommandFault, UsageError
 from omx_autoresearch.journal.layout import state_home
 from omx_autoresearch.missions.secrets import WITHHELD
-from omx_autoresearch.system import commands
-from omx_autoresearch.system.commands import run_command
+from omx_autoresearch.system import commands, sandbox
+from omx_autoresearch.system.sandbox import run_limited
 from tests.experiments.benches import (
     Scene,
     fresh_marker,
@@ -152,9 +151,11 @@ def test_an_output_of_which_a_part_is_missing_is_no_metric(
     command = f"printf '{printed}'"
     assert scene.measure(scene.bench(measure="echo METRIC ms=123")).metric == 123.0
     monkeypatch.setattr(
-        run_module,
-        "run_command",
-        lambda argv, **options: run_command(argv, **options, output_limit_bytes=len("METRIC ms=1\n")),
+        sandbox,
+        "run_limited",
+        lambda argv, limits, **options: run_limited(
+            argv, limits, **options, output_limit_bytes=len("METRIC ms=1\n")
+        ),
     )
     run = scene.measure(scene.bench(measure=command))
     assert (run.metric, run.fault) == (None, "metric_missing")

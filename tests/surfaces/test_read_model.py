@@ -35,7 +35,10 @@ INGREDIENTS = {
     "task_ids": {
         "compat/adoption.py", "missions/store.py", "missions/upkeep.py", "missions/views.py", "surfaces/cli/console.py",
     },
-    "list_ids": {"experiments/store.py", "experiments/views.py"},
+    "list_ids": {
+        "experiments/store.py", "experiments/views.py",
+        "surfaces/cli/experiment_lifecycle.py",  # removes what a killed start left, of which there is no view
+    },
     "COMMAND_FOR": {"missions/rules/mission.py"},
     "readiness_report": {"missions/rules/readiness.py", "missions/views.py"},
     "completion_items": {
