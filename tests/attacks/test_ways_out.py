@@ -23,7 +23,7 @@ import pytest
 
 from omx_autoresearch.system.sandbox import Limits, run_limited
 from tests.support.boxes import BOXES, take_box
-from tests.support.needs import HAS_LANDLOCK, needs_user_namespaces
+from tests.support.needs import HAS_LANDLOCK, PYTHON, needs_user_namespaces
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -32,6 +32,8 @@ pytestmark = pytest.mark.skipif(
     sys.platform != "linux" or platform.machine() != "x86_64", reason="the probes name system calls of x86-64"
 )
 
+NAME = f"omx-way-out-{os.getpid()}"
+"""Of what a way would make or change outside; two processes may try at once."""
 _TRY = """
 import ctypes, fcntl, json, mmap, os, signal, socket, struct, subprocess, sys, time
 home, pid, port, abstract, shm, other = sys.argv[1:]
@@ -89,7 +91,7 @@ WAYS = {
     "a handler of crashes": "open('/proc/sys/kernel/core_pattern', 'a').close(); out()",
     "switches of the kernel": "open('/proc/sysrq-trigger', 'w').close(); out()",
     "a device's settings": "open('/sys/kernel/uevent_helper', 'w').close(); out()",
-    "a control group": "os.mkdir('/sys/fs/cgroup/omx-way-out'); out()",
+    "a control group": f"os.mkdir('/sys/fs/cgroup/{NAME}'); out()",
     "a program of the user for others": "place = home + '/scratch/mine'; open(place, 'w').close(); "
     "os.chmod(place, 0o4755); out()",
     "the same by descriptor": "os.fchmod(os.open(home + '/scratch/mine', os.O_CREAT | os.O_RDWR), 0o4755); out()",
@@ -146,9 +148,9 @@ WAYS = {
     "a key for the next run": "call(248, b'user', b'name', b'x', 1, -4); out()",
     "a key of an earlier run": "call(249, b'user', b'name', 0, -4); out()",
     "shared memory": "address = call(30, shm, 0, 0); out()",
-    "shared memory by name": "open('/dev/shm/omx-way-out', 'r+').write('x'); out()",
-    "new shared memory by name": "open('/dev/shm/omx-way-out-2', 'w').write('x')",
-    "a file in /tmp": "open('/tmp/omx-way-out', 'w').write('x')",
+    "shared memory by name": f"open('/dev/shm/{NAME}', 'r+').write('x'); out()",
+    "new shared memory by name": f"open('/dev/shm/{NAME}-2', 'w').write('x')",
+    "a file in /tmp": f"open('/tmp/{NAME}', 'w').write('x')",
     "input for a terminal": "import pty; a, b = pty.openpty(); fcntl.ioctl(b, 0x5412, b'x'); out()",
     "a bit in the page cache": "fd = os.open(sys.executable, os.O_RDONLY); "
     "b = bytearray(1); os.preadv(fd, [b], 0, os.RWF_NOWAIT); out()",
@@ -200,7 +202,7 @@ def machine(monkeypatch: pytest.MonkeyPatch) -> Iterator[Machine]:
     os.mkfifo(home / "full")
     readers = [os.open(home / name, os.O_RDWR | os.O_NONBLOCK) for name in ("fifo", "full")]
     os.write(readers[1], b"secret")
-    shared = Path("/dev/shm/omx-way-out")
+    shared = Path("/dev/shm", NAME)
     shared.write_text("mine\n")
     sleeper = subprocess.Popen(["sleep", "600"], stdin=subprocess.PIPE)
     arguments = (
@@ -238,7 +240,7 @@ def _ways_out(machine: Machine, ways: dict[str, str]) -> list[str]:
     """The ways that led out of the box of this machine, all tried in one run."""
     output = machine.home / "output"
     result = run_limited(
-        (sys.executable, "-I", "-c", _TRY, *machine.arguments),
+        (PYTHON, "-I", "-c", _TRY, *machine.arguments),
         Limits(str(machine.workspace), str(machine.home / "scratch")),
         cwd=str(machine.workspace),
         env={"PATH": os.environ["PATH"], "WAYS": json.dumps(ways)},
@@ -260,8 +262,8 @@ def _state(machine: Machine) -> object:
         sorted(entry.name for entry in machine.home.iterdir()),
         sorted(entry.name for entry in machine.workspace.iterdir() if entry.name.startswith(".")),
         [str(path) for path in machine.workspace.rglob(".git/**/*")],
-        Path("/dev/shm/omx-way-out").read_text(),
-        [os.path.exists(path) for path in ("/dev/shm/omx-way-out-2", "/tmp/omx-way-out")],
+        Path("/dev/shm", NAME).read_text(),
+        [os.path.exists(path) for path in (f"/dev/shm/{NAME}-2", f"/tmp/{NAME}")],
         machine.sleeper.poll(),
         [fcntl.ioctl(descriptor, termios.FIONREAD, bytes(4)) for descriptor in machine.fifos],
     )
@@ -291,7 +293,7 @@ def test_no_way_leads_out_where_the_system_grants_no_mounts_either(
 def test_the_ways_themselves_lead_out_where_there_is_no_box(machine: Machine) -> None:
     ways = ("write a file", "a socket in the home folder", "a user namespace", "the mode of a file")
     said = subprocess.run(
-        (sys.executable, "-I", "-c", _TRY, *machine.arguments),
+        (PYTHON, "-I", "-c", _TRY, *machine.arguments),
         env={"WAYS": json.dumps({way: {**WAYS, **WAYS_OF_NO_WRITE}[way] for way in ways})},
         capture_output=True,
         cwd=machine.workspace,

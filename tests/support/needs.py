@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import subprocess
+import sys
 
 import pytest
 
@@ -41,3 +42,11 @@ AS_ANYBODY = (
     () if os.geteuid() else ("setpriv", "--bounding-set", "-dac_override", "--inh-caps", "-dac_override")
 )
 """Before a command: without root's right to write what is read-only."""
+
+PYTHON = os.path.realpath(sys.executable)
+"""An interpreter outside this environment, which a box that hides /tmp may not show."""
+
+needs_environment_in_the_box = pytest.mark.skipif(
+    sys.prefix.startswith("/tmp/"),
+    reason="this environment lies in /tmp, which no box shows",
+)

@@ -17,7 +17,7 @@ from omx_autoresearch.system import sandbox
 from omx_autoresearch.system.commands import NOT_ISOLATED, CommandResult, Isolation, run_command, shell_argv
 from omx_autoresearch.system.sandbox import Limits, run_limited
 from tests.support.boxes import BOXES, take_box
-from tests.support.needs import needs_bubblewrap, needs_user_namespaces
+from tests.support.needs import PYTHON, needs_bubblewrap, needs_environment_in_the_box, needs_user_namespaces
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -315,11 +315,12 @@ def test_landlock_without_mounts_makes_nothing_beside_kept_names(
     ],
 )
 def test_an_honest_python_program_goes_on_working(kind: str, run: Run, program: str, printed: str) -> None:
-    result = run(f'{sys.executable} -c "{program}"')
+    result = run(f'{PYTHON} -c "{program}"')
 
     assert output_of(result).strip() == printed
 
 
+@needs_environment_in_the_box
 def test_a_test_runner_and_a_build_go_on_working(kind: str, run: Run, workspace: Path) -> None:
     (workspace / "Makefile").write_text("prog: prog.txt\n\tcp prog.txt prog\n")
     (workspace / "prog.txt").write_text("built\n")
@@ -340,7 +341,7 @@ def test_a_server_of_the_run_itself_answers_in_bubblewrap(run: Run) -> None:
         "    client = socket.socket(family); client.connect(server.getsockname())\n"
         "    server.accept()[0].send(b'answer'); print(client.recv(6).decode())\n"
     )
-    assert output_of(run(f'{sys.executable} -c "{program}"')).split() == ["answer", "answer"]
+    assert output_of(run(f'{PYTHON} -c "{program}"')).split() == ["answer", "answer"]
 
 
 # --- which bubblewrap
