@@ -301,7 +301,8 @@ def beat(path: str, *, at: str, status: str, session_id: str) -> bool:
     descriptor = open_regular(path, os.O_RDWR | os.O_APPEND | os.O_CREAT | os.O_NOFOLLOW)
     try:
         size = os.fstat(descriptor).st_size
-        is_torn = size > 0 and os.pread(descriptor, 1, size - 1) != b"\n"
+        # Asked again, because a byte that another process is just writing may not be seen yet; a torn line stays.
+        is_torn = size > 0 and all(os.pread(descriptor, 1, size - 1) != b"\n" for _ in range(3))
         write_all(descriptor, b"\n" + line if is_torn else line)
     finally:
         os.close(descriptor)
