@@ -671,10 +671,13 @@ REFUSED_VERBS = {
     "review": "review TASK --approve",
 }
 HARMLESS_VERBS = {
-    "restore": ("restore TASK", "Every pinned file is as it was frozen"),
+    "restore": ("restore TASK", "Every pinned file already has its frozen content"),
     "repair": ("repair TASK", "is rebuilt from its journal"),
     "start": ("start TASK --no-baseline", "is running"),
-    "init": ("init --goal 'do less' --validator true --unfrozen --reason quick", "is a draft"),
+    "init": (
+        "init --goal 'do less' --validator true --unfrozen --reason quick",
+        "is written; no session is held yet",
+    ),
 }
 
 
@@ -800,7 +803,7 @@ USER = (
     Attack("user-snapshot", "U", "say `passed` in the snapshot", _snapshot, "prevented"),
     Attack("user-journal-append", "U", "append `mission_completed` to the journal", _journal_line, "told"),
     Attack("user-journal-cut", "U", "cut the journal", _cut_journal, "told"),
-    Attack("user-journal-edit", "U", "edit the validator in the journal", _edit_journal, "prevented"),
+    Attack("user-journal-edit", "U", "edit the validator in the journal", _edit_journal, "told"),
     Attack("user-frozen-edit", "U", "edit the frozen copies and the check", _edit_frozen, "detected"),
     Attack("user-frozen-delete", "U", "delete the frozen copies and edit the check", _remove_frozen, "told"),
     Attack("user-pins-cache", "U", "empty the cache of pins and edit the check", _cache, "detected"),
