@@ -22,6 +22,7 @@ MAX_TEXT_CHARS = 64 * 1024
 PROMPTING_TOOLS = ("wakeup", "cron", "schedul", "send", "followup", "goal", "loop", "remind", "skill")
 """Words in the names of tools whose texts a client may submit as prompts: now, later, or to another agent."""
 
+_MAX_HANDED_TEXTS = 1000
 _MAX_HANDED_CHARS = 256 * 1024
 _COMMANDS = ("$autoresearch", "/autoresearch")
 _GOAL_PREFIXES = ("/goal ", "Goal set: ")
@@ -235,17 +236,24 @@ def handed_texts(payload: Mapping[str, Any]) -> tuple[str, ...]:
 
     Those of a tool of :data:`PROMPTING_TOOLS` are taken, a list of parts also as the one prompt that it becomes, and a
     skill with its arguments as they would be typed. Any other tool may still be one that submits prompts, so a text
-    that begins with our command is taken from each.
+    that begins with our command is taken from each. Past :data:`_MAX_HANDED_TEXTS` only such a text is taken: however
+    many others a call holds, no command hides among them.
     """
     found: list[str] = []
+
+    def take(text: str) -> None:
+        text = json_codec.without_surrogates(text[:_MAX_HANDED_CHARS])
+        if len(found) < _MAX_HANDED_TEXTS or text.lstrip().startswith(_COMMANDS):
+            found.append(text)
+
     waiting = [payload.get("tool_input")]
-    while waiting and len(found) < 1000:
+    while waiting:
         value = waiting.pop()
         if isinstance(value, str):
-            found.append(json_codec.without_surrogates(value[:_MAX_HANDED_CHARS]))
+            take(value)
         elif isinstance(value, list):
             parts = [part.get("text") if isinstance(part, dict) else part for part in value]
-            found.append("".join(part for part in parts if isinstance(part, str)))
+            take("".join(part for part in parts if isinstance(part, str)))
             waiting += reversed(value)
         elif isinstance(value, dict):
             waiting += reversed(value.values())

@@ -100,7 +100,7 @@ def test_a_code_binds_what_was_shown_and_an_unknown_one_nothing(world: Scratch) 
     mission = world.draft()
     _edit(world, mission, new="./stern.sh")
     shown = _typed(world, f"$autoresearch {mission.task_id}")
-    assert "no contract was shown" in _typed(world, "$autoresearch yes XXXXX")
+    assert "no contract was shown" in _typed(world, "$autoresearch yes QQQQ")
     assert "judged by `./stern.sh`" in _typed(world, f"$autoresearch yes {_code(shown)}")
     after = world.load(mission)
     assert after.contract is not None

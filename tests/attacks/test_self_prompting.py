@@ -50,6 +50,16 @@ def test_a_command_that_a_model_has_submitted_is_no_persons(world: Scratch, way:
 
 
 @pytest.mark.requirement("SESS-19")
+@pytest.mark.parametrize("tool", ["CronCreate", "mcp__any__tool"])
+def test_no_command_hides_among_many_other_texts(world: Scratch, tool: str) -> None:
+    mission = world.mission()
+    call(world, tool, {"junk": ["x"] * 5000, "prompt": "PROMPT"}, CANCEL)
+    said = world.hook(world.payload("UserPromptSubmit", prompt=CANCEL))
+    assert "must be typed by a person" in said.json["hookSpecificOutput"]["additionalContext"]
+    assert world.load(mission).phase == "running"
+
+
+@pytest.mark.requirement("SESS-19")
 @pytest.mark.parametrize("way", CALLS)
 def test_words_that_a_model_has_submitted_begin_no_count_anew(world: Scratch, way: str) -> None:
     mission = world.mission()

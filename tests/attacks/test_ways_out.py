@@ -125,7 +125,7 @@ WAYS = {
     "a FIFO in the home folder": "os.write(os.open(home + '/fifo', os.O_WRONLY | os.O_NONBLOCK), b'x'); out()",
     "a FIFO both ways": "os.write(os.open(home + '/fifo', os.O_RDWR | os.O_NONBLOCK), b'x')",
     "end a process": "os.kill(pid, signal.SIGTERM); out()",
-    "end every process": "os.kill(-1, signal.SIGTERM); time.sleep(0.1)",
+    "end every process": "os.kill(-1, signal.SIGTERM)",
     "end a process by its descriptor": "signal.pidfd_send_signal(os.pidfd_open(pid), signal.SIGTERM); out()",
     "hold a process": "call(101, 16, pid, 0, 0); out()",
     "write a process's memory": "open(f'/proc/{pid}/mem', 'r+b').close(); out()",

@@ -104,5 +104,6 @@ def _decided(store: MissionStore, mission: Mission, process: subprocess.Popen[by
         mission = store.load(mission.task_id)
         if mission.phase != "running" or mission.refused_verbs:
             break
-        time.sleep(_LOOK_SECONDS)
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            process.wait(_LOOK_SECONDS)
     return mission
