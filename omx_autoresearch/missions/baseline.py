@@ -92,7 +92,7 @@ class Baseline:
         mounted, touched_meanwhile = self._observed(is_mounted=self.mounts_pins)
         if not mounted.is_mounted:
             self.notes += _cannot_mount(mounted.mount_fault)
-            self._leave_out(touched_meanwhile)
+            _refuse_written(touched_meanwhile)  # nothing here tells the check's own writing from another's
             return mounted
         is_doubtful = mounted.was_refused or mounted.duration_seconds < SHORT_BASELINE_SECONDS
         if mounted.report.verdict == "passed" or mounted.report.cause == "timed-out" or not is_doubtful:

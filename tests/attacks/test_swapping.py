@@ -98,6 +98,7 @@ WRITES_ITS_LIBRARY = (
 )
 
 
+@needs_user_namespaces
 @pytest.mark.requirement("DONE-14", "DONE-25")
 def test_what_the_check_itself_writes_is_left_out_and_named(world: Scratch) -> None:
     world.write("check.sh", WRITES_ITS_LIBRARY, executable=True)
