@@ -265,9 +265,34 @@ class _Search:
         self.runners |= set(evaluator_commands.runners_of(command))
         self._follow_folders(command, "")
         words = evaluator_commands.command_paths(command)
+        only_reads = evaluator_commands.only_reads(command)
         for named in words:
+            place = resolve(self.workspace_path, named.word, named.folder)
+            is_work = bool(place.path) and self._may_be_work(place.path)
+            if is_work and only_reads:
+                self.notes.append(
+                    f"{place.path} is read by `{command}`, treated as the work itself and not pinned"
+                    f" (--protect {place.path} pins it)"
+                )
+                continue
             self._add_word(named.word, named.folder, command, depth=0)
+            if is_work and place.path in self.paths:
+                self.notes.append(
+                    f"{place.path} is frozen, since `{command}` names it; if the agent is to change it, leave it free:"
+                    f" --protect '!{place.path}'"
+                )
         self._follow_runner_files(command, [named.word for named in words], words)
+
+    def _may_be_work(self, path: str) -> bool:
+        """Whether a file that a command names could be what the agent is to write: no script, and no test by its name."""
+        full_path = os.path.join(self.workspace_path, path)
+        is_configuration = any(path in DEFAULTS[runner].configuration for runner in self.runners)
+        return not (
+            is_configuration
+            or os.access(full_path, os.X_OK)
+            or evaluator_commands.looks_like_evaluator(path, "")
+            or evaluator_commands.is_script(path, b"")
+        )
 
     def _follow_runner_files(
         self, command: str, words: list[str], named: list[evaluator_commands.NamedPath]

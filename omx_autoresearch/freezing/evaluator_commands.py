@@ -1,6 +1,7 @@
 """Read an evaluator's command: the paths that it names, the test runner that it calls, the number of tests that ran.
 
-The owner wrote the command, so every file that it names belongs to the evaluator. A script also names the program that
+The owner wrote the command, so every file that it names belongs to the evaluator, unless the command only reads text
+(:func:`only_reads`): frozen, what it reads could never make it say anything else. A script also names the program that
 the mission works on. So of a script, the files that the shell *sources* belong to the evaluator; any other path does
 where its name says so (``score.py``, ``expected/``) or where it stands in the script's own folder below the root. The
 owner is told of the rest, and decides with ``protect``.
@@ -28,6 +29,10 @@ _WRITERS = frozenset({"tee", "rm", "touch", "mkdir", "rmdir", "mktemp", "mv"})
 _FOLDER_OPTIONS = frozenset({"-C", "--prefix", "--directory", "--cwd"})
 _ASSIGNMENT = re.compile(r"[A-Za-z_][A-Za-z0-9_]*=")
 _INTERPRETER = re.compile(r"(?:ba|da|z|k)?sh|python[\d.]*|node|ruby|perl|php|lua|deno|bun")
+_READERS = frozenset({"[", "cat", "egrep", "fgrep", "grep", "head", "tail", "test", "wc"})
+_SILENT = frozenset({"!", "cd"})
+_READS_ITS_RULES = re.compile(r"-[A-Za-z]*f[A-Za-z]*|--file.*")
+_SUBSTITUTION = re.compile(r"\$\(([^()]*)\)")
 _OPERATORS = frozenset(";&|()<>\n")
 _ENDS_COMMAND = frozenset(";&|()\n")
 _EVALUATOR_WORD = re.compile(
@@ -93,6 +98,31 @@ def split_command(command: str) -> list[str]:
         return list(lexer)
     except ValueError:
         return command.split()
+
+
+def only_reads(command: str) -> bool:
+    """True for a command of grep, test, cat and the like alone: its text is the whole check.
+
+    Not where a grep reads its patterns from a file, a command of the text stands in backquotes, or something is
+    assigned or written.
+    """
+    while found := _SUBSTITUTION.search(command):
+        if not only_reads(found[1]):
+            return False
+        command = f"{command[: found.start()]}0{command[found.end() :]}"
+    programs: list[str] = []
+    name = ""
+    for word in split_command(command):
+        if set(word) <= _ENDS_COMMAND:
+            name = ""
+        elif "`" in word or word[:1] == ">":
+            return False
+        elif not name or name == "!":
+            name = word
+            programs.append(word)
+        elif "grep" in name and _READS_ITS_RULES.fullmatch(word):
+            return False
+    return bool(_READERS & set(programs)) and set(programs) <= _READERS | _SILENT
 
 
 def command_paths(command: str, *, folder: str = "", depth: int = 0) -> list[NamedPath]:

@@ -15,7 +15,7 @@ from omx_autoresearch.foundation.errors import AutoresearchError, MissionInvalid
 from omx_autoresearch.foundation.records import dataclass, replace, sha256, to_plain
 from omx_autoresearch.foundation.text import head_and_tail
 from omx_autoresearch.freezing import pins
-from omx_autoresearch.freezing.evaluator_commands import SHELL_WORDS, runner_of
+from omx_autoresearch.freezing.evaluator_commands import SHELL_WORDS, only_reads, runner_of
 from omx_autoresearch.journal.safe_files import read_bounded
 from omx_autoresearch.missions.rules.evidence import is_report
 from omx_autoresearch.missions.rules.intake import SCRIPT, TAKEN_OVER, limits_of, settled
@@ -187,9 +187,10 @@ def compile_contract(
 def _refuse_unfrozen(workspace_path: str, draft: MissionDraft, manifest: PinManifest) -> None:
     """A reviewer reads an artifact; a validator without a single pinned file judges what the agent may rewrite.
 
-    What only a criterion's command names freezes nothing of the validator.
+    What only a criterion's command names freezes nothing of the validator. A command that only reads text is itself
+    the whole check, and the contract has it.
     """
-    if draft.validation_mode != SCRIPT or draft.unfrozen_reason:
+    if draft.validation_mode != SCRIPT or draft.unfrozen_reason or only_reads(draft.validator_command):
         return
     is_shared = any(criterion.rule.argv for criterion in draft.criteria)
     own = _pins_of(workspace_path, draft, draft.validator_command) if is_shared else manifest
@@ -226,6 +227,7 @@ def _unfrozen_criteria(workspace_path: str, draft: MissionDraft) -> list[str]:
         " judges it (--protect GLOB)"
         for criterion in draft.criteria
         if criterion.rule.argv
+        and not only_reads(shlex.join(criterion.rule.argv))
         and not _pins_of(workspace_path, draft, shlex.join(criterion.rule.argv)).judging_count
     ]
 

@@ -8,6 +8,7 @@ from omx_autoresearch.freezing.evaluator_commands import (
     command_paths,
     literal_paths,
     looks_like_evaluator,
+    only_reads,
     program_of,
     recipe_of,
     runners_of,
@@ -129,3 +130,38 @@ def test_a_path_with_spaces_is_named(command: str) -> None:
 
 def test_a_script_with_spaces_is_the_one_that_an_interpreter_is_handed() -> None:
     assert program_of("sh 'check me.sh' -q") == ("sh", "check me.sh")
+
+
+@pytest.mark.requirement("DONE-16")
+@pytest.mark.parametrize(
+    "command",
+    [
+        "grep -q done notes.md",
+        "test -s notes.md && ! grep -q TODO notes.md",
+        'test "$(wc -l < notes.md)" -gt 3',
+        "cd docs && cat a.md b.md | grep -qx 42",
+        "[ -f notes.md ]",
+    ],
+)
+def test_a_command_of_readers_alone_is_the_whole_check(command: str) -> None:
+    assert only_reads(command)
+
+
+@pytest.mark.requirement("DONE-16")
+@pytest.mark.parametrize(
+    "command",
+    [
+        "true",
+        "sh notes.md",
+        "cat notes.md | sh",
+        "grep -qf patterns notes.md",
+        "grep --file=patterns notes.md",
+        'test "$(./count notes.md)" -gt 3',
+        "test `./count notes.md` -gt 3",
+        "PATH=. grep -q done notes.md",
+        "cat notes.md > other.md",
+        "cmp notes.md other.md",
+    ],
+)
+def test_a_command_that_runs_or_compares_something_of_the_workspace_is_no_whole_check(command: str) -> None:
+    assert not only_reads(command)

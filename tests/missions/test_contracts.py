@@ -89,6 +89,41 @@ def test_a_validator_without_a_file_to_freeze_needs_a_reason(
 
 
 @pytest.mark.requirement("DONE-16")
+def test_what_a_command_of_readers_alone_reads_is_left_to_the_agent_and_named(
+    runtime: Runtime, tmp_path: Path
+) -> None:
+    command = "grep -q done notes.md && grep -q 42 expected.txt"
+    for name in ("notes.md", "expected.txt"):
+        (tmp_path / name).touch()
+    draft = MissionDraft(goal="g", validator_command=command)
+    _, manifest = compile_contract(runtime, workspace_path=str(tmp_path), draft=draft)
+    assert [pin.path for pin in manifest.pins if pin.kind == "file"] == ["expected.txt"]
+    assert any(
+        note.startswith("notes.md is read by") and "(--protect notes.md" in note for note in manifest.notes
+    )
+    (tmp_path / "notes.md").unlink()
+    assert compiled(runtime, tmp_path, validator_command="grep -q done notes.md").pinned_count == 0
+
+
+@pytest.mark.requirement("DONE-16")
+def test_a_file_that_is_frozen_because_a_command_names_it_is_named_with_the_way_to_free_it(
+    runtime: Runtime, tmp_path: Path
+) -> None:
+    for name in ("check.py", "notes.md"):
+        (tmp_path / name).touch()
+    draft = MissionDraft(goal="g", validator_command="python3 check.py notes.md")
+    _, manifest = compile_contract(runtime, workspace_path=str(tmp_path), draft=draft)
+    assert [note for note in manifest.notes if "frozen" in note] == [
+        "notes.md is frozen, since `python3 check.py notes.md` names it; if the agent is to change it, leave it free:"
+        " --protect '!notes.md'"
+    ]
+    draft = MissionDraft(goal="g", validator_command="python3 check.py notes.md", protect=("!notes.md",))
+    _, manifest = compile_contract(runtime, workspace_path=str(tmp_path), draft=draft)
+    assert [pin.path for pin in manifest.pins if pin.kind == "file"] == ["check.py"]
+    assert not manifest.notes
+
+
+@pytest.mark.requirement("DONE-16")
 @pytest.mark.parametrize(
     ("command", "name"), [("./chekc.sh --all", "./chekc.sh"), ("python3 judge.py", "judge.py")]
 )
