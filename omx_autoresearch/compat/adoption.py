@@ -26,6 +26,7 @@ from pydantic import AfterValidator, BaseModel, ConfigDict, Field
 from omx_autoresearch.foundation import json_codec
 from omx_autoresearch.foundation.errors import AutoresearchError, MissionInvalid, StepIllegal, WorkspaceFault
 from omx_autoresearch.foundation.input_validation import checked
+from omx_autoresearch.foundation.text import count_of
 from omx_autoresearch.journal.layout import ProjectFolder, Runtime, is_safe_task_id, slugify
 from omx_autoresearch.journal.layout import task_id as make_task_id
 from omx_autoresearch.journal.safe_files import read_inside
@@ -221,7 +222,7 @@ def read_origin(path: str) -> Origin:
     tried = folder.document(DIRECTIONS, _Directions) or []
     claims = folder.findings()
     if folder.faults or progress is None:
-        count = f"{len(folder.faults)} fault{'s' if len(folder.faults) > 1 else ''}"
+        count = count_of(len(folder.faults), "fault")
         raise MissionInvalid(
             "\n".join([f"{path} cannot be adopted: {count}", *folder.faults]),
             next_step=f"copy the folder, fix the copy, and adopt the copy: cp -r {shlex.quote(path)} COPY",

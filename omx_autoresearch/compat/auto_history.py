@@ -29,6 +29,7 @@ from omx_autoresearch.experiments.judge.state import (
 from omx_autoresearch.experiments.judge.summary import KEPT_WITHOUT_GAIN, LOGGED_BASELINE
 from omx_autoresearch.foundation import json_codec
 from omx_autoresearch.foundation.errors import UsageError
+from omx_autoresearch.foundation.text import count_of
 from omx_autoresearch.journal.safe_files import read_bounded
 
 LOG_NAMES = (os.path.join(".auto", "log.jsonl"), "autoresearch.jsonl")
@@ -65,7 +66,7 @@ class AutoLog:
     def origin(self) -> str:
         """A caveat for plot and report."""
         count = len(self.faults)
-        left_out = f"; {count} invalid {'line was' if count == 1 else 'lines were'} ignored" if count else ""
+        left_out = f"; {count_of(count, 'invalid line was', 'invalid lines were')} ignored" if count else ""
         return f"Read from {self.path}: this runtime measured, checked and isolated none of it{left_out}."
 
 

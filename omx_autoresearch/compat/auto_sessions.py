@@ -40,6 +40,7 @@ from omx_autoresearch.foundation.errors import (
     WorkspaceFault,
 )
 from omx_autoresearch.foundation.json_codec import encode
+from omx_autoresearch.foundation.text import count_of
 from omx_autoresearch.freezing.manifest import PinManifest
 from omx_autoresearch.journal.safe_files import load_json, replace_file
 from omx_autoresearch.missions.sessions import TASK_VARIABLE
@@ -277,7 +278,7 @@ def _require_room(log: SessionLog) -> None:
         )
     if log.is_full:
         raise StepIllegal(
-            f"the session has used all of its {log.config.max_iterations} runs",
+            f"the session has used all of its {count_of(log.config.max_iterations, 'run')}",
             next_step="stop here, or call init_experiment to begin a new segment",
         )
 

@@ -40,7 +40,7 @@ from omx_autoresearch.experiments.trial import ExperimentWorkspace
 from omx_autoresearch.foundation import templates
 from omx_autoresearch.foundation.clients import EXAMPLE_AGENT
 from omx_autoresearch.foundation.errors import AutoresearchError, StepIllegal, UsageError
-from omx_autoresearch.foundation.text import one_line
+from omx_autoresearch.foundation.text import count_of, one_line
 from omx_autoresearch.journal.safe_files import ensure_folder, read_bounded, replace_file
 from omx_autoresearch.system.commands import (
     OUTPUT_LIMIT_BYTES,
@@ -255,7 +255,7 @@ def drive(
         if end := _end_of(controller, done):
             return end
         if trials and done >= trials:
-            return DriveEnd(done, "trials", f"{_trials(done)}, as requested")
+            return DriveEnd(done, "trials", f"{count_of(done, 'trial')}, as requested")
         state = controller.state
         hypothesis = given or ExperimentHypothesis(id=f"h-{state.next_iteration}")
         is_given = bool(given and given.description)
@@ -273,12 +273,8 @@ def drive(
         if failures >= failures_in_a_row:
             return DriveEnd(done, "agent", _gave_up(failures, row))
     return _end_of(controller, done) or DriveEnd(
-        done, "hypotheses", f"every hypothesis was tried, {_trials(done)}"
+        done, "hypotheses", f"every hypothesis was tried, {count_of(done, 'trial')}"
     )
-
-
-def _trials(number: int) -> str:
-    return f"{number} trial{'' if number == 1 else 's'}"
 
 
 def _end_of(controller: AutoresearchController, done: int) -> DriveEnd | None:
@@ -296,7 +292,7 @@ def _end_of(controller: AutoresearchController, done: int) -> DriveEnd | None:
 
 def _gave_up(failures: int, row: TrialRow) -> str:
     why = f"{row.reason_code.replace('_', ' ')}: {row.reason}" if row.reason else row.reason_code
-    return f"{failures} sessions in a row produced no candidate; the last one: {why}"
+    return f"{count_of(failures, 'session')} in a row produced no candidate; the last one: {why}"
 
 
 # --- the agent's command line

@@ -23,7 +23,7 @@ from omx_autoresearch.experiments.worktrees.checkout import open_repository
 from omx_autoresearch.experiments.worktrees.object_store import FileChange
 from omx_autoresearch.experiments.worktrees.pair import WorktreePair
 from omx_autoresearch.foundation.errors import StepIllegal, UsageError, WorkspaceFault
-from omx_autoresearch.foundation.text import one_line
+from omx_autoresearch.foundation.text import count_of, one_line
 
 
 @dataclass(frozen=True, slots=True)
@@ -244,7 +244,7 @@ def _measured(state: ExperimentState, row: TrialRow) -> str:
     words = f"Accepted with a median {state.config.metric.name} of {figure(row.metric, unit)}"
     if row.incumbent_samples:
         words += f" beside {figure(median(row.incumbent_samples), unit)} of the step before"
-    pairs = f", in {row.pairs} interleaved pairs" if row.pairs > 1 else ""
+    pairs = f", in {count_of(row.pairs, 'interleaved pair')}" if row.pairs > 1 else ""
     check = ", after its check had passed" if state.config.check.strip() else ""
     return f"{words}{pairs}{check}. These values decided the step; they are not a result."
 

@@ -44,6 +44,7 @@ from omx_autoresearch.experiments.worktrees.pair import WorktreePair
 from omx_autoresearch.experiments.worktrees.worktree import TreeFault
 from omx_autoresearch.foundation.errors import AutoresearchError, StateUntrusted, UsageError, WorkspaceFault
 from omx_autoresearch.foundation.json_codec import encode
+from omx_autoresearch.foundation.text import count_of
 from omx_autoresearch.system.files import remove
 from omx_autoresearch.system.processes import identify
 
@@ -343,13 +344,14 @@ def _verdict_text(judgement: Judgement) -> str:
     """A verdict that was no acceptance, for people."""
     verdict = judgement.verdict
     gain = effect_text(verdict.estimate, verdict.scale)
+    pairs = count_of(verdict.pairs, "pair")
     least = effect_text(verdict.minimum_detectable_effect, verdict.scale)
     words = {
-        "not_better": f"not better (estimate {gain}, {verdict.pairs} pairs)",
-        "too_small": f"no visible gain (estimate {gain}, {verdict.pairs} pairs; {least} would be seen)",
+        "not_better": f"not better (estimate {gain}, {pairs})",
+        "too_small": f"no visible gain (estimate {gain}, {pairs}; {least} would be seen)",
         "not_positive": "values that are not positive have no ratio; use the scale `difference`",
     }
-    undecided = f"cannot be told from noise in {verdict.pairs} pairs (estimate {gain}; a gain of {least} would be seen)"
+    undecided = f"cannot be told from noise in {pairs} (estimate {gain}; a gain of {least} would be seen)"
     return words.get(verdict.reason_code, undecided)
 
 

@@ -142,6 +142,11 @@ def one_line(text: str, limit: int = LINE_LIMIT) -> str:
     return flat if len(flat) <= limit else flat[: limit - 1] + "…"
 
 
+def count_of(number: int, noun: str, plural: str = "") -> str:
+    """A number and its noun: ``1 file``, ``2 files``; ``plural`` where it is not the noun and an s."""
+    return f"{number} {noun if number == 1 else plural or noun + 's'}"
+
+
 def duration_text(seconds: float) -> str:
     """A length of time for people: ``1 h 01 min``, ``2 min 05 s``, ``4.2 s``."""
     if seconds < 60:

@@ -284,7 +284,7 @@ class _Search:
         self._follow_runner_files(command, [named.word for named in words], words)
 
     def _may_be_work(self, path: str) -> bool:
-        """Whether a file that a command names could be what the agent is to write: no script, and no test by its name."""
+        """Whether a file that a command names could be what the agent is to write: no script and no test."""
         full_path = os.path.join(self.workspace_path, path)
         is_configuration = any(path in DEFAULTS[runner].configuration for runner in self.runners)
         return not (

@@ -32,7 +32,7 @@ from omx_autoresearch.missions.registry import (
     size_of,
 )
 from omx_autoresearch.missions.rules import briefing
-from omx_autoresearch.missions.rules.prompts import command_in
+from omx_autoresearch.missions.rules.prompts import command_in, usage_for
 from omx_autoresearch.missions.speakers import limit, note_handed, record_unproven, speaker_of
 from omx_autoresearch.missions.store import MissionStore
 from omx_autoresearch.missions.views import draft_tasks, resolve_task
@@ -233,7 +233,8 @@ def carry_out(
         carry = getattr(_Typed(runtime, client, event, task_id, digest), command.verb)
         text: str = briefing.marked(done) if done else carry()
     except AutoresearchError as error:
-        text = briefing.marked(str(error))
+        usage = usage_for(command) if isinstance(error, UsageError) else ""
+        text = briefing.marked(usage or str(error))
         return Reply(context=text, person_message=text)
     finally:
         if is_unproven and task_id and command.verb != "status":

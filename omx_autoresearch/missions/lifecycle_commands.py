@@ -41,6 +41,7 @@ from omx_autoresearch.missions.upkeep import sweep
 from omx_autoresearch.missions.validation.approvals import approve as write_approval
 from omx_autoresearch.missions.validation.approvals import mission_key
 from omx_autoresearch.system.processes import (
+    RUN_MARK,
     ProcessIdentity,
     agent_marks,
     ancestors,
@@ -218,7 +219,8 @@ def unbind(runtime: Runtime, task_id: str, *, reason: str = "") -> Mission:
 #
 # A fence against the usual, not a wall: an unsandboxed agent has the user's rights (specs/threat-model.md).
 
-CURE = (
+_CURE = "run it in a terminal that no agent CLI and no command of the runtime started"
+_CURE_OF_LEAK = (
     "run it in a terminal of your own. If this is one, the mark leaked into it (a tmux or shell started by the agent "
     "CLI does that): unset the variable or open a fresh terminal"
 )
@@ -276,8 +278,10 @@ def require_owner(runtime: Runtime, verb: str, task_id: str = "") -> None:
         return
     for held in (task_id,) if task_id else missions_around(runtime):
         refuse_verb(runtime, verb, held, marks)
+    leaked = [name for name in (*runtime.shell_marks, RUN_MARK) if name in runtime.environ]
     raise OwnerOnly(
-        f"only the owner may run `{verb}`, and this runs inside an agent: {'; '.join(marks)}", next_step=CURE
+        f"only the owner may run `{verb}`, and this runs inside an agent: {'; '.join(marks)}",
+        next_step=_CURE_OF_LEAK if len(leaked) == len(marks) else _CURE,
     )
 
 

@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 from omx_autoresearch.foundation.text import (
     REDACTED,
+    count_of,
     duration_text,
     harmless,
     head_and_tail,
@@ -147,3 +148,8 @@ def test_a_foreign_text_is_shown_whole_enough_and_harmless() -> None:
 )
 def test_durations_read_well(seconds: float, text: str) -> None:
     assert duration_text(seconds) == text
+
+
+def test_a_count_agrees_with_its_noun() -> None:
+    assert [count_of(number, "pair") for number in (0, 1, 2)] == ["0 pairs", "1 pair", "2 pairs"]
+    assert count_of(2, "entry", "entries") == "2 entries"

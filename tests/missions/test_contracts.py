@@ -111,13 +111,13 @@ def test_a_file_that_is_frozen_because_a_command_names_it_is_named_with_the_way_
 ) -> None:
     for name in ("check.py", "notes.md"):
         (tmp_path / name).touch()
-    draft = MissionDraft(goal="g", validator_command="python3 check.py notes.md")
+    command = "python3 check.py notes.md"
+    draft = MissionDraft(goal="g", validator_command=command)
     _, manifest = compile_contract(runtime, workspace_path=str(tmp_path), draft=draft)
-    assert [note for note in manifest.notes if "frozen" in note] == [
-        "notes.md is frozen, since `python3 check.py notes.md` names it; if the agent is to change it, leave it free:"
-        " --protect '!notes.md'"
-    ]
-    draft = MissionDraft(goal="g", validator_command="python3 check.py notes.md", protect=("!notes.md",))
+    (note,) = (note for note in manifest.notes if "frozen" in note)
+    assert note.startswith(f"notes.md is frozen, since `{command}` names it")
+    assert note.endswith("leave it free: --protect '!notes.md'")
+    draft = MissionDraft(goal="g", validator_command=command, protect=("!notes.md",))
     _, manifest = compile_contract(runtime, workspace_path=str(tmp_path), draft=draft)
     assert [pin.path for pin in manifest.pins if pin.kind == "file"] == ["check.py"]
     assert not manifest.notes

@@ -106,6 +106,8 @@ def test_whatever_a_bound_client_started_is_an_agents_without_any_mark(world: Sc
     mission = world.mission()  # bound to a client, which is this process
     said = ask_in_a_child(world, mission.task_id)
     assert f"process {os.getpid()}, a client bound to a mission, started it" in said
+    assert "unset the variable" not in said
+    assert "no agent CLI and no command of the runtime started" in said
     assert world.load(mission).refused_verbs
     entry = Registry(world.home).find(SESSION)
     assert entry is not None

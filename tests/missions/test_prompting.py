@@ -71,6 +71,25 @@ def test_without_a_name_the_bound_mission_is_meant_then_the_only_one_and_otherwi
     assert second.task_id in by_slug.context
 
 
+@pytest.mark.requirement("SESS-15")
+@pytest.mark.parametrize(
+    ("typed", "said"),
+    [
+        ("help", "`$autoresearch TASK` has a mission hold"),
+        ("cancle", "did you mean `$autoresearch cancel`"),
+        ("Staus", "did you mean `$autoresearch status`"),
+    ],
+)
+def test_help_and_a_mistyped_verb_are_answered_with_the_verbs_and_change_nothing(
+    world: Scratch, typed: str, said: str
+) -> None:
+    mission = world.mission()
+    reply = world.prompt(f"$autoresearch {typed}")
+    assert said in reply.person_message
+    assert "`resume` and `cancel`" in reply.person_message
+    assert world.load(mission).phase == "running"
+
+
 @pytest.mark.requirement("LIFE-03", "SESS-02")
 def test_a_drafts_baseline_does_not_outlast_the_prompts_time(
     world: Scratch, monkeypatch: pytest.MonkeyPatch

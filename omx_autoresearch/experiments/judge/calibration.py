@@ -13,6 +13,7 @@ from typing import Literal
 from omx_autoresearch.experiments.judge import statistics
 from omx_autoresearch.foundation.errors import UsageError
 from omx_autoresearch.foundation.records import dataclass, replace
+from omx_autoresearch.foundation.text import count_of
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -304,7 +305,7 @@ def too_few_pairs(calibration: Calibration) -> str:
     """A warning that the A/A pairs are too few to show the noise; empty where they suffice."""
     if is_noise_known(calibration):
         return ""
-    pairs = f"{calibration.pairs} pair{'' if calibration.pairs == 1 else 's'} of base against base"
+    pairs = f"{count_of(calibration.pairs, 'pair')} of base against base"
     return (
         f"{pairs} cannot show the noise or the visible gain; it takes {QUICK_PAIRS}, or better {WANTED_PAIRS} "
         f"(--calibration-pairs)"

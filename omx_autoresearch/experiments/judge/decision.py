@@ -47,7 +47,7 @@ from omx_autoresearch.experiments.judge.state import Claim
 from omx_autoresearch.foundation.errors import StepIllegal, UsageError
 from omx_autoresearch.foundation.metric_texts import name_faults, normal_name
 from omx_autoresearch.foundation.records import dataclass, replace
-from omx_autoresearch.foundation.text import quoted
+from omx_autoresearch.foundation.text import count_of, quoted
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -358,7 +358,7 @@ class Judge:
         """
         if self._verdict is not None:
             raise StepIllegal(
-                f"the judge has decided after {self.pairs} pairs: {self._verdict.outcome}",
+                f"the judge has decided after {count_of(self.pairs, 'pair')}: {self._verdict.outcome}",
                 next_step="make a new judge for the next trial",
             )
         incumbent, candidate = checked_value(incumbent, "incumbent"), checked_value(candidate, "candidate")
@@ -528,7 +528,7 @@ def _median_of(guard: Guard, samples: Mapping[str, Sequence[float]]) -> float | 
     if not values:
         return "the metric is missing in every run"
     if missing:
-        return f"the metric is missing in {missing} of {len(values)} runs"
+        return f"the metric is missing in {missing} of {count_of(len(values), 'run')}"
     return float(statistics.median(values))
 
 

@@ -30,7 +30,7 @@ from omx_autoresearch.foundation.metric_texts import (
     normal_name,
 )
 from omx_autoresearch.foundation.records import dataclass, field, replace
-from omx_autoresearch.foundation.text import quoted, without_escapes
+from omx_autoresearch.foundation.text import count_of, quoted, without_escapes
 from omx_autoresearch.foundation.types import MetricDirection, MetricSource, Outcome
 
 TYPE_CHECKING = False
@@ -380,7 +380,7 @@ def _why_not_recorded(line: _Line, count: int) -> str:
     if faults := name_faults(line.name):
         return faults[0]
     if count > 1:
-        return f"it appears {count} times"
+        return f"it appears {count_of(count, 'time')}"
     number = decimal_of(line.raw)
     return "" if number.value is not None else f"{quoted(line.raw)} {number.why}"
 
@@ -412,7 +412,7 @@ def _from_lines(name: str, lines: Sequence[_Line]) -> _Primary:
         return None, "metric_missing", _missing(name, lines)
     if len(own) > 1:
         values = ", ".join(quoted(line.raw, 40) for line in own[:5])
-        count = f"{len(own)} times" if len(own) < LINE_LIMIT else f"{LINE_LIMIT} times or more"
+        count = count_of(len(own), "time") if len(own) < LINE_LIMIT else f"{LINE_LIMIT} times or more"
         return None, "metric_repeated", f"METRIC {name} appears {count} ({values}); print it exactly once"
     return _judged(f"METRIC {name}=", own[0].raw)
 

@@ -12,7 +12,7 @@ from typing import Literal
 from omx_autoresearch.experiments.judge.metrics import Guard
 from omx_autoresearch.experiments.judge.statistics import median
 from omx_autoresearch.foundation.records import dataclass
-from omx_autoresearch.foundation.text import one_line
+from omx_autoresearch.foundation.text import count_of, one_line
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -201,7 +201,7 @@ def _claim_sentence(state: ExperimentState) -> str:
     claim, metric = state.claim, state.config.metric
     assert claim is not None
     better, worse = ("lower", "higher") if metric.direction == "lower" else ("higher", "lower")
-    pairs = f"{claim.pairs} fresh interleaved pair{'' if claim.pairs == 1 else 's'}"
+    pairs = count_of(claim.pairs, "fresh interleaved pair")
     if claim.estimate == 0.0:
         return f"Verified: {metric.name} is the same as at the base ({_basis(state, pairs)})."
     size = effect_text(abs(claim.estimate), claim.scale, metric.unit)
@@ -268,8 +268,7 @@ def left_words(state: ExperimentState, iteration: int = 0) -> list[str]:
     trials = max(usage.trials, iteration)
     left = []
     if limits.trials:
-        count = max(0, limits.trials - trials)
-        left.append(f"{count} {'trial' if count == 1 else 'trials'}")
+        left.append(count_of(max(0, limits.trials - trials), "trial"))
     if limits.wall_seconds:
         left.append(f"{max(0.0, limits.wall_seconds - usage.wall_seconds) / 3600:.1f} h")
     if limits.cost_usd:

@@ -25,7 +25,7 @@ from omx_autoresearch.experiments.worktrees.pair import WorktreePair
 from omx_autoresearch.foundation import json_codec, templates
 from omx_autoresearch.foundation.errors import StateUntrusted, UsageError
 from omx_autoresearch.foundation.records import to_plain
-from omx_autoresearch.foundation.text import duration_text, one_line, printable
+from omx_autoresearch.foundation.text import count_of, duration_text, one_line, printable
 from omx_autoresearch.journal.safe_files import read_bounded
 
 PATHS_SHOWN = 200
@@ -138,9 +138,8 @@ def _protected(glob: str) -> Fact:
 def _rule(state: ExperimentState) -> str:
     rule = state.config.rule
     if rule.name == "median":
-        runs = "one run" if rule.runs == 1 else f"{rule.runs} runs"
-        return f"median of {runs} against the incumbent's"
-    return f"hybrid, alpha {100 * rule.alpha:g} %, at most {rule.max_pairs} pairs a trial"
+        return f"median of {count_of(rule.runs, 'run')} against the incumbent's"
+    return f"hybrid, alpha {100 * rule.alpha:g} %, at most {count_of(rule.max_pairs, 'pair')} a trial"
 
 
 def _commands(state: ExperimentState) -> tuple[tuple[str, str], ...]:

@@ -8,6 +8,7 @@ re-opens a mission that ended.
 from __future__ import annotations
 
 from omx_autoresearch.foundation.records import as_fields, dataclass, field, nested, replace
+from omx_autoresearch.foundation.text import count_of
 from omx_autoresearch.missions.rules.allowances import extended, refreshed
 from omx_autoresearch.missions.rules.mission import (
     TRANSITIONS,
@@ -378,8 +379,10 @@ class MissionAdopted:
 
     def apply(self, mission: Mission, ts: str) -> Mission:
         """A notice, and where it comes from; counters begin at nothing."""
+        findings = count_of(self.finding_count, "finding")
+        directions = count_of(self.direction_count, "direction")
         text = (
             f"adopted from {self.origin_path} ({self.layout}, {self.origin_status}, iteration "
-            f"{self.origin_iteration}): {self.finding_count} findings as claims, {self.direction_count} directions"
+            f"{self.origin_iteration}): {findings} as claims, {directions}"
         )
         return replace(noticed(mission, ts, self.kind, text), adopted_from=self.origin_path)

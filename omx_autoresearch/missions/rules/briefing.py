@@ -182,7 +182,7 @@ def blocked_for_person(mission: Mission, blocker: Blocker) -> str:
     """The message to the person about a mission that only a person lets go on, without secrets."""
     return redacted(
         f"{MARK} mission {mission.task_id} is BLOCKED, not complete ({blocker.reason_code}): "
-        f"{one_line(blocker.what, 400)} Needed: {one_line(blocker.needs, 300)} Next: {blocker.command}"
+        f"{_sentence(blocker.what, 400)} Needed: {_sentence(blocker.needs, 300)} Next: {blocker.command}"
     )
 
 
@@ -190,7 +190,7 @@ def let_go_for_person(mission: Mission, waits_for: Blocker) -> str:
     """The message to the person when a stop is let go, uncounted, for something that only a person can change."""
     return (
         f"{MARK} mission {mission.task_id} let this stop go and still runs ({waits_for.reason_code}): "
-        f"{waits_for.what}. Needed: {waits_for.needs}."
+        f"{_sentence(waits_for.what, 400)} Needed: {_sentence(waits_for.needs, 300)}"
     )
 
 
@@ -327,6 +327,12 @@ def _next_step(mission: Mission) -> str:
     if contract is not None and contract.is_review and not contract.reviewer_command:
         return f"Next: omx-autoresearch readiness {mission.task_id}"  # only a person can judge it
     return f"Next: {judging_command(mission)}"
+
+
+def _sentence(text: str, limit: int) -> str:
+    """Foreign words with the mark that ends a sentence."""
+    line = one_line(text, limit)
+    return line if line.endswith((".", "!", "?")) else f"{line}."
 
 
 def _quoted(text: str, limit: int) -> str:

@@ -7,7 +7,7 @@ about itself is a claim and appears nowhere here. Pure.
 from __future__ import annotations
 
 from omx_autoresearch.foundation.records import dataclass
-from omx_autoresearch.foundation.text import quoted
+from omx_autoresearch.foundation.text import count_of, quoted
 from omx_autoresearch.missions.rules.allowances import is_finite_number
 from omx_autoresearch.missions.rules.criteria import Facts
 
@@ -300,7 +300,7 @@ def _lost(count: RunnerCount | None, contract: Contract, *, has_reported: bool) 
     """A cause and what is missing against intake, in words; both empty when tests and report are there."""
     wanted = contract.baseline_tests
     if wanted is not None and (count is None or count.passed < wanted):
-        said = "it reported no test count" if count is None else f"{count.passed} tests passed"
+        said = "it reported no test count" if count is None else f"{count_of(count.passed, 'test')} passed"
         return "fewer-tests", f"{said}; {wanted} ran at intake, and skipped ones do not count"
     if contract.baseline_reports and not has_reported:
         return "no-report", "its last line states no verdict (passed or status), as it did at intake"

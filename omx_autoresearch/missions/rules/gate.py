@@ -434,7 +434,7 @@ def _denied_blocker(seen: Situation) -> Blocker:
 def _spent_blocker(seen: Situation, limits: Limits) -> Blocker:
     return Blocker(
         "refusals-spent",
-        f"all {limits.refusals_total} refusals of this mission are spent",
+        f"all refusals of this mission ({limits.refusals_total}) are spent",
         "more refusals, or a decision to cancel the mission",
         f"omx-autoresearch unblock {seen.task_id} --add-refusals 100",
     )

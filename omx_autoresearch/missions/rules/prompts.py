@@ -17,6 +17,10 @@ if TYPE_CHECKING:
 _COMMAND = re.compile(r"\A\s*[$/]autoresearch(?:[^\S\r\n]+(?P<words>[^\r\n]*))?(?:\r?\n|\Z)")
 _WORD = re.compile(r"(?P<quote>[\"'`])(?P<quoted>.+?)(?P=quote)|(?:\\.|\S)+")
 _VERBS = ("yes", "pause", "resume", "status", "cancel")
+_USAGE = (
+    "`$autoresearch TASK` has a mission hold this session; `$autoresearch status`, `pause`, `resume` and `cancel` act "
+    "on it, or on the TASK behind them; omx-autoresearch list shows every TASK"
+)
 _TASK_FOLDER = re.compile(
     r"\.(?P<root>omx|reasonix)[/\\]+autoresearch[/\\]+(?P<task>[A-Za-z0-9][A-Za-z0-9._-]*)"
 )
@@ -68,6 +72,17 @@ def command_in(prompt: str) -> PromptCommand | None:
         verb: PromptVerb = bare.lower()  # type: ignore[assignment]
         return PromptCommand(verb, task_named(_first_word(words[len(bare) :].lstrip())))
     return PromptCommand("bind", task_named(_first_word(words)))
+
+
+def usage_for(command: PromptCommand) -> str:
+    """What may be typed, for a command whose word is no mission: ``help``, or a verb that was mistyped; else empty."""
+    from difflib import get_close_matches
+
+    word = command.task.lower() if command.verb == "bind" else ""
+    if word in ("help", "-h", "--help"):
+        return _USAGE
+    near = get_close_matches(word, _VERBS, 1, 0.7)
+    return f"no mission is called {word!r}; did you mean `$autoresearch {near[0]}`? {_USAGE}" if near else ""
 
 
 def task_named(word: str) -> str:

@@ -311,11 +311,6 @@ def print_warning(text: str) -> None:
     tell(text, "yellow", label="warning:")
 
 
-def count_of(number: int, noun: str) -> str:
-    """``1 file``, ``2 files``."""
-    return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
-
-
 def print_rows(rows: Sequence[Row]) -> None:
     """Print labelled lines; rows without a text are left out."""
     rows = [row for row in rows if row[1]]

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 import click
 
 from omx_autoresearch.foundation.errors import StorageFailed, UsageError
+from omx_autoresearch.foundation.text import count_of
 from omx_autoresearch.missions import directions
 from omx_autoresearch.missions.claims import relay_line, waiting_line
 from omx_autoresearch.missions.directions import direction_of
@@ -159,7 +160,8 @@ def _print_likeness(declared: Declared) -> None:
     if declared.repeats is not None and declared.repeats.first_seen_iteration < declared.mission.iteration:
         known = declared.repeats
         say(
-            f"It was declared before, {known.count} times, first in iteration {known.first_seen_iteration}.",
+            f"It was declared before, {count_of(known.count, 'time')}, first in iteration "
+            f"{known.first_seen_iteration}.",
             "yellow",
         )
     elif declared.near is not None:

@@ -39,11 +39,10 @@ from omx_autoresearch.experiments.views import (
     view_of,
 )
 from omx_autoresearch.foundation.errors import StepIllegal, UsageError, WorkspaceFault
-from omx_autoresearch.foundation.text import harmless, one_line
+from omx_autoresearch.foundation.text import count_of, harmless, one_line
 from omx_autoresearch.surfaces.cli.console import (
     Caller,
     Document,
-    count_of,
     json_option,
     print_json,
     print_rows,
@@ -292,7 +291,7 @@ def trial_line(state: ExperimentState, row: TrialRow) -> str:
     effect = effect_words(state, row)
     parts = [
         f"trial {row.iteration} {result_words(row)}",
-        effect and f"{effect} in {row.pairs} pairs",
+        effect and f"{effect} in {count_of(row.pairs, 'pair')}",
         f"{row.duration_seconds:.0f} s",
         row.cost_usd and f"${row.cost_usd:.2f}",
         row_text(row),

@@ -13,6 +13,7 @@ from omx_autoresearch.experiments.store import ExperimentStore
 from omx_autoresearch.experiments.views import is_at_work
 from omx_autoresearch.foundation.errors import StateUntrusted, StepIllegal, StorageFailed, UsageError
 from omx_autoresearch.foundation.records import dataclass
+from omx_autoresearch.foundation.text import count_of
 from omx_autoresearch.journal.layout import is_safe_task_id
 from omx_autoresearch.missions.lifecycle_commands import require_owner
 from omx_autoresearch.surfaces.cli.console import (
@@ -240,7 +241,7 @@ def experiment_remove(named: str, yes: bool, as_json: bool) -> None:
                 next_step=f"omx-autoresearch experiment cancel {found.experiment_id}",
             )
         experiment_id, folder, project_path = found.experiment_id, found.folder, state.project_path
-        what = f"its log and its {len(state.rows)} trials"
+        what = f"its log and {count_of(len(state.rows), 'trial')}"
     if not yes:
         confirm(
             f"Remove {experiment_id} with {what}?", "--yes", f"Not removed; {experiment_id} stays as it was."

@@ -16,11 +16,11 @@ from omx_autoresearch.experiments.worktrees.acceptance import PatchAcceptance
 from omx_autoresearch.experiments.worktrees.pair import WorktreePair
 from omx_autoresearch.foundation.errors import StepIllegal, UsageError
 from omx_autoresearch.foundation.records import dataclass
+from omx_autoresearch.foundation.text import count_of
 from omx_autoresearch.surfaces.cli.console import (
     CHECK_SAID_NO,
     Document,
     confirm,
-    count_of,
     json_option,
     print_json,
     require_terminal,

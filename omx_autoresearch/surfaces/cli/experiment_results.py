@@ -14,6 +14,7 @@ from omx_autoresearch.experiments.judge.summary import quoted_claim
 from omx_autoresearch.experiments.views import frozen_paths
 from omx_autoresearch.foundation.errors import UsageError
 from omx_autoresearch.foundation.records import dataclass
+from omx_autoresearch.foundation.text import count_of
 from omx_autoresearch.surfaces.cli.console import (
     Document,
     json_option,
@@ -182,7 +183,7 @@ def _export_to_mlflow(
     state = source[0]
     done = export_to_mlflow(state, folder_path, report_files(*source))
     notes = (
-        f"{done.added} trials added, {done.known} known",
+        f"{count_of(done.added, 'trial')} added, {done.known} known",
         f"mlflow ui --backend-store-uri {done.tracking_uri}",
     )
     _told_file(state, os.path.abspath(folder_path), "mlflow", b"", as_json=as_json, notes=notes)

@@ -14,13 +14,12 @@ from omx_autoresearch.experiments.store import ExperimentStore
 from omx_autoresearch.experiments.views import ExperimentView, experiments_of, frozen_paths
 from omx_autoresearch.foundation.errors import UsageError
 from omx_autoresearch.foundation.records import dataclass, to_plain
-from omx_autoresearch.foundation.text import duration_text
+from omx_autoresearch.foundation.text import count_of, duration_text
 from omx_autoresearch.missions.lifecycle_commands import require_owner
 from omx_autoresearch.surfaces.cli.console import (
     INTERRUPTED,
     Caller,
     Document,
-    count_of,
     json_option,
     print_json,
     print_rows,
@@ -285,7 +284,9 @@ def _lines(config: ExperimentConfig, plan: Plan, run_seconds: float) -> list[str
     chosen = plan.chosen
     took = f", {_hours(chosen.hours_without_effect)} to measure" if run_seconds else ""
     clear = f"one with a clear effect: about {chosen.runs_with_effect:.0f}"
-    lines = [f"a trial without effect: about {chosen.runs_without_effect:.0f} runs{took}; {clear}"]
+    lines = [
+        f"a trial without effect: about {count_of(round(chosen.runs_without_effect), 'run')}{took}; {clear}"
+    ]
     if run_seconds:
         lines.append(
             f"the fresh measurement at the end: {_hours(plan.claim_hours)}; agents' time comes on top"
@@ -329,9 +330,9 @@ def _false_accepts(config: ExperimentConfig, plan: Plan, chosen: Option) -> str:
 
 def _cheaper(config: ExperimentConfig, plan: Plan, option: Option) -> str:
     name = _NAMES[option.name].format(pairs=option.rule.max_pairs, alpha=option.rule.alpha)
-    trials = f", {option.trials} trials fit" if option.trials is not None else ""
+    trials = f", {count_of(option.trials, 'trial fits', 'trials fit')}" if option.trials is not None else ""
     return (
-        f"cheaper: {name}: about {option.runs_without_effect:.0f} runs a trial{trials}; sees "
+        f"cheaper: {name}: about {count_of(round(option.runs_without_effect), 'run')} a trial{trials}; sees "
         f"{_visible(config, plan, option)}; false accepts {100 * option.false_accepts:.2g} %"
     )
 

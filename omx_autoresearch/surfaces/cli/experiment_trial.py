@@ -22,6 +22,7 @@ from omx_autoresearch.experiments.views import ExperimentView, frozen_paths
 from omx_autoresearch.foundation.errors import UsageError
 from omx_autoresearch.foundation.input_validation import validated
 from omx_autoresearch.foundation.records import dataclass
+from omx_autoresearch.foundation.text import count_of
 from omx_autoresearch.journal.safe_files import replace_file
 from omx_autoresearch.surfaces.cli.console import (
     CHECK_SAID_NO,
@@ -301,7 +302,8 @@ def tell_view(found: Meant, view: TrialView, *, as_json: bool) -> int:
                 say(line)
         elif view.is_running:
             say(
-                f"{f'Trial {row.iteration}' if row else 'The trial'} goes on; {view.state.usage.runs} runs so far."
+                f"{f'Trial {row.iteration}' if row else 'The trial'} goes on; "
+                f"{count_of(view.state.usage.runs, 'run')} so far."
             )
         else:
             say(view.fault or "There is no trial yet.", "yellow" if view.fault else "")

@@ -9,6 +9,7 @@ import click
 
 from omx_autoresearch.foundation.errors import StorageFailed, UsageError
 from omx_autoresearch.foundation.records import dataclass, to_plain
+from omx_autoresearch.foundation.text import count_of
 from omx_autoresearch.missions import findings
 from omx_autoresearch.missions.findings import import_findings, show_finding
 from omx_autoresearch.missions.rules.criteria import FINDING_KINDS, SUMMARY_LIMIT_BYTES
@@ -16,7 +17,6 @@ from omx_autoresearch.surfaces.cli.console import (
     RELAY,
     Caller,
     Document,
-    count_of,
     is_relayed,
     json_option,
     print_json,

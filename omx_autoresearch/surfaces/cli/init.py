@@ -11,6 +11,7 @@ import click
 
 from omx_autoresearch.foundation.errors import AutoresearchError, MissionInvalid, UsageError
 from omx_autoresearch.foundation.records import dataclass
+from omx_autoresearch.foundation.text import count_of
 from omx_autoresearch.missions.rules.criteria import (
     Criterion,
     CriterionFault,
@@ -23,7 +24,6 @@ from omx_autoresearch.missions.rules.intake import placeholder_reason
 from omx_autoresearch.surfaces.cli.console import (
     Caller,
     Document,
-    count_of,
     json_option,
     may_ask,
     print_json,

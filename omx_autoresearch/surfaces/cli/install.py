@@ -15,6 +15,7 @@ from omx_autoresearch.agents.registry import installation_of
 from omx_autoresearch.foundation.clients import CLIENT_NAMES
 from omx_autoresearch.foundation.errors import AutoresearchError, UsageError
 from omx_autoresearch.foundation.records import dataclass
+from omx_autoresearch.foundation.text import count_of
 from omx_autoresearch.missions.holds import remember_proof
 from omx_autoresearch.missions.lifecycle_commands import require_owner
 from omx_autoresearch.missions.registry import Registry
@@ -24,7 +25,6 @@ from omx_autoresearch.surfaces.cli.console import (
     CHECK_SAID_NO,
     Caller,
     Document,
-    count_of,
     json_option,
     print_json,
     say,

@@ -11,6 +11,7 @@ import click
 
 from omx_autoresearch.foundation.errors import StorageFailed, UsageError
 from omx_autoresearch.foundation.records import dataclass
+from omx_autoresearch.foundation.text import count_of
 from omx_autoresearch.missions import lifecycle_commands
 from omx_autoresearch.missions.accepted import refuse_edits, take_contract, told_edits
 from omx_autoresearch.missions.checkouts import worktree_of
@@ -21,7 +22,6 @@ from omx_autoresearch.surfaces.cli.console import (
     Caller,
     Document,
     confirm,
-    count_of,
     json_option,
     may_ask,
     print_json,

@@ -7,13 +7,13 @@ from typing import TYPE_CHECKING
 import click
 
 from omx_autoresearch.foundation.records import dataclass
+from omx_autoresearch.foundation.text import count_of
 from omx_autoresearch.missions import upkeep
 from omx_autoresearch.missions.lifecycle_commands import require_owner
 from omx_autoresearch.missions.views import known_ids
 from omx_autoresearch.surfaces.cli.console import (
     Document,
     confirm,
-    count_of,
     json_option,
     print_json,
     say,

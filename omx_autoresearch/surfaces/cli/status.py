@@ -10,7 +10,7 @@ import click
 
 from omx_autoresearch.foundation.errors import CommandFault, WorkspaceFault
 from omx_autoresearch.foundation.records import dataclass, replace
-from omx_autoresearch.foundation.text import duration_text
+from omx_autoresearch.foundation.text import count_of, duration_text
 from omx_autoresearch.journal.layout import ProjectFolder
 from omx_autoresearch.missions import views
 from omx_autoresearch.missions.rules.briefing import judged_elsewhere
@@ -329,7 +329,7 @@ def _print_run(document: RunView, runtime: Runtime, mission: Mission) -> None:
     if document.output_tail:
         say("\n".join(f"| {line}" for line in document.output_tail.splitlines()))
     numbers = [f"score {document.score:g}"] if document.score is not None else []
-    numbers += [f"{document.tests} tests"] if document.tests is not None else []
+    numbers += [count_of(document.tests, "test")] if document.tests is not None else []
     print_rows(
         [
             ("verdict", f"{document.verdict} ({document.cause})", _VERDICT_STYLES[document.verdict]),

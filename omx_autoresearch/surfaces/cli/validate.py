@@ -13,6 +13,7 @@ import click
 
 from omx_autoresearch.foundation.errors import OwnerOnly, StorageFailed, UsageError
 from omx_autoresearch.foundation.records import dataclass
+from omx_autoresearch.foundation.text import count_of
 from omx_autoresearch.missions import claims, lifecycle_commands
 from omx_autoresearch.missions.lifecycle_commands import require_owner
 from omx_autoresearch.missions.validation import runs
@@ -22,7 +23,6 @@ from omx_autoresearch.surfaces.cli.console import (
     RELAY,
     Caller,
     Document,
-    count_of,
     is_relayed,
     json_option,
     print_json,

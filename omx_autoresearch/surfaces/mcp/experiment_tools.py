@@ -30,6 +30,7 @@ from omx_autoresearch.experiments.judge.summary import effect_scale, effect_text
 from omx_autoresearch.experiments.store import ExperimentStore
 from omx_autoresearch.experiments.worktrees.pair import WorktreePair
 from omx_autoresearch.foundation.errors import CommandFault, StepIllegal
+from omx_autoresearch.foundation.text import count_of
 from omx_autoresearch.surfaces.experiment_documents import ExperimentPatchDocument, ExperimentWaitDocument
 from omx_autoresearch.surfaces.mcp.calls import (
     LIST_LIMIT,
@@ -327,6 +328,8 @@ def _teller(call: Call) -> Callable[[TrialView], None]:
     def tell(view: TrialView) -> None:
         runs = view.state.usage.runs
         where = f"trial {view.row.iteration}" if view.row else "preparing"
-        anyio.from_thread.run(call.context.report_progress, float(runs), None, f"{where}, {runs} runs so far")
+        anyio.from_thread.run(
+            call.context.report_progress, float(runs), None, f"{where}, {count_of(runs, 'run')} so far"
+        )
 
     return tell

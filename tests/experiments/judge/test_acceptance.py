@@ -110,7 +110,7 @@ def test_a_value_that_is_no_finite_number_is_refused_and_counts_nothing(value: A
 def test_a_judge_that_has_decided_takes_no_further_pair() -> None:
     judge = Judge(AcceptanceRule(name="median", runs=1), calibrate([]))
     assert judge.add_pair(2.0, 1.0) is judge.verdict is not None
-    with pytest.raises(StepIllegal, match="decided after 1 pairs: accepted"):
+    with pytest.raises(StepIllegal, match="decided after 1 pair: accepted"):
         judge.add_pair(2.0, 1.0)
 
 

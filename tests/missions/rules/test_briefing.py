@@ -180,7 +180,7 @@ def test_a_release_says_blocked_not_complete_and_what_to_type() -> None:
     )
     decision = decide(Situation(blocker=need), Usage(), a_mission().limits)
     text = briefing.release_for_person(a_mission(), decision)
-    assert "BLOCKED, not complete (approval-missing): nobody approved it" in text
+    assert "BLOCKED, not complete (approval-missing): nobody approved it. Needed: an approval. Next:" in text
     assert f"Next: omx-autoresearch approve {TASK}" in text
 
 
