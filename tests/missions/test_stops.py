@@ -487,6 +487,26 @@ def test_a_mission_whose_hours_are_spent_waits_for_its_owner_and_goes_on_with_mo
 
 
 @pytest.mark.requirement("GATE-07")
+def test_hours_are_charged_while_the_clock_stands_behind_the_launch(world: Scratch) -> None:
+    world.clock.move(hours=240)
+    world.mission(limits={"wall_clock_hours": 2.0})
+    world.clock.move(hours=-240)
+    assert world.stop().refusal
+    world.clock.move(hours=1.5)
+    assert world.stop(last_assistant_message="Again.").refusal
+    world.clock.move(hours=1.5)
+    assert "3.0 h of 2 h" in world.stop(last_assistant_message="And again.").person_message
+
+
+@pytest.mark.requirement("GATE-07")
+def test_a_clock_that_was_wrong_for_a_moment_does_not_spend_the_hours(world: Scratch) -> None:
+    world.mission(limits={"wall_clock_hours": 2.0})
+    for hours in (-400_000, 400_000):
+        world.clock.move(hours=hours)
+        assert world.stop(last_assistant_message=f"Moved by {hours} h.").refusal
+
+
+@pytest.mark.requirement("GATE-07")
 def test_time_that_is_spent_does_not_take_a_passing_run_away(world: Scratch) -> None:
     world.clock.move(hours=-3)
     mission = world.mission(limits={"wall_clock_hours": 2.0})

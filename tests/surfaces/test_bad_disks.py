@@ -19,6 +19,7 @@ from omx_autoresearch.surfaces import hook
 from tests.support.contents_on_disk import everything
 from tests.support.scratch import HOOK, OTHER, PACKAGE, SESSION, Scratch
 from tests.surfaces.support.command_line import SESSION as HELD
+from tests.surfaces.support.experiments import Researcher, works_at
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -116,15 +117,22 @@ def test_a_hook_that_gets_little_memory_holds_all_the_same(world: Scratch) -> No
 
 
 @contextmanager
-def small_disk(path: Path) -> Iterator[None]:
-    """A file system of 1 MB at an empty folder."""
-    mount = ["mount", "-t", "tmpfs", "-o", "size=1m", "none", str(path)]
+def small_disk(path: Path, size: str = "1m") -> Iterator[None]:
+    """A small file system at an empty folder."""
+    mount = ["mount", "-t", "tmpfs", "-o", f"size={size}", "none", str(path)]
     if os.geteuid() != 0 or subprocess.run(mount, capture_output=True, check=False).returncode != 0:
         pytest.skip("mounting a small disk is not permitted here")
     try:
         yield
     finally:
         subprocess.run(["umount", "-l", str(path)], check=True)
+
+
+def fill(path: Path) -> Path:
+    """Take all room of the disk of a folder; returns the file that takes it."""
+    filler, disk = path / "filler", os.statvfs(path)
+    filler.write_bytes(bytes(disk.f_bavail * disk.f_frsize))
+    return filler
 
 
 def held(person: Person) -> str:
@@ -165,11 +173,44 @@ def test_doctor_and_status_find_a_disk_that_is_full(person: Person) -> None:
     person.home.mkdir()
     with small_disk(person.home):
         task_id = held(person)
-        status = os.statvfs(person.home)
-        (person.home / "filler").write_bytes(bytes(status.f_bavail * status.f_frsize))
+        fill(person.home)
         what, cure = lost(person, task_id)
     assert "ENOSPC" in what
     assert cure.startswith("free space on the disk of ")
+
+
+@pytest.mark.case("DSK-03")
+def test_an_acceptance_on_a_full_disk_says_so_and_is_done_once_there_is_room(tmp_path: Path) -> None:
+    person = Researcher(tmp_path)
+    person.home.mkdir()
+    with small_disk(person.home, "16m"):
+        person.begin()
+        person.drive(works_at(50), "--trials", "1", "--no-verify")
+        filler = fill(person.home)
+        said = person.refused("experiment", "accept", "--yes", "--no-verify", status=4)
+        assert "No space left on device (ENOSPC)" in said
+        assert "next: free space on the disk of " in said
+        filler.unlink()
+        assert person.json("experiment", "accept", "--yes", "--no-verify")["is_applied"]
+
+
+@pytest.mark.case("DSK-02")
+def test_a_program_that_may_open_no_file_says_so_without_a_traceback(person: Person) -> None:
+    program = (
+        "import resource\nfrom omx_autoresearch.surfaces.cli import main\n"
+        "resource.setrlimit(resource.RLIMIT_NOFILE, (3, 3))\nmain()"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", program],
+        env=person.environment(),
+        cwd=person.project,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 1
+    assert done.stderr.startswith("error: omx-autoresearch could not be loaded: [Errno 24]")
+    assert "next: raise the limits" in done.stderr
 
 
 @pytest.mark.case("DSK-03")

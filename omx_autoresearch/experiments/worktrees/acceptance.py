@@ -12,6 +12,7 @@ import os
 import shlex
 import shutil
 from collections.abc import Iterable
+from contextlib import suppress
 from dataclasses import dataclass
 
 from omx_autoresearch.experiments.worktrees import checkout
@@ -55,10 +56,11 @@ def apply_checkpoint(
     changes = tree_changes(store.git, base, final)
     changed = tuple(change.path for change in changes)
     mark = os.path.join(store.path, _MARK)
-    if os.path.exists(mark):
-        if _has_ended(repository, final):
+    if changes and _has_ended(repository, final):  # an attempt was killed before its end could be recorded
+        with suppress(FileNotFoundError):
             os.unlink(mark)
-            return PatchAcceptance(True, changed)
+        return PatchAcceptance(True, changed)
+    if os.path.exists(mark):
         _take_back(store, repository, stamp, _marked_changes(store, mark, base))
         os.unlink(mark)
     reasons = checkout.moved(stamp, checkout.user_stamp(repository)) or checkout.under_way(repository)
@@ -87,10 +89,12 @@ def _refused(code: str, *reasons: str) -> PatchAcceptance:
     return PatchAcceptance(is_applied=False, reason_code=code, reasons=reasons)
 
 
-def reasons_against(store: ObjectStore, repository_path: str, stamp: checkout.UserStamp) -> tuple[str, ...]:
+def reasons_against(
+    store: ObjectStore, repository_path: str, stamp: checkout.UserStamp, final: str
+) -> tuple[str, ...]:
     """The reasons for which the checkout would refuse a checkpoint now, one sentence each; changes nothing.
 
-    An attempt that was interrupted is left to `apply_checkpoint`, which ends it or takes it back.
+    An attempt that was interrupted or has ended is left to `apply_checkpoint`, which ends it or takes it back.
 
     Raises:
         WorkspaceFault: git cannot read the checkout.
@@ -98,7 +102,8 @@ def reasons_against(store: ObjectStore, repository_path: str, stamp: checkout.Us
     if os.path.exists(os.path.join(store.path, _MARK)):
         return ()
     repository = checkout.open_repository(repository_path)
-    return checkout.moved(stamp, checkout.user_stamp(repository)) or checkout.under_way(repository)
+    reasons = checkout.moved(stamp, checkout.user_stamp(repository)) or checkout.under_way(repository)
+    return () if reasons and _has_ended(repository, final) else reasons
 
 
 def create_branches(
@@ -186,7 +191,7 @@ def _is_emptied(root: str, path: str, gone: set[str]) -> bool:
 
 
 def _has_ended(repository: checkout.UserRepository, final: str) -> bool:
-    """The attempt that was interrupted had done everything: index and files are the checkpoint's."""
+    """Everything is done already: index and files are the checkpoint's."""
     options = ("--quiet", "--ignore-submodules=none")
     staged = repository.git.run("diff-index", "--cached", *options, final).exit_status == 0
     return staged and repository.git.run("diff", *options).exit_status == 0

@@ -209,9 +209,9 @@ class WorktreePair:
             self._store, self.repository_path, self.stamp, self.base_commit, final
         )
 
-    def reasons_against(self) -> tuple[str, ...]:
+    def reasons_against(self, final: str) -> tuple[str, ...]:
         """The reasons for which `apply_to_user` would refuse now."""
-        return acceptance.reasons_against(self._store, self.repository_path, self.stamp)
+        return acceptance.reasons_against(self._store, self.repository_path, self.stamp, final)
 
     def branches(self, branches: Iterable[tuple[str, str]]) -> tuple[str, ...]:
         """Create new branches of the user's repository at checkpoints, all or none; none is checked out.

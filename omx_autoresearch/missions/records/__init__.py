@@ -9,7 +9,7 @@ from __future__ import annotations
 from importlib import import_module
 
 from omx_autoresearch.foundation.records import NewerShape, ShapeError, from_plain, replace, to_plain
-from omx_autoresearch.missions.rules.mission import Mission
+from omx_autoresearch.missions.rules.mission import Mission, charged
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -100,5 +100,6 @@ def fold(mission: Mission | None, entries: Iterable[tuple[str, str, dict[str, An
         record = from_plain(record_class(kind), data)
         if mission is None and kind != "mission_created":
             raise ShapeError(f"{kind} comes before mission_created")
-        mission = record.apply(mission, ts)
-    return replace(mission, updated_at=ts) if mission is not None and ts else mission
+        mission = record.apply(charged(mission, ts) if mission else None, ts)
+        mission = replace(mission, updated_at=ts) if mission is not None and ts else mission
+    return mission

@@ -574,7 +574,25 @@ def noticed(mission: Mission, ts: str, kind: str, text: str, reason: str = "") -
 def seconds_running(mission: Mission, now: str) -> float:
     """Wall time charged to the mission so far, in seconds."""
     stretch = seconds_between(mission.running_since, now) if mission.running_since else 0.0
-    return mission.usage.seconds_running + stretch
+    return mission.usage.seconds_running + stretch + _seconds_behind(mission, now)
+
+
+def charged(mission: Mission, now: str) -> Mission:
+    """The mission with the time charged that passed while the clock stood behind the start of the running stretch.
+
+    A clock that ran ahead at the launch would give the mission as many hours for nothing. What is charged here is
+    charged from record to record; the stretch itself counts once the clock has passed its start.
+    """
+    seconds = _seconds_behind(mission, now)
+    if not seconds:
+        return mission
+    usage = replace(mission.usage, seconds_running=mission.usage.seconds_running + seconds)
+    return replace(mission, usage=usage)
+
+
+def _seconds_behind(mission: Mission, now: str) -> float:
+    is_behind = max(mission.updated_at, now) < mission.running_since
+    return seconds_between(mission.updated_at, now) if is_behind and mission.updated_at else 0.0
 
 
 def next_command(mission: Mission, *, is_validating: bool = False, is_after_run: bool = False) -> str:

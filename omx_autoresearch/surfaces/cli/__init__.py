@@ -10,11 +10,23 @@ verb uses. A verb parses, calls one use case of a room below, and renders the vi
 
 from __future__ import annotations
 
+import os
 import sys
 
 
 def main() -> None:
-    """The console script."""
-    from omx_autoresearch.surfaces.cli.program import run
+    """The console script; where the system refuses memory or files before an answer, it says so without more of them."""
+    try:
+        from omx_autoresearch.surfaces.cli.program import run
 
-    sys.exit(run(sys.argv[1:]))
+        status = run(sys.argv[1:])
+    except (ImportError, MemoryError, OSError) as error:
+        os.write(2, f"error: omx-autoresearch could not be loaded: {error or type(error).__name__}\n{_CURE}".encode())
+        status = 1
+    sys.exit(status)
+
+
+_CURE = """\
+  next: raise the limits on memory (ulimit -v) and open files (ulimit -n), or install omx-autoresearch again; then run the
+        same command again
+"""

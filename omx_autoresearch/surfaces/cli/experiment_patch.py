@@ -169,7 +169,7 @@ def _refused(found: Meant, state: ExperimentState) -> PatchAcceptance | None:
     """That the checkout moved, before base and final are measured for nothing; None where it stands as it was."""
     if state.incumbent_commit in (state.base_commit, state.claim_commit):
         return None  # nothing is measured
-    reasons = WorktreePair.open(found.folder.work_path).reasons_against()
+    reasons = WorktreePair.open(found.folder.work_path).reasons_against(state.incumbent_commit)
     return PatchAcceptance(False, (), "", "user_moved", reasons) if reasons else None
 
 

@@ -334,13 +334,23 @@ def test_after_a_kill_nothing_is_taken_back_that_the_user_did_since(repository: 
 
 
 @pytest.mark.requirement("TREE-09")
-def test_an_acceptance_that_was_done_before_the_kill_is_done(repository: Path, tmp_path: Path) -> None:
+@pytest.mark.parametrize("is_marked", [True, False], ids=["before the mark is gone", "before it is recorded"])
+def test_an_acceptance_that_was_done_before_the_kill_is_done(
+    repository: Path, tmp_path: Path, is_marked: bool
+) -> None:
     worktrees = WorktreePair.create(str(repository), str(tmp_path / "work"), "e1")
     made = checkpoint(worktrees, change_everything)
     assert worktrees.apply_to_user(made.commit).is_applied
-    with open(os.path.join(store_of(worktrees), "accepting"), "w", encoding="ascii") as stream:
-        stream.write(made.commit)
-    assert worktrees.apply_to_user(made.commit).is_applied
+    mark = Path(store_of(worktrees), "accepting")
+    if is_marked:
+        mark.write_text(made.commit, encoding="ascii")
+    assert worktrees.reasons_against(made.commit) == ()
+    accepted = worktrees.apply_to_user(made.commit)
+    assert accepted.is_applied
+    assert accepted.changed_paths == made.changed
+    assert not mark.exists()
+    (repository / "tool").write_text("the user's own edit\n")
+    assert worktrees.reasons_against(made.commit)
     assert worktrees.apply_to_user(made.commit).reason_code == "user_moved"
 
 
