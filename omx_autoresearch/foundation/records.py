@@ -42,15 +42,16 @@ else:
     MISSING = _Missing()
 
     class Field:
-        """One field: its name, default, default factory and metadata, as the stdlib's."""
+        """One field: its name, type as written, default, default factory and metadata, as the stdlib's."""
 
-        __slots__ = ("default", "default_factory", "metadata", "name")
+        __slots__ = ("default", "default_factory", "metadata", "name", "type")
 
         def __init__(self, name="", default=MISSING, default_factory=MISSING, metadata=None):
             self.name = name
             self.default = default
             self.default_factory = default_factory
             self.metadata = metadata or {}
+            self.type = ""
 
     def field(*, default=MISSING, default_factory=MISSING, metadata=None):
         """Declare a field, as ``dataclasses.field``."""
@@ -86,7 +87,7 @@ else:
                 continue
             default = body.pop(name, MISSING)
             known = default if isinstance(default, Field) else Field("", default)
-            known.name = name
+            known.name, known.type = name, annotation
             declared[name] = known
         body.pop("__dict__", None)
         body.pop("__weakref__", None)
@@ -268,7 +269,8 @@ def from_plain(kind: type, data: Any) -> Any:
     """The inverse of :func:`to_plain` for a value of ``kind``.
 
     Raises:
-        ShapeError: ``data`` is no object, has a field that ``kind`` does not know, or lacks one it needs.
+        ShapeError: ``data`` is no object, has a field that ``kind`` does not know, lacks one it needs, or has another
+            JSON type in it.
     """
     if not isinstance(data, dict):
         raise ShapeError(f"{kind.__name__}: an object is needed, received {type(data).__name__}")
@@ -281,11 +283,31 @@ def from_plain(kind: type, data: Any) -> Any:
         inner = item.metadata.get("nested")
         if inner is not None and data[item.name] is None and item.default is not None:
             raise ShapeError(f"{kind.__name__}.{item.name} is missing")
-        values[item.name] = _thaw(inner, data[item.name])
+        value = data[item.name]
+        if value.__class__ not in _JSON_TYPES.get(item.type, (value.__class__,)):
+            raise ShapeError(
+                f"{kind.__name__}.{item.name}: {item.type} is needed, received {type(value).__name__}"
+            )
+        values[item.name] = _thaw(inner, value)
     unknown = data.keys() - values.keys()
     if unknown:
         raise NewerShape(f"{kind.__name__} has unknown fields: {', '.join(sorted(unknown))}")
     return kind(**values)
+
+
+_NUMBERS = (int, float, bool)
+_JSON_TYPES: dict[Any, tuple[type, ...]] = {
+    "str": (str,),
+    "int": _NUMBERS,
+    "float": _NUMBERS,
+    "bool": _NUMBERS,
+    "int | None": (*_NUMBERS, type(None)),
+    "float | None": (*_NUMBERS, type(None)),
+    "tuple[str, ...]": (list, tuple),
+    "dict[str, str]": (dict,),
+    "dict[str, int]": (dict,),
+}
+"""What a field may hold, by its type as written; a number of the wrong kind does no harm, a text in its place does."""
 
 
 def _thaw(inner: Any, value: Any) -> Any:

@@ -72,6 +72,8 @@ _KEPT_TYPES = [int, str, int, int, str]
 """Of the head that the line files cover, and of the session's id."""
 _LINE_BYTES = 4 * 1024 * 1024
 _STATE_BYTES = 4 * 1024 * 1024
+_BEGINNING_BYTES = 64
+"""Enough for the time of a first heartbeat."""
 _COPY_BYTES = 4 * 1024 * 1024
 _HEARTBEAT = os.path.basename(projection_texts.HEARTBEAT)
 _BOM = b"\xef\xbb\xbf"
@@ -408,7 +410,7 @@ class Projections:
             return
         with source:
             size = os.fstat(source.fileno()).st_size
-            if stamp is None or not stamp[0] or stamp[1] > size:
+            if stamp is None or not stamp[0] or stamp[1] > size or not _begins_alike(source, logs):
                 stamp = logs.replace(_HEARTBEAT, b"")
             source.seek(stamp[1])
             while gained := source.read(_COPY_BYTES):
@@ -417,6 +419,11 @@ class Projections:
     def _open(self, sub: str = "", *, make: bool = False) -> OmxFolder:
         path = os.path.relpath(self._task_path, self._project_path)
         return OmxFolder(self._project_path, os.path.join(path, sub) if sub else path, make=make)
+
+
+def _begins_alike(source: BinaryIO, logs: OmxFolder) -> bool:
+    """The copy was made of this file, and not of one that was full and was set aside."""
+    return source.read(_BEGINNING_BYTES).startswith(logs.read(_HEARTBEAT, _BEGINNING_BYTES))
 
 
 def write_completion(mission: Mission) -> None:

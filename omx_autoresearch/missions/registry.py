@@ -269,6 +269,8 @@ def mission_of(home: StateHome, entry: ActiveSession) -> Mission | None:
 
 TOOL_MARK = b'"status":"tool"'
 """The bytes of a tool event in the file."""
+HEARTBEAT_LIMIT_BYTES = 4 * 1024 * 1024
+"""A longer file is set aside when the next turn begins or ends, and takes the place of the one set aside before."""
 _TAIL_BYTES = 64 * 1024
 _SCAN_BYTES = 64 * 1024 * 1024
 
@@ -298,6 +300,8 @@ def beat(path: str, *, at: str, status: str, session_id: str) -> bool:
         OSError: the file cannot be written; a failed heartbeat warns and the caller goes on.
     """
     line = encode({"ts": at, "status": status, "session": session_id}) + b"\n"
+    if _is_full(path):
+        os.replace(path, _older(path))
     descriptor = open_regular(path, os.O_RDWR | os.O_APPEND | os.O_CREAT | os.O_NOFOLLOW)
     try:
         size = os.fstat(descriptor).st_size
@@ -309,6 +313,13 @@ def beat(path: str, *, at: str, status: str, session_id: str) -> bool:
     return is_torn
 
 
+def _is_full(path: str) -> bool:
+    try:
+        return os.lstat(path).st_size > HEARTBEAT_LIMIT_BYTES
+    except FileNotFoundError:
+        return False
+
+
 def size_of(path: str) -> int:
     """Bytes of the file; 0 when it is missing."""
     try:
@@ -318,7 +329,18 @@ def size_of(path: str) -> int:
 
 
 def tools_after(path: str, offset: int) -> int:
-    """How many tool events stand in the file behind ``offset``; 0 when it cannot be read."""
+    """How many tool events stand behind ``offset``; 0 when they cannot be read.
+
+    Args:
+        path: of the file.
+        offset: its size at an earlier moment; more than it has now where it has been set aside since.
+    """
+    if offset <= size_of(path):
+        return _tools_in(path, offset)
+    return _tools_in(_older(path), offset) + _tools_in(path, 0)
+
+
+def _tools_in(path: str, offset: int) -> int:
     try:
         with os.fdopen(open_regular(path), "rb") as stream:
             gained = os.fstat(stream.fileno()).st_size - stream.seek(offset)
@@ -338,12 +360,10 @@ def last_beats(path: str) -> tuple[Beat, ...]:
 
 
 def _newest_beats(path: str) -> Iterator[Beat]:
-    try:
-        with os.fdopen(open_regular(path), "rb") as stream:
-            stream.seek(max(0, os.fstat(stream.fileno()).st_size - _TAIL_BYTES))
-            lines = stream.read().split(b"\n")
-    except OSError:
-        return
+    tail = _tail(path)
+    if len(tail) < _TAIL_BYTES:
+        tail = _tail(_older(path)) + b"\n" + tail
+    lines = tail.split(b"\n")
     for line in reversed(lines[:-1]):
         try:
             value = decode(line)
@@ -352,6 +372,20 @@ def _newest_beats(path: str) -> Iterator[Beat]:
                 yield found
         except (ValueError, KeyError, TypeError):
             continue
+
+
+def _tail(path: str) -> bytes:
+    try:
+        with os.fdopen(open_regular(path), "rb") as stream:
+            stream.seek(max(0, os.fstat(stream.fileno()).st_size - _TAIL_BYTES))
+            return stream.read()
+    except OSError:
+        return b""
+
+
+def _older(path: str) -> str:
+    """Where the lines stand that were set aside when the file was full."""
+    return f"{path}.old"
 
 
 def leave_heartbeat(runtime: Runtime, mission: Mission, status: str, session_id: str, *, at: str = "") -> str:

@@ -271,7 +271,9 @@ def _unreadable(folder: MissionFolder, where: str, error: ShapeError) -> Journal
             next_step="let an older omx-autoresearch that still reads it write one record, such as a pause; then go on",
         )
     return JournalBroken(
-        f"{folder.journal_path}: {where}: {error}", next_step=f"omx-autoresearch repair {folder.task_id}"
+        f"{folder.journal_path}: {where}: {error}",
+        next_step="put the newest copy of the journal back; without one, move the mission out of the state home "
+        f"(mv {folder.root_path} .) and begin anew: omx-autoresearch init",
     )
 
 

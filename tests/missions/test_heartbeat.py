@@ -64,6 +64,37 @@ def test_tools_are_counted_from_the_turns_beginning_on(pulse: Path) -> None:
     assert registry.tools_after(str(pulse), offset)
 
 
+def test_a_full_file_is_set_aside_and_nothing_is_forgotten_that_a_turn_needs(pulse: Path) -> None:
+    beat(pulse, 1, "turn_done")
+    filler = pulse.read_bytes()
+    pulse.write_bytes(filler * (registry.HEARTBEAT_LIMIT_BYTES // len(filler) + 1))
+    offset = registry.size_of(str(pulse))
+    with pulse.open("ab") as stream:
+        stream.write(filler.replace(b"turn_done", b"tool"))
+    beat(pulse, 2, "tool")
+    assert registry.size_of(str(pulse)) < 1000
+    assert registry.tools_after(str(pulse), offset) == 2
+    assert [found.status for found in registry.last_beats(str(pulse))[-3:]] == ["turn_done", "tool", "tool"]
+    pulse.write_bytes(filler * (registry.HEARTBEAT_LIMIT_BYTES // len(filler) + 1))
+    beat(pulse, 3, "turn_done")
+    kept = sum(path.stat().st_size for path in pulse.parent.iterdir())
+    assert kept < 2 * registry.HEARTBEAT_LIMIT_BYTES
+    assert registry.last_beat(str(pulse)) == registry.Beat(at(3), "turn_done", SESSION)
+
+
+def test_the_copy_in_the_workspace_follows_a_file_that_was_begun_anew(world: Scratch) -> None:
+    mission = world.mission()
+    assert world.stop().refusal
+    source = Path(world.runtime().home.mission(mission.task_id).heartbeat_path)
+    (copy,) = world.project.rglob("heartbeat.jsonl")
+    assert copy.read_bytes() == source.read_bytes()
+    source.unlink()
+    registry.beat(str(source), at=at(3), status="turn_done", session_id=SESSION)
+    source.write_bytes(source.read_bytes() * 100)
+    assert world.stop(last_assistant_message="Again.").refusal
+    assert copy.read_bytes() == source.read_bytes()
+
+
 def test_a_session_id_that_looks_like_a_tool_event_is_none(pulse: Path) -> None:
     registry.beat(str(pulse), at=at(1), status="turn_done", session_id='"status":"tool"')
     assert not registry.tools_after(str(pulse), 0)

@@ -155,6 +155,22 @@ def test_too_new_and_too_old_have_sentences_of_their_own(
         place.store.load(TASK)
 
 
+@pytest.mark.case("STA-07")
+def test_a_text_where_a_number_belongs_breaks_the_journal_in_words(tmp_path: Path) -> None:
+    place = Place(tmp_path)
+    place.record(ValidationFinished(a_run("failed")))
+
+    def with_text(kind: str, data: dict[str, Any]) -> dict[str, Any]:
+        run = data.get("attestation")
+        return {**data, "attestation": {**run, "exit_status": "one"}} if run else data
+
+    rewritten(place, with_text)
+    said = r"record \d+: Attestation\.exit_status: int \| None is needed, received str"
+    with pytest.raises(JournalBroken, match=said) as broken:
+        place.store.load(TASK)
+    assert broken.value.next_step.startswith("put the newest copy of the journal back")
+
+
 @pytest.mark.requirement("STATE-15")
 def test_steps_run_in_order_leave_their_argument_alone_and_name_what_they_cannot_read(
     monkeypatch: pytest.MonkeyPatch,

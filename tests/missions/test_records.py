@@ -168,6 +168,11 @@ def test_a_record_of_an_unknown_kind_is_named() -> None:
         ),
         ("stop_released", {"stop": {"session_id": "s"}}, "StopFacts.reason_code is missing"),
         (
+            "stop_refused",
+            {"stop": {"session_id": "s", "reason_code": "x", "usage": {"refusals": "many"}}},
+            "Usage.refusals: int is needed, received str",
+        ),
+        (
             "stop_allowed",
             {"stop": {"session_id": "s", "reason_code": "x", "usage": {"luck": 1}}},
             "Usage has unknown fields: luck",

@@ -15,18 +15,21 @@ import sys
 
 
 def main() -> None:
-    """The console script; where the system refuses memory or files before an answer, it says so without more of them."""
+    """The console script; where the system refuses memory or files, it says so without asking for more of them."""
     try:
         from omx_autoresearch.surfaces.cli.program import run
 
         status = run(sys.argv[1:])
     except (ImportError, MemoryError, OSError) as error:
-        os.write(2, f"error: omx-autoresearch could not be loaded: {error or type(error).__name__}\n{_CURE}".encode())
+        os.write(
+            2,
+            f"error: omx-autoresearch could not be loaded: {str(error) or type(error).__name__}\n{_CURE}".encode(),
+        )
         status = 1
     sys.exit(status)
 
 
 _CURE = """\
-  next: raise the limits on memory (ulimit -v) and open files (ulimit -n), or install omx-autoresearch again; then run the
-        same command again
+  next: raise the limits on memory (ulimit -v) and open files (ulimit -n), or install omx-autoresearch again;
+        then run the same command again
 """
