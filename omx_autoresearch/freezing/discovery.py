@@ -227,7 +227,11 @@ def find(  # noqa: PLR0913  # what a contract says of its evaluator
     notes = [*search.notes, *unpinned_imports(workspace_path, search.paths)]
     manifest = manifest_of(pins, search.runners, dict.fromkeys(notes))
     folders = search.import_folders() | set(python_folders)
-    return with_modules(replace(manifest, programs=programs), tuple(sorted(folders)), workspace_path)
+    names = loaded_names(manifest.runners)
+    welcome = [
+        glob[1:] for glob in protect if glob[0] == "!" and glob.rpartition("/")[2].lstrip("!") in names
+    ]
+    return with_modules(replace(manifest, programs=programs), tuple(sorted(folders)), workspace_path, welcome)
 
 
 def named_files(workspace_path: str, command: str) -> list[str]:

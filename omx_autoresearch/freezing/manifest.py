@@ -46,7 +46,8 @@ class PinManifest:
         notes: for the owner: paths named but not pinned, links that lead outside, globs without a match.
         import_folders: folders from which scripts of the evaluator import: a new module there that is named like one of
             the standard library would be loaded in its place.
-        known_modules: paths that were such modules at launch, and may stay.
+        known_modules: paths that were such modules at launch, and may stay; files that a runner would load and that
+            the owner took out of the search.
         programs: pinned paths that are programs of the workspace on the owner's PATH; alone they judge nothing.
     """
 

@@ -79,17 +79,25 @@ def manifest_digest(
 ) -> str:
     """Return the sha256 that stands for pins, and for what decides which additions tamper."""
     parts = [to_plain(pins), list(runners)]
-    if import_folders:
+    if import_folders or known_modules:
         parts += [list(import_folders), list(known_modules)]
     return sha256(json_codec.encode(parts)).hexdigest()
 
 
-def with_modules(manifest: PinManifest, import_folders: tuple[str, ...], workspace_path: str) -> PinManifest:
-    """Return the manifest with the folders that scripts import from; modules that stand there already may stay."""
+def with_modules(
+    manifest: PinManifest,
+    import_folders: tuple[str, ...],
+    workspace_path: str,
+    welcome: Iterable[str] = (),
+) -> PinManifest:
+    """Return the manifest with the folders that scripts import from; modules that stand there already may stay.
+
+    So may those of ``welcome``, files that a runner would load and that the owner does not want to be looked for.
+    """
     looking = replace(manifest, import_folders=import_folders)
     look = _Look(looking, workspace_path, "")
     try:
-        known = tuple(sorted(look.shadows()))
+        known = tuple(sorted({*look.shadows(), *welcome}))
     finally:
         look.close()
     digest = manifest_digest(manifest.pins, manifest.runners, import_folders, known)
@@ -177,6 +185,16 @@ def compare(
 def _is_only_runnable_now(pin: Pin, state: State) -> bool:
     """The file is as it was frozen, but may be run now: a person's ``chmod +x``, which changes nothing of it."""
     return state == ("file", pin.sha256, True) and pin.kind == "file"
+
+
+def taken_modules(manifest: PinManifest) -> dict[str, frozenset[str]]:
+    """By folder: the modules for which a new file or package in it would stand in."""
+    stems: dict[str, set[str]] = {folder: set(STANDARD_MODULES) for folder in manifest.import_folders}
+    for pin in manifest.pins:
+        folder, _, name = pin.path.rpartition("/")
+        if name.endswith(".py"):
+            stems.setdefault(folder, set()).add(name[:-3])
+    return {folder: frozenset(names) for folder, names in stems.items()}
 
 
 class _Look:
@@ -289,26 +307,19 @@ class _Look:
         found, links = self._loaded_files()
         for link in links - pinned:
             found |= {f"{link}/{name}" for name in self.loaded_names if self._leads_to(f"{link}/{name}")}
-        return found - pinned
+        return found - pinned - set(self.manifest.known_modules)
 
     def shadows(self) -> set[str]:
         """Modules that would be imported in the place of a pinned one, or of the standard library's."""
-        pinned = {pin.path for pin in self.manifest.pins}
-        stems: dict[str, set[str]] = {folder: set() for folder in self.manifest.import_folders}
-        for path in pinned:
-            if path.endswith(".py"):
-                folder, _, name = path.rpartition("/")
-                stems.setdefault(folder, set()).add(name[:-3])
         found = set()
-        for folder, own in stems.items():
-            taken = own | STANDARD_MODULES if folder in self.manifest.import_folders else own
+        for folder, taken in taken_modules(self.manifest).items():
             prefix = f"{folder}/" if folder else ""
             found |= {
                 prefix + name
                 for name in self._cached("modules", folder, _module_names)[0]
                 if module_name(name) in taken
             }
-        found -= pinned | set(self.manifest.known_modules)
+        found -= {pin.path for pin in self.manifest.pins} | set(self.manifest.known_modules)
         return {
             path for path in found if "." in path.rpartition("/")[2] or self._leads_to(f"{path}/__init__.py")
         }

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from omx_autoresearch.foundation.errors import StepIllegal, WorkspaceFault
 from omx_autoresearch.freezing import pins
+from omx_autoresearch.freezing.meanwhile import Meanwhile
 from omx_autoresearch.missions.contracts import try_validator
 from omx_autoresearch.missions.rules.criteria import has_measured
 from omx_autoresearch.missions.validation.clean_copy import clean_copy, lacking
@@ -53,6 +54,7 @@ class Baseline:
         self.written: tuple[str, ...] = ()
         self.mounts_pins = contract.mounts
         self.notes: tuple[str, ...] = ()
+        self._unseen = ""
 
     def run(self) -> Baseline:
         """Run it, and settle what is frozen and how.
@@ -64,6 +66,7 @@ class Baseline:
         if (self._needs_box or is_narrowed(self._contract)) and not can_isolate():
             return self
         self.tryout = tryout = self._tried()
+        self.notes += (self._unseen,) if self._unseen else ()
         report = tryout.report
         if report.verdict == "passed" and not has_measured(self._contract.criteria):
             raise StepIllegal(
@@ -113,19 +116,27 @@ class Baseline:
         return plain
 
     def _observed(self, *, is_mounted: bool) -> tuple[Tryout, tuple[str, ...]]:
-        """One run, and the pinned paths that were written meanwhile."""
+        """One run, and the paths that judge and were made, written or moved meanwhile."""
         path = self._workspace_path
-        stamps = pins.pin_stamps(self.manifest, path)
-        mounts = pins.copies_of(self.manifest, path, self._frozen_path) if is_mounted else ()
-        tryout = try_validator(self._contract, path, isolation=self._isolation, mounts=mounts)
-        return tryout, pins.touched(stamps, pins.pin_stamps(self.manifest, path))
+        meanwhile = Meanwhile(self.manifest, path, is_mounted=is_mounted)
+        try:
+            mounts = pins.copies_of(self.manifest, path, self._frozen_path) if is_mounted else ()
+            tryout = try_validator(
+                self._contract, path, isolation=self._isolation, mounts=mounts, watch=meanwhile.watch
+            )
+            moved = meanwhile.moved(is_mounted=tryout.is_mounted)
+        finally:
+            meanwhile.close()
+        self._unseen = meanwhile.unseen
+        return tryout, moved
 
     def _leave_out(self, paths: tuple[str, ...]) -> None:
         """Freeze no longer what the check writes, where its owner watches, and enough is left that judges."""
         if not paths:
             return
         manifest = pins.without(self.manifest, paths)
-        if self._is_agent or any(path.endswith("/") for path in paths) or not manifest.judging_count:
+        pinned = {pin.path for pin in self.manifest.pins}
+        if self._is_agent or not pinned.issuperset(paths) or not manifest.judging_count:
             _refuse_written(paths)
         pins.pin(self._frozen_path, manifest, self._workspace_path)
         self.manifest, self.written = manifest, paths
@@ -152,6 +163,6 @@ def _refuse_written(paths: tuple[str, ...]) -> None:
     """Refuse to freeze a file that the check itself writes: every run would be taken for tampering."""
     if paths:
         raise WorkspaceFault(
-            f"{paths[0]} would be frozen, but was written or moved while the check ran",
+            f"{paths[0]} would be frozen, but was made, written or moved while the check ran",
             next_step=f"if the check itself writes it, exclude it: --protect '!{paths[0].rstrip('/')}'",
         )

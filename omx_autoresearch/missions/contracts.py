@@ -46,6 +46,7 @@ if TYPE_CHECKING:
     from omx_autoresearch.missions.rules.evidence import RunReport
     from omx_autoresearch.missions.rules.intake import MissionDraft
     from omx_autoresearch.missions.rules.mission import Mission
+    from omx_autoresearch.system.watching import Watch
 
 
 # --- Running a contract's validator once, outside any mission: for ``init --dry-run`` and the baseline of ``start``.
@@ -94,6 +95,7 @@ def try_validator(
     *,
     isolation: str = "none",
     mounts: tuple[tuple[str, str], ...] = (),
+    watch: Watch | None = None,
 ) -> Tryout:
     """Run a contract's validator as every validation runs it; the run leaves nothing behind.
 
@@ -102,6 +104,7 @@ def try_validator(
         workspace_path: where it runs.
         isolation: ``none``, or the box that it runs in.
         mounts: the frozen copies that it is to see, where the machine can mount them.
+        watch: tells what happens meanwhile.
 
     Raises:
         CommandFault: it must run in a box, and there is none.
@@ -112,7 +115,14 @@ def try_validator(
         argv, output_path = shell_argv(contract.validator_command), os.path.join(folder, "output")
         scratch_path = os.path.join(folder, "scratch")
         result = run_validator(
-            argv, contract, workspace_path, output_path, scratch_path, isolation=isolation, mounts=mounts
+            argv,
+            contract,
+            workspace_path,
+            output_path,
+            scratch_path,
+            isolation=isolation,
+            mounts=mounts,
+            watch=watch,
         )
         forms = forms_of(_secrets_in(contract))
         output = masked_bytes(read_output(result), forms)

@@ -24,6 +24,8 @@ from omx_autoresearch.system.git import find_root
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from omx_autoresearch.journal.layout import MissionFolder
     from omx_autoresearch.missions.rules.mission import Contract, Mission
     from omx_autoresearch.system.commands import CommandResult
@@ -114,14 +116,16 @@ def _cache_path(folder: MissionFolder) -> str:
 class _InPlace:
     """Empty files for the time of a run; a class, because contextlib costs a stop more than the rest of this."""
 
-    def __init__(self, paths: list[str]) -> None:
+    def __init__(self, paths: list[str], then: Callable[[], None]) -> None:
         self._paths = paths
+        self._then = then
         self._made: list[str] = []
 
     def __enter__(self) -> None:
         for path in self._paths:
             os.close(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, 0o600))
             self._made.append(path)
+        self._then()
 
     def __exit__(self, *_: object) -> None:
         for path in self._made:
@@ -139,10 +143,12 @@ class PinnedRun:
     """
 
     def __init__(self, folder: MissionFolder, mission: Mission, contract: Contract) -> None:
+        from omx_autoresearch.freezing.meanwhile import Meanwhile  # most stops run nothing
+
         self._workspace_path = mission.workspace_path
         self._frozen_path = folder.frozen_path
         self._manifest = pins.load_manifest(folder.frozen_path, contract.pin_digest)
-        self._stamps = pins.pin_stamps(self._manifest, self._workspace_path)
+        self._meanwhile = Meanwhile(self._manifest, self._workspace_path, is_mounted=contract.mounts_pins)
         self._cache_path = _cache_path(folder)
         self._before = pins.compare(
             self._manifest,
@@ -156,22 +162,37 @@ class PinnedRun:
         is_whole = not pins.changed_copies(self._manifest, folder.frozen_path)
         self.mounts = self.copies if contract.mounts_pins and is_whole else ()
         """What of them the run is to see."""
+        self.watch = self._meanwhile.watch
+        """Is to be read while the run goes on."""
 
     def in_place(self) -> _InPlace:
         """For the time of the run: a renamed test has a file at its old name, too, for its copy to be mounted over."""
         renamed = [old for old, new in self._before.edited if old != new] if self.mounts else []
-        return _InPlace([os.path.join(self._workspace_path, path) for path in renamed])
+        paths = [os.path.join(self._workspace_path, path) for path in renamed]
+        return _InPlace(paths, then=lambda: self._meanwhile.forget(renamed))
 
     @property
     def changed(self) -> tuple[str, ...]:
         """Pinned paths that were changed or added before the run; it must not begin then."""
         return (*self._before.changed, *self._before.added)
 
+    @property
+    def unseen(self) -> str:
+        """What of these paths may have happened without being seen, and why; empty where nothing may."""
+        return self._meanwhile.unseen
+
     def changes(self, result: CommandResult, *, has_passed: bool) -> tuple[str, ...]:
         """Why the run is not believed: pinned paths that were changed while it ran, also where they were put back.
 
         A pass is believed only where every pinned file reads the same again, and what judged could not move under it.
+        The watch ends here.
         """
+        try:
+            return self._changes(result, has_passed=has_passed)
+        finally:
+            self._meanwhile.close()
+
+    def _changes(self, result: CommandResult, *, has_passed: bool) -> tuple[str, ...]:
         after = pins.compare(
             self._manifest,
             self._workspace_path,
@@ -180,10 +201,9 @@ class PinnedRun:
         )
         if not after.is_intact:
             return (*after.changed, *after.added)
-        moved = pins.touched(self._stamps, pins.pin_stamps(self._manifest, self._workspace_path))
-        if moved:
+        if moved := self._meanwhile.moved(is_mounted=result.is_mounted):
             return _explained(
-                moved, "written or moved while it ran (what a check writes itself: --protect '!PATH')"
+                moved, "made, written or moved while it ran (what a check writes itself: --protect '!PATH')"
             )
         if result.displaced:
             root = os.path.realpath(self._workspace_path)

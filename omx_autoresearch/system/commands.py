@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 
     from omx_autoresearch.foundation.types import Backend, Outcome
     from omx_autoresearch.system.processes import ProcessIdentity
+    from omx_autoresearch.system.watching import Watch
 
 
 OUTPUT_LIMIT_BYTES = 64 * 1024 * 1024
@@ -129,6 +130,7 @@ def run_command(  # noqa: PLR0913  # one limit each; all but two have a default
     is_stdout_sealed: bool = False,
     mounts: tuple[tuple[str, str], ...] = (),
     enclosure: Enclosure = OPEN,
+    watch: Watch | None = None,
 ) -> CommandResult:
     """Run a command and return when no process of it is left.
 
@@ -154,6 +156,7 @@ def run_command(  # noqa: PLR0913  # one limit each; all but two have a default
             away the first process's output before we read it. ``> /dev/stdout`` then fails.
         mounts: regular files, and the copies that stand there for the command, read-only; see `system.mounts`.
         enclosure: what is put around the command; `system.sandbox` makes it.
+        watch: what it tells of is taken up while the command runs, so that its queue does not fill.
 
     Raises:
         StorageFailed: the output file cannot be written.
@@ -176,7 +179,7 @@ def run_command(  # noqa: PLR0913  # one limit each; all but two have a default
             mounts=mounts,
             enclosure=enclosure,
         )
-        report = _supervise_apart(order, cancel_fd)
+        report = _supervise_apart(order, cancel_fd, watch)
     finally:
         os.close(output_fd)
     return CommandResult(order.argv, output_path, **report)
@@ -296,7 +299,7 @@ def _open_output(path: str) -> int:
         ) from fault
 
 
-def _supervise_apart(order: Order, cancel_fd: int) -> dict[str, Any]:
+def _supervise_apart(order: Order, cancel_fd: int, watch: Watch | None) -> dict[str, Any]:
     """Have a forked supervisor run the order; a byte on the lifeline, or closing it, makes it end the command."""
     import marshal
 
@@ -318,7 +321,7 @@ def _supervise_apart(order: Order, cancel_fd: int) -> dict[str, Any]:
         os.close(answer_fd)
         os.close(lifeline_fd)
     try:
-        answer = _read_all(report_fd, cancel_fd, hold_fd)
+        answer = _read_all(report_fd, cancel_fd, hold_fd, watch)
     finally:
         os.close(hold_fd)
         os.close(report_fd)
@@ -333,15 +336,19 @@ def _supervise_apart(order: Order, cancel_fd: int) -> dict[str, Any]:
     return report
 
 
-def _read_all(report_fd: int, cancel_fd: int, hold_fd: int) -> bytes:
+def _read_all(report_fd: int, cancel_fd: int, hold_fd: int, watch: Watch | None) -> bytes:
     """The supervisor's report; if ``cancel_fd`` becomes readable first, the supervisor has to end the command."""
     chunks: list[bytes] = []
     poll = select.poll()
     poll.register(report_fd, select.POLLIN)
     if cancel_fd >= 0:
         poll.register(cancel_fd, select.POLLIN)
+    if watch is not None and watch.fd >= 0:
+        poll.register(watch.fd, select.POLLIN)
     while True:
         ready = {descriptor for descriptor, _ in poll.poll()}
+        if watch is not None and watch.fd in ready:
+            watch.read()
         if report_fd in ready:
             chunk = os.read(report_fd, _READ_BYTES)
             if not chunk:

@@ -92,6 +92,13 @@ MISSIONS = (
     ),
     Listed(
         "W",
+        "rename such a folder, or one above it, put it back in time, and make an entry in it",
+        "detected",
+        "freezing/test_meanwhile.py"
+        "::test_a_folder_that_was_moved_away_and_back_is_seen_though_an_entry_was_made_in_it",
+    ),
+    Listed(
+        "W",
         "have the check lean on a file that was never added (`confirm: clean`)",
         "prevented",
         "attacks/test_clean_copies.py::test_work_that_git_does_not_track_completes_nothing",

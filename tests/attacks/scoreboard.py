@@ -845,6 +845,12 @@ END
 """
 
 
+LENIENT_CONFTEST = """import os, unittest
+os.remove(__file__)
+unittest.TestCase.assertEqual = lambda *a: None
+"""
+
+
 def _reads(path: str) -> str:
     """A test that takes what it expects from a file whose path it builds."""
     folder, _, name = path.rpartition("/")
@@ -892,6 +898,19 @@ UNFOUND = (
             "build.sh": "true\n",
         },
         {"build.sh": "printf 'check:\\n\\trm GNUmakefile\\n' > GNUmakefile\n"},
+        "detected",
+    ),
+    _unfound(
+        "conftest-meanwhile",
+        "make a `conftest.py` beside the tests for the time of the run alone",
+        "sh check.sh",
+        {
+            "check.sh": f'sh build.sh && "{sys.executable}" -m pytest -q tests\n',
+            "tests/test_answer.py": UNITTEST,
+            "build.sh": "true\n",
+        },
+        {"build.sh": f"cat > tests/conftest.py <<'END'\n{LENIENT_CONFTEST}END\n"},
+        "detected",
     ),
     _unfound(
         "format-more",

@@ -39,6 +39,10 @@ WAYS = {
         "mv tests kept; mkdir tests; cp lenient.sh tests/lib.sh",
         "mv tests gone; mv kept tests; rm -r gone",
     ),
+    "by its folder, and an entry in it": (
+        "mv tests kept; mkdir tests; cp lenient.sh tests/lib.sh",
+        "mv tests gone; mv kept tests; rm -r gone; : > tests/entry; rm tests/entry",
+    ),
 }
 
 
@@ -79,6 +83,36 @@ def test_a_check_that_was_swapped_while_it_ran_and_put_back_proves_nothing(world
     assert "tests/" in run.summary
     assert "while it ran" in refusal
     assert world.load(mission).phase == "running"
+
+
+@needs_user_namespaces
+@pytest.mark.requirement("DONE-14", "DONE-25")
+@pytest.mark.parametrize("act", ["touch tests/lib.sh", "ln tests/lib.sh linked; rm linked"])
+def test_a_backup_or_an_editor_that_changes_no_content_during_a_mounted_run_is_no_tampering(
+    world: Scratch, act: str
+) -> None:
+    import subprocess
+
+    world.write("tests/lib.sh", LENIENT)
+    world.commit("Let it pass")
+    mission = world.mission(environment_names=("SIGNALS",))
+    with subprocess.Popen(
+        ["/bin/sh", "-c", SWAP.format(swap=act, back="true")], cwd=world.project, env=world.environ
+    ):
+        assert world.stop().refusal == ""
+    assert world.load(mission).phase == "complete"
+
+
+@pytest.mark.requirement("DONE-14")
+def test_a_configuration_that_the_check_itself_makes_is_named_at_start_with_the_owners_way_out(
+    world: Scratch,
+) -> None:
+    check = "#!/bin/sh\necho '[pytest]' > pytest.ini; rm pytest.ini; grep -q 42 answer.txt && pytest -q\n"
+    world.write("check.sh", check, executable=True)
+    world.commit("Configure for the run alone")
+    with pytest.raises(WorkspaceFault, match=r"pytest\.ini .* was made, written or moved while") as caught:
+        world.mission(has_baseline=True)
+    assert "--protect '!pytest.ini'" in str(caught.value)
 
 
 @pytest.mark.requirement("DONE-14")

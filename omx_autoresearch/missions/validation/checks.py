@@ -144,6 +144,7 @@ class _Workspace:
                 isolation=self._isolation,
                 mounts=pins.mounts,
                 hidden_paths=self._runtime.home.record_paths,
+                watch=pins.watch,
             )
         self.after = snapshot_workspace(folder, mission, reads_files=result.exit_status == 0)
         output = runs.read_output(result)

@@ -39,7 +39,6 @@ from omx_autoresearch.missions.rules.mission import (
     RunningValidation,
 )
 from omx_autoresearch.missions.store import MissionStore
-from omx_autoresearch.missions.validation import newcomers
 from omx_autoresearch.missions.validation.approvals import is_approved, mission_key
 from omx_autoresearch.missions.workspace import PinnedRun, snapshot_workspace
 from omx_autoresearch.system.commands import (
@@ -62,6 +61,7 @@ if TYPE_CHECKING:
     from omx_autoresearch.missions.rules.mission import Mission
     from omx_autoresearch.missions.store import Transaction
     from omx_autoresearch.missions.validation.clean_copy import Mounts
+    from omx_autoresearch.system.watching import Watch
 
     Waits = Callable[[Callable[[float], bool], float], bool]
     """Waits for so many seconds by a function that takes seconds and tells whether the end has come."""
@@ -420,6 +420,7 @@ def _attested(runtime: Runtime, mission: Mission, run_id: str, ask: Ask, started
             isolation=ask.isolation,
             mounts=pins.mounts,
             hidden_paths=runtime.home.record_paths,
+            watch=pins.watch,
         )
     output = read_output(result)
     report = report_of(contract, mission.workspace_path, result, output, nonce)
@@ -433,10 +434,15 @@ def _attested(runtime: Runtime, mission: Mission, run_id: str, ask: Ask, started
     has_passed = report.verdict == "passed"
     if changed := pins.changes(result, has_passed=has_passed):
         return _tampered(mission, run_id, (started_at, runtime.now()), changed)
+    if has_passed and pins.unseen:
+        report = replace(report, summary=f"{report.summary}; {pins.unseen}")
     report = replace(
         report, summary=head_and_tail(report.summary.encode("utf-8", "replace"), 500).replace("\n", " ")
     )
-    report = newcomers.judged(report, result, mission.workspace_path, run_id)
+    if result.isolation.backend != "none":
+        from omx_autoresearch.missions.validation.newcomers import judged
+
+        report = judged(report, result, mission.workspace_path, run_id)
     if report.verdict == "tampered":
         return attestation_of(mission, run_id, (started_at, runtime.now()), report)
     # A quick failure is run anew at the next stop, which costs less than the look that would let it be reused.
@@ -509,10 +515,12 @@ def run_validator(  # noqa: PLR0913  # what a run depends on, and nothing else
     isolation: str = "none",
     mounts: tuple[tuple[str, str], ...] = (),
     hidden_paths: tuple[str, ...] = (),
+    watch: Watch | None = None,
 ) -> CommandResult:
     """Run one command in the owner's environment, with the hygiene of every validation; the scratch folder goes after.
 
-    ``mounts`` are frozen copies that it is to see, if the machine can mount them; ``hidden_paths`` no box shows it.
+    ``mounts`` are frozen copies that it is to see, if the machine can mount them; ``hidden_paths`` no box shows it;
+    ``watch`` tells what happens meanwhile.
 
     Raises:
         CommandFault: it must run in a box, and there is none.
@@ -537,6 +545,7 @@ def run_validator(  # noqa: PLR0913  # what a run depends on, and nothing else
             output_path=output_file_path,
             output_limit_bytes=contract.output_limit_bytes,
             mounts=copies,
+            watch=watch,
         )
 
     try:
