@@ -23,7 +23,9 @@ class KnownClient:
         session_ids: contain the session's id in a tool shell, best first.
         session_variables: other variables of one session, which a fresh session must not inherit.
         folder: the client's settings folder in a project; empty if unknown.
-        off_switch: the setting that turns hooks off when true, for the status line; empty for a client without one.
+        folder_variable: the environment variable that names the user's settings folder; empty for none.
+        hold_settings: names in ``settings.json`` that may end a hold, for the status line: it looks closer at one.
+        installed_setting: the text of such a setting that our installer writes itself.
         sandbox: the program that its sandbox starts as the first process; empty if it has no sandbox program.
         program: the name of its process, or of the script that ``node`` runs; empty if unknown.
         headless: the command line of a headless session that we show as an example; empty for none.
@@ -38,7 +40,9 @@ class KnownClient:
     session_ids: tuple[str, ...] = ()
     session_variables: tuple[str, ...] = ()
     folder: str = ""
-    off_switch: str = ""
+    folder_variable: str = ""
+    hold_settings: tuple[str, ...] = ()
+    installed_setting: str = ""
     sandbox: str = ""
     program: str = ""
     headless: str = ""
@@ -63,7 +67,9 @@ KNOWN: dict[str, KnownClient] = {
             "CLAUDE_PROJECT_DIR",
         ),
         folder=".claude",
-        off_switch="disableAllHooks",
+        folder_variable="CLAUDE_CONFIG_DIR",
+        hold_settings=("disableAllHooks", "allowManagedHooksOnly", "CLAUDE_CODE_STOP_HOOK_BLOCK_CAP"),
+        installed_setting='"CLAUDE_CODE_STOP_HOOK_BLOCK_CAP": "16"',
         program="claude",
         headless="claude -p --permission-mode acceptEdits",
     ),

@@ -21,6 +21,8 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
 
+    from omx_autoresearch.foundation.clients import KnownClient
+
     Plain = dict[str, Any]
 
 WORD = "statusline"
@@ -78,18 +80,38 @@ def _is_lost(shown: Plain, folder_path: str) -> bool:
 
 
 def _is_switched_off(raw: bytes) -> bool:
-    """Whether a settings file of the project, which its agent can write, turns the hooks off."""
+    """Whether a settings file that an agent can write turns the hooks off, or lets the client override them early.
+
+    What ``status`` asks is asked only where such a file names a setting that may do so.
+    """
     from omx_autoresearch.foundation.clients import KNOWN
 
-    known = [(client.folder, client.off_switch) for client in KNOWN.values() if client.off_switch]
     folders = [found for key in _PROJECT_KEYS if (found := hook.value_in(raw, key)) is not None]
+    home_path = os.environ.get("HOME", "")
     for project_path in map(os.fsdecode, dict.fromkeys(folders)):
-        for folder, switch in known:
-            for name in ("settings.json", "settings.local.json"):
-                settings = _small_file(os.path.join(project_path, folder, name))
-                if switch.encode() in settings and _parsed(settings).get(switch) is True:
-                    return True
+        for name, client in KNOWN.items():
+            user_path = os.environ.get(client.folder_variable) or os.path.join(home_path, client.folder)
+            paths = (user_path, os.path.join(project_path, client.folder)) if client.hold_settings else ()
+            if any(_may_end_hold(path, client) for path in paths) and _ends_hold(name, project_path):
+                return True
     return False
+
+
+def _may_end_hold(folder_path: str, client: KnownClient) -> bool:
+    """Whether a settings file in a folder names a setting that may end a hold, beside what we install."""
+    for name in ("settings.json", "settings.local.json"):
+        text = _small_file(os.path.join(folder_path, name)).replace(client.installed_setting.encode(), b"")
+        if any(setting.encode() in text for setting in client.hold_settings):
+            return True
+    return False
+
+
+def _ends_hold(client_name: str, project_path: str) -> bool:
+    from omx_autoresearch.agents.parts.switches import lowered_caps, turned_off
+    from omx_autoresearch.agents.registry import installation_of
+
+    installation = installation_of(client_name, "user", os.environ, project_path)
+    return bool(turned_off(installation) or lowered_caps(installation))
 
 
 def _small_file(path: str) -> bytes:

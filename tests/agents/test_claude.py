@@ -9,6 +9,7 @@ import pytest
 from omx_autoresearch.agents.clients import claude
 from omx_autoresearch.agents.clients.claude.installation import RAISED_CAP, installation
 from omx_autoresearch.agents.registry import parse_bytes
+from omx_autoresearch.foundation.clients import KNOWN
 from omx_autoresearch.missions.rules.allowances import Limits
 
 if TYPE_CHECKING:
@@ -144,6 +145,9 @@ def test_the_raised_cap_is_finite_and_above_what_a_mission_may_refuse() -> None:
     assert longest_row < RAISED_CAP - 1, "no mission of default limits expects an override"
     assert RAISED_CAP <= 2 * 8, "Claude Code's own guard of a goal stays near what it was"
     found = installation("user", {"HOME": "/h"}, "/p")
+    known, (cap, raised) = KNOWN["claude"], found.environment[0]
+    assert known.installed_setting == f'"{cap}": "{raised}"'
+    assert known.hold_settings == (*(keys[-1] for keys in found.off_switches), cap)
     assert found.environment == (("CLAUDE_CODE_STOP_HOOK_BLOCK_CAP", "16"),)
 
 

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 import sys
 from dataclasses import asdict
@@ -9,6 +10,7 @@ from typing import Any, get_args
 
 import pytest
 
+from omx_autoresearch.agents.clients.claude import CLIENT
 from omx_autoresearch.agents.hook_lines import HookProgram, hook_script
 from omx_autoresearch.agents.parts.status_line import status_line
 from omx_autoresearch.foundation.types import Phase
@@ -261,6 +263,20 @@ def test_a_lost_hold_and_hooks_that_are_turned_off_show_as_unheld(scratch: Scrat
     off = scratch.write(".claude/settings.local.json", '{"disableAllHooks": true}')
     assert line_of(scratch).startswith("Unheld ")
     off.unlink()
+    user = Path(os.environ["HOME"], ".claude", "settings.json")
+    user.parent.mkdir(exist_ok=True)
+    cap = CLIENT.stop_cap.setting
+    for path in (user, off):
+        for settings, word in (
+            ({"env": {cap: "16"}}, "Research 1"),
+            ({"env": {cap: 16}}, "Research 1"),
+            ({"env": {cap: "3"}}, "Unheld"),
+            ({"disableAllHooks": False}, "Research 1"),
+            ({"disableAllHooks": True}, "Unheld"),
+        ):
+            path.write_text(json.dumps(settings), "utf-8")
+            assert line_of(scratch).startswith(f"{word} "), (path, settings)
+        path.unlink()
     scratch.tell(scratch.payload("SessionEnd", reason="other"))
     assert line_of(scratch).startswith("Unheld ")
     scratch.tool()

@@ -39,7 +39,8 @@ _MAX_PLUGIN_FILES = 20_000
 _IMPORT_SECONDS = 60.0
 _IMPORT_ALL = """\
 import sys
-for name in sys.argv[1:]:
+sys.path.insert(0, sys.argv[1])
+for name in sys.argv[2:]:
     try:
         __import__(name)
     except Exception as error:
@@ -367,11 +368,16 @@ def _script(examination: Examination) -> tuple[HookProgram | None, Check]:
     return None, Check("script", False, fault, examination.install)
 
 
+def _folder_of(program: HookProgram) -> str:
+    """Where the package stands, which the hook puts first; beside it stand the packages of a ``pip install --user``."""
+    return os.path.dirname(os.path.dirname(os.path.dirname(program.entry_path)))
+
+
 def _packages(examination: Examination, program: HookProgram) -> Check:
     """Whether the hook's interpreter can load every package that some events need, such as a change of phase."""
     try:
         done = subprocess.run(
-            [program.python_path, "-I", "-c", _IMPORT_ALL, *examination.packages],
+            [program.python_path, "-I", "-c", _IMPORT_ALL, _folder_of(program), *examination.packages],
             capture_output=True,
             env=dict(examination.environ),
             timeout=_IMPORT_SECONDS,

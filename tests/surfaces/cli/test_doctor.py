@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import subprocess
 import sys
 import sysconfig
 import venv
@@ -12,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+import omx_autoresearch
 from omx_autoresearch.agents.registry import installation_of
 from omx_autoresearch.foundation.clients import CLIENT_NAMES
 from omx_autoresearch.surfaces.cli.demo import hook_program
@@ -142,6 +144,27 @@ def test_a_package_that_the_hooks_interpreter_lacks_is_found(person: Person) -> 
     assert wrong(found) == ["packages"], "a refusal alone changes no phase, so the hold itself is proven"
     assert "No module named 'transitions'" in found["packages"]["what"]
     assert found["packages"]["cure"].startswith(f"run `{python} -m pip install transitions`")
+
+
+@pytest.mark.requirement("INST-08", "MCP-07")
+def test_what_pip_installed_for_one_user_alone_is_proven(person: Person) -> None:
+    python = os.path.join(sys.base_prefix, "bin", f"python{sys.version_info.major}.{sys.version_info.minor}")
+    folder = Path(sysconfig.get_path("purelib", "posix_user", {"userbase": str(person.root / ".local")}))
+    folder.mkdir(parents=True)
+    for path in (*Path(sysconfig.get_path("purelib")).iterdir(), Path(omx_autoresearch.__file__).parent):
+        if path.suffix != ".pth":
+            (folder / path.name).symlink_to(path)
+    for arguments, status in (("install", "claude"), 0), (("doctor", "claude"), 0):
+        done = subprocess.run(
+            [python, "-E", "-P", "-m", "omx_autoresearch.surfaces.cli", *arguments],
+            cwd=person.project,
+            env=person.environment(SHELL="/bin/sh"),
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+        assert done.returncode == status, done.stdout + done.stderr
+    assert str(folder) in (person.home / "hook").read_text()
 
 
 @pytest.mark.requirement("INST-08")
