@@ -39,12 +39,12 @@ from omx_autoresearch.missions.store import MissionStore
 from omx_autoresearch.missions.validation.approvals import is_approved, mission_key
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Mapping
 
     from omx_autoresearch.journal.layout import Runtime
     from omx_autoresearch.missions.accepted import Take
     from omx_autoresearch.missions.rules.intake import MissionDraft
-    from omx_autoresearch.missions.rules.mission import Mission
+    from omx_autoresearch.missions.rules.mission import Contract, Mission
 
     Change = Callable[[MissionDraft], MissionDraft]
 
@@ -174,11 +174,46 @@ def _amend(runtime: Runtime, mission: Mission, changed: _Changed, options: Amend
     pins.pin(folder.frozen_path, manifest, path)
     keep_secrets(folder, captured_secrets(runtime, draft.environment_names))
     stated = {name: getattr(draft, name) for name in OF_MISSION}
-    record = MissionAmended(contract, contract_digest(contract), options.reason, path, **stated)
+    digest = contract_digest(contract)
+    if _asks_the_same(mission, contract, stated):
+        digest = mission.contract_digest
+    notes = (
+        manifest.notes if digest == mission.contract_digest else (*manifest.notes, *_void(mission, contract))
+    )
+    record = MissionAmended(contract, digest, options.reason, path, **stated)
     approval = is_approved(runtime.home, mission_key(mission))
     is_unsandboxed = approval is not None and approval.is_unsandboxed
     mission = record_contract(runtime, mission.task_id, record, is_unsandboxed=is_unsandboxed)
-    return Started(mission, notes=manifest.notes)
+    return Started(mission, notes=notes)
+
+
+def _asks_the_same(mission: Mission, contract: Contract, stated: Mapping[str, object]) -> bool:
+    """Whether only allowances change: then what was proven stays so."""
+    old = mission.contract
+    return (
+        old is not None
+        and replace(contract, limits=old.limits, intake_digests=old.intake_digests) == old
+        and all(getattr(mission, name) == value for name, value in stated.items())
+    )
+
+
+def _void(mission: Mission, contract: Contract) -> list[str]:
+    """Notes for the owner: what was proven under the contract before and must be proven anew."""
+    before = {item.id: item.rule for item in mission.contract.criteria} if mission.contract else {}
+    found = [
+        f"run {run.run_id}" for run in (mission.attestation,) if run is not None and run.verdict == "passed"
+    ]
+    found += [
+        f"the evidence for {item.id}"
+        for item in contract.criteria
+        if mission.evidence_ids.get(item.id) and before.get(item.id) != item.rule
+    ]
+    judge = "review" if contract.is_review else "validate"
+    return [
+        f"{what} was under the contract before this change and does not count any more; the next stop asks anew, or: "
+        f"omx-autoresearch {judge} {mission.task_id}"
+        for what in found
+    ]
 
 
 def _changed(runtime: Runtime, mission: Mission, change: Change, options: AmendOptions) -> _Changed:

@@ -12,13 +12,14 @@ import shlex
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from omx_autoresearch.foundation.errors import CommandFault
+from omx_autoresearch.foundation.errors import AutoresearchError, CommandFault
 from omx_autoresearch.foundation.records import dataclass
 from omx_autoresearch.freezing import pins
 from omx_autoresearch.freezing.evaluator_commands import program_of
 from omx_autoresearch.freezing.tree import tree_state
 from omx_autoresearch.journal.layout import Runtime
 from omx_autoresearch.journal.layout import task_id as make_task_id
+from omx_autoresearch.journal.safe_files import read_bounded, replace_file
 from omx_autoresearch.missions import sessions
 from omx_autoresearch.missions.accepted import (
     accepted_draft,
@@ -47,6 +48,8 @@ if TYPE_CHECKING:
     from omx_autoresearch.missions.rules.evidence import RunReport
     from omx_autoresearch.missions.rules.intake import IntakeRecord, MissionDraft
     from omx_autoresearch.missions.rules.mission import Contract, Mission
+
+_NONCE_NAME = "start.nonce"
 
 
 @dataclass(frozen=True, slots=True)
@@ -153,7 +156,9 @@ def start(runtime: Runtime, task_id: str, options: StartOptions) -> Started:
         sessions.check_free(runtime, task_id, options.session_id)
         for held in sessions.missions_around(runtime):
             sessions.check_not_held(runtime, task_id, held)
-    launched = Started(mission) if mission.phase == "running" else _launch(runtime, mission, options)
+    is_running = mission.phase == "running"
+    nonce = _kept_nonce(runtime, mission) if is_running and not options.is_agent else ""
+    launched = Started(mission, nonce) if is_running else _launch(runtime, mission, options)
     if options.is_agent:
         token = sessions.pend(
             runtime,
@@ -215,6 +220,8 @@ def _launch(runtime: Runtime, mission: Mission, options: StartOptions) -> Starte
         )
     keep_secrets(folder, secrets)
     nonce = "" if options.is_agent else runtime.new_id()
+    if nonce:
+        replace_file(os.path.join(folder.root_path, _NONCE_NAME), nonce.encode())
     digest = contract_digest(contract)
     record = MissionLaunched(
         phase,
@@ -233,6 +240,16 @@ def _launch(runtime: Runtime, mission: Mission, options: StartOptions) -> Starte
     if report is not None and report.cause == "timed-out":
         notes += (f"no baseline: the validator {report.summary}; the number of tests is not compared",)
     return Started(mission, nonce=nonce, baseline=report, notes=notes)
+
+
+def _kept_nonce(runtime: Runtime, mission: Mission) -> str:
+    """The nonce that the launch made, so that another ``start`` shows it again; empty once it is used."""
+    path = os.path.join(runtime.home.mission(mission.task_id).root_path, _NONCE_NAME)
+    try:
+        nonce = read_bounded(path, 64).decode("ascii", "replace")
+    except (OSError, AutoresearchError):
+        return ""
+    return nonce if sessions.nonce_digest(nonce) == mission.nonce_digest else ""
 
 
 def _refuse_unenforceable(task_id: str, contract: Contract) -> None:

@@ -100,7 +100,7 @@ class StatusView:
         last_heartbeat_at: when the client was last heard of; empty for never.
         task_path: the projections' folder.
         validation_mode: of the contract; empty while draft.
-        judged_by: the validator's command, or which file is reviewed; empty while draft.
+        judged_by: the validator's command and its confirmation, or which file is reviewed; empty while draft.
         session_id: bound session; empty when unbound.
         client: its agent CLI.
         hold: ``proven (stop answered ...)``, ``unproven``, ``unbound``, ``stale (...)``, ``let go (...)``,
@@ -523,7 +523,10 @@ def _view_of(runtime: Runtime, mission: Mission, *, looks: bool) -> StatusView:
 
 
 def _judged_by(contract: Contract) -> str:
-    return contract.validator_command or f"a review of {contract.output_artifact_path}"
+    if contract.is_review:
+        return f"a review of {contract.output_artifact_path}"
+    again = ", then again in a clean copy of what git tracks" if contract.confirm else ""
+    return f"{contract.validator_command}{again}"
 
 
 def open_items(runtime: Runtime, mission: Mission) -> tuple[WorkspaceSnapshot, tuple[Missing, ...]]:

@@ -301,6 +301,7 @@ class StartDocument:
         notes: what the owner should know.
         criteria: further conditions, as they are written.
         forbidden: operations that the mission does without: ``network``, ``write``, ``publish``.
+        judged_by: as ``status`` shows it.
     """
 
     task_id: str
@@ -318,6 +319,7 @@ class StartDocument:
     notes: tuple[str, ...]
     criteria: tuple[str, ...] = ()
     forbidden: tuple[Operation, ...] = ()
+    judged_by: str = ""
 
 
 def start_document(runtime: Runtime, started: Started) -> StartDocument:
@@ -343,6 +345,7 @@ def start_document(runtime: Runtime, started: Started) -> StartDocument:
         notes=(*where, *started.notes),
         criteria=tuple(map(criterion_text, contract.criteria)) if contract else (),
         forbidden=contract.forbidden if contract else (),
+        judged_by=seen.judged_by,
     )
 
 

@@ -277,7 +277,7 @@ def test_a_session_writes_the_scripts_that_are_missing_and_changes_none(session:
 def test_a_full_segment_takes_no_more_runs_until_a_new_one_begins(session: Session) -> None:
     session.begin(config=replace(CONFIG, max_iterations=1))
     session.run(5)
-    with pytest.raises(StepIllegal, match="has used all of its 1 runs"):
+    with pytest.raises(StepIllegal, match="has used all of its 1 run"):
         session.start()
     with pytest.raises(StepIllegal):
         report_run(session.runtime, session.folder, "x", 1.0, {})

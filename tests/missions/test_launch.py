@@ -164,12 +164,12 @@ def test_a_baseline_that_was_given_up_is_said(world: Scratch) -> None:
 
 @pytest.mark.requirement("DONE-16")
 def test_a_validator_without_a_file_to_freeze_needs_a_reason(world: Scratch) -> None:
-    draft = world.draft(validator_command="test -e done.txt")
+    draft = world.draft(validator_command="sh -c true")
     with pytest.raises(MissionInvalid, match="an agent could change what judges it"):
         launch.start(world.runtime(), draft.task_id, NO_BASELINE)
     assert world.load(draft).phase == "draft"
     reasoned = world.mission(
-        goal="again", session="", validator_command="test -e done.txt", unfrozen_reason="a mere file"
+        goal="again", session="", validator_command="sh -c true", unfrozen_reason="a mere file"
     )
     assert contract_of(world, reasoned).pinned_count == 0
     assert "no file is pinned: a mere file" in view(world.runtime(), reasoned.task_id).notices

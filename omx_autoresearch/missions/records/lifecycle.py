@@ -182,7 +182,7 @@ class MissionAmended:
     milestones: tuple[str, ...] = ()
 
     def apply(self, mission: Mission, ts: str) -> Mission:
-        """The new contract; old verdicts and checks belong to the old digest and no longer count.
+        """The new contract; old verdicts and checks belong to the old digest and no longer count where it changed.
 
         Evidence stays with the criteria whose rule stayed as it was.
         """
@@ -192,6 +192,9 @@ class MissionAmended:
         before = {item.id: item.rule for item in mission.contract.criteria} if mission.contract else {}
         kept = {item.id for item in self.contract.criteria if before.get(item.id) == item.rule}
         stated = {name: getattr(self, name) for name in OF_MISSION} if self.goal else {}
+        if self.contract_digest != mission.contract_digest:
+            score = self.contract.baseline_score
+            stated |= {"verification_excuse": "", "best_score": score, "last_score": score}
         return replace(
             mission,
             **stated,
@@ -200,9 +203,6 @@ class MissionAmended:
             workspace_path=self.workspace_path or mission.workspace_path,
             usage=refreshed(mission.usage),
             evidence_ids={key: ids for key, ids in mission.evidence_ids.items() if key in kept},
-            verification_excuse="",
-            best_score=self.contract.baseline_score,
-            last_score=self.contract.baseline_score,
         )
 
 

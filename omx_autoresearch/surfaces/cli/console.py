@@ -16,6 +16,7 @@ from omx_autoresearch.foundation import clients
 from omx_autoresearch.foundation.errors import AutoresearchError, StorageFailed, UsageError
 from omx_autoresearch.foundation.records import dataclass, replace, to_plain
 from omx_autoresearch.foundation.text import harmless
+from omx_autoresearch.foundation.times import to_the_second
 from omx_autoresearch.journal.layout import Runtime, StateHome, state_home
 from omx_autoresearch.journal.safe_files import require_writable
 from omx_autoresearch.surfaces.sources import SOURCES
@@ -301,7 +302,7 @@ ERROR = Document("error", ErrorDocument)
 
 def print_error(error: AutoresearchError) -> None:
     """Print an error and its next command on stderr."""
-    tell(error.message, "red", label="error:")
+    tell(to_the_second(error.message), "red", label="error:")
     if error.next_step:
         tell(f"  next: {error.next_step}")
 
@@ -312,8 +313,8 @@ def print_warning(text: str) -> None:
 
 
 def print_rows(rows: Sequence[Row]) -> None:
-    """Print labelled lines; rows without a text are left out."""
-    rows = [row for row in rows if row[1]]
+    """Print labelled lines, times to the second; rows without a text are left out."""
+    rows = [(label, to_the_second(text), style) for label, text, style in rows if text]
     width = max((len(label) for label, _, _ in rows), default=0)
     for label, text, style in rows:
         for number, line in enumerate(text.split("\n")):

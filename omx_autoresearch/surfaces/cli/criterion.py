@@ -8,6 +8,7 @@ import click
 
 from omx_autoresearch.foundation.errors import UsageError
 from omx_autoresearch.foundation.records import dataclass
+from omx_autoresearch.foundation.times import to_the_second
 from omx_autoresearch.missions.findings import list_iterations
 from omx_autoresearch.missions.rules.mission import Notice
 from omx_autoresearch.missions.rules.readiness import ReadinessReport
@@ -159,7 +160,7 @@ def log_verb(task: str, limit: int, as_json: bool) -> None:
     else:
         say(f"Mission {task_id} has finished no iteration yet.")
     for notice in notices:
-        say(f"{notice.at}  {notice.kind}  {notice.text}", "dim")
+        say(to_the_second(f"{notice.at}  {notice.kind}  {notice.text}"), "dim")
 
 
 def _print_iterations(found: tuple[dict[str, Any], ...]) -> None:

@@ -372,7 +372,17 @@ def _write_down(caller: Caller, project_path: str, draft: MissionDraft, *, as_js
         print_json(document)
         return 0
     say(f"Mission {mission.task_id} is written; no session is held yet.")
-    print_rows([("  mission", document.mission_path, ""), ("  judged by", document.sandbox_path, "")])
+    print_rows(
+        [
+            ("  mission", document.mission_path, ""),
+            ("  judged by", document.sandbox_path, ""),
+            (
+                "  confirmed",
+                "by one more pass in a clean copy of what git tracks" if draft.confirm else "",
+                "",
+            ),
+        ]
+    )
     for warning in document.warnings:
         tell(f"warning: {warning}", "yellow")
     say(f"  next: {document.next}")

@@ -180,7 +180,7 @@ def _print_to_agent(document: StartDocument) -> None:
     say(
         f"Mission {document.task_id} is {document.phase}; it holds this session once its agent CLI confirms it."
     )
-    say(limits_line(document.limits))
+    say(limits_text(document.limits))
     if document.forbidden:
         say(f"forbidden: {_forbidden_line(document)}")
     if document.bind_token:
@@ -196,15 +196,14 @@ def _print_to_owner(caller: Caller, document: StartDocument) -> None:
     baseline = document.baseline
     said = f"{baseline.verdict} ({baseline.cause}): {baseline.summary}" if baseline else ""
     is_broken = baseline is not None and baseline.verdict == "error"
-    judged = document.validator_command or "a review"
     print_rows(
         [
-            ("  judged by", f"{judged} ({count_of(document.pinned_count, 'file')} frozen)", ""),
+            ("  judged by", f"{document.judged_by} ({count_of(document.pinned_count, 'file')} frozen)", ""),
             ("  criteria", "\n".join(document.criteria), ""),
             ("  forbidden", _forbidden_line(document), ""),
             ("  baseline", said, "yellow" if is_broken else ""),
             ("  fix it", f"then: omx-autoresearch amend {document.task_id}" if is_broken else "", "yellow"),
-            ("  limits", limits_line(document.limits), ""),
+            ("  limits", limits_text(document.limits), ""),
             ("  hold", *_hold(caller, document)),
             *(("  note", note, "yellow") for note in document.notes),
         ]
@@ -234,9 +233,18 @@ def _hold(caller: Caller, document: StartDocument) -> tuple[str, str]:
     return text, "green" if "UNPROVEN" not in text and "proven" in text else "yellow"
 
 
-def limits_line(limits: Limits) -> str:
-    """Every allowance, none hidden."""
-    return ", ".join(f"{item.name} {getattr(limits, item.name):g}" for item in fields(limits))
+_LIMITS = """\
+{refusals_total:g} refusals and {wall_clock_hours:g} h in all
+{idle_refusals:g} refusals in a row without a tool call
+{stale_stalled:g} iterations without progress: a pivot is due at {stale_pivot:g}, a fresh direction at {stale_fresh:g}
+{weak_holds:g} weak signs of progress that count as some
+{background_allows:g} stops for work in the background, {wait_refusals:g} for a running check
+{session_idle_hours:g} h of a silent session"""
+
+
+def limits_text(limits: Limits) -> str:
+    """Every allowance, none hidden, a line for each kind."""
+    return _LIMITS.format(**{item.name: getattr(limits, item.name) for item in fields(limits)})
 
 
 @dataclass(frozen=True, slots=True)

@@ -34,6 +34,20 @@ def test_an_amendment_begins_where_the_last_one_ended(person: Person) -> None:
 
 
 @pytest.mark.requirement("LIFE-05")
+def test_a_limit_alone_voids_no_verdict_and_any_other_change_names_what_it_voids(person: Person) -> None:
+    task_id = person.start()
+    person.write("answer.txt", "42\n")
+    person.ok("validate", task_id)
+    said = person.ok("amend", task_id, "--limit", "refusals_total=7")
+    assert "does not count" not in said
+    assert "nothing; the agent's next stop completes it" in person.ok("status", task_id, "--look")
+    said = person.ok("amend", task_id, "--timeout", "33")
+    assert "was under the contract before this change and does not count any more" in said
+    assert f"omx-autoresearch validate {task_id}" in said
+    assert "a passing run of its validator" in person.ok("status", task_id, "--look")
+
+
+@pytest.mark.requirement("LIFE-05")
 def test_an_edit_of_sandbox_md_is_reported_and_counts_only_from_the_next_amendment(person: Person) -> None:
     person.write("other.sh", "#!/bin/sh\nexit 1\n", mode=0o755)
     task_id = person.start()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import shutil
 import subprocess
 from pathlib import Path
@@ -11,6 +12,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from omx_autoresearch.foundation.times import to_the_second
 from tests.surfaces.support.command_line import AGENT, PROGRAM, SESSION, at_terminal
 
 if TYPE_CHECKING:
@@ -150,15 +152,39 @@ def test_start_prints_the_line_to_type_and_every_limit(person: Person) -> None:
     assert f"OMX_AUTORESEARCH_TASK={task_id}:" in text
     limits = person.json("status", task_id)
     assert limits["max_refusals"] == 200
-    for name in (
-        "idle_refusals 3",
-        "stale_stalled 4",
-        "weak_holds 40",
-        "refusals_total 200",
-        "wall_clock_hours 24",
+    for words in (
+        "200 refusals and 24 h in all",
+        "3 refusals in a row without a tool call",
+        "4 iterations without progress: a pivot is due at 2, a fresh direction at 3",
+        "40 weak signs of progress",
+        "8 stops for work in the background, 6 for a running check",
+        "24 h of a silent session",
     ):
-        assert name in text
+        assert words in text
     assert "forbidden" not in text
+
+
+@pytest.mark.requirement("SESS-02")
+def test_a_second_start_shows_the_line_and_the_variable_of_the_first_again(person: Person) -> None:
+    task_id = person.start()
+    (shown,) = re.findall(rf"OMX_AUTORESEARCH_TASK={task_id}:\w+", person.ok("start", task_id))
+    again = person.ok("start", task_id)
+    assert shown in again
+    assert f"\n    $autoresearch {task_id}\n" in again
+
+
+@pytest.mark.requirement("DONE-26")
+def test_a_confirmation_in_a_clean_copy_is_shown_by_init_start_and_status(person: Person) -> None:
+    task_id = person.init("answer", "--confirm", "clean")
+    for text in (person.ok("start", task_id), person.ok("status", task_id)):
+        assert "./check.sh, then again in a clean copy of what git tracks" in text
+
+
+def test_times_are_told_to_the_second(person: Person) -> None:
+    task_id = person.start()
+    person.ok("start", task_id, "--session", "s-1")
+    assert not re.search(r"\.\d{6}Z", person.ok("status", task_id))
+    assert to_the_second("at 2026-01-02T03:04:05.123456Z, .123456Z") == "at 2026-01-02T03:04:05Z, .123456Z"
 
 
 @pytest.mark.requirement("GATE-17")
@@ -232,7 +258,7 @@ def test_an_owner_verb_inside_an_agent_is_refused_recorded_and_shown(
     after = person.json("status", task_id)
     assert after["phase"] == before["phase"]
     assert any(verb[0] in notice for notice in after["notices"])
-    assert f"owner verb: {after['notices'][0].split(': ')[-1]}" in person.ok("status", task_id)
+    assert to_the_second(after["notices"][0]) in person.ok("status", task_id)
 
 
 @pytest.mark.requirement("LIFE-06")
