@@ -94,7 +94,7 @@ class FrozenEvaluators:
                 try:
                     restored = restoration.restore(
                         self.manifest, worktree_path, frozen_path=self.folder.frozen_path
-                    )
+                    ).paths
                 except StateUntrusted as error:
                     raise _untrusted(error.message) from error
         _drop_bytecode(self.manifest, worktree_path)

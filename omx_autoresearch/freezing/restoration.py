@@ -7,6 +7,7 @@ descriptors, so that no link can lead a write elsewhere.
 from __future__ import annotations
 
 import os
+from typing import NamedTuple
 
 from omx_autoresearch.foundation.errors import StateUntrusted, WorkspaceFault
 from omx_autoresearch.freezing.pins import compare, copy_of, copy_path, task_of
@@ -20,14 +21,23 @@ ASIDE_PATH = ".omx/aside"
 """Where restored workspaces keep what stood in the way, numbered, for people to take back."""
 
 
-def restore(manifest: PinManifest, workspace_path: str, *, frozen_path: str) -> tuple[str, ...]:
+class Restored(NamedTuple):
+    """What a restore did.
+
+    Attributes:
+        paths: that were put back or moved away, sorted; empty when nothing had changed.
+        aside_path: the folder that has what stood there, relative to the workspace; empty when nothing had changed.
+    """
+
+    paths: tuple[str, ...] = ()
+    aside_path: str = ""
+
+
+def restore(manifest: PinManifest, workspace_path: str, *, frozen_path: str) -> Restored:
     """Make the workspace's pinned paths what they were at launch.
 
     Changed files come back with content, mode and kind; additions that a runner would load are moved away. Every
     folder on the way is made real again. Links are never followed.
-
-    Returns:
-        The paths that were put back or moved to :data:`ASIDE_PATH`, sorted; empty when nothing had changed.
 
     Raises:
         StateUntrusted: a frozen copy is missing or not what it was.
@@ -36,7 +46,7 @@ def restore(manifest: PinManifest, workspace_path: str, *, frozen_path: str) -> 
     """
     check = compare(manifest, workspace_path)
     if check.is_intact:
-        return ()
+        return Restored()
     changed = [pin for pin in manifest.pins if pin.path in set(check.changed)]
     contents = {pin.path: _required_copy(frozen_path, pin) for pin in changed}
     try:
@@ -55,7 +65,7 @@ def restore(manifest: PinManifest, workspace_path: str, *, frozen_path: str) -> 
             f"the pinned files of {workspace_path} changed again during the restore",
             next_step=f"stop the process that writes there, then: omx-autoresearch restore {task_of(frozen_path)}",
         )
-    return tuple(sorted((*check.changed, *check.added)))
+    return Restored(tuple(sorted((*check.changed, *check.added))), aside.path)
 
 
 def _required_copy(frozen_path: str, pin: Pin) -> bytes:
@@ -85,7 +95,8 @@ class _Aside:
             os.mkdir(str(number), 0o700, dir_fd=parent)
         finally:
             os.close(parent)
-        self.folder = open_folder(workspace_path, f"{ASIDE_PATH}/{number}")
+        self.path = f"{ASIDE_PATH}/{number}"
+        self.folder = open_folder(workspace_path, self.path)
 
     def close(self) -> None:
         os.close(self.folder)

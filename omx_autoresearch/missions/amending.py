@@ -13,7 +13,7 @@ import os
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from omx_autoresearch.foundation.errors import MissionInvalid, StepIllegal, StorageFailed
+from omx_autoresearch.foundation.errors import MissionInvalid, StepIllegal, StorageFailed, WorkspaceFault
 from omx_autoresearch.foundation.records import dataclass
 from omx_autoresearch.freezing import pins
 from omx_autoresearch.journal.safe_files import ensure_folder, require_writable
@@ -29,6 +29,7 @@ from omx_autoresearch.missions.accepted import (
     with_grown_limits,
 )
 from omx_autoresearch.missions.baseline import OF_BASELINE, mounts_by_default
+from omx_autoresearch.missions.checkouts import project_root
 from omx_autoresearch.missions.contracts import captured_secrets, compile_contract, contract_digest
 from omx_autoresearch.missions.intake import SANDBOX_NAME, amended_sandbox, read_intake, write_sandbox
 from omx_autoresearch.missions.launch import Started, record_contract
@@ -37,6 +38,7 @@ from omx_autoresearch.missions.rules.mission import next_phase
 from omx_autoresearch.missions.secrets import keep_secrets
 from omx_autoresearch.missions.store import MissionStore
 from omx_autoresearch.missions.validation.approvals import is_approved, mission_key
+from omx_autoresearch.missions.views import gone_project
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -98,7 +100,7 @@ def amend_mission(
         StorageFailed: sandbox.md cannot be written; the message says whether the contract was changed.
     """
     options = options or AmendOptions()
-    mission = MissionStore(runtime.home).load(task_id)
+    mission = _followed(MissionStore(runtime.home).load(task_id), options.workspace_path)
     next_phase(mission.phase, "amend", task_id=task_id)
     specs_path = os.path.join(mission.project_path, mission.specs_path)
     try:
@@ -123,6 +125,22 @@ def amend_mission(
         ) from error
     keep_accepted(runtime, task_id, changed.draft)
     return replace(started, notes=(*started.notes, changed.note)) if changed.note else started
+
+
+def _followed(mission: Mission, workspace_path: str) -> Mission:
+    """The mission, in its project as it stands now if that was moved.
+
+    Raises:
+        WorkspaceFault: the project is gone, and ``workspace_path`` leads to no other place that has its files.
+    """
+    gone = gone_project(mission)
+    if not gone:
+        return mission
+    project_path = project_root(workspace_path) if workspace_path else ""
+    if mission.phase == "draft" or not os.path.isdir(os.path.join(project_path, mission.specs_path)):
+        lacks = f"; {project_path} has no {mission.specs_path}" if project_path else ""
+        raise WorkspaceFault(f"{gone[0]}{lacks}", next_step=gone[1])
+    return replace(mission, project_path=project_path)
 
 
 def amend_draft(runtime: Runtime, task_id: str, change: Change, *, is_agent: bool) -> None:
@@ -180,7 +198,7 @@ def _amend(runtime: Runtime, mission: Mission, changed: _Changed, options: Amend
     notes = (
         manifest.notes if digest == mission.contract_digest else (*manifest.notes, *_void(mission, contract))
     )
-    record = MissionAmended(contract, digest, options.reason, path, **stated)
+    record = MissionAmended(contract, digest, options.reason, path, mission.project_path, **stated)
     approval = is_approved(runtime.home, mission_key(mission))
     is_unsandboxed = approval is not None and approval.is_unsandboxed
     mission = record_contract(runtime, mission.task_id, record, is_unsandboxed=is_unsandboxed)

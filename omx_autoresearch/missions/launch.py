@@ -302,8 +302,7 @@ def record_contract(
         next_phase(transaction.mission.phase, record.step, task_id=task_id)  # it may have changed meanwhile
         if is_unsandboxed is None:
             return transaction.record(record)
-        key = approval_key(
-            transaction.mission.project_path, task_id, record.contract_digest, record.contract.pin_digest
-        )
+        project_path = getattr(record, "project_path", "") or transaction.mission.project_path
+        key = approval_key(project_path, task_id, record.contract_digest, record.contract.pin_digest)
         approve(runtime.home, key, is_unsandboxed=is_unsandboxed, ts=now)
         return transaction.record(record, CommandsApproved(key, is_unsandboxed))

@@ -123,8 +123,8 @@ def _checked(hours: float, refusals: int) -> tuple[float, int]:
     return hours, refusals
 
 
-def restore(runtime: Runtime, task_id: str, *, reason: str = "") -> tuple[str, ...]:
-    """Copy the pinned files back from ``frozen/``; returns the paths that were put back.
+def restore(runtime: Runtime, task_id: str, *, reason: str = "") -> restoration.Restored:
+    """Copy the pinned files back from ``frozen/``.
 
     Raises:
         StepIllegal: the mission is a draft, or has ended: its files judge nothing any more.
@@ -136,10 +136,10 @@ def restore(runtime: Runtime, task_id: str, *, reason: str = "") -> tuple[str, .
     if mission.contract is None:
         raise StepIllegal(f"mission {task_id} is a draft", next_step=f"omx-autoresearch start {task_id}")
     manifest = pins.load_manifest(folder.frozen_path, mission.contract.pin_digest)
-    paths = restoration.restore(manifest, mission.workspace_path, frozen_path=folder.frozen_path)
+    restored = restoration.restore(manifest, mission.workspace_path, frozen_path=folder.frozen_path)
     with store.transaction(task_id, runtime.now()) as transaction:
-        transaction.record(PinsRestored(paths, reason))
-    return paths
+        transaction.record(PinsRestored(restored.paths, reason))
+    return restored
 
 
 def approve(runtime: Runtime, task_id: str, *, is_unsandboxed: bool = False) -> str:

@@ -16,6 +16,7 @@ from omx_autoresearch.foundation.errors import (
     StepIllegal,
     StorageFailed,
     UsageError,
+    WorkspaceFault,
 )
 from omx_autoresearch.foundation.records import dataclass
 from omx_autoresearch.foundation.times import seconds_between
@@ -30,6 +31,7 @@ from omx_autoresearch.missions.rules.evidence import (
     CriterionView,
     completion_items,
     criteria_of,
+    judging_command,
 )
 from omx_autoresearch.missions.rules.mission import FINAL_PHASES, Notice, next_command, seconds_running
 from omx_autoresearch.missions.rules.prompts import paths_named
@@ -189,6 +191,10 @@ def resolve_task(
         raise UsageError(
             f"which mission? {len(here)} are under way: {names}", next_step=f"{command} {here[0].task_id}"
         )
+    for mission in open_missions:
+        if gone_project(mission) and os.path.isdir(os.path.join(root, mission.specs_path)):
+            what, cure = gone_project(mission, root)
+            raise WorkspaceFault(what, next_step=cure)
     if not open_missions:
         raise UsageError(
             "no mission is under way", next_step="omx-autoresearch init --goal ... --validator ..."
@@ -197,6 +203,25 @@ def resolve_task(
     raise UsageError(
         f"no mission of this project is under way, and none is bound to this session; other projects have {others}",
         next_step=f"{command} {open_missions[0].task_id}, or cd into its project",
+    )
+
+
+def gone_project(mission: Mission, found_path: str = "PATH") -> tuple[str, ...]:
+    """What to say of a mission whose project is not where it began, and the next command; empty where it is there."""
+    if os.path.isdir(mission.project_path):
+        return ()
+    told = f"{mission.project_path}, the project of mission {mission.task_id}, is gone"
+    if mission.phase == "draft":
+        return (
+            told,
+            f"omx-autoresearch remove {mission.task_id}, then write it anew with init where the project is now",
+        )
+    import shlex  # loaded by no hook
+
+    where = shlex.quote(found_path)
+    return (
+        f"{told}; if it was moved, the mission can follow it",
+        f"omx-autoresearch amend {mission.task_id} --workspace {where}",
     )
 
 
@@ -487,7 +512,7 @@ def _view_of(runtime: Runtime, mission: Mission, *, looks: bool) -> StatusView:
         with contextlib.suppress(AutoresearchError):
             look, items = open_items(runtime, mission)
             standing |= {"open_criteria": tuple(item.code for item in items), "checked_at": runtime.now()}
-    seen_at = standing["checked_at"]
+    seen_at, changed = standing["checked_at"], _changed_frozen(mission, look)
     status: Status = mission.status  # type: ignore[assignment]
     return StatusView(
         task_id=mission.task_id,
@@ -504,7 +529,7 @@ def _view_of(runtime: Runtime, mission: Mission, *, looks: bool) -> StatusView:
         criteria=criteria_of(mission, look),
         checked_age_seconds=round(max(0.0, seconds_between(seen_at, runtime.now())), 1) if seen_at else None,
         blocker=f"{blocker.reason_code}: {blocker.what} (needed: {blocker.needs})" if blocker else "",
-        next_command=hold.next_command or next_command(mission),
+        next_command=hold.next_command or _next_of(mission, is_changed=bool(changed)),
         last_verdict=mission.attestation.verdict if mission.attestation else "",
         last_run_id=mission.attestation.run_id if mission.attestation else "",
         running_since=run.started_at if run and is_running else "",
@@ -516,10 +541,37 @@ def _view_of(runtime: Runtime, mission: Mission, *, looks: bool) -> StatusView:
         client=mission.binding.client if mission.binding else "",
         hold=hold.text,
         prompts=proof_text(runtime.home, mission.binding.client) if mission.binding else "",
-        notices=_notices(runtime, mission),
+        notices=(*changed, *_notices(runtime, mission)),
         lifecycle=mission.notices,
         **standing,
     )
+
+
+def _changed_frozen(mission: Mission, look: WorkspaceSnapshot | None) -> tuple[str, ...]:
+    """A notice of the frozen files that changed: at this look, else at the newest run unless they were put back."""
+    run, what = mission.attestation, ""
+    if look is not None:
+        what = ", ".join(look.changed_pins)
+    elif run is not None and (run.cause, run.contract_digest) == ("pins-changed", mission.contract_digest):
+        restored_at = [item.at for item in mission.notices if item.kind == "pins_restored"]
+        is_restored = bool(restored_at) and restored_at[-1] > run.finished_at
+        what = "" if is_restored or mission.phase in FINAL_PHASES else f"{run.summary} (at run {run.run_id})"
+    return (
+        f"frozen files changed, so no run can pass: {what}; to put them back: {_restore(mission)}",
+    ) * bool(what)
+
+
+def _restore(mission: Mission) -> str:
+    return f"omx-autoresearch restore {mission.task_id}"
+
+
+def _next_of(mission: Mission, *, is_changed: bool) -> str:
+    """The command after ``status``, which is not ``status`` again while there is another one."""
+    if mission.phase == "running" and is_changed:
+        return _restore(mission)
+    if mission.phase == "running" and mission.binding is not None:
+        return judging_command(mission)
+    return next_command(mission)
 
 
 def _judged_by(contract: Contract) -> str:
@@ -578,6 +630,8 @@ def _notices(runtime: Runtime, mission: Mission) -> tuple[str, ...]:
     from omx_autoresearch.missions.contracts import intake_drift
 
     found = [f"an agent tried an owner verb: {item}" for item in mission.refused_verbs[-5:]]
+    if gone := gone_project(mission):
+        found.append(": ".join(gone))
     if mission.binding is not None and mission.binding.how == "clear":
         found.append(
             f"the session was cleared at {mission.binding.at} and goes on under a new id, bound again"

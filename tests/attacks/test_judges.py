@@ -115,7 +115,7 @@ def test_a_module_in_the_place_of_one_that_the_check_imports_tampers(
     world.tell(world.payload("PostToolUse", tool_name="Bash", tool_input={}, tool_response={}))
     from omx_autoresearch.missions.lifecycle_commands import restore
 
-    assert restore(world.runtime(), mission.task_id) == (added.removesuffix("/__init__.py"),)
+    assert restore(world.runtime(), mission.task_id).paths == (added.removesuffix("/__init__.py"),)
     assert "(tampered)" not in world.stop().refusal
 
 

@@ -259,7 +259,7 @@ def test_every_way_to_change_a_pinned_file_is_seen_and_undone_and_nothing_is_los
     assert check.changed == ("lib/cases.sh",)
     assert check.digest != manifest.digest
     kept = len(list(work.rglob("*")))
-    assert restoration.restore(manifest, str(work), frozen_path=frozen) == ("lib/cases.sh",)
+    assert restoration.restore(manifest, str(work), frozen_path=frozen).paths == ("lib/cases.sh",)
     assert pins.compare(manifest, str(work)).digest == manifest.digest
     assert (work / "lib/cases.sh").read_bytes() == before
     assert len(list(work.rglob("*"))) >= kept
@@ -487,11 +487,14 @@ def test_restoring_moves_what_stood_there_aside_where_git_does_not_see_it(work: 
     pins.pin(frozen, manifest, str(work))
     write(work, "tests/test_a.py", "mine")
     write(work, "conftest.py", "forged")
-    assert restoration.restore(manifest, str(work), frozen_path=frozen) == ("conftest.py", "tests/test_a.py")
+    assert restoration.restore(manifest, str(work), frozen_path=frozen).paths == (
+        "conftest.py",
+        "tests/test_a.py",
+    )
     aside = work / restoration.ASIDE_PATH
     assert (aside / ".gitignore").read_text() == "*\n"
     assert sorted(path.read_text() for path in (aside / "1").iterdir()) == ["forged", "mine"]
-    assert restoration.restore(manifest, str(work), frozen_path=frozen) == ()
+    assert restoration.restore(manifest, str(work), frozen_path=frozen).paths == ()
 
 
 def test_restoring_never_writes_through_a_link_that_leaves(work: Path, frozen: str, tmp_path: Path) -> None:
@@ -524,7 +527,7 @@ def test_a_pinned_link_comes_back(tmp_path: Path, frozen: str) -> None:
     pins.pin(frozen, manifest, str(root))
     (root / "check.py").unlink()
     write(root, "check.py", "exit 0")
-    assert restoration.restore(manifest, str(root), frozen_path=frozen) == ("check.py",)
+    assert restoration.restore(manifest, str(root), frozen_path=frozen).paths == ("check.py",)
     assert os.readlink(root / "check.py") == "real/check.py"
 
 

@@ -127,7 +127,7 @@ def test_each_phase_has_its_word_and_its_next_command(world: Scratch) -> None:
     look()
     assert told == [
         ("draft", "running", "omx-autoresearch start T"),
-        ("running", "running", "omx-autoresearch status T"),
+        ("running", "running", "omx-autoresearch validate T"),
         ("paused", "stopped", "omx-autoresearch resume T"),
         ("blocked", "blocked", "omx-autoresearch unblock T"),
         ("complete", "complete", "omx-autoresearch status T"),

@@ -176,6 +176,7 @@ class MissionAmended:
     contract_digest: str = ""
     reason: str = ""
     workspace_path: str = ""
+    project_path: str = ""
     goal: str = ""
     scope: tuple[str, ...] = ()
     non_goals: tuple[str, ...] = ()
@@ -201,6 +202,7 @@ class MissionAmended:
             contract=self.contract,
             contract_digest=self.contract_digest,
             workspace_path=self.workspace_path or mission.workspace_path,
+            project_path=self.project_path or mission.project_path,
             usage=refreshed(mission.usage),
             evidence_ids={key: ids for key, ids in mission.evidence_ids.items() if key in kept},
         )

@@ -125,6 +125,11 @@ def _print_list(found: tuple[StatusView, ...]) -> None:
     ]
     styles = [STYLES.get(word_of(view), "") for view in found]
     print_table(("MISSION", "PHASE", "ITERATION", "REFUSALS", "HOLD", "GOAL"), rows, styles)
+    for view in found:
+        project_path = view.task_path.rpartition(f"{os.sep}.omx{os.sep}")[0]
+        if project_path and not os.path.isdir(project_path):
+            told = f"{project_path}, the project of {view.task_id}, is gone"
+            say(f"note: {told}; omx-autoresearch status {view.task_id} says what to do", "yellow")
 
 
 @verb("wait", RUN)

@@ -16,6 +16,7 @@ from omx_autoresearch.foundation.records import dataclass
 from omx_autoresearch.foundation.text import count_of
 from omx_autoresearch.missions import claims, lifecycle_commands
 from omx_autoresearch.missions.lifecycle_commands import require_owner
+from omx_autoresearch.missions.rules.evidence import judging_command
 from omx_autoresearch.missions.validation import runs
 from omx_autoresearch.missions.validation.reviews import record_review
 from omx_autoresearch.surfaces.cli.console import (
@@ -148,10 +149,14 @@ class RestoreDocument:
     Attributes:
         task_id: of the mission.
         restored: paths that were put back, relative to the workspace.
+        aside_path: the folder that has what stood there, likewise; empty when nothing was put back.
+        next: the command that follows.
     """
 
     task_id: str
     restored: tuple[str, ...]
+    aside_path: str
+    next: str
 
 
 # --- restore, block, note
@@ -162,18 +167,21 @@ class RestoreDocument:
 @reason_option
 @json_option
 def restore_verb(task: str, reason: str, as_json: bool) -> None:
-    """Restore the pinned files to their frozen content."""
+    """Restore the pinned files to their frozen content; what stood in their place is moved aside, never deleted."""
     caller = this_caller()
     task_id = caller.task(task)
-    paths = lifecycle_commands.restore(caller.runtime, task_id, reason=reason)
+    paths, aside_path = lifecycle_commands.restore(caller.runtime, task_id, reason=reason)
+    next_step = judging_command(caller.mission(task_id))
     if as_json:
-        print_json(RestoreDocument(task_id, paths))
+        print_json(RestoreDocument(task_id, paths, aside_path, next_step))
     elif not paths:
         say("Every pinned file already has its frozen content.")
     else:
         say(f"Restored {count_of(len(paths), 'pinned file')}:")
         for path in paths:
             say(f"  {path}")
+        say(f"What stood there is in {aside_path}.")
+        say(f"  next: {next_step}", "dim")
     if not as_json:
         say_unblock(caller, task_id)
 

@@ -231,3 +231,28 @@ def test_options_amend_a_mission_whose_sandbox_md_cannot_be_read(person: Person,
     assert sandbox.with_name("sandbox.replaced.md").read_text() == broken
     amended = person.json("amend", task_id)
     assert (amended["validator_command"], amended["limits"]["idle_refusals"]) == ("./other.sh", 5)
+
+
+@pytest.mark.requirement("LIFE-05")
+def test_a_mission_follows_its_project_where_that_was_moved(person: Person) -> None:
+    task_id = person.start()
+    moved = person.root / "moved here"
+    person.project.rename(moved)
+    refused = person.run("status", cwd=moved)
+    assert refused.returncode == 6
+    assert f"{person.project}, the project of mission {task_id}, is gone" in refused.stderr
+    cure = f"omx-autoresearch amend {task_id} --workspace '{moved}'"
+    assert cure in refused.stderr
+    assert f"{person.project}, the project of {task_id}, is gone" in person.run("list", cwd=moved).stdout
+    assert f"amend {task_id} --workspace PATH" in person.run("status", task_id, cwd=moved).stdout
+    bare = person.run("amend", task_id, "--limit", "refusals_total=7", cwd=moved)
+    elsewhere = person.run("amend", task_id, "--workspace", str(person.root), cwd=moved)
+    assert (bare.returncode, elsewhere.returncode) == (6, 6)
+    assert not person.project.exists()
+    assert person.run("amend", task_id, "--workspace", str(moved), cwd=moved).returncode == 0
+    shown = person.run("status", "--look", cwd=moved)
+    assert f"files       {moved}/.omx/autoresearch/{task_id}" in " ".join(shown.stdout.split("\n"))
+    (moved / "answer.txt").write_text("42\n")
+    assert person.run("validate", cwd=moved).returncode == 0
+    assert "is gone" not in person.run("list", cwd=moved).stdout
+    assert not person.project.exists()

@@ -96,9 +96,8 @@ def test_status_tells_a_run_that_goes_on_from_one_that_was_killed_and_from_its_v
     person.run("validate", task_id, "--seconds", "0")
     shown = person.json("status", task_id)
     assert (shown["running_since"] > "2", shown["lost_run_id"], shown["last_verdict"]) == (True, "", "")
-    assert f"running since {to_the_second(shown['running_since'])}; omx-autoresearch wait" in person.ok(
-        "status", task_id
-    )
+    since = to_the_second(shown["running_since"])
+    assert f"running since {since}; omx-autoresearch wait" in person.ok("status", task_id)
 
     run = person.records(task_id, "validation_started")[0]["run"]
     os.kill(run["pid"], signal.SIGKILL)

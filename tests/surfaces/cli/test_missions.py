@@ -417,6 +417,15 @@ def test_the_status_says_in_words_what_judges_and_what_is_missing(person: Person
     person.ok("resume")
     person.write("check.sh", "#!/bin/sh\nexit 0\n", mode=0o755)
     assert "next     omx-autoresearch restore" in person.run("validate").stdout
+    for looks in ((), ("--look",)):
+        shown = person.ok("status", *looks)
+        assert re.search(r"next +omx-autoresearch restore", shown)
+        assert "frozen files changed, so no run can pass: check.sh" in shown
+    said = person.ok("restore")
+    (aside,) = re.findall(r"What stood there is in (\.omx/aside/\d+)\.", said)
+    assert len(list((person.project / aside).iterdir())) == 1
+    assert "next: omx-autoresearch validate" in said
+    assert "frozen files changed" not in person.ok("status")
 
 
 @pytest.mark.requirement("SESS-06")
