@@ -161,18 +161,17 @@ class ExperimentPage:
     seed: int = 0
 
 
-def configure(options: Mapping[str, Any], *, page_path: str = "") -> ExperimentConfig:
+def configure(options: Mapping[str, Any], *, block: Mapping[str, Any] | None = None) -> ExperimentConfig:
     """The configuration that options, and the block of a file, add up to.
 
     Args:
         options: by the names of `ExperimentPage`; only those that were given.
-        page_path: a file whose frontmatter may have the block; empty for none.
+        block: of a file, as :func:`read_block` gives it.
 
     Raises:
         UsageError: an option is off, or something is missing that neither gives.
-        MissionInvalid: the block is off.
     """
-    block = read_block(page_path) if page_path else {}
+    block = block or {}
     values = {**block, **{name: to_plain(value) for name, value in options.items()}}
     page = validated(ExperimentPage, values, where=_START, error=UsageError)
     config, faults = _read(page)

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 
 from omx_autoresearch.foundation import json_codec
 from omx_autoresearch.foundation.errors import AutoresearchError, StateUntrusted, StepIllegal, UsageError
-from omx_autoresearch.foundation.records import dataclass, fields, replace, to_plain
+from omx_autoresearch.foundation.records import dataclass, fields, replace, sha256, to_plain
 from omx_autoresearch.foundation.text import escaped, one_line
 from omx_autoresearch.freezing import pins
 from omx_autoresearch.journal.safe_files import ensure_folder, read_bounded, replace_file
@@ -30,7 +30,7 @@ from omx_autoresearch.missions.validation.approvals import is_approved, mission_
 from omx_autoresearch.missions.verification import missing_intake
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Mapping
     from typing import Any
 
     from omx_autoresearch.journal.layout import Runtime
@@ -116,12 +116,47 @@ def _grown(draft: MissionDraft, contract: Contract) -> MissionDraft:
 def edits_between(accepted: MissionDraft | None, draft: MissionDraft) -> tuple[Edit, ...]:
     """The fields in which a draft differs from the accepted one; every field that says something where that is None."""
     old, new = settled(accepted or MissionDraft()), settled(draft)
-    return tuple(
+    edits = tuple(
         Edit(_NAMES.get(item.name, item.name), *map(_text, values))
         for item in fields(MissionDraft)
-        if item.name != "intake_digests"
+        if item.name not in ("intake_digests", "experiment")
         and (values := (getattr(old, item.name), getattr(new, item.name)))[0] != values[1]
     )
+    return (*edits, *_edits_of_block(old.experiment, new.experiment))
+
+
+def _edits_of_block(old: Mapping[str, Any], new: Mapping[str, Any]) -> tuple[Edit, ...]:
+    """The names of an ``experiment:`` block that do not have the same value in both."""
+    return tuple(
+        Edit(f"experiment.{name}", *(_plain_text(block.get(name, "")) for block in (old, new)))
+        for name in sorted(old.keys() | new.keys())
+        if old.get(name) != new.get(name)
+    )
+
+
+def experiment_lines(block: Mapping[str, Any]) -> tuple[str, ...]:
+    """An ``experiment:`` block as ``NAME: VALUE``, a line each."""
+    return tuple(f"{name}: {_shown(_plain_text(value))}" for name, value in block.items())
+
+
+def take_experiment(runtime: Runtime, mission: Mission, block: Mapping[str, Any], take: Take) -> None:
+    """Show the owner what the ``experiment:`` block has that he never accepted; taken, it is accepted.
+
+    Raises:
+        StorageFailed: the system refused.
+    """
+    accepted = accepted_draft(runtime, mission)
+    if edits := _edits_of_block(accepted.experiment if accepted else {}, block):
+        take(edits, "")
+        if kept := _kept_draft(runtime, mission):
+            keep_accepted(runtime, mission.task_id, replace(kept, experiment=dict(block)))
+
+
+def terms_digest(contract_digest: str, draft: MissionDraft) -> str:
+    """The digest of all that an owner is shown: the contract, and the ``experiment:`` block, which is no part of it."""
+    if not draft.experiment:
+        return contract_digest
+    return sha256(contract_digest.encode("ascii") + json_codec.encode(draft.experiment)).hexdigest()
 
 
 def edits_of_frozen(runtime: Runtime, mission: Mission) -> tuple[Edit, ...]:
@@ -157,13 +192,13 @@ def take_contract(runtime: Runtime, mission: Mission, take: Take) -> None:
     if intake_drift(mission):
         draft = draft_of_contract(runtime, mission)
         if accepted is not None:  # the contract has what these lead to, and not how they were written
-            names = ("protect", "environment_names", "limits")
+            names = ("protect", "environment_names", "limits", "experiment")
             draft = replace(draft, **{name: getattr(accepted, name) for name in names})
     else:
         specs_path = os.path.join(mission.project_path, mission.specs_path)
         draft = with_grown_limits(runtime, mission, intake.read_intake(specs_path))
     if edits := edits_between(accepted, draft):
-        take(edits, mission.contract_digest)
+        take(edits, terms_digest(mission.contract_digest, draft))
         keep_accepted(runtime, mission.task_id, draft)
 
 
@@ -310,6 +345,11 @@ def _text(value: Any) -> str:
     if isinstance(value, bool):
         return "yes" if value else ""
     return value if isinstance(value, str) else f"{value:g}"
+
+
+def _plain_text(value: Any) -> str:
+    """A value of YAML as text: a string as it is, everything else as JSON."""
+    return value if isinstance(value, str) else json_codec.encode(value).decode("utf-8")
 
 
 def _shown(text: str) -> str:

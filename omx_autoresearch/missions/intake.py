@@ -377,9 +377,8 @@ def amended_sandbox(specs_path: str, draft: MissionDraft, *, is_anew: bool = Fal
         return pages_of(draft)[SANDBOX_NAME]
     data = read_bounded(path, LIMIT_BYTES)
     said = _said(_sandbox_page(settled(draft)))
-    block = parse(data, where=path).values.get("experiment")
-    if block is not None:  # no part of the draft, and the owner's all the same
-        said["experiment"] = block
+    if not draft.experiment and (block := parse(data, where=path).values.get("experiment")) is not None:
+        said["experiment"] = block  # not accepted yet, and the owner's all the same
     return replaced(data, said, where=path)
 
 
@@ -543,6 +542,7 @@ def read_intake(specs_path: str) -> MissionDraft:
         environment_names=sandbox.env,
         criteria=_criteria(sandbox, sandbox_path),
         limits=dict(sandbox.limits or {}),
+        experiment=dict(sandbox.experiment or {}),
         intake_digests={MISSION_NAME: mission_digest, SANDBOX_NAME: sandbox_digest},
         **shared,
     )

@@ -26,6 +26,7 @@ from omx_autoresearch.missions.accepted import (
     edits_between,
     keep_accepted,
     refuse_edits,
+    terms_digest,
 )
 from omx_autoresearch.missions.baseline import Baseline, mounts_by_default
 from omx_autoresearch.missions.contracts import captured_secrets, compile_contract, contract_digest
@@ -181,7 +182,9 @@ def _launch(runtime: Runtime, mission: Mission, options: StartOptions) -> Starte
     contract, manifest = compile_contract(runtime, workspace_path=workspace_path, draft=draft)
     if not options.is_agent:
         take = options.take or refuse_edits(mission.task_id, "start")
-        _take(runtime, mission, draft, lambda edits: take(edits, contract_digest(contract)))
+        _take(
+            runtime, mission, draft, lambda edits: take(edits, terms_digest(contract_digest(contract), draft))
+        )
     _refuse_unenforceable(mission.task_id, contract)
     folder, secrets = (
         runtime.home.mission(mission.task_id),

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from omx_autoresearch.foundation.records import dataclass, to_plain
 from omx_autoresearch.foundation.types import Operation
+from omx_autoresearch.missions.accepted import accepted_draft, experiment_lines
 from omx_autoresearch.missions.projection_texts import finding_line
 from omx_autoresearch.missions.rules.allowances import Limits
 from omx_autoresearch.missions.rules.criteria import Evidence, criterion_text
@@ -302,6 +303,7 @@ class StartDocument:
         criteria: further conditions, as they are written.
         forbidden: operations that the mission does without: ``network``, ``write``, ``publish``.
         judged_by: as ``status`` shows it.
+        experiment: the ``experiment:`` block that the owner accepted, as ``NAME: VALUE``.
     """
 
     task_id: str
@@ -320,13 +322,14 @@ class StartDocument:
     criteria: tuple[str, ...] = ()
     forbidden: tuple[Operation, ...] = ()
     judged_by: str = ""
+    experiment: tuple[str, ...] = ()
 
 
 def start_document(runtime: Runtime, started: Started) -> StartDocument:
     """A mission that was started or amended."""
     mission = started.mission
     seen = view(runtime, mission.task_id)
-    contract = mission.contract
+    contract, accepted = mission.contract, accepted_draft(runtime, mission)
     is_elsewhere = mission.workspace_path != mission.project_path
     where = (f"it is judged in the work tree {mission.workspace_path}",) if is_elsewhere else ()
     return StartDocument(
@@ -346,6 +349,7 @@ def start_document(runtime: Runtime, started: Started) -> StartDocument:
         criteria=tuple(map(criterion_text, contract.criteria)) if contract else (),
         forbidden=contract.forbidden if contract else (),
         judged_by=seen.judged_by,
+        experiment=experiment_lines(accepted.experiment) if accepted else (),
     )
 
 

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from omx_autoresearch.experiments.configuration import configure, guard_of, share_of, size_of
+from omx_autoresearch.experiments.configuration import configure, guard_of, read_block, share_of, size_of
 from omx_autoresearch.experiments.judge.metrics import Guard
 from omx_autoresearch.foundation.errors import MissionInvalid, UsageError
 
@@ -88,7 +88,7 @@ def test_a_cap_of_costs_that_caps_nothing_is_refused(cost: float, tmp_path: Path
         path = tmp_path / "sandbox.md"
         path.write_text(BLOCK.replace("budget_hours: 8", "budget_cost: 0"))
         with pytest.raises(UsageError, match="budget_cost: must be above 0; leave it out for no limit"):
-            configure({}, page_path=str(path))
+            configure({}, block=read_block(str(path)))
     assert configure(NEEDED).limits.cost_usd == 0.0
 
 
@@ -110,7 +110,9 @@ def test_a_guard_about_the_metric_itself_is_refused_before_anything_is_measured(
 def test_an_option_stands_before_the_block_of_the_file(tmp_path: Path) -> None:
     path = tmp_path / "sandbox.md"
     path.write_text(BLOCK)
-    config = configure({"metric": "size", "direction": "higher", "budget_hours": 1.5}, page_path=str(path))
+    config = configure(
+        {"metric": "size", "direction": "higher", "budget_hours": 1.5}, block=read_block(str(path))
+    )
     assert (config.metric.name, config.metric.direction, config.rule.direction) == (
         "size",
         "higher",
@@ -167,14 +169,14 @@ def test_a_fault_in_the_block_names_file_and_line(tmp_path: Path) -> None:
     path = tmp_path / "sandbox.md"
     path.write_text(BLOCK.replace("budget_hours: 8", "budget_hours: soon"))
     with pytest.raises(MissionInvalid) as caught:
-        configure({}, page_path=str(path))
+        configure({}, block=read_block(str(path)))
     assert str(path) in caught.value.message
     assert "line 9: budget_hours" in caught.value.message
     path.write_text(BLOCK.replace("peak_mb<=512", "peak_mb=512"))
     with pytest.raises(MissionInvalid, match="a guard is"):
-        configure({}, page_path=str(path))
+        configure({}, block=read_block(str(path)))
     with pytest.raises(MissionInvalid, match="is missing"):
-        configure({}, page_path=str(tmp_path / "none.md"))
+        configure({}, block=read_block(str(tmp_path / "none.md")))
 
 
 @pytest.mark.parametrize(

@@ -36,6 +36,7 @@ class MissionDraft(JudgingTerms):
         limits: allowances that differ from the defaults, by name.
         criteria: further conditions, each with its own rule.
         task_type: the kind of mission.
+        experiment: what the ``experiment:`` block of sandbox.md says; it is read where an experiment is started.
         intake_digests: of mission.md and sandbox.md as read; empty for a draft that was not read from files.
     """
 
@@ -52,6 +53,7 @@ class MissionDraft(JudgingTerms):
     limits: dict[str, int | float] = field(default_factory=dict)
     criteria: tuple[Criterion, ...] = ()
     task_type: TaskType = "standard"
+    experiment: dict[str, Any] = field(default_factory=dict)
     intake_digests: dict[str, str] = field(default_factory=dict)
 
 

@@ -15,6 +15,7 @@ from omx_autoresearch.experiments.views import ExperimentView, experiments_of, f
 from omx_autoresearch.foundation.errors import UsageError
 from omx_autoresearch.foundation.records import dataclass, to_plain
 from omx_autoresearch.foundation.text import count_of, duration_text
+from omx_autoresearch.missions.accepted import experiment_lines, take_experiment
 from omx_autoresearch.missions.lifecycle_commands import require_owner
 from omx_autoresearch.surfaces.cli.console import (
     INTERRUPTED,
@@ -31,6 +32,7 @@ from omx_autoresearch.surfaces.cli.console import (
 )
 from omx_autoresearch.surfaces.cli.experiment import Meant, phase_words
 from omx_autoresearch.surfaces.cli.experiment_trial import attended
+from omx_autoresearch.surfaces.cli.lifecycle import take_option, taking
 
 if TYPE_CHECKING:
     from typing import Any
@@ -383,11 +385,19 @@ FROZEN_SHOWN = 8
     help="A file with an `experiment:` block in its frontmatter.  [default: sandbox.md of --task, if it has one]",
 )
 @click.option("--task", default="", metavar="TASK", help="The mission that the experiment belongs to.")
+@take_option
 @click.option("--no-baseline", is_flag=True, help="Measure the base later, before the first trial.")
 @click.option("--dry-run", is_flag=True, help="Show the plan and begin nothing.")
 @json_option
-def experiment_start(
-    page_path: str, task: str, no_baseline: bool, dry_run: bool, as_json: bool, **given: Any
+def experiment_start(  # noqa: PLR0913 - an option each
+    page_path: str,
+    task: str,
+    *,
+    take_edits: bool,
+    no_baseline: bool,
+    dry_run: bool,
+    as_json: bool,
+    **given: Any,
 ) -> int:
     """Begin an experiment on a clean checkout, which stays untouched until you accept the final patch.
 
@@ -395,7 +405,7 @@ def experiment_start(
     measures it against itself to learn how noisy the metric is. If that takes long, the plan with the cost of a trial
     comes first.
     """
-    from omx_autoresearch.experiments.configuration import configure
+    from omx_autoresearch.experiments.configuration import configure, read_block
     from omx_autoresearch.experiments.controller import AutoresearchController
 
     caller = this_caller()
@@ -403,10 +413,17 @@ def experiment_start(
     options = given_options(given)
     _require_owner_for(caller, options)
     task_id = caller.task(task) if task else caller.held_task()
-    config = configure(options, page_path=page_path or _page_of(caller, task_id))
+    path = page_path or _page_of(caller, task_id)
+    block = read_block(path) if path else {}
+    config = configure(options, block=block)
     if dry_run:
         _show(root_path, config, as_json=as_json)
         return 0
+    if block and not page_path and not caller.is_agent():  # what an agent chooses meets no criterion
+        take = taking(task_id, "experiment start --task", takes_edits=take_edits, as_json=as_json)
+        take_experiment(caller.runtime, caller.mission(task_id), block, take)
+    if block and not as_json:
+        tell(f"from {path}:\n  " + "\n  ".join(experiment_lines(block)))
     controller = AutoresearchController(root_path, config, runtime=caller.runtime, task_id=task_id)
     return _begun(caller, controller, has_baseline=not no_baseline, as_json=as_json)
 

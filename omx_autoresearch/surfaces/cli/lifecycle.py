@@ -53,14 +53,14 @@ if TYPE_CHECKING:
 # --- what was edited in the files that the owner approves
 
 
-_take_option = click.option(
+take_option = click.option(
     "--take-edits",
     is_flag=True,
     help="Take what was edited in mission.md and sandbox.md since you accepted them.",
 )
 
 
-def _taking(task_id: str, verb_name: str, *, takes_edits: bool, as_json: bool) -> Take:
+def taking(task_id: str, verb_name: str, *, takes_edits: bool, as_json: bool) -> Take:
     """Show the edits and ask at a terminal; elsewhere refuse them without ``--take-edits``."""
 
     def take(edits: tuple[Edit, ...], digest: str) -> None:
@@ -93,7 +93,7 @@ START = Document("start", StartDocument)
 @click.option(
     "--unsandboxed", is_flag=True, help="Also approve runs outside a sandbox if the agent CLI is sandboxed."
 )
-@_take_option
+@take_option
 @freezing_options
 @json_option
 def start_verb(  # noqa: PLR0913 - an option each
@@ -137,7 +137,7 @@ def start_verb(  # noqa: PLR0913 - an option each
         is_agent=is_agent,
         is_unsandboxed=unsandboxed,
         workspace_path=_worktree(caller, task_id),
-        take=_taking(task_id, "start", takes_edits=take_edits, as_json=as_json),
+        take=taking(task_id, "start", takes_edits=take_edits, as_json=as_json),
     )
     if options.has_baseline and sys.stderr.isatty() and not as_json:
         tell("Running the validator once, before any work ...", "dim")
@@ -200,6 +200,7 @@ def _print_to_owner(caller: Caller, document: StartDocument) -> None:
         [
             ("  judged by", f"{document.judged_by} ({count_of(document.pinned_count, 'file')} frozen)", ""),
             ("  criteria", "\n".join(document.criteria), ""),
+            ("  experiment", "\n".join(document.experiment), ""),
             ("  forbidden", _forbidden_line(document), ""),
             ("  baseline", said, "yellow" if is_broken else ""),
             ("  fix it", f"then: omx-autoresearch amend {document.task_id}" if is_broken else "", "yellow"),
@@ -265,7 +266,7 @@ class ApprovalDocument:
 @verb("approve", Document("approval", ApprovalDocument))
 @task_argument
 @click.option("--unsandboxed", is_flag=True, help="Also if the agent CLI runs in a sandbox.")
-@_take_option
+@take_option
 @json_option
 def approve_verb(task: str, unsandboxed: bool, take_edits: bool, as_json: bool) -> None:
     """Allow the mission's commands to run outside a sandbox, as long as its pins do not change.
@@ -274,7 +275,7 @@ def approve_verb(task: str, unsandboxed: bool, take_edits: bool, as_json: bool) 
     """
     caller = this_caller()
     task_id = caller.owned_task("approve", task)
-    take = _taking(task_id, "approve", takes_edits=take_edits, as_json=as_json)
+    take = taking(task_id, "approve", takes_edits=take_edits, as_json=as_json)
     take_contract(caller.runtime, caller.mission(task_id), take)
     key = lifecycle_commands.approve(caller.runtime, task_id, is_unsandboxed=unsandboxed)
     if as_json:
@@ -346,7 +347,7 @@ def repair_verb(task: str, accept: bool, as_json: bool) -> None:
 
 @verb("amend", START)
 @task_argument
-@_take_option
+@take_option
 @contract_options
 @click.option("--workspace", default="", metavar="PATH", help="The new path of the workspace.")
 @json_option
@@ -370,7 +371,7 @@ def amend_verb(task: str, workspace: str, take_edits: bool, as_json: bool, **giv
             given["reason"],
             workspace_path,
             takes_edits=take_edits,
-            take=_taking(task_id, "amend", takes_edits=take_edits, as_json=as_json),
+            take=taking(task_id, "amend", takes_edits=take_edits, as_json=as_json),
         ),
     )
     print_started(caller, started, is_agent=False, as_json=as_json)

@@ -9,7 +9,7 @@ import pytest
 
 from omx_autoresearch.foundation.json_codec import decoder
 from omx_autoresearch.foundation.records import sha256
-from tests.surfaces.support.command_line import AGENT
+from tests.surfaces.support.command_line import AGENT, at_terminal
 from tests.surfaces.support.experiments import START, Researcher, works_at
 
 if TYPE_CHECKING:
@@ -201,12 +201,60 @@ def test_the_block_of_the_missions_sandbox_configures_and_survives_an_amendment(
         "experiment:\n  metric: ms\n  measure: ./measure.sh\n  check: ./check.sh\n  calibration_pairs: 2\n"
     )
     path.write_text(f"---\n{head}\n{block}---\n{below}")
-    owner.ok("start", task_id)
+    said = owner.refused("start", task_id, status=5)
+    assert "  - experiment.measure: nothing -> ./measure.sh\n" in said
+    assert "  experiment  metric: ms\n" in owner.ok("start", task_id, "--take-edits")
     owner.ok("amend", task_id, "--limit", "refusals_total=50")
     assert block.splitlines()[1] in path.read_text()
     started = owner.json("experiment", "start", "--task", task_id, "--budget-trials", "3")
     state = started["experiment"]
     assert (state["metric"], state["limits"]["trials"], state["calibration"]["pairs"]) == ("ms", 3, 2)
+
+
+@pytest.mark.requirement("LIFE-14", "DRIVE-01")
+def test_an_owner_sees_what_was_edited_in_the_block_since_and_takes_it_or_not(owner: Owner) -> None:
+    task_id = owner.init("faster", "--criterion", CRITERION)
+    path = owner.project / ".omx" / "specs" / "autoresearch-faster" / "sandbox.md"
+    head, _, below = path.read_text().removeprefix("---\n").partition("\n---\n")
+    block = (
+        "experiment:\n  metric: ms\n  measure: ./measure.sh\n  check: ./check.sh\n  calibration_pairs: 2\n"
+    )
+    path.write_text(f"---\n{head}\n{block}---\n{below}")
+    owner.ok("start", task_id, "--take-edits")
+    start = ("experiment", "start", "--task", task_id)
+    path.write_text(path.read_text().replace("check: ./check.sh", "check: 'true'"))
+    said = owner.refused(*start, status=5)
+    assert "  - experiment.check: ./check.sh -> true\n" in said
+    assert f"next: read them, then: omx-autoresearch {' '.join(start)} --take-edits" in said
+    assert "experiment.metric" not in said
+    shown = at_terminal(owner, *start, answers=(("Take these edits?", "n"),))
+    assert shown.status == 130
+    assert owner.json("experiment", "list") == []
+    told = owner.run(*start, "--take-edits").stderr
+    assert f"from {path}:\n  metric: ms\n  measure: ./measure.sh\n  check: true\n" in told
+    owner.ok("experiment", "cancel")
+    owner.ok(*start)  # what was taken is accepted
+
+
+@pytest.mark.requirement("LIFE-14")
+def test_a_code_takes_the_block_that_was_shown_with_it_and_no_other(owner: Owner) -> None:
+    task_id = owner.init("faster", "--criterion", CRITERION)
+    path = owner.project / ".omx" / "specs" / "autoresearch-faster" / "sandbox.md"
+    head, _, below = path.read_text().removeprefix("---\n").partition("\n---\n")
+    block = "experiment:\n  metric: ms\n  measure: ./measure.sh\n  check: ./check.sh\n"
+    path.write_text(f"---\n{head}\n{block}---\n{below}")
+
+    def typed(prompt: str) -> str:
+        return str(owner.hook("UserPromptSubmit", prompt=prompt)["hookSpecificOutput"]["additionalContext"])
+
+    first = typed(f"$autoresearch {task_id}")
+    assert "experiment.check: nothing -> ./check.sh" in first
+    path.write_text(path.read_text().replace("check: ./check.sh", "check: 'true'"))
+    line = first.partition("type: ")[2].split("\n")[0]
+    second = typed(line)
+    assert "experiment.check: nothing -> true" in second
+    typed(second.partition("type: ")[2].split("\n")[0])
+    assert owner.json("status", task_id)["phase"] == "running"
 
 
 @pytest.mark.requirement("DRIVE-15")
