@@ -129,7 +129,7 @@ class Meanwhile:
             elif self._stands_in(folder, name, path):
                 self._note(path)
 
-        if os.path.isdir(self._full(folder)):
+        if os.path.isdir(self._full(folder)) and not os.path.islink(self._full(folder)):
             self.watch.entries(self._full(folder), told)
 
     def _stands_in(self, folder: str, name: str, path: str) -> bool:

@@ -81,8 +81,10 @@ class Baseline:
         """What keeps the check from ending in a clean copy as it ended in the workspace."""
         kept = {"keep": self._contract.keep, "link": self._contract.link}
         copies = pins.copies_of(self.manifest, self._workspace_path, self._frozen_path)
-        with clean_copy(self._workspace_path, copies, **kept) as (path, _):
-            clean = try_validator(self._contract, path, isolation=self._isolation)
+        with clean_copy(self._workspace_path, copies, **kept) as copy:
+            clean = try_validator(
+                self._contract, copy.path, isolation=self._isolation, shown_paths=(copy.root_path,)
+            )
         if clean.has_same_end(tryout):
             return ()
         why = lacking(self._workspace_path, **kept)

@@ -89,12 +89,13 @@ class Tryout:
         )
 
 
-def try_validator(
+def try_validator(  # noqa: PLR0913  # what a run depends on
     contract: Contract,
     workspace_path: str,
     *,
     isolation: str = "none",
     mounts: tuple[tuple[str, str], ...] = (),
+    shown_paths: tuple[str, ...] = (),
     watch: Watch | None = None,
 ) -> Tryout:
     """Run a contract's validator as every validation runs it; the run leaves nothing behind.
@@ -104,6 +105,7 @@ def try_validator(
         workspace_path: where it runs.
         isolation: ``none``, or the box that it runs in.
         mounts: the frozen copies that it is to see, where the machine can mount them.
+        shown_paths: folders that it can read in any box.
         watch: tells what happens meanwhile.
 
     Raises:
@@ -122,6 +124,7 @@ def try_validator(
             scratch_path,
             isolation=isolation,
             mounts=mounts,
+            shown_paths=shown_paths,
             watch=watch,
         )
         forms = forms_of(_secrets_in(contract))

@@ -145,21 +145,21 @@ class PinnedRun:
     def __init__(self, folder: MissionFolder, mission: Mission, contract: Contract) -> None:
         from omx_autoresearch.freezing.meanwhile import Meanwhile  # most stops run nothing
 
-        self._workspace_path = mission.workspace_path
+        self.workspace_path = mission.workspace_path
         self._frozen_path = folder.frozen_path
-        self._manifest = pins.load_manifest(folder.frozen_path, contract.pin_digest)
-        self._meanwhile = Meanwhile(self._manifest, self._workspace_path, is_mounted=contract.mounts_pins)
+        self.manifest = pins.load_manifest(folder.frozen_path, contract.pin_digest)
+        self._meanwhile = Meanwhile(self.manifest, self.workspace_path, is_mounted=contract.mounts_pins)
         self._cache_path = _cache_path(folder)
         self._before = pins.compare(
-            self._manifest,
-            self._workspace_path,
+            self.manifest,
+            self.workspace_path,
             cache_path=self._cache_path,
             reads_files=True,
             frozen_path=folder.frozen_path if contract.mounts_pins else "",
         )
-        self.copies = pins.copies_of(self._manifest, self._workspace_path, folder.frozen_path)
+        self.copies = pins.copies_of(self.manifest, self.workspace_path, folder.frozen_path)
         """Pairs of a pinned file and its frozen copy."""
-        is_whole = not pins.changed_copies(self._manifest, folder.frozen_path)
+        is_whole = not pins.changed_copies(self.manifest, folder.frozen_path)
         self.mounts = self.copies if contract.mounts_pins and is_whole else ()
         """What of them the run is to see."""
         self.watch = self._meanwhile.watch
@@ -168,7 +168,7 @@ class PinnedRun:
     def in_place(self) -> _InPlace:
         """For the time of the run: a renamed test has a file at its old name, too, for its copy to be mounted over."""
         renamed = [old for old, new in self._before.edited if old != new] if self.mounts else []
-        paths = [os.path.join(self._workspace_path, path) for path in renamed]
+        paths = [os.path.join(self.workspace_path, path) for path in renamed]
         return _InPlace(paths, then=lambda: self._meanwhile.forget(renamed))
 
     @property
@@ -194,8 +194,8 @@ class PinnedRun:
 
     def _changes(self, result: CommandResult, *, has_passed: bool) -> tuple[str, ...]:
         after = pins.compare(
-            self._manifest,
-            self._workspace_path,
+            self.manifest,
+            self.workspace_path,
             cache_path="" if has_passed else self._cache_path,
             frozen_path=self._frozen_path if result.is_mounted else "",
         )
@@ -206,7 +206,7 @@ class PinnedRun:
                 moved, "made, written or moved while it ran (what a check writes itself: --protect '!PATH')"
             )
         if result.displaced:
-            root = os.path.realpath(self._workspace_path)
+            root = os.path.realpath(self.workspace_path)
             away = tuple(os.path.relpath(path, root) for path in result.displaced)
             return _explained(away, "replaced while it ran")
         if not has_passed:
@@ -214,7 +214,7 @@ class PinnedRun:
         if not result.is_mounted and self._before.writable:
             why = "open for writing in another process while it ran (end that process, or --protect '!PATH')"
             return _explained(self._before.writable, why)
-        if result.is_mounted and (copies := pins.changed_copies(self._manifest, self._frozen_path)):
+        if result.is_mounted and (copies := pins.changed_copies(self.manifest, self._frozen_path)):
             return _explained(copies, "its frozen copy changed while it ran")
         return ()
 

@@ -59,7 +59,7 @@ class Limits:
         network: whether the network stays, and with it the sockets of services.
         is_read_only: nothing of the workspace can be written.
         hidden_paths: folders and files that cannot be read; workspace, scratch and shown paths below them can.
-        shown_paths: what can be read inside hidden folders all the same.
+        shown_paths: what can be read inside hidden folders all the same, and inside folders that every box empties.
     """
 
     workspace_path: str
@@ -265,7 +265,7 @@ def _settled(limits: Limits) -> Limits:
         workspace_path=workspace,
         scratch_path=os.path.realpath(limits.scratch_path),
         hidden_paths=tuple(sorted(path for path in hidden if not is_covered(path))),
-        shown_paths=tuple(map(os.path.realpath, limits.shown_paths)),
+        shown_paths=tuple(sorted({*map(os.path.realpath, limits.shown_paths)} - {workspace})),
     )
 
 
@@ -339,7 +339,9 @@ def _rights(limits: Limits, *, has_surroundings: bool) -> Rights:
         tuple(writable),
         kept,
         limits.hidden_paths,
-        limits.shown_paths,
+        tuple(
+            path for path in limits.shown_paths if path not in _around(limits)
+        ),  # which may hold hidden ones
         has_network=limits.network,
     )
 
@@ -353,6 +355,11 @@ def _identities(workspace_path: str) -> dict[str, int]:
         except OSError:
             continue
     return found
+
+
+def _around(limits: Limits) -> list[str]:
+    """Shown folders that hold the workspace."""
+    return [path for path in limits.shown_paths if _is_in(limits.workspace_path, path)]
 
 
 def _is_in(path: str, folder: str) -> bool:
@@ -377,11 +384,15 @@ def _bubblewrap_argv(argv: Sequence[str], limits: Limits, *, has_filter: bool) -
         )
         return [word for mask in masks for word in mask]
 
+    def show(paths: Sequence[str]) -> list[str]:
+        return [word for path in paths for word in ("--ro-bind", path, path)]
+
+    around = _around(limits)
+    words += show(around)  # first, since they would cover the workspace and what is hidden
     words += hide([path for path in limits.hidden_paths if path not in inside])
     words += ["--ro-bind" if limits.is_read_only else "--bind", workspace, workspace]
     words += hide(inside)  # the workspace would cover them
-    for path in limits.shown_paths:
-        words += ["--ro-bind", path, path]
+    words += show([path for path in limits.shown_paths if path not in around])
     words += ["--bind", limits.scratch_path, limits.scratch_path]
     for name in _identities(workspace):
         path = os.path.realpath(os.path.join(workspace, name))

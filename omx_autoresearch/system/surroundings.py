@@ -97,7 +97,8 @@ def _keep_names(wanted: Surroundings, names: str) -> None:
 def _arrange_rest(wanted: Surroundings, empty: str) -> None:
     covers = [path for path in (wanted.home_path, *wanted.private_paths) if path and os.path.isdir(path)]
     writable = [wanted.workspace_path, *wanted.open_paths]
-    covered = [path for path in (*writable, *wanted.shown_paths) if _is_below(path, covers)]
+    # A shown folder around the workspace is put in its place first: it would cover it.
+    covered = [path for path in sorted((*writable, *wanted.shown_paths)) if _is_below(path, covers)]
     held = [(path, os.open(path, os.O_PATH)) for path in covered]
     os.mkdir(empty)
     if wanted.is_rest_read_only:

@@ -111,6 +111,19 @@ MISSIONS = (
     ),
     Listed(
         "W",
+        "have the command of a criterion lean on it (`confirm: clean`)",
+        "prevented",
+        "attacks/test_clean_copies.py::test_a_criterion_whose_command_leans_on_what_git_ignores_is_not_met",
+    ),
+    Listed(
+        "S",
+        "write into the clean copy while it is judged, or move what judges there",
+        "prevented",
+        "attacks/test_clean_copies.py"
+        "::test_a_copy_that_another_process_writes_into_while_it_is_judged_proves_nothing",
+    ),
+    Listed(
+        "W",
         "delete a failing case of a folder that the check walks",
         "detected",
         "attacks/test_judges.py::test_a_failing_case_that_was_deleted_is_missed",

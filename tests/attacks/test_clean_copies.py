@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import os
+import subprocess
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from omx_autoresearch.foundation.errors import MissionInvalid
 from omx_autoresearch.missions import launch
+from omx_autoresearch.missions.rules.criteria import criterion_of
+from tests.support.boxes import BOXES, take_box
 from tests.support.scratch import SESSION, Scratch
 
 if TYPE_CHECKING:
@@ -169,4 +173,113 @@ def test_a_link_stands_in_the_place_of_a_folder_with_tracked_files(world: Scratc
     world.write("answer.txt", "42\n")
     world.commit("Answer")
     assert world.hook(world.payload()).reason == ""
+    assert world.load(mission).phase == "complete"
+
+
+@pytest.mark.requirement("DONE-26")
+def test_a_program_of_a_linked_folder_that_is_pinned_leaves_the_rest_of_the_folder_there(
+    world: Scratch,
+) -> None:
+    world.write("check.sh", "#!/bin/sh\n. ./packages/run.sh\n", executable=True)
+    world.write(".gitignore", "packages/\n.omx/\n")
+    world.write("packages/run.sh", "grep -q 1 packages/there && grep -q 42 answer.txt\n")
+    world.write("packages/there", "1\n")
+    world.commit("Check with packages")
+    mission = world.mission(confirm="clean", link=("packages",), protect=("!packages/there",))
+    assert mission.contract is not None
+    assert mission.contract.pinned_count == 2
+    world.write("answer.txt", "42\n")
+    world.commit("Answer")
+    assert world.hook(world.payload()).reason == ""
+    assert world.load(mission).phase == "complete"
+
+
+@pytest.mark.requirement("DONE-26")
+def test_a_criterion_whose_command_leans_on_what_git_ignores_is_not_met(world: Scratch) -> None:
+    world.write(".gitignore", "build/\n.omx/\n")
+    world.write("answer.txt", "42\n")
+    world.commit("Answer")
+    criterion = criterion_of("built: the build says 42 :: command: grep -q 42 build/answer")
+    mission = world.mission(confirm="clean", criteria=(criterion,))
+    world.write("build/answer", "42\n")
+    world.hook(world.payload())
+    [check] = world.load(mission).checks
+    assert not check.is_met
+    assert check.received.startswith("in a clean copy: exit status 2")
+    assert "git does not track build" in check.received
+    world.write(".gitignore", ".omx/\n")
+    world.commit("Track what was built")
+    assert world.hook(world.payload(last_assistant_message="Tracked.")).reason == ""
+    assert world.load(mission).phase == "complete"
+
+
+WAITING = """#!/bin/sh
+case $PWD in *omx-autoresearch-*) pwd > "$SIGNALS/ready"; read -r _ < "$SIGNALS/go";; esac
+. ./tests/lib.sh
+"""
+MEANWHILE = {
+    "the work": "echo 42 too > $copy/answer.txt",
+    "a new file": "echo x > $copy/new.txt",
+    "what judges": "mv $copy/tests/lib.sh $copy/kept; cp $copy/kept $copy/tests/lib.sh",
+    "the folder of what judges, moved back": "mv $copy/tests $copy/kept; mv $copy/kept $copy/tests; "
+    ": > $copy/tests/x; rm $copy/tests/x",
+}
+
+
+@pytest.mark.requirement("DONE-26")
+@pytest.mark.parametrize("way", MEANWHILE)
+def test_a_copy_that_another_process_writes_into_while_it_is_judged_proves_nothing(
+    world: Scratch, way: str
+) -> None:
+    signals = world.root / "signals"
+    signals.mkdir()
+    for name in ("ready", "go"):
+        os.mkfifo(signals / name)
+    world.environ["SIGNALS"] = str(signals)
+    world.write("check.sh", WAITING, executable=True)
+    world.write("tests/lib.sh", "grep -q 42 answer.txt\n")
+    world.commit("Check by a library")
+    mission = world.mission(confirm="clean", environment_names=("SIGNALS",))
+    world.write("answer.txt", "42\n")
+    world.commit("Answer")
+    meddle = f'read -r copy < "$SIGNALS/ready"; {MEANWHILE[way]}; echo > "$SIGNALS/go"'
+    with subprocess.Popen(["/bin/sh", "-c", meddle], cwd=world.project, env=world.environ):
+        assert world.stop().refusal
+    word, cause, summary = verdict(world, mission.task_id)
+    assert (word, cause) == ("failed", "clean-copy")
+    assert "was made, written or moved there while it ran" in summary
+
+
+@pytest.mark.requirement("DONE-26")
+def test_a_check_may_leave_caches_and_what_git_ignores_in_the_copy(world: Scratch) -> None:
+    leaves = "mkdir -p build tests/__pycache__ && : > build/x && : > tests/__pycache__/x"
+    world.write("check.sh", f"#!/bin/sh\n{leaves} && grep -q 42 answer.txt\n", executable=True)
+    world.write(".gitignore", "build/\n.omx/\n")
+    world.commit("Check and leave things behind")
+    mission = world.mission(confirm="clean")
+    world.write("answer.txt", "42\n")
+    world.commit("Answer")
+    assert world.hook(world.payload()).reason == ""
+    assert world.load(mission).phase == "complete"
+
+
+@pytest.mark.requirement("DONE-26")
+@pytest.mark.parametrize("kind", BOXES)
+def test_a_boxed_run_in_the_copy_of_a_folder_sees_the_rest_of_its_repository(
+    world: Scratch, kind: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    take_box(monkeypatch, kind)
+    check = "#!/bin/sh\n: > out && grep -q 1 ../shared && grep -q 42 answer.txt\n"
+    world.write("part/check.sh", check, executable=True)
+    world.write("shared", "1\n")
+    world.write(".gitignore", "out\n.omx/\n")
+    world.commit("Check by a file of the repository")
+    draft = world.draft(confirm="clean", forbid=("network",))
+    options = launch.StartOptions(
+        session_id=SESSION, workspace_path=str(world.project / "part"), has_baseline=False
+    )
+    mission = launch.start(world.runtime(), draft.task_id, options).mission
+    world.write("part/answer.txt", "42\n")
+    world.commit("Answer")
+    assert world.stop().refusal == ""
     assert world.load(mission).phase == "complete"

@@ -25,6 +25,7 @@ from omx_autoresearch.missions.rules.criteria import (
 )
 from omx_autoresearch.missions.rules.evidence import (
     IGNORED_OUTPUT,
+    RunReport,
     has_moved,
     is_passing,
     normalized_output,
@@ -146,10 +147,13 @@ class _Workspace:
                 hidden_paths=self._runtime.home.record_paths,
                 watch=pins.watch,
             )
-        self.after = snapshot_workspace(folder, mission, reads_files=result.exit_status == 0)
-        output = runs.read_output(result)
         told = newcomers.take_aside(result, mission.workspace_path, run_id) if result.newcomers else ""
+        output = runs.read_output(result)
         received = told if result.has_made_newcomers else _why_not(contract, result, output)
+        if not received and contract.confirm:
+            result, received = self._confirmed(filled, pins, result)
+            output = runs.read_output(result) if received else output
+        self.after = snapshot_workspace(folder, mission, reads_files=not received)
         received = secrets.masked(received, forms)
         output = secrets.masked_output(output, output_path, forms)
         received = received or _why_not_fresh(mission, self._look, self.after)
@@ -168,6 +172,27 @@ class _Workspace:
             run_id=run_id,
             isolation=result.isolation.backend,
         )
+
+    def _confirmed(
+        self, contract: Contract, pins: PinnedRun, passed: CommandResult
+    ) -> tuple[CommandResult, str]:
+        """The command that passed, once more in a clean copy; with why it does not pass there, if it does not."""
+        from omx_autoresearch.missions.validation.confirming import confirmed
+
+        def judge(_path: str, result: CommandResult) -> RunReport:
+            why = _why_not(contract, result, runs.read_output(result))
+            return RunReport("failed" if why else "passed", "", why)
+
+        failed = confirmed(
+            contract,
+            pins,
+            passed,
+            run=runs.run_validator,
+            judge=judge,
+            isolation=self._isolation,
+            hidden_paths=self._runtime.home.record_paths,
+        )
+        return (failed[0], failed[1].summary) if failed else (passed, "")
 
     def read(self, path: str) -> bytes | str:
         """A file of the workspace, through real folders only; or why it cannot be taken."""

@@ -18,7 +18,9 @@ import tempfile
 from contextlib import contextmanager
 
 from omx_autoresearch.foundation.errors import CommandFault, WorkspaceFault
-from omx_autoresearch.system.git import cannot_read, find_root, run_git
+from omx_autoresearch.foundation.records import dataclass
+from omx_autoresearch.system.files import DISPOSABLE_NAMES, Entries, add, describe_file
+from omx_autoresearch.system.git import cannot_read, find_root, git_dir, run_git
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -29,10 +31,48 @@ if TYPE_CHECKING:
 _NAMED = 5
 
 
+@dataclass(frozen=True, slots=True)
+class CleanCopy:
+    """A clean copy of a repository, or of what git tracks of it, for the time of one run.
+
+    Attributes:
+        path: the folder that stands for the workspace.
+        root_path: that of the whole repository.
+        scratch_path: for a scratch folder; outside the copy.
+        mounts: the pinned files in it with their frozen copies.
+        tracked: names of its files that git tracks, from the root.
+        git_path: the folder of the repository's own data.
+    """
+
+    path: str
+    root_path: str
+    scratch_path: str
+    mounts: Mounts
+    tracked: tuple[str, ...]
+    git_path: str
+
+    def content(self) -> dict[bytes, bytes]:
+        """Mode and id of each file that git tracks or does not ignore, by its name; each is read.
+
+        Raises:
+            WorkspaceFault: git refuses.
+        """
+        others = ("--others", "--exclude-standard")
+        new = _listed(
+            self.root_path, *others, place=(f"--git-dir={self.git_path}", f"--work-tree={self.root_path}")
+        )
+        entries = Entries()
+        for name in map(os.fsencode, (*self.tracked, *new)):
+            path = os.path.join(os.fsencode(self.root_path), name)
+            if DISPOSABLE_NAMES.isdisjoint(name.split(b"/")) and os.path.lexists(path):
+                add(entries, name, describe_file(path, os.lstat(path), entries))
+        return entries
+
+
 @contextmanager
 def clean_copy(
     workspace_path: str, copies: Mounts, *, keep: Sequence[str] = (), link: Sequence[str] = ()
-) -> Iterator[tuple[str, Mounts]]:
+) -> Iterator[CleanCopy]:
     """A clean copy for the time of one run.
 
     Args:
@@ -40,9 +80,6 @@ def clean_copy(
         copies: pinned files of the workspace and their frozen copies.
         keep: paths of the workspace that are copied although git does not track them.
         link: paths of the workspace that the copy links to.
-
-    Yields:
-        The folder that stands for the workspace, and the pinned files in it with their frozen copies.
 
     Raises:
         WorkspaceFault: there is no repository, git refuses, or a path of ``keep`` or ``link`` is missing or leads
@@ -57,10 +94,12 @@ def clean_copy(
             next_step="git init, or: omx-autoresearch amend --confirm none",
         )
     frozen = [(os.path.relpath(path, workspace), copy) for path, copy in copies]
+    linked = tuple(os.path.join(os.path.normpath(path), "") for path in link)
     with tempfile.TemporaryDirectory(prefix="omx-autoresearch-", ignore_cleanup_errors=True) as folder:
-        target = os.path.normpath(os.path.join(folder, "copy", os.path.relpath(workspace, root)))
+        root_path = os.path.join(os.path.realpath(folder), "copy")
+        target = os.path.normpath(os.path.join(root_path, os.path.relpath(workspace, root)))
         try:
-            _fill(root, os.path.join(folder, "copy"))
+            tracked = _fill(root, root_path)
             os.makedirs(target, exist_ok=True)
             for path in keep:
                 _put(_named(workspace, path, "keep"), target, path)
@@ -68,19 +107,26 @@ def clean_copy(
                 source = _named(workspace, path, "link")
                 os.symlink(source, _place(target, path))
             for path, frozen_path in frozen:
-                _put(frozen_path, target, path)
+                if not path.startswith(linked):  # a folder in the place of the link would lack the rest
+                    _put(frozen_path, target, path)
         except (OSError, shutil.Error) as error:
             raise CommandFault(
                 f"no clean copy of {workspace_path} could be made: {error}",
                 next_step="see that there is space for it in the folder for temporary files, then validate again",
             ) from error
-        yield target, tuple((os.path.join(target, path), copy) for path, copy in frozen)
+        mounts = tuple((os.path.join(target, path), copy) for path, copy in frozen)
+        scratch_path = os.path.join(os.path.dirname(root_path), "scratch")
+        yield CleanCopy(target, root_path, scratch_path, mounts, tracked, git_dir(root) or "")
 
 
-def _fill(root: str, copy_path: str) -> None:
-    """Copy the tracked files of a work tree; one that was deleted, or stands behind a link now, is left out."""
+def _fill(root: str, copy_path: str) -> tuple[str, ...]:
+    """Copy the tracked files of a work tree and return their names.
+
+    One that was deleted, or stands behind a link now, is left out.
+    """
     os.makedirs(copy_path)
-    for name in _listed(root, "--cached", "--recurse-submodules"):
+    names = _listed(root, "--cached", "--recurse-submodules")
+    for name in names:
         source = os.path.join(root, name)
         if not _is_real(root, os.path.dirname(name)) or not os.path.lexists(source):
             continue
@@ -92,6 +138,7 @@ def _fill(root: str, copy_path: str) -> None:
             os.makedirs(_place(copy_path, name))
         else:
             _put(source, copy_path, name)
+    return tuple(names)
 
 
 def _put(source: str, target: str, path: str) -> None:
@@ -165,8 +212,8 @@ def lacking(workspace_path: str, *, keep: Sequence[str] = (), link: Sequence[str
     return f"git does not track {', '.join(missing)} (git add, or amend --keep or --link)" if missing else ""
 
 
-def _listed(folder_path: str, *options: str) -> list[str]:
-    result = run_git(["ls-files", "-z", *options], cwd=folder_path)
+def _listed(folder_path: str, *options: str, place: tuple[str, ...] = ()) -> list[str]:
+    result = run_git([*place, "ls-files", "-z", *options], cwd=folder_path)
     if result.exit_status != 0:
         raise cannot_read(folder_path, result)
     return [os.fsdecode(name) for name in result.stdout.split(b"\0") if name]

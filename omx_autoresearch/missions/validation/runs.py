@@ -48,6 +48,7 @@ from omx_autoresearch.system.commands import (
     fork_detached,
     shell_argv,
 )
+from omx_autoresearch.system.git import find_root
 from omx_autoresearch.system.processes import ProcessIdentity, identify, is_alive, wait_for
 from omx_autoresearch.system.sandbox import Limits, box, can_isolate, no_box, run_limited
 from omx_autoresearch.system.supervisor import CUT_MARK, TAIL_BYTES
@@ -60,7 +61,6 @@ if TYPE_CHECKING:
     from omx_autoresearch.missions.rules.criteria import WorkspaceSnapshot
     from omx_autoresearch.missions.rules.mission import Mission
     from omx_autoresearch.missions.store import Transaction
-    from omx_autoresearch.missions.validation.clean_copy import Mounts
     from omx_autoresearch.system.watching import Watch
 
     Waits = Callable[[Callable[[float], bool], float], bool]
@@ -427,7 +427,17 @@ def _attested(runtime: Runtime, mission: Mission, run_id: str, ask: Ask, started
     if result.is_mounted and report.verdict == "failed" and speaks_of_refusal(output):
         report = replace(report, summary=f"{report.summary}; {_MAY_BE_MOUNT.format(task=mission.task_id)}")
     if report.verdict == "passed" and contract.confirm:
-        failed = _confirmed(filled, mission.workspace_path, pins.copies, result, ask.isolation)
+        from omx_autoresearch.missions.validation.confirming import confirmed
+
+        failed = confirmed(
+            filled,
+            pins,
+            result,
+            run=run_validator,
+            judge=lambda path, again: report_of(contract, path, again, read_output(again), nonce),
+            isolation=ask.isolation,
+            hidden_paths=runtime.home.record_paths,
+        )
         result, report = failed or (result, report)
         output = read_output(result)
     report, output = secrets.masked_report(report, forms), secrets.masked_output(output, output_path, forms)
@@ -462,39 +472,6 @@ def _attested(runtime: Runtime, mission: Mission, run_id: str, ask: Ask, started
     )
 
 
-def _confirmed(
-    contract: Contract, workspace_path: str, copies: Mounts, passed: CommandResult, isolation: str
-) -> tuple[CommandResult, RunReport] | None:
-    """One more run in a clean copy of what git tracks, after a pass; None where it passes as well.
-
-    Raises:
-        WorkspaceFault: the copy cannot be made from what is there.
-        CommandFault: the copy cannot be written.
-    """
-    from omx_autoresearch.missions.validation.clean_copy import clean_copy, lacking
-
-    kept = {"keep": contract.keep, "link": contract.link}
-    argv, output_path = shell_argv(contract.validator_command), f"{passed.output_path}.clean"
-    with clean_copy(workspace_path, copies, **kept) as (path, mounts):
-        result = run_validator(
-            argv,
-            contract,
-            path,
-            output_path,
-            os.path.join(os.path.dirname(path), "scratch"),
-            isolation=isolation,
-            mounts=mounts if passed.is_mounted else (),
-        )
-        report = report_of(contract, path, result, read_output(result), "")
-    if report.verdict == "passed":
-        os.remove(output_path)
-        return None
-    os.replace(output_path, passed.output_path)
-    summary = "; ".join(filter(None, (f"in a clean copy: {report.summary}", lacking(workspace_path, **kept))))
-    failed = replace(report, verdict="failed", cause="clean-copy", summary=summary)
-    return replace(result, output_path=passed.output_path), failed
-
-
 def _remove_scratch(scratch_path: str) -> None:
     try:
         os.rmdir(os.path.join(scratch_path, "tmp"))
@@ -515,12 +492,14 @@ def run_validator(  # noqa: PLR0913  # what a run depends on, and nothing else
     isolation: str = "none",
     mounts: tuple[tuple[str, str], ...] = (),
     hidden_paths: tuple[str, ...] = (),
+    shown_paths: tuple[str, ...] = (),
     watch: Watch | None = None,
 ) -> CommandResult:
     """Run one command in the owner's environment, with the hygiene of every validation; the scratch folder goes after.
 
     ``mounts`` are frozen copies that it is to see, if the machine can mount them; ``hidden_paths`` no box shows it;
-    ``watch`` tells what happens meanwhile.
+    ``shown_paths`` every box does (without any, the repository around the workspace); ``watch`` tells what happens
+    meanwhile.
 
     Raises:
         CommandFault: it must run in a box, and there is none.
@@ -533,6 +512,7 @@ def run_validator(  # noqa: PLR0913  # what a run depends on, and nothing else
         network=isolation == "none" and "network" not in contract.forbidden,
         is_read_only="write" in contract.forbidden,
         hidden_paths=hidden_paths,
+        shown_paths=shown_paths or tuple(filter(None, [find_root(workspace_path)])),
     )
 
     def run(copies: tuple[tuple[str, str], ...]) -> CommandResult:
