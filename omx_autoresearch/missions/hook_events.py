@@ -33,7 +33,13 @@ from omx_autoresearch.missions.registry import (
 )
 from omx_autoresearch.missions.rules import briefing
 from omx_autoresearch.missions.rules.prompts import command_in, usage_for
-from omx_autoresearch.missions.speakers import limit, note_handed, record_unproven, speaker_of
+from omx_autoresearch.missions.speakers import (
+    limit,
+    note_handed,
+    record_unproven,
+    speaker_of,
+    terminal_command,
+)
 from omx_autoresearch.missions.store import MissionStore
 from omx_autoresearch.missions.views import draft_tasks, resolve_task
 
@@ -173,10 +179,13 @@ class _Prompt:
         return Reply(context=self._note_person(mission.task_id), person_message=warning)
 
     def _refuse(self, command: PromptCommand, why: str) -> Reply:
-        """Refuse a prompt that no person typed; the mission that it names records the attempt for its owner."""
-        said = briefing.marked(f"`$autoresearch` must be typed by a person, and this was not: {why}")
+        """Refuse a prompt that no person typed; the mission that it names records the attempt for its owner.
+
+        A person may have typed it all the same, word for word as an agent scheduled it, so another way is named.
+        """
+        said = f"`$autoresearch` must be typed by a person, and this was not: {why}"
         if command.verb == "status":
-            return Reply(context=said)
+            return Reply(context=briefing.marked(f"{said}. In a terminal: omx-autoresearch status"))
         entry = Registry(self._runtime.home).find(self._event.session_id)
         meant = [command.task, entry.task_id if entry else "", *sessions.missions_around(self._runtime)]
         store = MissionStore(self._runtime.home)
@@ -188,8 +197,9 @@ class _Prompt:
                     task_id,
                     (f"it was not typed by a person: {why}",),
                 )
+                said += _another_way(store, command.verb, task_id)
                 break
-        return Reply(context=said)
+        return Reply(context=briefing.marked(said), person_message=briefing.marked(said))
 
     def _note_person(self, task_id: str) -> str:
         """Record that a person spoke; returns the summary if it changed since the last prompt that showed it."""
@@ -201,6 +211,17 @@ class _Prompt:
             digest = sha256(f"{session_id}\n{said}".encode("utf-8", "surrogatepass")).hexdigest()[:16]
             transaction.record(replace(prompted, told_digest=digest))
         return "" if digest == before.told_digest else said
+
+
+def _another_way(store: MissionStore, verb: str, task_id: str) -> str:
+    """What a person does whose words were taken for an agent's; empty for a mission that cannot be read."""
+    try:
+        command = terminal_command(verb, store.load(task_id))
+    except AutoresearchError:
+        return ""
+    if command:
+        return f". If you did type it, do the same in a terminal of your own: {command}"
+    return f". If you did type it, type it in other words: $autoresearch {task_id} please"
 
 
 # --- What a person typed to the agent: ``$autoresearch TASK`` and the owner verbs behind it.

@@ -70,12 +70,18 @@ def limit(runtime: Runtime, verb: str, mission: Mission) -> str:
         return ""
     if verb == "resume" and phase != "blocked":
         return ""  # it is held again
-    verb = {"bind": "start", "yes": "start", "resume": "unblock"}.get(verb, verb)
-    command = f"omx-autoresearch {verb} {task_id}"
+    command = terminal_command(verb, mission)
     if verb == "cancel" and phase == "running":
         pause(runtime, task_id, reason="unproven prompt command: cancel")
         return f"mission {task_id} is paused, not cancelled: {_UNSURE}. To cancel it, type in a terminal: {command}"
     raise StepIllegal(f"`{verb}` was not carried out for mission {task_id}: {_UNSURE}", next_step=command)
+
+
+def terminal_command(verb: str, mission: Mission) -> str:
+    """The terminal's command for what a prompt command does; empty for taking a session, which no terminal can."""
+    if verb in ("bind", "yes", "resume"):
+        verb = {"draft": "start", "paused": "resume", "blocked": "unblock"}.get(mission.phase, "")
+    return f"omx-autoresearch {verb} {mission.task_id}" if verb else ""
 
 
 _UNSURE = "it is not proven that a person typed this"

@@ -167,6 +167,36 @@ def test_a_text_is_known_for_as_long_as_the_files_of_texts_have_room(
 
 
 @pytest.mark.requirement("SESS-19")
+def test_a_person_whose_words_an_agent_scheduled_is_told_another_way_that_works(world: Scratch) -> None:
+    mission = world.mission()
+    for verb, phase, terminal in (
+        ("cancel", "running", "cancel"),
+        ("pause", "running", "pause"),
+        ("resume", "paused", "resume"),
+    ):
+        if phase == "paused":
+            lifecycle_commands.pause(world.runtime(), mission.task_id)
+        hand(world, f"$autoresearch {verb}")
+        said = say(world, f"$autoresearch {verb}", PROVEN)
+        assert said.person_message.endswith(
+            f"in a terminal of your own: omx-autoresearch {terminal} {mission.task_id}"
+        )
+        assert world.load(mission).phase == phase
+    lifecycle_commands.resume(world.runtime(), mission.task_id)
+    lifecycle_commands.unbind(world.runtime(), mission.task_id)
+    hand(world, f"$autoresearch {mission.task_id}")
+    said = say(world, f"$autoresearch {mission.task_id}", PROVEN)
+    assert world.load(mission).binding is None
+    other = said.person_message.partition("in other words: ")[2]
+    hand(world, other)
+    assert "must be typed by a person" in say(world, other, PROVEN).context, (
+        "whatever an agent hands on is known"
+    )
+    say(world, other.replace("please", "now"), PROVEN)
+    assert world.load(mission).binding is not None
+
+
+@pytest.mark.requirement("SESS-19")
 def test_what_stands_in_the_place_of_the_texts_is_told_and_lets_no_stop_go(world: Scratch) -> None:
     world.mission()
     Path(world.home.handed_path).mkdir()
