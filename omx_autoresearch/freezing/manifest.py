@@ -87,7 +87,8 @@ class PinCheck:
         changed: pinned paths whose content, kind or execute bit differs, or that are missing.
         added: paths that a runner loads by itself and that were not there at launch.
         writable: pinned files that a process holds open for writing; known only where the files were read.
-        edited: tests that were formatted or renamed and judge as before, each with the path where it stands now.
+        edited: files that were formatted and tests that were renamed, which judge as before; each with the path where
+            it stands now.
     """
 
     digest: str

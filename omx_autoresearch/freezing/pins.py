@@ -155,7 +155,7 @@ def compare(
         workspace_path: where the files stand now; another worktree of the project will do.
         cache_path: file outside the workspace that keeps what was seen; disposable; empty for none.
         reads_files: read every pinned file, whatever the cache says of it.
-        frozen_path: the frozen copies, where runs see those: then an edit of a test that changes nothing of what it
+        frozen_path: the frozen copies, where runs see those: then an edit that changes nothing of what a file
             judges is no change.
 
     Raises:

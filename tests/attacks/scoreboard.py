@@ -333,6 +333,31 @@ BARE_TESTS = replace(TESTS, name="bare-unittest", command=f'"{sys.executable}" -
 FORMATTED = UNITTEST.replace("'", '"').replace(
     "import pathlib, unittest", "import pathlib, unittest  # sorted"
 )
+PYTEST = replace(TESTS, name="pytest", command=f'"{sys.executable}" -m pytest -q tests')
+SORTED_IMPORTS = "import pathlib\nimport sys"
+FORMATTERS = (
+    (
+        "formatter-conftest",
+        "a formatter over `conftest.py`",
+        "tests/conftest.py",
+        "import  pytest\n@pytest.fixture\ndef answer( ): return u'42'\n",
+        'import pytest\n\n\n@pytest.fixture\ndef answer():\n    return "42"\n',
+    ),
+    (
+        "formatter-helper",
+        "a formatter over a helper of the tests",
+        "tests/helper.py",
+        "def lines( text ):\n  ''' Of a text. '''\n  return ( text.split('-') )\n",
+        'def lines(text):\n    """Of a text."""\n    return text.split("-")\n',
+    ),
+    (
+        "sorted-imports",
+        "imports of the tests are sorted",
+        "tests/helper.py",
+        "import sys, os\nfrom pathlib import PurePath, Path\nimport json\n",
+        "import json\nimport os\nimport sys\nfrom pathlib import Path, PurePath\n",
+    ),
+)
 FALSE_PATHLIB = "class Path:\n    def __init__(self, name): ...\n    def read_text(self): return '42\\n'\n"
 SKIPS = "import unittest\nraise unittest.SkipTest('later')\n"
 ADDITIONS = (
@@ -1168,6 +1193,16 @@ HONEST: tuple[Honest, ...] = (
         "a formatter over the tests",
         _files({"tests/test_answer.py": FORMATTED}),
         BARE_TESTS,
+    ),
+    *(
+        _honest(name, text, _files({path: after}), PYTEST, {path: before})
+        for name, text, path, before, after in FORMATTERS
+    ),
+    _honest(
+        "formatter-check",
+        "a formatter over the check itself",
+        _files({"check.py": PYTHON.text.replace("'", '"').replace("import pathlib, sys", SORTED_IMPORTS)}),
+        PYTHON,
     ),
     _honest("script", "adds a script", _files({"scripts/build.sh": "#!/bin/sh\n"}), SHELL),
     _honest("rename", "renames a file of the work", _shell("git mv notes.md journal.md")),
