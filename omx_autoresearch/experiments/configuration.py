@@ -431,7 +431,7 @@ def _text_faults(config: ExperimentConfig) -> Iterator[Fault]:
     if not config.name.strip() or len(config.name) > NAME_LIMIT:
         yield Fault("name", "", f"must be text of 1 to {NAME_LIMIT} characters")
     empty = [name for name in ("measure", "check") if not getattr(config, name).strip()]
-    yield from (Fault(name, "", "must be a shell command") for name in empty)
+    yield from (Fault(name, "", "no shell command is given") for name in empty)
     for name in ("name", "measure", "check", "setup", "reset_caches", "held_out"):
         text = getattr(config, name)
         if "\0" in text:

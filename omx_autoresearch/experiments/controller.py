@@ -304,13 +304,19 @@ class AutoresearchController:
         """Measure base against final freshly: the one number that may be quoted. Kept until something is accepted.
 
         Raises:
-            StepIllegal: there is no baseline.
+            StepIllegal: there is no baseline, or nothing was accepted.
             CommandFault: it could not be measured; says why.
         """
         state = self.state
         if state.claim is not None and state.claim_commit == state.incumbent_commit:
             return state.claim
         is_over = state.phase == "completed"
+        if state.baseline is not None and state.incumbent_commit == state.base_commit:
+            verb = "report" if is_over else "status"
+            raise StepIllegal(
+                "nothing was accepted yet, so the final state is the base, and there is no gain to measure",
+                next_step=f"omx-autoresearch experiment {verb} {self.experiment_id}",
+            )
         with self._operation(is_limited=not is_over):
             if state.baseline is None:
                 what = (

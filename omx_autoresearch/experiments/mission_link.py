@@ -169,7 +169,7 @@ def examine(runtime: Runtime, mission: Mission, rule: Trial, examiner: Examiner)
             )
             continue
         if state.claim is None:
-            faults.append(f"{experiment_id} has no verified claim yet")
+            faults.append(f"{experiment_id} has no verified claim yet: {_way_to_claim(state)}")
             continue
         fault = _unproven(runtime, state) or _too_little(state, rule)
         digest = claim_digest(state)
@@ -181,6 +181,15 @@ def examine(runtime: Runtime, mission: Mission, rule: Trial, examiner: Examiner)
         or f"no experiment of this mission measured {rule.metric}: omx-autoresearch experiment start "
         f"--task {mission.task_id} --metric {rule.metric} --measure COMMAND --check COMMAND"
     )
+
+
+def _way_to_claim(state: ExperimentState) -> str:
+    """The command that brings an experiment nearer to its claim."""
+    if state.incumbent_commit != state.base_commit:
+        return f"omx-autoresearch experiment verify {state.experiment_id}"
+    if state.phase == "completed":
+        return f"it ended without a gain; omx-autoresearch experiment report {state.experiment_id}"
+    return f"omx-autoresearch experiment trial --experiment {state.experiment_id}"
 
 
 def _unproven(runtime: Runtime, state: ExperimentState) -> str:

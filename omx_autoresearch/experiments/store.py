@@ -64,13 +64,18 @@ class ExperimentFolder:
         self.private_paths = (root_path, *home.record_paths)
 
     def change_path(self, iteration: int) -> str:
-        """The path that keeps a trial's patch from before the trial until its judgement."""
+        """The path that keeps a trial's patch from before the trial, and for good where it is not accepted."""
         return os.path.join(self.root_path, f"candidate-{iteration:04}.patch")
 
-    def kept_change(self, iteration: int) -> str:
-        """Words that name the patch of a trial without a judgement; empty where the change did not come as a patch."""
+    def kept_path(self, iteration: int) -> str:
+        """The patch of a trial; empty where it was accepted or the change did not come as a patch."""
         path = self.change_path(iteration)
-        return f"; its change is kept in {path}" if os.path.exists(path) else ""
+        return path if os.path.exists(path) else ""
+
+    def kept_change(self, iteration: int) -> str:
+        """Words that name the patch of a trial; empty where there is none."""
+        path = self.kept_path(iteration)
+        return f"; its change is kept in {path}" if path else ""
 
 
 class ExperimentStore:

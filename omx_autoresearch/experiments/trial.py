@@ -116,7 +116,7 @@ class Trial:
             self._roll_back(self._ended("failed", code, f"{type(interruption).__name__}: {interruption}"))
             raise
         row = self._accept(row) if row.status == "accepted" else self._roll_back(row)
-        if row.status != "failed":
+        if row.status == "accepted":
             remove(self._context.log.folder.change_path(row.iteration))
         return row
 

@@ -17,6 +17,7 @@ class ExperimentWaitDocument:
         row: the trial; null before it was admitted, and where there was none.
         fault: why there was none, or why it did not end by itself; empty otherwise.
         next: what follows.
+        change_path: the patch of a trial that was not accepted; empty where its change did not come as a patch.
     """
 
     experiment_id: str
@@ -24,6 +25,7 @@ class ExperimentWaitDocument:
     row: TrialRow | None
     fault: str
     next: str
+    change_path: str = ""
 
 
 @dataclass(frozen=True, slots=True)

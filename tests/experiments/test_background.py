@@ -81,6 +81,9 @@ def test_a_patch_is_tried_against_the_incumbent(quiet: Quiet) -> None:
     assert ended(attempt(quiet, quiet.patch(100, 90)))[1] == "accepted"
     assert ended(attempt(quiet, quiet.patch(90, 80)))[1] == "accepted"
     assert not list(quiet.folder.glob("candidate-*"))
+    assert ended(attempt(quiet, quiet.patch(80, 99)))[1] == "rejected"
+    (kept,) = quiet.folder.glob("candidate-*")
+    assert kept.read_text() == quiet.patch(80, 99)
 
 
 @pytest.mark.requirement("MCP-08")

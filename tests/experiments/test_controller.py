@@ -600,6 +600,10 @@ def test_a_checkout_that_moved_is_not_touched(root: Path) -> None:
 def test_a_patch_warns_until_a_fresh_check_shows_its_gain(root: Path) -> None:
     with begun(root) as controller:
         assert "nothing was accepted" in controller.final_patch().warning
+        runs = controller.state.usage.runs
+        with pytest.raises(StepIllegal, match="nothing was accepted yet"):
+            controller.verify_claim()
+        assert controller.state.usage.runs == runs
         with pytest.raises(StepIllegal, match="no step was accepted"):
             controller.accept_final_patch()
         controller.run_iteration(h(1), works_at(90))

@@ -117,6 +117,19 @@ def test_the_files_of_a_criterions_command_are_frozen_and_those_of_a_file_rule_a
 
 
 @pytest.mark.requirement("EVID-02")
+@pytest.mark.parametrize(
+    ("written", "kept"),
+    [
+        ('["./verify.sh", "a b"]', "command: ./verify.sh 'a b'"),
+        ("./verify.sh 'a b'", "command: ./verify.sh 'a b'"),
+        ("[ -f notes.md ]", "command: '[' -f notes.md ']'"),
+    ],
+)
+def test_a_criterions_command_is_a_line_or_a_json_list_of_words(written: str, kept: str) -> None:
+    assert str(criterion_of(f"t: x :: command: {written}").rule) == kept
+
+
+@pytest.mark.requirement("EVID-02")
 def test_a_criterions_script_freezes_nothing_of_the_validator(world: Scratch) -> None:
     world.write("verify.sh", "#!/bin/sh\nexit 0\n", executable=True)
     criteria = (criterion_of("t: x :: command: ./verify.sh"),)

@@ -30,11 +30,11 @@ class Command(Rule):
 
     @classmethod
     def parse(cls, text: str) -> Command:
-        """A command line, split as a shell splits it."""
+        """A command line, split as a shell splits it, or a JSON list of its words."""
         import shlex
 
         try:
-            argv = tuple(shlex.split(text))
+            argv = _words_of_json(text) or tuple(shlex.split(text))
         except ValueError as error:
             raise CriterionFault(
                 f"the command of a rule cannot be split: {error}; received {text[:200]!r}"
@@ -50,6 +50,19 @@ class Command(Rule):
     def examine(self, examiner: Examiner) -> Examination:
         """Run it."""
         return examiner.run(self.argv)
+
+
+def _words_of_json(text: str) -> tuple[str, ...]:
+    """The words of a JSON list of texts; empty where it is none, as in ``[ -f notes.md ]``."""
+    if not text.startswith("["):
+        return ()
+    import json
+
+    try:
+        words = json.loads(text)
+    except ValueError:
+        return ()
+    return tuple(words) if all(isinstance(word, str) for word in words) else ()
 
 
 def _quoted(word: str) -> str:

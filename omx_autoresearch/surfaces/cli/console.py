@@ -74,6 +74,10 @@ def verb(path: str, *documents: Document, **settings: Any) -> Callable[[Callable
     def declare(function: Callable[..., Any]) -> Verb:
         command = click.command(path.rpartition(" ")[2], cls=Verb, **settings)(function)
         command.path, command.documents = path, documents
+        for parameter in command.params:
+            if parameter.metavar is None and isinstance(parameter.type, click.FloatRange | click.IntRange):
+                is_time = parameter.name in ("seconds", "days")
+                parameter.metavar = (parameter.name or "").upper() if is_time else "N"
         return command
 
     return declare

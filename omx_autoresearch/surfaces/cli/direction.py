@@ -107,7 +107,7 @@ def direct_verb(words: tuple[str, ...], axes: tuple[str, ...], as_json: bool) ->
     )
     if as_json or declared.faults:
         return _print_declared(task_id, declared, as_json=as_json)
-    say(f"Open in {task_id}: {declared.direction.summary}")
+    say(f"A new open direction for {task_id}: {declared.direction.summary}")
     say("The agent is told at its next prompt, start, or refused stop.", "dim")
     _print_likeness(declared)
     if declared.mission.phase == "blocked":

@@ -223,7 +223,7 @@ def experiment_close(named: str, as_json: bool) -> None:
 def experiment_remove(named: str, yes: bool, as_json: bool) -> None:
     """Remove everything of an experiment: worktrees, log, and outputs. This cannot be undone.
 
-    What a start or a removal left that was killed is removed by its id.
+    Give the ID to remove what a killed start or removal left behind.
     """
     caller = this_caller()
     store = ExperimentStore(caller.runtime.home)

@@ -293,13 +293,20 @@ def tell_view(found: Meant, view: TrialView, *, as_json: bool) -> int:
     program = f"omx-autoresearch experiment {'wait' if view.is_running else 'status'} {found.experiment_id}"
     next_step = next_step or program
     row = view.row
+    change_path = found.folder.kept_path(row.iteration) if row is not None else ""
     if as_json:
-        print_json(ExperimentWaitDocument(found.experiment_id, view.is_running, row, view.fault, next_step))
+        print_json(
+            ExperimentWaitDocument(
+                found.experiment_id, view.is_running, row, view.fault, next_step, change_path
+            )
+        )
     else:
         if row is not None and not view.is_running:
             say(trial_line(view.state, row), {"accepted": "green", "failed": "yellow"}.get(row.status, ""))
             for line in why_lines(row):
                 say(line)
+            if change_path and row.status == "rejected":
+                say(f"  your change was taken out again; to read it: cat {shlex.quote(change_path)}")
         elif view.is_running:
             say(
                 f"{f'Trial {row.iteration}' if row else 'The trial'} goes on; "

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import shlex
-from dataclasses import replace
+from dataclasses import fields, replace
 from typing import TYPE_CHECKING
 
 import click
@@ -12,6 +12,7 @@ import click
 from omx_autoresearch.foundation.errors import AutoresearchError, MissionInvalid, UsageError
 from omx_autoresearch.foundation.records import dataclass
 from omx_autoresearch.foundation.text import count_of
+from omx_autoresearch.missions.rules.allowances import Limits
 from omx_autoresearch.missions.rules.criteria import (
     Criterion,
     CriterionFault,
@@ -120,9 +121,13 @@ contract_options = with_options(
         help="Forbid an operation: the runtime's own runs get no network, or a read-only workspace; publish is "
         "only a request to the agent.",
     ),
-    click.option("--allow", type=click.Choice(OPERATIONS), multiple=True, help="Take a --forbid back."),
+    click.option("--allow", type=click.Choice(OPERATIONS), multiple=True, help="Undo a --forbid."),
     click.option(
-        "--limit", multiple=True, metavar="NAME=VALUE", help="Set an allowance, such as refusals_total=50."
+        "--limit",
+        multiple=True,
+        metavar="NAME=VALUE",
+        help="Set an allowance, such as refusals_total=50; NAME is one of "
+        f"{', '.join(item.name for item in fields(Limits))}.",
     ),
 )
 """What ``init`` and ``amend`` share."""

@@ -20,11 +20,13 @@ from omx_autoresearch.missions.holds import remember_proof
 from omx_autoresearch.missions.lifecycle_commands import require_owner
 from omx_autoresearch.missions.registry import Registry
 from omx_autoresearch.missions.upkeep import storage_fault, sweep
+from omx_autoresearch.missions.views import list_views
 from omx_autoresearch.surfaces.cli.client import has_mcp
 from omx_autoresearch.surfaces.cli.console import (
     CHECK_SAID_NO,
     Caller,
     Document,
+    confirm,
     json_option,
     print_json,
     say,
@@ -124,13 +126,47 @@ def install_verb(client: str, scope: Scope, dry_run: bool, as_json: bool, **chos
 
 @verb("uninstall", INSTALL)
 @_client_options
+@click.option("--yes", is_flag=True, help="Do not ask where missions hold sessions of this agent CLI.")
 @json_option
-def uninstall_verb(client: str, scope: Scope, dry_run: bool, as_json: bool) -> None:
-    """Remove hooks, status line, tools, and skill from an agent CLI's settings, and nothing else."""
+def uninstall_verb(client: str, scope: Scope, dry_run: bool, yes: bool, as_json: bool) -> None:
+    """Remove hooks, status line, tools, and skill from an agent CLI's settings, and nothing else.
+
+    Its sessions are held no longer. Where a mission holds one, it is named, and you are asked.
+    """
     caller = this_caller()
     require_owner(caller.runtime, "uninstall")
+    held = _held_missions(caller, client, scope) if _is_installed(caller, client, scope) else ()
+    if held and not dry_run and not yes:
+        confirm(
+            f"{', '.join(held)} would hold {client} no longer, and every stop would be let go. Uninstall?",
+            "--yes",
+            "Nothing was removed.",
+        )
     report = uninstall(_installation(caller, client, scope), caller.runtime.home.root_path, dry_run=dry_run)
+    if held:
+        let_go = f"{client} is held no longer by: {', '.join(held)}"
+        report = replace(report, notes=(*report.notes, let_go))
     _print_report(report, "uninstalled", as_json=as_json)
+
+
+def _held_missions(caller: Caller, client: str, scope: Scope) -> tuple[str, ...]:
+    """The running missions with a session of an agent CLI that the hooks in these settings alone hold."""
+    other: Scope = "project" if scope == "user" else "user"
+    is_held_twice = _is_installed(caller, client, other)
+    project_path = os.path.join(caller.project_path() if caller.cwd else "", "")
+    entries = Registry(caller.runtime.home).entries()
+    bound = {entry.task_id for entry in entries if entry.state == "bound" and entry.client in (client, "")}
+    return tuple(
+        view.task_id
+        for view in list_views(caller.runtime)
+        if view.phase == "running"
+        and view.task_id in bound
+        and (not is_held_twice if view.task_path.startswith(project_path) else scope == "user")
+    )
+
+
+def _is_installed(caller: Caller, client: str, scope: Scope) -> bool:
+    return os.path.exists(_installation(caller, client, scope).record_path(caller.runtime.home.root_path))
 
 
 def _without(*, no_mcp: bool, no_skill: bool) -> tuple[str, ...]:
@@ -232,12 +268,7 @@ def doctor_verb(client: str | None, scope: Scope, tries_prompt: bool, as_json: b
 
 def _clients_here(caller: Caller, scope: Scope) -> tuple[str, ...]:
     """The agent CLIs whose settings have the hooks; where none has, those on PATH."""
-    home_path = caller.runtime.home.root_path
-    ours = tuple(
-        name
-        for name in CLIENT_NAMES
-        if os.path.exists(_installation(caller, name, scope).record_path(home_path))
-    )
+    ours = tuple(name for name in CLIENT_NAMES if _is_installed(caller, name, scope))
     return ours or tuple(name for name in CLIENT_NAMES if shutil.which(name))
 
 
@@ -256,7 +287,8 @@ def _examined(caller: Caller, name: str, scope: Scope, tries_prompt: bool) -> Cl
         checks.append(try_prompt(caller.runtime, name))
     path = shutil.which(name, path=caller.runtime.environ.get("PATH", ""))
     where = f"{name} is on PATH: {path}" if path else f"{name} is not on the PATH of this shell"
-    checks = [Check("client", True, where, is_about_hold=False), *checks]
+    cure = "" if path else f"put {name} on PATH, or start it by its full path"
+    checks = [Check("client", True, where, cure, is_about_hold=False), *checks]
     is_held = all(check.ok for check in checks if check.is_about_hold)
     remember_proof(caller.runtime, installation.record_path(caller.runtime.home.root_path), is_held=is_held)
     return ClientDocument(name, scope, is_held, tuple(checks))
@@ -292,8 +324,9 @@ def _print_client(document: ClientDocument) -> None:
 
 
 def _print_check(check: Check) -> None:
+    mark = ("note" if check.cure else "ok") if check.ok else "BAD"
     say(
-        f"  {'ok  ' if check.ok else 'BAD '} {check.name:<12} {check.what}",
+        f"  {mark:<4} {check.name:<12} {check.what}",
         "" if check.ok else "red",
     )
     if check.cure and not check.ok:

@@ -355,8 +355,8 @@ def amend_verb(task: str, workspace: str, take_edits: bool, as_json: bool, **giv
     """Change the contract of a mission, by these options or by what was edited in its files.
 
     Options change the fields that they name and nothing else, in the contract and in sandbox.md. Without options, the
-    edits of mission.md and sandbox.md are shown, and you are asked to take them. Files are pinned again, old verdicts
-    no longer count, and stall allowances start over.
+    edits of mission.md and sandbox.md are shown, and you are asked to take them. Files are pinned again, and stall
+    allowances start over. Old verdicts no longer count, unless only allowances change.
     """
     from omx_autoresearch.missions.amending import AmendOptions, amend_mission
 

@@ -203,7 +203,7 @@ SECTIONS: Sections = (
                 "",
                 "Optimize a metric by trials; keep only verified gains",
                 EXPERIMENT,
-                "Every trial happens in its own worktree and judged by interleaved measurements; your checkout "
+                "Every trial runs in a worktree of its own and is judged by interleaved measurements; your checkout "
                 "changes only when you accept the final patch. Leave ID out if only one experiment is possible; a "
                 "mission's TASK means its newest one.",
             ),

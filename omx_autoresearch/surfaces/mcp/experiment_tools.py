@@ -238,7 +238,7 @@ def experiment_trial(  # noqa: PLR0913, PLR0917 - each parameter is a field of t
             view = background.wait_for_trial(
                 call.runtime, state.experiment_id, wait_seconds=seconds, tell=_teller(call)
             )
-    return _answer(view)
+    return _answer(call, view)
 
 
 def experiment_wait(
@@ -247,7 +247,7 @@ def experiment_wait(
     """Wait for the trial under way and show its outcome; if there is none, show the outcome of the newest trial."""
     name = _meant(call, experiment).experiment_id
     view = background.wait_for_trial(call.runtime, name, wait_seconds=seconds, tell=_teller(call))
-    return _answer(view)
+    return _answer(call, view)
 
 
 LOOKING = (experiment_status, experiment_history, experiment_patch, experiment_wait)
@@ -269,7 +269,7 @@ def experiment_tools(runtime: Runtime) -> list[Tool]:
     ]
 
 
-def _answer(view: TrialView) -> tuple[ExperimentWaitDocument, TrialFacts]:
+def _answer(call: Call, view: TrialView) -> tuple[ExperimentWaitDocument, TrialFacts]:
     state, row = view.state, view.row
     if view.is_running:
         following = "call experiment_wait"
@@ -283,8 +283,10 @@ def _answer(view: TrialView) -> tuple[ExperimentWaitDocument, TrialFacts]:
     if row is not None and row.improvement is not None:
         effect = effect_text(row.improvement, row.scale or effect_scale(state), state.config.metric.unit)
     left = budget_left(state.config.limits, state.usage)
+    folder = ExperimentStore(call.runtime.home).folder(state.experiment_id)
+    kept = folder.kept_path(row.iteration) if row is not None else ""
     return (
-        ExperimentWaitDocument(state.experiment_id, view.is_running, row, view.fault, following),
+        ExperimentWaitDocument(state.experiment_id, view.is_running, row, view.fault, following, kept),
         TrialFacts(effect, state.usage.runs, state.isolation, left),
     )
 

@@ -410,6 +410,24 @@ def test_uninstall_gives_the_settings_back(person: Person) -> None:
     assert settings.read_text() == '{\n  "model": "opus"\n}\n'
 
 
+@pytest.mark.requirement("INST-02")
+def test_uninstall_names_the_missions_that_would_hold_no_session_any_more_and_asks(person: Person) -> None:
+    task_id = person.start()
+    person.ok("start", task_id, "--session", SESSION)
+    person.ok("install", "claude")
+    settings = person.root / ".claude" / "settings.json"
+    refused = person.run("uninstall", "claude")
+    assert refused.returncode == 2
+    assert f"{task_id} would hold claude no longer" in refused.stderr
+    assert "--yes" in refused.stderr
+    assert "omx" in settings.read_text()
+    assert "would hold" not in person.ok("uninstall", "gemini")
+    person.ok("install", "claude", "--scope", "project")
+    assert "held no longer" not in person.ok("uninstall", "claude", "--scope", "project")
+    assert f"claude is held no longer by: {task_id}" in person.ok("uninstall", "claude", "--yes")
+    assert "omx" not in settings.read_text()
+
+
 @pytest.mark.requirement("CLI-07")
 def test_the_demo_shows_a_refusal_and_a_release_and_leaves_nothing_behind(
     person: Person, tmp_path: Path

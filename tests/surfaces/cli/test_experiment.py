@@ -4,21 +4,19 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import shlex
 import shutil
 import signal
 import subprocess
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import pytest
 
 from tests.surfaces.cli.test_json import DOCUMENTS, check
 from tests.surfaces.support.command_line import AGENT, PROGRAM, at_terminal
 from tests.surfaces.support.experiments import START, Researcher, works_at
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
 
 PATCH = """\
 diff --git a/work.sh b/work.sh
@@ -145,7 +143,7 @@ def test_a_start_tells_every_fault_of_its_options(person: Researcher) -> None:
     said = person.refused("experiment", "start", "--guard", "x", "--min-effect", "y", status=2)
     for word in (
         "metric: a metric needs a name",
-        "measure: must be a shell command",
+        "measure: no shell command is given",
         "a guard is",
         "a number, or a share",
     ):
@@ -680,3 +678,15 @@ def test_an_auto_log_has_a_status_that_says_what_it_is_not(person: Researcher) -
     assert log.read_bytes() == before
     said = person.refused("experiment", "status", "old", "--auto-log", ".", status=2)
     assert "leave one of them out" in said
+
+
+@pytest.mark.requirement("MCP-08")
+def test_a_rejected_change_is_kept_and_named_with_the_command_that_shows_it(person: Researcher) -> None:
+    person.begin()
+    worktree = person.ok("experiment", "workspace").strip()
+    Path(worktree, "work.sh").write_text("#!/bin/sh\necho 500\n")
+    rejected = person.run("experiment", "trial", "--description", "slower")
+    assert rejected.returncode == 9
+    (command,) = re.findall(r"your change was taken out again; to read it: (cat \S+)", rejected.stdout)
+    assert "+echo 500" in Path(shlex.split(command)[1]).read_text()
+    assert person.json("experiment", "wait", status=9)["change_path"] == shlex.split(command)[1]

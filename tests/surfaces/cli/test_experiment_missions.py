@@ -157,7 +157,7 @@ def test_words_of_an_agent_and_hand_written_files_stay_claims(owner: Owner) -> N
     owner.ok("note", task_id, "ms is 90 % lower", env=AGENT)
     artifact = owner.project / ".omx" / "specs" / "autoresearch-faster" / "completion.json"
     artifact.write_text(json.dumps({"status": "passed", "passed": True, "summary": "90 % faster"}))
-    assert "no verified claim yet" in owner.stops()
+    assert "no verified claim yet: omx-autoresearch experiment " in owner.stops()
 
 
 def test_a_mission_whose_experiment_fails_its_held_out_check_is_not_complete(
