@@ -28,6 +28,7 @@ from omx_autoresearch.journal.safe_files import (
     Place,
     first_link,
     open_inside,
+    path_faults,
     read_chunks,
     resolve,
     script_text,
@@ -224,6 +225,7 @@ def find(  # noqa: PLR0913  # what a contract says of its evaluator
     pins = [_pin(workspace_path, path) for path in sorted(search.paths)]
     _check_bounds(pins)
     pins += search.guards()
+    search.warn_of_unnamed()
     notes = [*search.notes, *unpinned_imports(workspace_path, search.paths)]
     manifest = manifest_of(pins, search.runners, dict.fromkeys(notes))
     folders = search.import_folders() | set(python_folders)
@@ -257,6 +259,7 @@ class _Search:
         self.runners = {runner} & DEFAULTS.keys()
         self.paths: set[str] = set()
         self.notes: list[str] = []
+        self.unnamed: list[str] = []
         self.scripts: set[str] = set()
         self.texts: list[str] = []
         self.folders: set[str] = set()
@@ -449,7 +452,18 @@ class _Search:
             self.notes.append(f"no test files of {', '.join(names)} were found to pin")
 
     def _add_existing(self, path: str) -> None:
+        if path_faults(path):
+            self.unnamed.append(path)
         self._add_resolved(path, named=path)
+
+    def warn_of_unnamed(self) -> None:
+        """Tell of files whose names no list can hold."""
+        if names := list(dict.fromkeys(map(ascii, self.unnamed))):
+            more = f" and {len(names) - _SHOWN} more" if len(names) > _SHOWN else ""
+            self.notes.append(
+                f"{', '.join(names[:_SHOWN])}{more}: not frozen, because the name is not UTF-8, holds a control "
+                "character or is too long (rename it, then start or amend again)"
+            )
 
     def add_protected(self) -> None:
         """Pin whatever the owner's globs match now."""

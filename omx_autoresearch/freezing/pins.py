@@ -469,12 +469,13 @@ def digest_of_file(
 
 # --- frozen copies
 
+_PATH_DIGITS = 16
 CURRENT = "manifest.json"
 """The newest manifest; each also stands under its own digest."""
 
 
 def pin(frozen_path: str, manifest: PinManifest, workspace_path: str) -> None:
-    """Copy every pinned file into ``frozen_path``, by content, and the manifest last.
+    """Copy every pinned file into ``frozen_path``, and the manifest last.
 
     Raises:
         WorkspaceFault: a file is no longer what the manifest says.
@@ -502,9 +503,13 @@ def pin(frozen_path: str, manifest: PinManifest, workspace_path: str) -> None:
 
 
 def copy_path(frozen_path: str, pin: Pin) -> str:
-    """Where the copy of a pin stands: by content; apart for a program, since the copy may be run in its place."""
-    name = f"{pin.sha256}.x" if pin.kind == "file" and pin.mode & stat.S_IXUSR else pin.sha256
-    return os.path.join(frozen_path, name)
+    """Where the copy of a pin stands: each has its own, since a command may compare inodes and times.
+
+    So has each program, since the copy may be run in its place.
+    """
+    is_program = pin.kind == "file" and pin.mode & stat.S_IXUSR
+    name = f"{pin.sha256}-{sha256(os.fsencode(pin.path)).hexdigest()[:_PATH_DIGITS]}"
+    return os.path.join(frozen_path, f"{name}.x" if is_program else name)
 
 
 def _make_alike(copy_path: str, pin: Pin, original_path: str) -> None:
@@ -556,9 +561,9 @@ def read_pinned(workspace_path: str, pin: Pin) -> bytes:
 
 def copy_of(frozen_path: str, pin: Pin) -> bytes | None:
     """The frozen copy of a pinned file; None where it is missing or was changed."""
-    data = _read_copy(copy_path(frozen_path, pin), pin)
-    # a mission that an older version launched has programs by their content, too
-    return _read_copy(os.path.join(frozen_path, pin.sha256), pin) if data is None else data
+    older = (f"{pin.sha256}.x", pin.sha256)  # of a mission that an older version launched
+    places = (copy_path(frozen_path, pin), *(os.path.join(frozen_path, name) for name in older))
+    return next((data for path in places if (data := _read_copy(path, pin)) is not None), None)
 
 
 def _read_copy(path: str, pin: Pin) -> bytes | None:
@@ -579,27 +584,21 @@ def copies_of(manifest: PinManifest, workspace_path: str, frozen_path: str) -> t
     for pin in manifest.pins:
         if pin.kind == "file":
             path = os.path.join(root, pin.path)
-            found.append(
-                (
-                    path,
-                    _copy_to_run(frozen_path, pin)
-                    if os.access(path, os.X_OK)
-                    else copy_path(frozen_path, pin),
-                )
-            )
+            found.append((path, _copy_to_mount(frozen_path, pin, path)))
     return tuple(found)
 
 
-def _copy_to_run(frozen_path: str, pin: Pin) -> str:
-    program = replace(pin, mode=pin.mode | stat.S_IXUSR)
-    path = copy_path(frozen_path, program)
-    if (
-        program.mode != pin.mode
-        and _read_copy(path, pin) is None
-        and (data := copy_of(frozen_path, pin)) is not None
-    ):
+def _copy_to_mount(frozen_path: str, pin: Pin, original_path: str) -> str:
+    """Where the copy stands that looks like the file; it is made where only another one is there."""
+    is_program = os.access(original_path, os.X_OK)
+    wanted = replace(pin, mode=pin.mode | stat.S_IXUSR) if is_program else pin
+    path, own_path = copy_path(frozen_path, wanted), copy_path(frozen_path, pin)
+    is_there = os.path.lexists(path) if path == own_path else _read_copy(path, pin) is not None
+    if not is_there and (data := copy_of(frozen_path, pin)) is not None:
         replace_file(path, data, is_durable=False)
-        _make_alike(path, program, copy_path(frozen_path, pin))
+        _make_alike(
+            path, wanted, own_path if os.path.lexists(own_path) and path != own_path else original_path
+        )
     return path
 
 

@@ -142,6 +142,18 @@ def test_protect_takes_globs_and_an_exclamation_mark_takes_files_out(tmp_path: P
     assert take(tmp_path, protect=("nope/*",)).notes == ("protect: nope/* matches no file",)
 
 
+@pytest.mark.requirement("DONE-14")
+def test_cases_whose_names_cannot_be_listed_are_named_as_not_frozen(tmp_path: Path) -> None:
+    write(tmp_path, "check.sh", 'for case in cases/*; do cat "$case"; done\n')
+    for name in (b"plain", b"two\nlines", b"\xff"):
+        (tmp_path / "cases").mkdir(exist_ok=True)
+        Path(os.fsdecode(os.fsencode(tmp_path / "cases") + b"/" + name)).touch()
+    manifest = take(tmp_path, "sh check.sh")
+    assert paths(manifest) == ["cases/plain", "check.sh"]
+    [note] = manifest.notes
+    assert note.startswith("'cases/two\\nlines', 'cases/\\udcff': not frozen, because the name is not UTF-8")
+
+
 def test_the_artifact_under_review_is_never_pinned(tmp_path: Path) -> None:
     write(tmp_path, "report.md")
     write(tmp_path, "judge.sh")
@@ -467,6 +479,33 @@ def test_a_frozen_copy_that_a_crash_cut_short_is_written_again(work: Path, froze
     copy.write_bytes(whole[:3])
     pins.pin(frozen, manifest, str(work))
     assert copy.read_bytes() == whole
+
+
+@pytest.mark.requirement("DONE-25")
+def test_equal_files_have_a_copy_each_with_the_time_of_its_original(work: Path, frozen: str) -> None:
+    """A command may compare inodes (`test -ef`) and times (make, `test -nt`)."""
+    for number, name in enumerate(("lib/a.sh", "lib/b.sh")):
+        os.utime(write(work, name, "true\n"), (1_000_000 + number, 1_000_000 + number))
+    manifest = take(work, protect=("lib",))
+    pins.pin(frozen, manifest, str(work))
+    copies = dict(pins.copies_of(manifest, str(work), frozen))
+    first, second = (os.stat(copies[str(work.resolve() / "lib" / name)]) for name in ("a.sh", "b.sh"))
+    assert first.st_ino != second.st_ino
+    assert (first.st_mtime, second.st_mtime) == (1_000_000, 1_000_001)
+
+
+def test_the_copies_of_an_older_version_are_taken_over(work: Path, frozen: str) -> None:
+    manifest = take(work)
+    pins.pin(frozen, manifest, str(work))
+    for pin in manifest.pins:
+        suffix = ".x" if pin.mode & 0o100 else ""
+        Path(pins.copy_path(frozen, pin)).rename(Path(frozen, f"{pin.sha256}{suffix}"))
+    copies = dict(pins.copies_of(manifest, str(work), frozen))
+    assert pins.changed_copies(manifest, frozen) == ()
+    assert Path(copies[str(work.resolve() / "lib/cases.sh")]).read_text() == "true\n"
+    write(work, "check.sh", "exit 0")
+    restoration.restore(manifest, str(work), frozen_path=frozen)
+    assert (work / "check.sh").read_text().startswith("#!/bin/sh\n. ./lib")
 
 
 def test_a_changed_frozen_copy_restores_nothing(work: Path, frozen: str) -> None:
