@@ -66,7 +66,8 @@ class Baseline:
         if (self._needs_box or is_narrowed(self._contract)) and not can_isolate():
             return self
         self.tryout = tryout = self._tried()
-        self.notes += (self._unseen,) if self._unseen else ()
+        if self._unseen and sys.platform == "linux":  # other systems have more that start tells of
+            self.notes += (self._unseen,)
         report = tryout.report
         if report.verdict == "passed" and not has_measured(self._contract.criteria):
             raise StepIllegal(
@@ -145,12 +146,7 @@ class Baseline:
 
 
 def _cannot_mount(fault: str) -> tuple[str, ...]:
-    if not fault:
-        return ()
-    unseen = (
-        "" if sys.platform == "linux" else ", and a swap through an open mapping is not seen on this system"
-    )
-    return (f"frozen files are hashed before and after each run, not mounted ({fault}){unseen}",)
+    return (f"frozen files are hashed before and after each run, not mounted ({fault})",) if fault else ()
 
 
 def mounts_by_default(contract: Contract) -> bool:

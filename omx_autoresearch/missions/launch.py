@@ -40,6 +40,7 @@ from omx_autoresearch.missions.store import MissionStore
 from omx_autoresearch.missions.validation.approvals import approval_key, approve
 from omx_autoresearch.missions.validation.runs import is_narrowed
 from omx_autoresearch.missions.workspace import keep_launch_tree
+from omx_autoresearch.system.blind_spots import blind_spots
 from omx_autoresearch.system.sandbox import box, can_isolate, no_box
 
 if TYPE_CHECKING:
@@ -239,7 +240,7 @@ def _launch(runtime: Runtime, mission: Mission, options: StartOptions) -> Starte
     mission = record_contract(runtime, mission.task_id, record, is_unsandboxed=is_unsandboxed)
     if not options.is_agent:
         keep_accepted(runtime, mission.task_id, draft)
-    notes = manifest.notes + (baseline.notes if baseline else ())
+    notes = manifest.notes + blind_spots(workspace_path) + (baseline.notes if baseline else ())
     if report is not None and report.cause == "timed-out":
         notes += (f"no baseline: the validator {report.summary}; the number of tests is not compared",)
     return Started(mission, nonce=nonce, baseline=report, notes=notes)

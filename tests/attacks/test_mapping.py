@@ -13,11 +13,13 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from omx_autoresearch.missions import launch
 from omx_autoresearch.missions.lifecycle_commands import unblock
 from omx_autoresearch.missions.rules.criteria import criterion_of
 from omx_autoresearch.missions.validation.checks import accept
+from omx_autoresearch.system import mounts
 from tests.support.needs import needs_user_namespaces
-from tests.support.scratch import CHECK, Scratch
+from tests.support.scratch import CHECK, SESSION, Scratch
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -152,6 +154,40 @@ def test_a_pass_does_not_count_beside_a_process_that_can_write_the_check_unseen(
     assert word == "tampered"
     assert "tests/lib.sh: open for writing in another process" in summary
     assert world.load(task_id).phase == "running"
+
+
+@needs_user_namespaces
+@pytest.mark.requirement("DONE-25")
+def test_a_check_that_cannot_run_with_mounted_files_is_named_at_start_and_hashed(world: Scratch) -> None:
+    world.write("check.sh", "#!/bin/sh\n[ -w tests/lib.sh ] && . ./tests/lib.sh\n", executable=True)
+    world.write("tests/lib.sh", "grep -q 42 answer.txt\n")
+    world.commit("Check by a library that must be writable")
+    started = launch.start(world.runtime(), world.draft().task_id, launch.StartOptions(session_id=SESSION))
+    assert started.notes == (
+        "the check does not run with frozen files mounted over its own: they are hashed instead",
+    )
+    world.write("answer.txt", "42\n")
+    world.write("tests/lib.sh", "true\n")
+    assert "tampered" in world.stop().refusal
+    world.write("tests/lib.sh", "grep -q 42 answer.txt\n")
+    assert world.stop().refusal == ""
+    run = world.load(started.mission).attestation
+    assert run is not None
+    assert (run.verdict, run.is_mounted) == ("passed", False)
+
+
+@pytest.mark.requirement("DONE-25")
+def test_a_machine_that_grants_no_mounts_is_named_at_start_and_its_files_are_hashed(
+    world: Scratch, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(mounts, "_enter_namespaces", lambda: "the system refuses user namespaces")
+    started = launch.start(world.runtime(), world.draft().task_id, launch.StartOptions(session_id=SESSION))
+    assert any(note.endswith("not mounted (the system refuses user namespaces)") for note in started.notes)
+    world.write("answer.txt", "42\n")
+    assert world.stop().refusal == ""
+    run = world.load(started.mission).attestation
+    assert run is not None
+    assert (run.verdict, run.is_mounted) == ("passed", False)
 
 
 @pytest.mark.requirement("DONE-14")
