@@ -627,7 +627,7 @@ def load_manifest(frozen_path: str, digest: str = "") -> PinManifest:
         StateUntrusted: it is missing, or is not what its digest says.
     """
     path = os.path.join(frozen_path, f"manifest-{digest}.json" if digest else CURRENT)
-    cure = f"omx-autoresearch amend {task_of(frozen_path)} --take-edits --reason 're-pin' (or cancel)"
+    cure = f"omx-autoresearch amend {task_of(frozen_path)} --take-edits --reason 're-pin'"
     try:
         manifest: PinManifest = from_plain(PinManifest, load_json(path))
     except FileNotFoundError:

@@ -63,7 +63,7 @@ def hold_of(runtime: Runtime, mission: Mission) -> Hold:
     entry = _registered(runtime, mission)
     if entry is None:
         cure = f"omx-autoresearch repair {task_id}"
-        return Hold(f"unproven (the registry does not know the session: {cure})", cure)
+        return Hold(f"lost (the registry did not know the session, so every stop was let go: {cure})", cure)
     beats = last_beats(runtime.home.mission(task_id).heartbeat_path)
     ours = tuple(one for one in beats if one.session_id == binding.session_id and one.at >= binding.at)
     heard_at = ours[-1].at if ours else binding.at
@@ -101,7 +101,8 @@ def _lost(runtime: Runtime, mission: Mission, entry: ActiveSession, beats: tuple
     if text := _left_unanswered(mission, entry, beats, runtime.now()):
         return Hold(text, doctor)
     recorded = mission.lost_hold
-    return Hold(recorded.text, bind_again) if recorded and last_at <= recorded.at else None
+    is_newest = recorded is not None and max(last_at, entry.at) <= recorded.at
+    return Hold(recorded.text, bind_again) if recorded and is_newest else None
 
 
 def _left_unanswered(mission: Mission, entry: ActiveSession, beats: tuple[Beat, ...], now: str) -> str:

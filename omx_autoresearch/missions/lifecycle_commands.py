@@ -191,7 +191,7 @@ def repair(runtime: Runtime, task_id: str, *, accept_loss: bool = False) -> Miss
                 task_id,
                 mission.workspace_path,
                 client=binding.client,
-                at=binding.at,
+                at=runtime.now(),
             )
         )
     return mission

@@ -35,10 +35,14 @@ def told(world: Scratch, mission: Mission, *words: str) -> None:
     world.follow()
     shown = view(world.runtime(), mission.task_id)
     assert shown.next_command
-    assert not shown.next_command.startswith("omx-autoresearch status")
+    assert shown.next_command in (
+        f"$autoresearch {mission.task_id}",
+        f"omx-autoresearch doctor {shown.client}",
+    )
     assert any(words[0] in notice for notice in shown.notices), shown.notices
     notice = Path(world.home.mission(mission.task_id).notice_path).read_text()
     assert "HOLD LOST" in notice
+    assert f"next: type in the agent: $autoresearch {mission.task_id}" in notice
     assert words[0] in notice
     assert "holds session" not in notice
     assert len(world.records(mission, "hold_lost")) == 1

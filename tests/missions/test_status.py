@@ -165,8 +165,11 @@ def test_a_session_that_the_registry_lost_is_no_proven_hold(world: Scratch) -> N
     shutil.rmtree(world.home.active_path)
     assert world.stop().is_silent
     shown = view(world.runtime(), mission.task_id)
-    assert shown.hold.startswith("unproven (the registry does not know the session")
+    assert shown.hold.startswith("lost (the registry did not know the session")
     assert f"omx-autoresearch repair {mission.task_id}" in shown.hold
+    assert shown.next_command == f"omx-autoresearch repair {mission.task_id}"
+    world.follow()
+    assert "HOLD LOST" in Path(world.home.mission(mission.task_id).notice_path).read_text()
     lifecycle_commands.repair(world.runtime(), mission.task_id)
     assert view(world.runtime(), mission.task_id).hold.startswith("proven")
     assert world.stop().refusal

@@ -146,8 +146,16 @@ class Person:
         self.ok("start", task_id)
         return task_id
 
-    def hook(self, event: str, session_id: str = SESSION, client: str = "claude", **fields: Any) -> Any:
-        """Send one hook event as Claude Code does; returns its answer, None for silence."""
+    def hook(
+        self,
+        event: str,
+        session_id: str = SESSION,
+        client: str = "claude",
+        *,
+        at: Path | None = None,
+        **fields: Any,
+    ) -> Any:
+        """Send one hook event as Claude Code does, from a folder; returns its answer, None for silence."""
         payload = {
             "session_id": session_id,
             "cwd": str(self.project),
@@ -158,7 +166,7 @@ class Person:
         with theirs, ours:
             ours.sendall(json.dumps(payload).encode())
             ours.close()
-            done = self.run("hook", client, stdin=theirs.fileno(), under=CLIENT)
+            done = self.run("hook", client, stdin=theirs.fileno(), under=CLIENT, cwd=at)
         assert (done.returncode, done.stderr) == (0, "")
         return json.loads(done.stdout) if done.stdout else None
 
