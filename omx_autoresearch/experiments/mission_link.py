@@ -154,9 +154,14 @@ def claim_digest(state: ExperimentState) -> str:
 def examine(runtime: Runtime, mission: Mission, rule: Trial, examiner: Examiner) -> Examination:
     """Examine whether the newest claim about the rule's metric is evidence for the rule."""
     faults = []
-    for experiment_id in reversed(mission.experiments):
+    store = ExperimentStore(runtime.home)
+    begin = (
+        f"omx-autoresearch experiment start --task {mission.task_id} --metric {rule.metric} --measure COMMAND "
+        "--check COMMAND"
+    )
+    for experiment_id in filter(store.exists, reversed(mission.experiments)):  # others were removed
         try:
-            state = ExperimentStore(runtime.home).load(experiment_id)
+            state = store.load(experiment_id)
         except AutoresearchError as error:
             faults.append(f"the log of {experiment_id} cannot be trusted: {error.message}")
             continue
@@ -165,21 +170,19 @@ def examine(runtime: Runtime, mission: Mission, rule: Trial, examiner: Examiner)
         if state.is_agents:
             faults.append(
                 f"the agent started {experiment_id} and chose its commands, so it does not count; the owner can run: "
-                f"omx-autoresearch experiment start --task {mission.task_id}"
+                f"{begin}"
             )
             continue
         if state.claim is None:
             faults.append(f"{experiment_id} has no verified claim yet: {_way_to_claim(state)}")
             continue
-        fault = _unproven(runtime, state) or _too_little(state, rule)
+        fault = _unproven(runtime, state) or _too_little(state, rule, begin)
         digest = claim_digest(state)
         if fault:
             return examiner.missed(f"{experiment_id}: {fault}", content_digest=digest)
         return examiner.met(digest, rule.metric, content_digest=digest, output_digest=digest)
     return examiner.missed(
-        "; ".join(faults)
-        or f"no experiment of this mission measured {rule.metric}: omx-autoresearch experiment start "
-        f"--task {mission.task_id} --metric {rule.metric} --measure COMMAND --check COMMAND"
+        "; ".join(faults) or f"no experiment of this mission measured {rule.metric}: {begin}"
     )
 
 
@@ -189,6 +192,10 @@ def _way_to_claim(state: ExperimentState) -> str:
         return f"omx-autoresearch experiment verify {state.experiment_id}"
     if state.phase == "completed":
         return f"it ended without a gain; omx-autoresearch experiment report {state.experiment_id}"
+    return _another_trial(state)
+
+
+def _another_trial(state: ExperimentState) -> str:
     return f"omx-autoresearch experiment trial --experiment {state.experiment_id}"
 
 
@@ -231,16 +238,22 @@ def claimed_pairs(runtime: Runtime, experiment_id: str) -> list[tuple[float, flo
     ]
 
 
-def _too_little(state: ExperimentState, rule: Trial) -> str:
-    """The shortfall of a claim's whole interval against the rule's gain; empty for none."""
+def _too_little(state: ExperimentState, rule: Trial, begin: str) -> str:
+    """The shortfall of a claim's whole interval against the rule's gain, and the way on; empty for none.
+
+    ``begin`` is the command that starts a new experiment.
+    """
     claim = state.claim
     assert claim is not None
     factor, sign = (100.0, " %") if rule.is_percent else (1.0, "")
     if rule.is_percent != (claim.scale == "ratio"):
         how = "in percent of the base" if claim.scale == "ratio" else f"in the unit of {rule.metric}"
-        return f"its gain is measured {how}, but the rule requires {rule.gain:g}{sign}"
+        scale = "ratio" if rule.is_percent else "difference"
+        wanted = f"but the rule requires {rule.gain:g}{sign}; to go on: {begin} --scale {scale}"
+        return f"its gain is measured {how}, {wanted}"
     low = factor * claim.interval[0]
     if low >= rule.gain if rule.gain else claim.has_gain and low > 0:
         return ""
     found = effect_interval(claim.interval, claim.scale, state.config.metric.unit)
-    return f"its verified gain is {found}; the rule requires {rule.gain:g}{sign}"
+    further = begin if state.phase == "completed" else _another_trial(state)
+    return f"its verified gain is {found}; the rule requires {rule.gain:g}{sign}; to go on: {further}"

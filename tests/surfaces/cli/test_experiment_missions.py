@@ -54,7 +54,10 @@ def test_a_stop_is_refused_before_the_verified_gain_and_allowed_after_it(owner: 
     owner.tries(works_at(90))
     owner.ok("experiment", "verify")
     refusal = owner.stops("Ten percent.")
-    assert "its verified gain is 10 % to 10 %; the rule requires 20 %" in refusal
+    assert (
+        "its verified gain is 10 % to 10 %; the rule requires 20 %; to go on: omx-autoresearch experiment trial"
+        in refusal
+    )
     owner.tries(works_at(70))
     assert "a step was accepted after its claim was verified" in owner.stops("Thirty, I say.")
     owner.ok("experiment", "verify")
@@ -157,7 +160,19 @@ def test_words_of_an_agent_and_hand_written_files_stay_claims(owner: Owner) -> N
     owner.ok("note", task_id, "ms is 90 % lower", env=AGENT)
     artifact = owner.project / ".omx" / "specs" / "autoresearch-faster" / "completion.json"
     artifact.write_text(json.dumps({"status": "passed", "passed": True, "summary": "90 % faster"}))
-    assert "no verified claim yet: omx-autoresearch experiment " in owner.stops()
+    assert "no verified claim yet: omx-autoresearch experiment trial --experiment " in owner.stops()
+
+
+@pytest.mark.requirement("DRIVE-16")
+def test_a_removed_experiment_is_not_taken_for_a_damaged_one(owner: Owner) -> None:
+    task_id = owner.mission()
+    owner.ok("experiment", "remove", owner.experiment_of(task_id), "--yes")
+    refusal = owner.stops()
+    assert (
+        f"no experiment of this mission measured ms: omx-autoresearch experiment start --task {task_id}"
+        in refusal
+    )
+    assert "cannot be trusted" not in refusal
 
 
 def test_a_mission_whose_experiment_fails_its_held_out_check_is_not_complete(
