@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from tests.clients.support.owned_mission import OwnedMission, claims_without_end
+from tests.clients.support.terminal import CodexTerminal
 
 if TYPE_CHECKING:
     from tests.clients.support.stage import Stage
@@ -33,3 +34,19 @@ def test_claudes_goal_is_named_and_drives_on_no_agent_that_a_blocked_mission_let
     status = mission.status()
     assert status["phase"] == "blocked"
     assert any("/goal clear" in notice for notice in status["notices"]), status["notices"]
+
+
+@pytest.mark.requirement("SESS-21")
+def test_codexs_goal_is_named_with_its_way_out_when_a_mission_lets_its_agent_go(codex_stage: Stage) -> None:
+    mission = OwnedMission(codex_stage, check="exit 1")
+    variable = mission.start_and_take_variable()
+    with CodexTerminal(
+        codex_stage, claims_without_end, environment={"OMX_AUTORESEARCH_TASK": variable}
+    ) as terminal:
+        terminal.enter("/goal every test passes")
+        terminal.wait_for("BLOCKED, not complete")
+        status = mission.status()
+    assert status["phase"] == "blocked"
+    assert any("every test passes" in notice and "/goal clear" in notice for notice in status["notices"]), (
+        status
+    )

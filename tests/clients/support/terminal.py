@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 from tests.clients.support.scripted_model import Move, Script
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
     from types import TracebackType
 
     from tests.clients.support.stage import Stage
@@ -28,9 +29,10 @@ class ClaudeTerminal:
 
     ready = "\N{HEAVY RIGHT-POINTING ANGLE QUOTATION MARK ORNAMENT}"
 
-    def __init__(self, stage: Stage, *moves: Move) -> None:
+    def __init__(self, stage: Stage, *moves: Move, environment: Mapping[str, str] | None = None) -> None:
         self.script = stage.model.script = Script(*moves)
         self._stage = stage
+        self._environment = stage.client_environment() | dict(environment or {})
         # A socket's path must be short, which the scratch directory of a test need not be.
         self._folder_path = tempfile.mkdtemp(prefix="tty-")
         fifo_path = os.path.join(self._folder_path, "drawn")
@@ -44,7 +46,7 @@ class ClaudeTerminal:
         return subprocess.run(
             self._stage.inside("tmux", "-S", socket_path, "-f", os.devnull, *words),
             cwd=self._stage.place.workspace,
-            env=self._stage.client_environment(),
+            env=self._environment,
             check=True,
             capture_output=True,
             text=True,
@@ -102,3 +104,9 @@ class GeminiTerminal(ClaudeTerminal):
     """The same of Gemini CLI."""
 
     ready = "Type your message"
+
+
+class CodexTerminal(ClaudeTerminal):
+    """The same of Codex CLI."""
+
+    ready = "\N{SINGLE RIGHT-POINTING ANGLE QUOTATION MARK}"
