@@ -126,7 +126,7 @@ class Meanwhile:
                 self._note(f"{path}/" if is_folder else path)
             elif is_folder:
                 self._look_into(folder, name, path)
-            elif self._stands_in(folder, name, path):
+            elif "." in name and self._stands_in(folder, name, path):
                 self._note(path)
 
         if os.path.isdir(self._full(folder)) and not os.path.islink(self._full(folder)):

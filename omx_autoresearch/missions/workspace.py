@@ -164,6 +164,8 @@ class PinnedRun:
         """What of them the run is to see."""
         self.watch = self._meanwhile.watch
         """Is to be read while the run goes on."""
+        self.has_stayed_changed = False
+        """After `changes`: what changed still differs, so that it can be put back."""
 
     def in_place(self) -> _InPlace:
         """For the time of the run: a renamed test has a file at its old name, too, for its copy to be mounted over."""
@@ -199,6 +201,7 @@ class PinnedRun:
             cache_path="" if has_passed else self._cache_path,
             frozen_path=self._frozen_path if result.is_mounted else "",
         )
+        self.has_stayed_changed = not after.is_intact
         if not after.is_intact:
             return (*after.changed, *after.added)
         if moved := self._meanwhile.moved(is_mounted=result.is_mounted):

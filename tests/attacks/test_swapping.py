@@ -10,6 +10,7 @@ import pytest
 from omx_autoresearch.foundation.errors import WorkspaceFault
 from omx_autoresearch.missions import launch
 from omx_autoresearch.missions.amending import amend_mission
+from omx_autoresearch.missions.rules.mission import next_command
 from tests.support.needs import needs_bubblewrap, needs_user_namespaces
 from tests.support.scratch import SESSION, Scratch
 
@@ -79,7 +80,10 @@ def test_a_check_that_was_swapped_while_it_ran_and_put_back_proves_nothing(world
     assert world.read("tests/lib.sh") == HONEST
     run = world.load(mission).attestation
     assert run is not None
-    assert (run.verdict, run.is_fresh) == ("tampered", False)
+    assert (run.verdict, run.cause, run.is_fresh) == ("tampered", "pins-moved", False)
+    assert (
+        next_command(world.load(mission), is_after_run=True) == f"omx-autoresearch validate {mission.task_id}"
+    )
     assert "tests/" in run.summary
     assert "while it ran" in refusal
     assert world.load(mission).phase == "running"

@@ -151,8 +151,10 @@ def test_what_changes_no_content_counts_only_where_the_run_sees_the_file_itself(
 
 @pytest.mark.requirement("DONE-14", "DONE-15")
 def test_what_runners_and_people_leave_beside_the_tests_is_nothing(work: Path) -> None:
-    names = ("tests/__pycache__/test_a.cpython-311.pyc", ".pytest_cache/v/cache", "target/debug/x", "tests/test_b.py",
-             "tests/data/answer.json", "src/json.rs", "site/index.html", ".test_a.py.swp", "profile/out")  # fmt: skip
+    beside = ("__pycache__/test_a.cpython-311.pyc", "test_b.py", "data/answer.json")
+    elsewhere = (".pytest_cache/v/cache", "target/debug/x", "src/json.rs", ".test_a.py.swp")
+    named_like_a_module = ("site/index.html", "profile/out", "trace", "token")
+    names = (*(f"tests/{name}" for name in beside), *elsewhere, *named_like_a_module)
 
     def act() -> None:
         for name in names:

@@ -611,7 +611,8 @@ def next_command(mission: Mission, *, is_validating: bool = False, is_after_run:
     if mission.blocker:
         return mission.blocker.command
     if mission.phase == "running" and is_after_run and run is not None and run.verdict == "tampered":
-        return f"omx-autoresearch restore {task}"
+        verb = "validate" if run.cause == "pins-moved" else "restore"  # all is as it was again
+        return f"omx-autoresearch {verb} {task}"
     if mission.phase == "running" and mission.binding is None:
         return f"$autoresearch {task}"
     return COMMAND_FOR[mission.phase].format(task=task)

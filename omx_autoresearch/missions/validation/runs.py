@@ -443,7 +443,8 @@ def _attested(runtime: Runtime, mission: Mission, run_id: str, ask: Ask, started
     report, output = secrets.masked_report(report, forms), secrets.masked_output(output, output_path, forms)
     has_passed = report.verdict == "passed"
     if changed := pins.changes(result, has_passed=has_passed):
-        return _tampered(mission, run_id, (started_at, runtime.now()), changed)
+        cause = "pins-changed" if pins.has_stayed_changed else "pins-moved"
+        return _tampered(mission, run_id, (started_at, runtime.now()), changed, cause)
     if has_passed and pins.unseen:
         report = replace(report, summary=f"{report.summary}; {pins.unseen}")
     report = replace(
@@ -599,8 +600,14 @@ def output_tail(runtime: Runtime, mission: Mission, limit: int = 1500) -> str:
         return ""
 
 
-def _tampered(mission: Mission, run_id: str, times: tuple[str, str], paths: tuple[str, ...]) -> Attestation:
-    report = RunReport("tampered", "pins-changed", ", ".join(paths[:5]))
+def _tampered(
+    mission: Mission,
+    run_id: str,
+    times: tuple[str, str],
+    paths: tuple[str, ...],
+    cause: str = "pins-changed",
+) -> Attestation:
+    report = RunReport("tampered", cause, ", ".join(paths[:5]))
     return attestation_of(mission, run_id, times, report)
 
 

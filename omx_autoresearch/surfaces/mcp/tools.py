@@ -271,14 +271,14 @@ def _run(call: Call, task_id: str, seconds: float, *, is_review: bool) -> views.
 
 def _run_result(call: Call, task_id: str, *, is_running: bool) -> views.RunView:
     view = views.run_view(call.runtime, task_id, is_running=is_running)
-    return replace(view, next=_next(view.verdict or "", is_running=is_running))
+    return replace(view, next=_next(view.verdict or "", view.cause or "", is_running=is_running))
 
 
-def _next(verdict: str, *, is_running: bool) -> str:
+def _next(verdict: str, cause: str, *, is_running: bool) -> str:
     if is_running:
         return "call the tool `wait`"
     if verdict == "passed":
         return "stop: the runtime confirms it and completes the mission"
-    if verdict == "tampered":
+    if verdict == "tampered" and cause != "pins-moved":
         return "run: omx-autoresearch restore"
     return "fix the named problems, then call the tool `validate`" if verdict else "call the tool `validate`"
