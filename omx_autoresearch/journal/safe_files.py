@@ -364,6 +364,16 @@ def storage_failed(act: str, path: str, error: OSError) -> StorageFailed:
     return StorageFailed(f"Could not {act} {path}: {reason} ({name}).", next_step=cure)
 
 
+def disk_refused(error: BaseException) -> StorageFailed | None:
+    """The error for a disk that takes no more, which is no fault of ours wherever it is met; None for any other."""
+    if not isinstance(error, OSError) or error.errno not in _NO_ROOM:
+        return None
+    return storage_failed("write", str(error.filename or "a file"), error)
+
+
+_NO_ROOM = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EROFS)
+
+
 # --- Files inside a workspace, reached without ever leaving it.
 #
 # A path is walked one folder at a time and no symbolic link is followed on the way, so that neither a swapped folder

@@ -14,6 +14,7 @@ import pytest
 from omx_autoresearch.foundation.errors import StateUntrusted, StorageFailed
 from omx_autoresearch.journal.safe_files import (
     Lock,
+    disk_refused,
     ensure_folder,
     load_json,
     read_bounded,
@@ -259,3 +260,21 @@ def test_the_lock_is_not_inherited_by_a_child(tmp_path: Path) -> None:
         child = subprocess.Popen(["cat"], stdin=subprocess.PIPE, close_fds=False)
     with Lock(path, wait_seconds=0):
         child.communicate()
+
+
+def test_a_disk_that_takes_no_more_is_told_from_every_other_fault() -> None:
+    if not Path("/dev/full").exists():
+        pytest.skip("this system has no /dev/full")
+    with (
+        pytest.raises(OSError, match="No space left") as full,
+        open("/dev/full", "wb", buffering=0) as stream,
+    ):
+        stream.write(b"x")
+    refused = disk_refused(full.value)
+    assert refused is not None
+    assert "ENOSPC" in refused.message
+    assert refused.next_step.startswith("free space on the disk")
+    with pytest.raises(OSError, match="No such file") as missing, open("/nowhere/at/all", "rb"):
+        pass
+    assert disk_refused(missing.value) is None
+    assert disk_refused(ValueError("no")) is None

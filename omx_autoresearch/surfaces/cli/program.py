@@ -568,8 +568,6 @@ _TOO_LITTLE = {
     errno.ENOMEM: "free memory, or raise its limit (ulimit -v)",
 }
 """What helps where the system refused a process what every verb needs; no log could be written then, either."""
-_NO_ROOM = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EROFS)
-"""The disk took no more: no fault of ours, and told alike wherever it was met."""
 
 
 def _unexpected(error: Exception, arguments: Sequence[str]) -> AutoresearchError:
@@ -579,10 +577,10 @@ def _unexpected(error: Exception, arguments: Sequence[str]) -> AutoresearchError
             f"the system refused what the command needs: {os.strerror(number)}",
             next_step=f"{cure}, then run the same command again",
         )
-    if isinstance(error, OSError) and number in _NO_ROOM:
-        from omx_autoresearch.journal.safe_files import storage_failed
+    from omx_autoresearch.journal.safe_files import disk_refused
 
-        return storage_failed("write", str(error.filename or "a file"), error)
+    if refused := disk_refused(error):
+        return refused
     where = _write_log(error, arguments)
     text = " ".join(str(error).split())[:300]
     return AutoresearchError(

@@ -27,6 +27,7 @@ from omx_autoresearch.foundation.errors import AutoresearchError, StepIllegal, U
 from omx_autoresearch.foundation.input_validation import schema_of
 from omx_autoresearch.foundation.records import to_plain
 from omx_autoresearch.journal.layout import Runtime, StateHome, state_home
+from omx_autoresearch.journal.safe_files import disk_refused
 from omx_autoresearch.missions.claims import take_in_quietly, write_changed
 from omx_autoresearch.missions.registry import Registry, bound_mission
 from omx_autoresearch.missions.sessions import TASK_VARIABLE, client_process, sessions_of_process
@@ -326,15 +327,19 @@ def begun(runtime: Runtime, context: Context[Any, Any], *, is_alone: bool = True
                     sys.stderr.write(f"warning: {warning}\n")
                 newest_call[0] = runtime.now()
     except AutoresearchError as error:
-        raise ToolError(
-            f"{error.slug}: {error.message}\nnext: {error.next_step or 'call the tool `status`'}"
-        ) from None
+        raise _told(error) from None
     except Exception as error:  # noqa: BLE001 - for any error, the agent needs the next step
+        if refused := disk_refused(error):
+            raise _told(refused) from None
         traceback.print_exc(file=sys.stderr)
         raise ToolError(
             f"unexpected: {type(error).__name__}: {' '.join(str(error).split())[:200]}\nnext: ask a person to run "
             "omx-autoresearch doctor"
         ) from None
+
+
+def _told(error: AutoresearchError) -> ToolError:
+    return ToolError(f"{error.slug}: {error.message}\nnext: {error.next_step or 'call the tool `status`'}")
 
 
 def _client_of(request: Any) -> str:
