@@ -44,6 +44,8 @@ LIMIT_SECONDS = 900.0
 """For one git command of an experiment: a first checkout on a slow disk takes minutes, a hung filter never ends."""
 LOCK_WAIT_SECONDS = 5.0
 """How long to wait for a lock file of another git."""
+BUSY_NAME = "busy"
+"""The file in a repository of our own that each command there holds locked until it ends."""
 
 _LOCK_PAUSE_SECONDS = 0.1
 _LOCKED = ".lock': File exists"
@@ -86,6 +88,7 @@ class Git:
         environ: its whole environment.
         settings: passed with ``-c`` before the command.
         limit_seconds: the time limit, after which a command is killed.
+        busy_path: a file that each command holds locked until it ends, also where we were killed; empty for none.
     """
 
     program: str
@@ -93,6 +96,7 @@ class Git:
     environ: dict[str, str] = field(default_factory=dict)
     settings: tuple[str, ...] = ()
     limit_seconds: float = LIMIT_SECONDS
+    busy_path: str = ""
 
     def at(self, cwd: str, **environ: str) -> Git:
         """The same git in another folder, with further variables in its environment."""
@@ -109,6 +113,7 @@ class Git:
         error_fd, error_write = os.pipe()
         out_fd, out_write = (-1, -1) if to_path else os.pipe()
         input_fd = _file_of(stdin) if stdin else -1
+        busy_fd = _held(self.busy_path) if self.busy_path else -1
         actions: list[tuple[int, ...] | tuple[int, int, str, int, int]] = [
             (os.POSIX_SPAWN_DUP2, error_write, 2),
             (os.POSIX_SPAWN_DUP2, input_fd, 0)
@@ -131,7 +136,7 @@ class Git:
             _close(out_fd, error_fd)
             raise _unstarted(f"in {self.cwd}: {fault.strerror}") from fault
         finally:
-            _close(out_write, error_write, input_fd)
+            _close(out_write, error_write, input_fd, busy_fd)
         return Running(pid, out_fd, error_fd)
 
     def finish(self, running: Running, *args: str) -> GitResult:
@@ -211,6 +216,21 @@ class Git:
         )
 
 
+def wait_for_orphans(git_dir: str) -> None:
+    """Wait until no command of a killed process runs in a repository of our own, `LOCK_WAIT_SECONDS` at most.
+
+    Such a command goes on after its owner, and would write over what is made anew meanwhile.
+    """
+    path = os.path.join(git_dir, BUSY_NAME)
+    give_up_at = time.monotonic() + LOCK_WAIT_SECONDS
+    while os.path.exists(path) and time.monotonic() < give_up_at:
+        descriptor = _held(path, is_alone=True)
+        if descriptor >= 0:
+            os.close(descriptor)
+            return
+        time.sleep(_LOCK_PAUSE_SECONDS)
+
+
 def git_environment(environ: Mapping[str, str]) -> dict[str, str]:
     """The environment for git: no ``GIT_*`` of our caller, no prompt, no lock, no network, C messages.
 
@@ -286,7 +306,7 @@ def own_git(repository_path: str, git_dir: str, environ: Mapping[str, str] | Non
         "GIT_NO_REPLACE_OBJECTS": "1",
         "GIT_DIR": git_dir,
     }
-    return Git(program, git_dir, env)
+    return Git(program, git_dir, env, busy_path=os.path.join(git_dir, BUSY_NAME))
 
 
 def is_locked(result: GitResult) -> bool:
@@ -472,6 +492,23 @@ def _collect(running: Running, timeout_seconds: float) -> tuple[bytes, bytes]:
                 poll.unregister(descriptor)
                 waiting.discard(descriptor)
     return b"".join(chunks[running.out_fd]), b"".join(chunks[running.error_fd])
+
+
+def _held(path: str, *, is_alone: bool = False) -> int:
+    """A descriptor that holds a file locked, and that a started command inherits; -1 where the system refuses."""
+    import fcntl
+
+    try:
+        descriptor = os.open(path, os.O_RDONLY | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    except OSError:
+        return -1
+    try:
+        fcntl.flock(descriptor, (fcntl.LOCK_EX if is_alone else fcntl.LOCK_SH) | fcntl.LOCK_NB)
+    except OSError:
+        os.close(descriptor)
+        return -1
+    os.set_inheritable(descriptor, not is_alone)
+    return descriptor
 
 
 def _close(*descriptors: int) -> None:

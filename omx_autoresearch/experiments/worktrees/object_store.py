@@ -20,7 +20,7 @@ from dataclasses import dataclass, field
 from omx_autoresearch.experiments.worktrees.checkout import UserRepository
 from omx_autoresearch.foundation.errors import WorkspaceFault
 from omx_autoresearch.system.files import remove
-from omx_autoresearch.system.git import Git, own_git
+from omx_autoresearch.system.git import BUSY_NAME, Git, own_git
 
 LINK = "120000"
 
@@ -166,7 +166,7 @@ _CONVERTING = (b'[filter "', b"\tautocrlf =", b"\teol =", b"\tattributesfile =")
 MESSAGE_LIMIT_BYTES = 16 * 1024
 _BORROWED = ("info/exclude", "info/attributes")
 
-_CREATED = frozenset({"objects", "refs", "info", "config", "shallow", "HEAD", "template"})
+_CREATED = frozenset({"objects", "refs", "info", "config", "shallow", "HEAD", "template", BUSY_NAME})
 
 _SETTINGS = (
     ("core.bare", "true"),

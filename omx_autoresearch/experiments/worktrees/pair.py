@@ -35,6 +35,7 @@ from omx_autoresearch.experiments.worktrees.checkout import (
 from omx_autoresearch.experiments.worktrees.worktree import TreeFault
 from omx_autoresearch.foundation.errors import AutoresearchError, StepIllegal, WorkspaceFault
 from omx_autoresearch.system.files import remove
+from omx_autoresearch.system.git import wait_for_orphans
 
 INCUMBENT, CANDIDATE = "incumbent", "candidate"
 """Names of the two folders, equally long: a path of another length can change what is measured."""
@@ -96,6 +97,7 @@ class WorktreePair:
             raise StepIllegal(
                 f"{store_path} already holds an experiment", next_step="resume or close that one first"
             )
+        wait_for_orphans(store_path)
         _remove_leftovers(store_path, folder)
         arm.require_ignored(repository, (*keep, *link))
         seals = tuple(arm.require_seal(os.path.join(repository.root_path, path)) for path in link)

@@ -22,7 +22,7 @@ from omx_autoresearch.experiments.worktrees.folder_scan import Extra, FolderScan
 from omx_autoresearch.experiments.worktrees.object_store import LINK, ObjectStore, TreeChange
 from omx_autoresearch.foundation.errors import StepIllegal, WorkspaceFault
 from omx_autoresearch.system.files import kind_of, remove, walk
-from omx_autoresearch.system.git import Git, GitResult, find_root, is_locked
+from omx_autoresearch.system.git import Git, GitResult, find_root, is_locked, wait_for_orphans
 
 _NOTHING = "0"
 _DIFFERENCES = ("diff-files", "-z", "--ignore-submodules=all")
@@ -62,6 +62,7 @@ class WorkTree:
         self._fresh = FreshFiles(root_path, f"{index_path}.fresh")
         self._scan = FolderScan(os.fsencode(root_path), opaque)
         self._written = (0, 0, 0)
+        self._is_alone = False  # no git of a killed process writes here any more
         self._tree = ""  # what the index holds, a tree or a commit; empty if unknown
 
     @property
@@ -192,6 +193,9 @@ class WorkTree:
 
     def recall(self) -> bool:
         """Take over the index where another process wrote it last; False where nothing can be known from it."""
+        if not self._is_alone:
+            wait_for_orphans(self.store.path)
+            self._is_alone = True
         self._open_root()
         if self._stamp() != self._written:
             self._tree = ""

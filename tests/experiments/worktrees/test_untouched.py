@@ -424,3 +424,44 @@ def test_a_kill_at_any_instant_leaves_the_checkout_alone_and_the_trees_can_be_us
     assert contents(work / "incumbent") == contents(repository)
     worktrees.close(forget=True)
     assert everything(repository) == before
+
+
+@pytest.mark.requirement("TREE-07")
+@pytest.mark.case("GIT-19")
+def test_a_tree_is_restored_only_after_the_git_of_a_killed_process_has_ended(
+    repository: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A smudge filter keeps that git at work after its owner was killed, until the restoration has begun to wait."""
+    filters = f"touch {tmp_path}/filtering; for i in $(seq 500); do [ -e {tmp_path}/go ] || sleep 0.01; done; cat"
+    git(
+        repository, "config", "filter.slow.smudge", f"if [ -e {tmp_path}/slow ]; then {filters}; else cat; fi"
+    )
+    (repository / ".gitattributes").write_text("a.py filter=slow\n")
+    git(repository, "add", "-A")
+    git(repository, "commit", "-qm", "a slow filter")
+    work = tmp_path / "work"
+    WorktreePair.create(str(repository), str(work), "e1")
+    (work / "candidate" / "a.py").write_text("changed\n")
+    (tmp_path / "slow").touch()
+    code = (
+        "import sys; from omx_autoresearch.experiments.worktrees.pair import WorktreePair as W\n"
+        "w = W.open(sys.argv[1]); w.candidate.set_to(w.base_commit)"
+    )
+    process = subprocess.Popen([sys.executable, "-c", code, str(work)])
+    deadline = time.monotonic() + 60
+    while not (tmp_path / "filtering").exists() and time.monotonic() < deadline and process.poll() is None:
+        pass
+    process.kill()
+    process.wait()
+    waits: list[float] = []
+
+    def waited(seconds: float) -> None:
+        waits.append(seconds)
+        (tmp_path / "slow").unlink(missing_ok=True)
+        (tmp_path / "go").touch()
+
+    monkeypatch.setattr("omx_autoresearch.system.git.time.sleep", waited)
+    worktrees = WorktreePair.open(str(work))
+    worktrees.candidate.set_to(worktrees.base_commit)
+    assert waits
+    assert contents(work / "candidate") == contents(repository)
