@@ -305,12 +305,15 @@ def beat(path: str, *, at: str, status: str, session_id: str) -> bool:
     descriptor = open_regular(path, os.O_RDWR | os.O_APPEND | os.O_CREAT | os.O_NOFOLLOW)
     try:
         size = os.fstat(descriptor).st_size
-        # Asked again, because a byte that another process is just writing may not be seen yet; a torn line stays.
-        is_torn = size > 0 and all(os.pread(descriptor, 1, size - 1) != b"\n" for _ in range(3))
-        write_all(descriptor, b"\n" + line if is_torn else line)
+        if size == 0 or os.pread(descriptor, 1, size - 1) == b"\n":
+            write_all(descriptor, line)
+            return False
+        write_all(descriptor, b"\n" + line)
+        # Asked again behind our own write, which waited for any that was under way: a torn line is torn still.
+        before = os.lseek(descriptor, 0, os.SEEK_CUR) - len(line) - 2
+        return os.pread(descriptor, 1, before) != b"\n"
     finally:
         os.close(descriptor)
-    return is_torn
 
 
 def _is_full(path: str) -> bool:
