@@ -8,6 +8,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 from tests.conftest import home_environment, is_foreign
 
 
@@ -38,6 +40,7 @@ def test_git_can_commit_in_the_scratch_home_and_knows_no_real_person(tmp_path: P
     assert shown.stdout.strip() == "person@example.invalid"
 
 
+@pytest.mark.slow
 def test_a_worker_finds_the_clients_where_the_process_above_it_does(tmp_path: Path) -> None:
     (tmp_path / "test_it.py").write_text("def test_it(clients_path): print(f'<{clients_path}>')\n")
     outer = Path(pwd.getpwuid(os.getuid()).pw_dir)

@@ -174,6 +174,7 @@ def test_what_is_measured_is_the_tree_that_is_committed(root: Path) -> None:
     assert (row.status, row.reason_code, row.metric) == ("rejected", "not_better", 100.0)
 
 
+@pytest.mark.slow
 @pytest.mark.requirement("EXP-05")
 @pytest.mark.parametrize(
     ("play", "code"),
@@ -215,6 +216,7 @@ def test_a_candidate_whose_program_spoils_the_incumbent_is_tampered(root: Path) 
         assert controller.run_iteration(h(2), works_at(95)).incumbent_samples == (100.0, 100.0)
 
 
+@pytest.mark.slow
 @pytest.mark.requirement("EXP-05")
 @pytest.mark.parametrize("who", ["agent", "program"])
 def test_an_incumbent_that_an_earlier_candidate_spoiled_is_right_again(root: Path, who: str) -> None:
@@ -438,6 +440,7 @@ def test_a_held_out_check_rejects_what_the_visible_check_let_pass(root: Path, tm
         assert controller.state.claim_held_out == "passed"
 
 
+@pytest.mark.slow
 @pytest.mark.requirement("ACC-11", "EXP-04")
 def test_a_gain_of_the_place_alone_is_found_out_in_the_other_worktree(root: Path) -> None:
     lucky = '#!/bin/sh\ncase "$PWD" in */candidate) echo 90 ;; *) echo 110 ;; esac\n'

@@ -93,6 +93,7 @@ def points() -> Iterator[tuple[str, int]]:
         yield when, kinds.index(kind) + 1
 
 
+@pytest.mark.slow
 @pytest.mark.requirement("EXP-07")
 @pytest.mark.parametrize(("when", "number"), list(points()))
 def test_killed_at_an_event_it_comes_to_the_same_end(root: Path, when: str, number: int) -> None:

@@ -179,6 +179,7 @@ def test_a_runner_is_known_by_the_command_that_calls_it(command: str, runner: st
     assert runner_of(command) == runner
 
 
+@pytest.mark.slow
 def test_every_runner_reads_hostile_output_in_linear_steps() -> None:
     pieces = (
         "\n",

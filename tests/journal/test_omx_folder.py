@@ -14,6 +14,7 @@ ROOT = Path(__file__).resolve().parents[2]
 NAME = "progress.json"
 
 
+@pytest.mark.slow
 @pytest.mark.requirement("STATE-06")
 def test_a_reader_beside_a_writer_always_finds_a_whole_file(tmp_path: Path) -> None:
     with OmxFolder(str(tmp_path), ".omx/state", make=True) as folder:

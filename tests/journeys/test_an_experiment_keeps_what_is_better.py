@@ -167,6 +167,7 @@ awk -v cost="$(./work.sh)" -v u=$(( state / 65536 % 2048 )) \\
 """
 
 
+@pytest.mark.slow
 @pytest.mark.requirement("EXP-04")
 def test_under_noise_a_real_gain_is_kept_and_luck_is_not(tmp_path: Path) -> None:
     root = toy(tmp_path / "repo", measure=NOISY)

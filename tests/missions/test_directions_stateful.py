@@ -155,6 +155,7 @@ def _run(max_examples: int, steps: int) -> None:
     )
 
 
+@pytest.mark.slow
 @pytest.mark.requirement("GATE-18", "DIR-03", "DIR-07", "STALL-02")
 def test_every_history_of_directions_keeps_the_bound() -> None:
     _run(8, 16)

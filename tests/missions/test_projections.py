@@ -873,4 +873,4 @@ AnySequence.TestCase.settings = settings(
     max_examples=25, stateful_step_count=20, deadline=None, suppress_health_check=list(HealthCheck)
 )
 TestAnySequence = AnySequence.TestCase
-TestAnySequence.pytestmark = [pytest.mark.requirement("STATE-06")]  # type: ignore[attr-defined]
+TestAnySequence.pytestmark = [pytest.mark.requirement("STATE-06"), pytest.mark.slow]  # type: ignore[attr-defined]

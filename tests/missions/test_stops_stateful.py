@@ -371,6 +371,7 @@ class Histories(RuleBasedStateMachine):
         assert [path for path in Path(self.folder).rglob("*.tmp") if ".git" not in path.parts] == []
 
 
+@pytest.mark.slow
 @pytest.mark.requirement("GATE-18", "LIFE-02", "STATE-06", "STATE-07", "DONE-02", "DONE-07")
 @pytest.mark.case("LOOP-01", "LOOP-03", "STA-05")
 def test_every_history_keeps_what_must_hold(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -62,6 +62,7 @@ OURS = (
 """Every file of the state home that an event or a look opens."""
 
 
+@pytest.mark.slow
 @pytest.mark.case("DSK-01")
 @pytest.mark.parametrize("kind", ["pipe", "device"])
 @pytest.mark.parametrize("name", OURS)

@@ -407,6 +407,7 @@ def test_a_call_that_waits_keeps_no_other_waiting(scratch: Scratch, waiting: str
     assert (ended.structured_content["is_running"], ended.structured_content["verdict"]) == (False, "failed")
 
 
+@pytest.mark.slow
 @pytest.mark.case("DSK-08")
 @pytest.mark.parametrize("leaving", ["closed", "interrupted"])
 def test_a_server_ends_with_its_client_although_a_run_goes_on(scratch: Scratch, leaving: str) -> None:

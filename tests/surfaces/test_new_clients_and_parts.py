@@ -58,6 +58,8 @@ def installation(scope, environ, project_path):
 """
 PART = """
 from omx_autoresearch.agents.parts import Part
+
+pytestmark = pytest.mark.slow
 from omx_autoresearch.agents.settings_files import readable_text
 
 

@@ -19,6 +19,8 @@ from omx_autoresearch.missions.rules.mission import TRANSITIONS
 from tests.surfaces.support.command_line import CLIENT, SESSION, Person
 from tests.surfaces.support.experiments import Researcher, works_at
 
+pytestmark = pytest.mark.slow
+
 PACKAGE = Path(__file__).resolve().parents[2] / "omx_autoresearch"
 SAID = "the package transitions, which decides it, cannot be loaded"
 

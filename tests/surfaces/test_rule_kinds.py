@@ -90,6 +90,7 @@ def criterion(person: Person, task_id: str) -> Any:
     return found
 
 
+@pytest.mark.slow
 @pytest.mark.requirement("EVID-17")
 def test_a_new_kind_of_rule_is_its_own_file_and_one_line_and_every_door_knows_it(inventor: Person) -> None:
     person = inventor

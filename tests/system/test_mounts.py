@@ -186,6 +186,7 @@ def test_what_the_command_leaves_running_is_ended(run: Run) -> None:
     assert result.has_left_running
 
 
+@pytest.mark.slow
 def test_a_thousand_copies_are_mounted(run: Run, workspace: Path, tmp_path: Path) -> None:
     names = [f"f{number}" for number in range(1000)]
     for name in names:

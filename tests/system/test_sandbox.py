@@ -294,6 +294,7 @@ def test_landlock_without_mounts_makes_nothing_beside_kept_names(
 # --- honest programs
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("program", "printed"),
     [

@@ -17,6 +17,8 @@ from omx_autoresearch.experiments.reports.mlflow_export import export_to_mlflow,
 from omx_autoresearch.foundation.errors import UsageError
 from tests.experiments.samples import a_row, a_state, a_story, judged
 
+pytestmark = pytest.mark.slow
+
 ROOT = Path(__file__).resolve().parents[3]
 
 

@@ -128,6 +128,7 @@ def test_every_state_has_a_plot(name: str) -> None:
     ElementTree.fromstring(svg)
 
 
+@pytest.mark.slow
 @pytest.mark.requirement("SEE-04")
 def test_a_thousand_trials_are_one_plot() -> None:
     state = a_long_story(1000)

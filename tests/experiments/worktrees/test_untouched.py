@@ -395,6 +395,7 @@ for number in range(1000):
 """
 
 
+@pytest.mark.slow
 @pytest.mark.requirement("TREE-07")
 @pytest.mark.case("GIT-02")
 @pytest.mark.case("GIT-19")
@@ -432,7 +433,9 @@ def test_a_tree_is_restored_only_after_the_git_of_a_killed_process_has_ended(
     repository: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A smudge filter keeps that git at work after its owner was killed, until the restoration has begun to wait."""
-    filters = f"touch {tmp_path}/filtering; for i in $(seq 500); do [ -e {tmp_path}/go ] || sleep 0.01; done; cat"
+    filters = (
+        f"touch {tmp_path}/filtering; for i in $(seq 500); do [ -e {tmp_path}/go ] || sleep 0.01; done; cat"
+    )
     git(
         repository, "config", "filter.slow.smudge", f"if [ -e {tmp_path}/slow ]; then {filters}; else cat; fi"
     )

@@ -223,6 +223,7 @@ def test_the_counters_left_out_of_the_walk_decide_nothing() -> None:
             assert projected(plain.usage) == projected(other.usage)
 
 
+@pytest.mark.slow
 def test_only_a_repeated_answer_depends_on_whether_the_client_is_let_go_for_it(small: Walk) -> None:
     for seen in situations():
         if not seen.repeats_answer:
@@ -299,6 +300,7 @@ def never(*_: object) -> bool:
     return False
 
 
+@pytest.mark.slow
 def test_a_gate_without_a_stall_would_be_found(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("omx_autoresearch.missions.rules.gate.is_stalled", never)
     with pytest.raises(AssertionError):

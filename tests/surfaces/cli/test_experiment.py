@@ -46,6 +46,7 @@ def untouched(person: Researcher) -> bool:
     return said.stdout == ""
 
 
+@pytest.mark.slow
 @pytest.mark.requirement("DRIVE-13")
 def test_every_verb_prints_what_its_schema_says(person: Researcher, tmp_path: Path) -> None:
     pytest.importorskip("altair")

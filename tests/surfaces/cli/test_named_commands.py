@@ -317,6 +317,7 @@ SITUATIONS = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.requirement("GATE-19", "CLI-03")
 @pytest.mark.parametrize("situation", SITUATIONS.values(), ids=SITUATIONS)
 def test_every_command_that_is_named_can_be_typed_right_then(

@@ -44,6 +44,8 @@ PAGE = f"""
 import sys
 sys.path.append({str(Path(__file__).resolve().parents[3])!r})
 from scripts.generate_specs import verbs_block
+
+pytestmark = pytest.mark.slow
 print(verbs_block())
 """
 

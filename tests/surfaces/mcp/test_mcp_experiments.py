@@ -133,6 +133,7 @@ def test_an_agent_reads_where_to_work_tries_changes_and_sees_what_was_kept(quiet
     assert told(scratch, "experiment_wait")["row"]["iteration"] == 2
 
 
+@pytest.mark.slow
 @pytest.mark.requirement("MCP-08")
 def test_the_history_is_capped_and_pages_on(quiet: Quiet) -> None:
     for value in (110, 120, 130):
