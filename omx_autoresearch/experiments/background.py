@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import os
 import shlex
+import shutil
 import time
 from collections.abc import Callable
 from dataclasses import replace
@@ -211,7 +212,8 @@ def conduct_trial(runtime: Runtime, experiment_id: str, ask: TrialAsk, patch_pat
         with AutoresearchController.resume(experiment_id, runtime=runtime) as controller:
             if controller.state.phase == "started":
                 controller.establish_baseline()
-            row = controller.run_iteration(ask.hypothesis, patched(folder, patch_path, ask.cost_usd))
+            put_in = patched(folder, controller.state.next_iteration, patch_path, ask.cost_usd)
+            row = controller.run_iteration(ask.hypothesis, put_in)
     except AutoresearchError as error:
         fault, next_step = error.message, error.next_step
     except Exception as error:  # noqa: BLE001 - no other process sees what happens in this one
@@ -351,12 +353,15 @@ def _standing(worktrees: WorktreePair) -> bytes:
 
 
 def patched(
-    folder: ExperimentFolder, patch_path: str, cost_usd: float
+    folder: ExperimentFolder, iteration: int, patch_path: str, cost_usd: float
 ) -> Callable[[ExperimentWorkspace], HypothesisOutcome]:
-    """The callback of a trial whose candidate is a patch, which it renames to the trial's own.
+    """The callback of the next trial, whose candidate is a patch; a copy stands under the trial's number from now on.
+
+    So a process that is killed after the trial began leaves the change where everybody looks for it.
 
     Args:
         folder: of the experiment.
+        iteration: the number of that trial.
         patch_path: the file with the patch.
         cost_usd: what the host reports for it.
 
@@ -371,9 +376,11 @@ def patched(
             next_step=f"make it against the files in {tree.root_path}, or change the files there",
         )
 
-    def put_in(workspace: ExperimentWorkspace) -> HypothesisOutcome:
-        kept_path = folder.change_path(workspace.iteration)
-        os.replace(patch_path, kept_path)
+    kept_path = folder.change_path(iteration)
+    shutil.copyfile(patch_path, kept_path)
+
+    def put_in(_: ExperimentWorkspace) -> HypothesisOutcome:
+        os.unlink(patch_path)
         result = tree.git.run(*_APPLY, from_path=kept_path)
         if result.exit_status == 0:
             return HypothesisOutcome(cost_usd=cost_usd)

@@ -415,7 +415,7 @@ def _maker(
     patch = take_candidate(found.caller.runtime, found.experiment_id, _read_patch(patch_path))
     path = os.path.join(found.folder.root_path, PATCH_NAME)
     replace_file(path, patch, mode=0o600)
-    return lambda _: patched(found.folder, path, cost_usd)
+    return lambda controller: patched(found.folder, controller.state.next_iteration, path, cost_usd)
 
 
 def _require_startable(found: Meant, command: tuple[str, ...]) -> None:
