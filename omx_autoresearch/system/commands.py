@@ -33,6 +33,8 @@ OUTPUT_LIMIT_BYTES = 64 * 1024 * 1024
 _NOT_RUNNABLE, _NOT_FOUND = 126, 127  # exit statuses of a shell, POSIX 2.8.2
 _READ_BYTES = 65536
 _KILL_PASS_SECONDS = 0.01
+_REST_SECONDS = 0.001
+"""Between two readings of a watch: a command that makes a great many files is not to wait for us at each."""
 _EMPTY_LOOKS = 2
 _TOKEN_BYTES = (
     4  # of the caller, and of the run; a constant: the size of the environment influences measurements
@@ -349,6 +351,7 @@ def _read_all(report_fd: int, cancel_fd: int, hold_fd: int, watch: Watch | None)
         ready = {descriptor for descriptor, _ in poll.poll()}
         if watch is not None and watch.fd in ready:
             watch.read()
+            time.sleep(_REST_SECONDS)
         if report_fd in ready:
             chunk = os.read(report_fd, _READ_BYTES)
             if not chunk:

@@ -11,6 +11,7 @@ from omx_autoresearch.foundation.errors import WorkspaceFault
 from omx_autoresearch.missions import launch
 from omx_autoresearch.missions.amending import amend_mission
 from omx_autoresearch.missions.rules.mission import next_command
+from omx_autoresearch.system import watching
 from tests.support.needs import needs_bubblewrap, needs_user_namespaces
 from tests.support.scratch import SESSION, Scratch
 
@@ -87,6 +88,37 @@ def test_a_check_that_was_swapped_while_it_ran_and_put_back_proves_nothing(world
     assert "tests/" in run.summary
     assert "while it ran" in refusal
     assert world.load(mission).phase == "running"
+
+
+@pytest.mark.requirement("DONE-14")
+def test_a_system_that_grants_no_watch_compares_times_and_says_what_may_go_unseen(
+    world: Scratch, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    import subprocess
+
+    monkeypatch.setattr(watching, "c_function", lambda _name: lambda *_: -1)
+    world.write("check.sh", "#!/bin/sh\ngrep -q 42 answer.txt\n", executable=True)
+    world.commit("Check at once")
+    started = launch.start(world.runtime(), world.draft().task_id, launch.StartOptions(session_id=SESSION))
+    unseen = "what stands for a moment while a check runs may go unseen: the system grants no watch"
+    assert any(unseen in note for note in started.notes)
+    world.write("answer.txt", "42\n")
+    assert world.stop().refusal == ""
+    run = world.load(started.mission).attestation
+    assert run is not None
+    assert unseen in run.summary
+
+    world.write("check.sh", CHECK, executable=True)
+    world.commit("Check by a library")
+    mission = world.mission(environment_names=("SIGNALS",))
+    swap, back = WAYS["by renaming"]
+    with subprocess.Popen(
+        ["/bin/sh", "-c", SWAP.format(swap=swap, back=back)], cwd=world.project, env=world.environ
+    ):
+        assert world.stop().refusal
+    run = world.load(mission).attestation
+    assert run is not None
+    assert run.verdict == "tampered"
 
 
 @needs_user_namespaces

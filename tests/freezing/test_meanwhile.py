@@ -12,6 +12,9 @@ import pytest
 from omx_autoresearch.freezing import discovery
 from omx_autoresearch.freezing.meanwhile import Meanwhile
 from omx_autoresearch.freezing.pins import compare
+from omx_autoresearch.system.commands import shell_argv
+from omx_autoresearch.system.sandbox import Limits, run_limited
+from tests.support.boxes import BOXES, take_box
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -173,3 +176,26 @@ def test_a_file_that_the_check_itself_makes_can_be_taken_out_of_the_search(work:
     manifest = discovery.find(str(work), commands=[COMMAND], protect=("!conftest.py",))
     write(work, "conftest.py")
     assert compare(manifest, str(work)).is_intact
+
+
+@pytest.mark.requirement("DONE-14")
+@pytest.mark.parametrize("kind", BOXES)
+def test_what_a_boxed_command_makes_for_a_moment_is_seen_through_the_mounts_of_its_box(
+    work: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: str
+) -> None:
+    take_box(monkeypatch, kind)
+    (tmp_path / "scratch").mkdir()
+    manifest = discovery.find(str(work), commands=[COMMAND])
+    meanwhile = Meanwhile(manifest, str(work), is_mounted=True)
+    result = run_limited(
+        shell_argv("mkdir out && : > conftest.py && rm conftest.py && rmdir out"),
+        Limits(str(work), str(tmp_path / "scratch")),
+        cwd=str(work),
+        env={"PATH": os.environ["PATH"]},
+        timeout_seconds=20.0,
+        output_path=str(tmp_path / "output"),
+        watch=meanwhile.watch,
+    )
+    assert result.exit_status == 0
+    assert meanwhile.moved(is_mounted=True) == ("conftest.py",)
+    meanwhile.close()
