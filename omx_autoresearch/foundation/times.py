@@ -21,7 +21,9 @@ def seconds_between(earlier: str, later: str) -> float:
 
 
 def to_the_second(text: str) -> str:
-    """A text for people with the times in it, as records store them, cut to the second."""
-    import re
-
-    return re.sub(r"(\dT\d\d:\d\d:\d\d)\.\d{6}Z", r"\1Z", text)
+    """A text for people, in which the times that records store are cut to the second; a hook loads no ``re`` for it."""
+    head, *rest = text.split(".")
+    for part in rest:
+        is_fraction = head[-9:-8] == "T" and part[:6].isdecimal() and part[6:7] == "Z"
+        head += part[6:] if is_fraction else f".{part}"
+    return head

@@ -16,6 +16,7 @@ from omx_autoresearch.foundation import json_codec
 from omx_autoresearch.foundation.json_codec import encode, without_surrogates
 from omx_autoresearch.foundation.records import to_plain
 from omx_autoresearch.foundation.text import one_line
+from omx_autoresearch.foundation.times import to_the_second
 from omx_autoresearch.journal.layout import session_file_name
 from omx_autoresearch.missions.rules import briefing
 from omx_autoresearch.missions.rules.evidence import criteria_of
@@ -204,8 +205,9 @@ def notice(mission: Mission) -> str:
             f"let its session go at {mission.last_stop.at}: {one_line(why, 300)}; the next stop is held again"
         )
     elif mission.phase == "running" and mission.binding is not None:
+        client = mission.binding.client or "client unknown"
         lines.append(
-            f"holds session {one_line(mission.binding.session_id, 120)} ({mission.binding.client}); to leave: "
+            f"holds session {one_line(mission.binding.session_id, 120)} ({client}); to leave: "
             f"omx-autoresearch pause {mission.task_id}  or  omx-autoresearch cancel {mission.task_id}"
         )
     if mission.last_stop is not None and mission.last_stop.goal:
@@ -213,7 +215,7 @@ def notice(mission: Mission) -> str:
     if mission.refused_verbs:
         lines.append("owner verbs that an agent tried: " + "; ".join(mission.refused_verbs[-5:]))
     lines += [f"{item.at} {item.text}" for item in mission.notices if item.kind == "unproven_prompt"][-5:]
-    return "\n".join(lines) + "\n"
+    return to_the_second("\n".join(lines) + "\n")
 
 
 def finding_of(entry: Entry) -> dict[str, Any] | None:

@@ -13,6 +13,7 @@ import pytest
 
 from omx_autoresearch.foundation.clients import SHELL_MARKS
 from omx_autoresearch.foundation.errors import OwnerOnly
+from omx_autoresearch.foundation.times import to_the_second
 from omx_autoresearch.missions import lifecycle_commands
 from omx_autoresearch.missions.lifecycle_commands import marks_of_agent, require_owner
 from omx_autoresearch.missions.registry import Registry
@@ -85,6 +86,7 @@ def test_an_attempt_is_recorded_and_shown_to_the_owner_in_status_and_notice(worl
     assert len([notice for notice in notices if "approve" in notice]) == 2
     notice = Path(world.home.mission(mission.task_id).root_path, "NOTICE").read_text()
     assert "owner verbs that an agent tried" in notice
+    assert notice == to_the_second(notice)
 
 
 @pytest.mark.requirement("LIFE-06")
