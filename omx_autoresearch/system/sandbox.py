@@ -260,12 +260,17 @@ def _settled(limits: Limits) -> Limits:
         others = (other for other in hidden - {path} if _is_in(path, other))
         return any(not _is_in(path, workspace) or _is_in(other, workspace) for other in others)
 
+    def is_needed(path: str) -> bool:
+        """Of the folders around the workspace, those in a folder that the box empties; others are visible anyway."""
+        return not _is_in(workspace, path) or any(path.startswith(f"{each}/") for each in _PRIVATE_PATHS)
+
+    shown = map(os.path.realpath, limits.shown_paths)
     return replace(
         limits,
         workspace_path=workspace,
         scratch_path=os.path.realpath(limits.scratch_path),
         hidden_paths=tuple(sorted(path for path in hidden if not is_covered(path))),
-        shown_paths=tuple(sorted({*map(os.path.realpath, limits.shown_paths)} - {workspace})),
+        shown_paths=tuple(sorted({path for path in shown if path != workspace and is_needed(path)})),
     )
 
 

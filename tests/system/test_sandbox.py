@@ -6,6 +6,7 @@ import os
 import shutil
 import subprocess
 import sys
+import tempfile
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -372,3 +373,31 @@ def test_a_bubblewrap_elsewhere_on_path_is_found_where_just_root_writes(
     monkeypatch.setenv("PATH", os.path.dirname(found))
 
     assert sandbox.bubblewrap_path() == os.path.realpath(found)
+
+
+@pytest.mark.skipif(not str(tempfile.gettempdir()).startswith("/tmp"), reason="temporary files lie elsewhere")
+def test_a_folder_around_the_workspace_is_shown_read_only_and_nothing_hidden_with_it(
+    kind: str, run: Run, workspace: Path, tmp_path: Path
+) -> None:
+    (tmp_path / "beside").write_text("shown\n")
+    (tmp_path / "state").mkdir()
+    (tmp_path / "state" / "secret").write_text("secret\n")
+    result = run(
+        "cat ../beside; cat ../state/secret; echo x > ../beside; echo made > here; cat here",
+        shown_paths=(str(tmp_path),),
+        hidden_paths=(str(tmp_path / "state"),),
+    )
+    said = output_of(result).splitlines()
+    assert {"shown", "made"} <= set(said)
+    assert "secret" not in said
+    assert (tmp_path / "beside").read_text() == "shown\n"
+
+
+@pytest.mark.parametrize("around", ["/", "/tmp"])
+def test_a_folder_around_all_that_a_box_empties_is_not_shown(
+    kind: str, run: Run, tmp_path: Path, around: str
+) -> None:
+    (tmp_path / "beside").write_text("shown\n")
+    result = run(f"cat {tmp_path}/beside; ls /tmp; echo made > here; cat here", shown_paths=(around,))
+    assert "shown" not in output_of(result).splitlines()
+    assert "made" in output_of(result).splitlines()
