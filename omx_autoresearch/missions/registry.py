@@ -367,7 +367,7 @@ def _newest_beats(path: str) -> Iterator[Beat]:
     if len(tail) < _TAIL_BYTES:
         tail = _tail(_older(path)) + b"\n" + tail
     lines = tail.split(b"\n")
-    for line in reversed(lines[:-1]):
+    for line in filter(None, reversed(lines[:-1])):
         try:
             value = decode(line)
             found = Beat(str(value["ts"]), str(value["status"]), str(value["session"]))
