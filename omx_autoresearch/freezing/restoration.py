@@ -7,9 +7,9 @@ descriptors, so that no link can lead a write elsewhere.
 from __future__ import annotations
 
 import os
-from typing import NamedTuple
 
 from omx_autoresearch.foundation.errors import StateUntrusted, WorkspaceFault
+from omx_autoresearch.foundation.records import dataclass
 from omx_autoresearch.freezing.pins import compare, copy_of, copy_path, task_of
 from omx_autoresearch.journal.safe_files import open_below, open_folder, storage_failed, write_all
 
@@ -21,7 +21,8 @@ ASIDE_PATH = ".omx/aside"
 """Where restored workspaces keep what stood in the way, numbered, for people to take back."""
 
 
-class Restored(NamedTuple):
+@dataclass(frozen=True, slots=True)
+class Restored:
     """What a restore did.
 
     Attributes:

@@ -170,17 +170,17 @@ def restore_verb(task: str, reason: str, as_json: bool) -> None:
     """Restore the pinned files to their frozen content; what stood in their place is moved aside, never deleted."""
     caller = this_caller()
     task_id = caller.task(task)
-    paths, aside_path = lifecycle_commands.restore(caller.runtime, task_id, reason=reason)
+    restored = lifecycle_commands.restore(caller.runtime, task_id, reason=reason)
     next_step = judging_command(caller.mission(task_id))
     if as_json:
-        print_json(RestoreDocument(task_id, paths, aside_path, next_step))
-    elif not paths:
+        print_json(RestoreDocument(task_id, restored.paths, restored.aside_path, next_step))
+    elif not restored.paths:
         say("Every pinned file already has its frozen content.")
     else:
-        say(f"Restored {count_of(len(paths), 'pinned file')}:")
-        for path in paths:
+        say(f"Restored {count_of(len(restored.paths), 'pinned file')}:")
+        for path in restored.paths:
             say(f"  {path}")
-        say(f"What stood there is in {aside_path}.")
+        say(f"What stood there is in {restored.aside_path}.")
         say(f"  next: {next_step}", "dim")
     if not as_json:
         say_unblock(caller, task_id)

@@ -243,7 +243,7 @@ def test_time_is_charged_for_running_stretches_only() -> None:
 
 
 def test_a_clock_that_was_set_back_charges_nothing() -> None:
-    mission = replace(in_phase("running"), running_since=at(50))
+    mission = replace(in_phase("running"), running_since=at(50), updated_at=at(50))
     assert MissionPaused("paused").apply(mission, at(10)).usage.seconds_running == 0.0
 
 
