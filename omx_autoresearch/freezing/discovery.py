@@ -24,6 +24,7 @@ from omx_autoresearch.freezing.manifest import (
     loaded_names,
 )
 from omx_autoresearch.freezing.pins import manifest_of, with_modules
+from omx_autoresearch.freezing.runners import runners_of
 from omx_autoresearch.journal.safe_files import (
     Place,
     first_link,
@@ -269,7 +270,7 @@ class _Search:
 
     def follow_command(self, command: str) -> None:
         """Pin every file that a command names, and what these name in turn."""
-        self.runners |= set(evaluator_commands.runners_of(command))
+        self.runners |= set(runners_of(command))
         self._follow_folders(command, "")
         words = evaluator_commands.command_paths(command)
         only_reads = evaluator_commands.only_reads(command)
@@ -309,7 +310,7 @@ class _Search:
             if "make" in words or "gmake" in words:
                 for name in DEFAULTS["make"].configuration:
                     self._follow_makefile(resolve(self.workspace_path, name, folder).path, words)
-            if "npm" in evaluator_commands.runners_of(command):
+            if "npm" in runners_of(command):
                 self._follow_package(resolve(self.workspace_path, "package.json", folder).path)
 
     def _follow_makefile(self, path: str, targets: list[str]) -> None:
@@ -320,7 +321,7 @@ class _Search:
         for word in evaluator_commands.sourced_paths(text):
             self._add_word(word, os.path.dirname(path), path, depth=1)
         recipe = evaluator_commands.recipe_of(text, targets)
-        self.runners |= set(evaluator_commands.runners_of(recipe))
+        self.runners |= set(runners_of(recipe))
         self._follow_named(recipe, path, depth=1)
 
     def _follow_package(self, path: str) -> None:
@@ -336,7 +337,7 @@ class _Search:
             self.notes.append(f"{path} is not readable JSON; the files that its scripts name are not pinned")
             return
         text = "\n".join(str(line) for line in lines)
-        self.runners |= set(evaluator_commands.runners_of(text))
+        self.runners |= set(runners_of(text))
         self._follow_named(text, path, depth=1)
 
     # --- what scripts name
@@ -368,7 +369,7 @@ class _Search:
         text = script_text(self.workspace_path, path)
         if not text or not evaluator_commands.is_script(path, text[:2].encode("utf-8", "replace")):
             return
-        self.runners |= set(evaluator_commands.runners_of(text))
+        self.runners |= set(runners_of(text))
         for word in evaluator_commands.sourced_paths(text):
             self._add_beside(word, path, depth + 1)
         self._follow_named(text, path, depth)

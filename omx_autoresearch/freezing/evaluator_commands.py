@@ -1,19 +1,15 @@
-"""Read an evaluator's command: the paths that it names, the test runner that it calls, the number of tests that ran.
+"""Read an evaluator's command: the paths that it names, and the program that it calls.
 
 The owner wrote the command, so every file that it names belongs to the evaluator, unless the command only reads text
 (:func:`only_reads`): frozen, what it reads could never make it say anything else. A script also names the program that
 the mission works on. So of a script, the files that the shell *sources* belong to the evaluator; any other path does
 where its name says so (``score.py``, ``expected/``) or where it stands in the script's own folder below the root. The
 owner is told of the rest, and decides with ``protect``.
-
-Of a runner's output only lines in its own form count, not a number that some test printed in passing. A program under
-test can still print such a line itself: a stated limit, narrowed by pinned tests and by the number of tests at intake.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
 
 from omx_autoresearch.foundation.records import dataclass
 
@@ -67,11 +63,6 @@ class NamedPath:
 
     word: str
     folder: str = ""
-
-
-def runners_of(text: str) -> tuple[str, ...]:
-    """Every known runner that a command or script calls, sorted."""
-    return tuple(sorted(name for name, (command, _) in RUNNERS.items() if re.search(command, text)))
 
 
 def is_script(path: str, start: bytes) -> bool:
@@ -258,121 +249,3 @@ def recipe_of(makefile: str, targets: list[str]) -> str:
         lines += recipes[name]
         waiting += [need for need in needs[name] if _TEST_TARGET.search(need)]
     return "\n".join(lines)
-
-
-# --- test runners
-
-
-@dataclass(frozen=True, slots=True)
-class RunnerCount:
-    """The tests that a runner reported.
-
-    Attributes:
-        ran: tests that passed or failed. Skipped tests and expected failures do not count, so that a test that was
-            switched off is missed.
-        passed: tests that passed.
-    """
-
-    ran: int
-    passed: int
-
-
-_Count = tuple[int, int]
-# Texts, compiled where they are used: a hook needs those of one runner, and mostly none.
-_COLOUR = r"\x1b\[[0-9;?]*[A-Za-z]"
-_NUMBERED_WORD = r"(\d{1,9}) ([a-z]+)"
-
-_PYTEST = (
-    r"(?m)^(?:=+ )?((?:\d{1,9} [a-z]+(?: [a-z]+)?(?:, )?)+|no tests ran)"
-    r" in [\d.]+ ?s(?:ec\w*)?(?: \([^)\n]*\))?(?: =+)?[ \t]*$"
-)
-_UNITTEST = r"(?m)^Ran (\d{1,9}) tests? in .*\n\n?(?:(?:OK|FAILED|NO TESTS RAN)(?: \((.*)\))?)?"
-_CARGO = r"(?m)^test result: \w+\. (\d{1,9}) passed; (\d{1,9}) failed;"
-_NEXTEST = r"\] +(\d{1,9})(?:/(\d{1,9}))? tests? run: (\d{1,9}) passed"
-_GO_TEST = r"(?m)^[ \t]*--- (PASS|FAIL): "
-_GO_PACKAGE = r"(?m)^(ok|FAIL)[ \t]+\S+[ \t]+(?:[\d.]+s|\(cached\)|\[build failed\])(.*)$"
-_JEST = r"(?m)^[ \t]*Tests:?[ \t]+(\d.*)$"
-_SPECS = r"(?m)^[ \t]*(\d{1,9}) (?:tests? )?(pass|fail)(?:ed|ing)?(?: \([^)\n]*\))?[ \t]*$"
-_TAP = r"(?m)^(?:#|ℹ) (pass|fail)[ \t]+(\d{1,9})[ \t]*$"  # noqa: RUF001 - node prints it
-_AUTOMAKE = r"(?m)^# (PASS|FAIL|XPASS|ERROR):[ \t]+(\d{1,9})[ \t]*$"
-_CTEST = r"(?m)^\d+% tests passed, (\d{1,9}) tests? failed out of (\d{1,9})"
-
-
-def _by_words(text: str) -> _Count:
-    words = {word: int(number) for number, word in re.findall(_NUMBERED_WORD, text)}
-    passed = words.get("passed", 0)
-    return passed + words.get("failed", 0), passed
-
-
-def _pytest(text: str) -> list[_Count]:
-    return [_by_words(found[1]) for found in re.finditer(_PYTEST, text)]
-
-
-def _unittest(text: str) -> list[_Count]:
-    counts = []
-    for found in re.finditer(_UNITTEST, text):
-        said = {word: int(number) for word, number in re.findall(r"([a-z ]+)=(\d{1,9})", found[2] or "")}
-        said = {word.strip(): number for word, number in said.items()}
-        ran = int(found[1]) - said.get("skipped", 0) - said.get("expected failures", 0)
-        lost = said.get("failures", 0) + said.get("errors", 0) + said.get("unexpected successes", 0)
-        counts.append((max(0, ran), max(0, ran - lost)))
-    return counts
-
-
-def _cargo(text: str) -> list[_Count]:
-    counts = [(int(found[1]) + int(found[2]), int(found[1])) for found in re.finditer(_CARGO, text)]
-    return counts + [(int(found[2] or found[1]), int(found[3])) for found in re.finditer(_NEXTEST, text)]
-
-
-def _go(text: str) -> list[_Count]:
-    """Tests where they are listed (``-v``), else packages, which is all that go says."""
-    if re.search(r"(?m)^=== RUN ", text):
-        return [(1, 1 if word == "PASS" else 0) for word in re.findall(_GO_TEST, text)]
-    packages = [found for found in re.finditer(_GO_PACKAGE, text) if "[no tests to run]" not in found[2]]
-    return [(1, 1 if found[1] == "ok" else 0) for found in packages]
-
-
-def _javascript(text: str) -> list[_Count]:
-    counts = [_by_words(found[1]) for found in re.finditer(_JEST, text)]
-    said = [(int(found[1]), found[2]) for found in re.finditer(_SPECS, text)]
-    said += [(int(found[2]), found[1]) for found in re.finditer(_TAP, text)]
-    return counts + [(number, number if word == "pass" else 0) for number, word in said]
-
-
-def _make(text: str) -> list[_Count]:
-    counts = [
-        (int(found[2]), int(found[2]) if found[1] == "PASS" else 0) for found in re.finditer(_AUTOMAKE, text)
-    ]
-    return counts + [(int(found[2]), int(found[2]) - int(found[1])) for found in re.finditer(_CTEST, text)]
-
-
-_ANY: tuple[Callable[[str], list[_Count]], ...] = (_pytest, _unittest, _cargo, _go, _javascript, _make)
-
-RUNNERS: dict[str, tuple[str, tuple[Callable[[str], list[_Count]], ...]]] = {
-    "pytest": (r"\bpytest\b|\bpy\.test\b", (_pytest,)),
-    "cargo": (r"\bcargo\s+(?:\S+\s+)*(?:test|nextest)\b", (_cargo,)),
-    "go": (r"\bgo\s+test\b", (_go,)),
-    "npm": (
-        r"\b(?:npm|pnpm|yarn|npx|bun)\b.*\btest\b|\b(?:jest|vitest|mocha)\b|\bnode\s+(?:\S+\s+)*--test\b",
-        _ANY,
-    ),
-    "make": (r"\bmake\b.*\b(?:test|check)\b|\bctest\b", _ANY),
-    "unittest": (r"\bunittest\b", (_unittest,)),
-}
-"""By name: a pattern of the commands that call the runner, and the readers of its output (npm and make call others)."""
-
-
-def runner_of(text: str) -> str:
-    """The known runner that a command (or the text of a short script) calls; empty for none."""
-    return next((name for name, (command, _) in RUNNERS.items() if re.search(command, text)), "")
-
-
-def count_tests(output: str, runner: str) -> RunnerCount | None:
-    """The tests of all the runner's runs in ``output``; None where it reported none, or the runner is unknown."""
-    if runner not in RUNNERS:
-        return None
-    text = re.sub(_COLOUR, "", output).replace("\r\n", "\n")
-    counts = [count for read in RUNNERS[runner][1] for count in read(text)]
-    if not counts:
-        return None
-    return RunnerCount(sum(ran for ran, _ in counts), sum(passed for _, passed in counts))

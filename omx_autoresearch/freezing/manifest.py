@@ -166,7 +166,7 @@ DEFAULTS: dict[str, RunnerDefaults] = {
     "go": RunnerDefaults(tests=("*_test.go",), test_folders=("testdata",), configuration=("go.work",)),
     "make": RunnerDefaults(configuration=("GNUmakefile", "makefile", "Makefile")),
 }  # fmt: skip
-"""Known runners, by the names of ``evaluator_commands.RUNNERS``. No row has lock files: only ``protect`` pins them."""
+"""Known runners, by the names of ``runners.RUNNERS``. No row has lock files: only ``protect`` pins them."""
 
 PRUNED = frozenset({"node_modules", "__pycache__", "venv", "site-packages", "build", "dist", "target"})
 """Folders in which no runner looks for tests by itself, beside every one whose name begins with a dot."""

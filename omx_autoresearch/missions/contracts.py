@@ -15,7 +15,8 @@ from omx_autoresearch.foundation.errors import AutoresearchError, MissionInvalid
 from omx_autoresearch.foundation.records import dataclass, replace, sha256, to_plain
 from omx_autoresearch.foundation.text import head_and_tail
 from omx_autoresearch.freezing import pins
-from omx_autoresearch.freezing.evaluator_commands import SHELL_WORDS, only_reads, runner_of
+from omx_autoresearch.freezing.evaluator_commands import SHELL_WORDS, only_reads
+from omx_autoresearch.freezing.runners import runner_of
 from omx_autoresearch.journal.safe_files import read_bounded
 from omx_autoresearch.missions.rules.evidence import is_report
 from omx_autoresearch.missions.rules.intake import SCRIPT, TAKEN_OVER, limits_of, settled

@@ -11,10 +11,10 @@ from omx_autoresearch.freezing.evaluator_commands import (
     only_reads,
     program_of,
     recipe_of,
-    runners_of,
     sourced_paths,
 )
 from omx_autoresearch.freezing.manifest import glob_pattern
+from omx_autoresearch.freezing.runners import runners_of
 
 SCRIPT = """\
 #!/bin/bash

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from omx_autoresearch.freezing.evaluator_commands import RUNNERS, RunnerCount, count_tests, runner_of
+from omx_autoresearch.freezing.runners import RUNNERS, RunnerCount, count_tests, runner_of
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -28,6 +28,7 @@ HOOK_PATH = (
     "freezing.manifest",
     "freezing.pins",
     "freezing.evaluator_commands",
+    "freezing.runners",
     "freezing.tree",
     "journal.layout",
     "journal.log",

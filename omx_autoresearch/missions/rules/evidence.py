@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from typing import Any
 
     from omx_autoresearch.foundation.types import CriterionStatus, RunVerdict
-    from omx_autoresearch.freezing.evaluator_commands import RunnerCount
+    from omx_autoresearch.freezing.runners import RunnerCount
     from omx_autoresearch.missions.rules.criteria import Criterion, CriterionCheck, WorkspaceSnapshot
     from omx_autoresearch.missions.rules.mission import Attestation, Contract, Mission
 
@@ -266,7 +266,7 @@ def report_of_run(
     """
     count = None
     if contract.runner:
-        from omx_autoresearch.freezing.evaluator_commands import count_tests
+        from omx_autoresearch.freezing.runners import count_tests
 
         count = count_tests(output, contract.runner)
     tests, passed = (count.ran, count.passed) if count else (None, None)
