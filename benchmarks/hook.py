@@ -190,14 +190,13 @@ def install_hook(home: Path) -> None:
 def bind_mission(home: Path, repository: Path) -> None:
     """A running, approved mission with the validator ``false`` and limits that outlast the benchmark."""
     from omx_autoresearch.freezing import pins
-    from omx_autoresearch.freezing.manifest import PinManifest
     from omx_autoresearch.missions.contracts import contract_digest
 
     runtime = Runtime(home=StateHome(str(home)), environ=dict(os.environ))
     limits = Limits(
         idle_refusals=5000, stale_pivot=4000, stale_fresh=4000, stale_stalled=5000, refusals_total=5000
     )
-    manifest = PinManifest((), (), pins.manifest_digest((), ()))
+    manifest = pins.manifest_of((), ())
     contract = Contract(
         "mission-validator-script",
         validator_command="false",

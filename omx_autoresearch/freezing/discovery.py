@@ -8,11 +8,13 @@ from __future__ import annotations
 
 import hashlib
 import os
+import re
 import stat
 from dataclasses import replace
+from itertools import pairwise
 
 from omx_autoresearch.foundation.errors import WorkspaceFault
-from omx_autoresearch.freezing import evaluator_commands
+from omx_autoresearch.freezing import evaluator_commands, makefiles
 from omx_autoresearch.freezing.manifest import (
     DEFAULTS,
     PYTHON_START,
@@ -234,7 +236,8 @@ def find(  # noqa: PLR0913  # what a contract says of its evaluator
     welcome = [
         glob[1:] for glob in protect if glob[0] == "!" and glob.rpartition("/")[2].lstrip("!") in names
     ]
-    return with_modules(replace(manifest, programs=programs), tuple(sorted(folders)), workspace_path, welcome)
+    manifest = replace(manifest, programs=programs, loaded_globs=tuple(sorted(set(search.globs))))
+    return with_modules(manifest, tuple(sorted(folders)), workspace_path, welcome)
 
 
 def named_files(workspace_path: str, command: str) -> list[str]:
@@ -265,6 +268,7 @@ class _Search:
         self.texts: list[str] = []
         self.folders: set[str] = set()
         self.absent: list[str] = []
+        self.globs: list[str] = []
 
     # --- what commands name
 
@@ -307,22 +311,45 @@ class _Search:
     ) -> None:
         """A makefile's recipes and package.json's scripts are commands that stand elsewhere."""
         for folder in dict.fromkeys(["", *(each.folder for each in named)]):
-            if "make" in words or "gmake" in words:
-                for name in DEFAULTS["make"].configuration:
-                    self._follow_makefile(resolve(self.workspace_path, name, folder).path, words)
+            if {"make", "gmake"} & set(words):
+                for name in (*_makefiles_of(words), *DEFAULTS["make"].configuration):
+                    self._follow_makefile(resolve(self.workspace_path, name, folder).path, folder, words)
             if "npm" in runners_of(command):
                 self._follow_package(resolve(self.workspace_path, "package.json", folder).path)
 
-    def _follow_makefile(self, path: str, targets: list[str]) -> None:
-        if not path or not self._is_new(path):
+    def _follow_lines(self, text: str, folder: str) -> None:
+        """Lines of a script or recipe that send make elsewhere."""
+        for line in text.splitlines():
+            if re.search(r"\bmake\b", line):
+                named = evaluator_commands.command_paths(line, folder=folder)
+                self._follow_runner_files(line, [each.word for each in named], named)
+
+    def _follow_makefile(self, path: str, folder: str, targets: list[str]) -> None:
+        if not path or not self._is_new(f"{path} as of make"):
             return
         self._add(path)
-        text = script_text(self.workspace_path, path)
-        for word in evaluator_commands.sourced_paths(text):
-            self._add_word(word, os.path.dirname(path), path, depth=1)
-        recipe = evaluator_commands.recipe_of(text, targets)
+        make = self._read_makefile(path, folder)
+        recipe = evaluator_commands.recipe_of(make.text, targets)
         self.runners |= set(runners_of(recipe))
+        self._follow_single(recipe, path, 1, folder)
         self._follow_named(recipe, path, depth=1)
+        self._follow_lines(recipe, folder)
+
+    def _read_makefile(self, path: str, folder: str) -> makefiles.MakeText:
+        """Read a makefile, and pin or guard all that it includes."""
+        make = makefiles.read(self.workspace_path, path, folder)
+        for included in make.paths:
+            self._is_new(included)
+            self._add_existing(included)
+        self.absent += make.absent
+        self.globs += make.globs
+        return make
+
+    def _follow_single(self, text: str, path: str, depth: int, folder: str = "") -> None:
+        """The program of a script or recipe of one command judges: its exit status is the verdict."""
+        for word in evaluator_commands.program_of(evaluator_commands.single_command(text)):
+            if "/" in word or "." in word:
+                self._add_word(word, folder, path, depth=depth + 1)
 
     def _follow_package(self, path: str) -> None:
         if not path or not self._is_new(path):
@@ -369,10 +396,18 @@ class _Search:
         text = script_text(self.workspace_path, path)
         if not text or not evaluator_commands.is_script(path, text[:2].encode("utf-8", "replace")):
             return
+        if evaluator_commands.is_makefile(path):
+            text = self._read_makefile(path, os.path.dirname(path)).text
         self.runners |= set(runners_of(text))
         for word in evaluator_commands.sourced_paths(text):
-            self._add_beside(word, path, depth + 1)
+            if not self._add_beside(word, path, depth + 1) and evaluator_commands.is_optional(word, text):
+                self.absent += [
+                    os.path.normpath(os.path.join(folder, word)) for folder in self._folders_beside(path)
+                ]
         self._follow_named(text, path, depth)
+        if evaluator_commands.is_shell(path, text):
+            self._follow_single(text, path, depth)
+            self._follow_lines(text, "")
 
     def _follow_folders(self, text: str, script_path: str) -> None:
         """Pin the files of folders that a check walks."""
@@ -416,10 +451,11 @@ class _Search:
                 return place
         return place
 
-    def _add_beside(self, word: str, script_path: str, depth: int) -> None:
-        for folder in self._folders_beside(script_path):
-            if self._add_word(word, folder, script_path, depth=depth):
-                return
+    def _add_beside(self, word: str, script_path: str, depth: int) -> bool:
+        return any(
+            self._add_word(word, folder, script_path, depth=depth)
+            for folder in self._folders_beside(script_path)
+        )
 
     # --- what runners take, what the owner protects
 
@@ -484,7 +520,8 @@ class _Search:
     def add_programs(self, search_path: str) -> tuple[str, ...]:
         """Pin the programs of the workspace that PATH leads to, and guard the places in front of the system's."""
         words = frozenset[str]().union(*map(evaluator_commands.program_words, self.texts))
-        present, self.absent = programs_inside(self.workspace_path, search_path, words)
+        present, absent = programs_inside(self.workspace_path, search_path, words)
+        self.absent += absent
         before = set(self.paths)
         for path in present:
             self._add_resolved(path)
@@ -523,6 +560,11 @@ class _Search:
         self.paths.add(path)
         if len(self.paths) > PIN_LIMIT:
             raise _too_many(f"more than {PIN_LIMIT} files would be pinned", list(self.paths))
+
+
+def _makefiles_of(words: list[str]) -> list[str]:
+    """The makefiles that a call of make names by an option."""
+    return [word for option, word in pairwise(words) if option in ("-f", "--file", "--makefile")]
 
 
 def _is_foreign(name: str) -> bool:

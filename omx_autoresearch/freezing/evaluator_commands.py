@@ -40,9 +40,12 @@ _OUTPUT_WORD = re.compile(
     r"(?:^|[/_.\-])(?:out|output|result|report|log|tmp|temp|cache|build|cov)", re.IGNORECASE
 )
 _GLOBBED = re.compile(r"([^\s\"'`;|&()<>,=:{}\\*?!^$\[\]]+)/[^\s/\"'`;|&()<>]*[*?\[$]")
-_MODULE_CALL = re.compile(r"\bpython[\d.]*[ \t]+(?:-[A-Za-z]+[ \t]+)*-[cm]?(?:[ \t]|$)", re.MULTILINE)
+_MODULE_CALL = re.compile(r"\bpython[\d.]*[\"']?[ \t]+(?:-[A-Za-z]+[ \t]+)*-[cm]?(?:[ \t]|$)", re.MULTILINE)
 _COMMENT = re.compile(r"^\s*(?:#|//).*$", re.MULTILINE)
-_SOURCED = re.compile(r"(?m)(?:^|[;&|({]|\b(?:then|do|else)\b)\s*(?:\.|source|-?include)[ \t]+([^\n;&|]+)")
+_SOURCED = re.compile(r"(?m)(?:^|[;&|({]|\b(?:then|do|else)\b)\s*(?:\.|source)[ \t]+([^\n;&|]+)")
+_PLAIN_LINE = re.compile(
+    r"(?:set|export|cd|echo|printf|:|trap|umask|readonly|local|shopt)\b|[\w.]+=|[#@]|$|exit\b"
+)
 _LITERAL = re.compile(r"[^\s\"'`;|&()<>,=:\[\]{}\\*?!^]+")
 _OUTPUT_REDIRECT = re.compile(r">[>|&]?[ \t]*\S+|\btee[ \t]+(?:-\w+[ \t]+)*\S+")
 _ANCHOR = re.compile(
@@ -71,10 +74,22 @@ def is_script(path: str, start: bytes) -> bool:
     return start.startswith(b"#!") or name.lower().endswith(_SCRIPT_SUFFIXES) or name in _MAKEFILES
 
 
+def is_makefile(path: str) -> bool:
+    """True for a makefile, by its name."""
+    return path.rpartition("/")[2] in _MAKEFILES or path.endswith(".mk")
+
+
+def is_shell(path: str, text: str) -> bool:
+    """True for a shell script, by its suffix or first line."""
+    first = text.partition("\n")[0]
+    return path.endswith((".sh", ".bash", ".zsh")) or bool(re.match(r"#!.*\b(?:ba|da|z|k)?sh\b", first))
+
+
 def looks_like_evaluator(path: str, script_path: str) -> bool:
     """True when a path named inside a script belongs to the evaluator rather than to the work that it judges."""
-    folder = script_path.rpartition("/")[0]
-    return bool(_EVALUATOR_WORD.search(path)) or (bool(folder) and path.startswith(f"{folder}/"))
+    folder, _, name = script_path.rpartition("/")
+    is_beside = bool(folder) and not is_makefile(name) and path.startswith(f"{folder}/")
+    return bool(_EVALUATOR_WORD.search(path)) or is_beside
 
 
 def split_command(command: str) -> list[str]:
@@ -194,12 +209,30 @@ def imports_from_root(text: str) -> bool:
 
 
 def sourced_paths(text: str) -> list[str]:
-    """Paths that a shell script or makefile reads into itself: ``. lib.sh``, ``source lib.sh``, ``include x.mk``."""
+    """Paths that a shell script reads into itself: ``. lib.sh``, ``source lib.sh``."""
     found: list[str] = []
     for words in _SOURCED.findall(_COMMENT.sub("", text)):
-        plain = _ANCHOR.sub("", words)
-        found += [word.strip("\"'") for word in plain.split()]
+        found += [word.strip("\"'") for word in _ANCHOR.sub("", words).split()[:1]]
     return [word for word in dict.fromkeys(found) if word]
+
+
+def is_optional(word: str, text: str) -> bool:
+    """True where a script looks whether a file is there before it reads it, and goes on without it."""
+    anchor = r"(?:\./|\$\w+/|\$\{\w+\}/|\$\([^()\n]*(?:\([^()\n]*\)[^()\n]*)*\)/)?"
+    path = rf"[\"']?{anchor}{re.escape(word.removeprefix('./'))}[\"']?"
+    asked = re.search(rf"(?m)-[efrs][ \t]+{path}[ \t]*\]*[ \t]*(&&|;|\n|\|\|)?", text)
+    if asked:
+        return asked[1] != "||"
+    return bool(re.search(rf"(?m)(?:\.|source)[ \t]+{path}[^\n]*(?:2>|\|\|[ \t]*(?:true|:))", text))
+
+
+def single_command(text: str) -> str:
+    """The command of a script or recipe that has one alone, so that its exit status is the verdict; empty otherwise."""
+    lines = [line.strip() for line in text.replace("\\\n", " ").splitlines()]
+    commands = [line for line in lines if not _PLAIN_LINE.match(line)]
+    if len(commands) != 1 or set("|;&<>`{}") & set(commands[0]) or "$(" in commands[0]:
+        return ""
+    return commands[0].removeprefix("exec ").strip()
 
 
 SHELL_WORDS = frozenset((

@@ -49,6 +49,8 @@ class PinManifest:
         known_modules: paths that were such modules at launch, and may stay; files that a runner would load and that
             the owner took out of the search.
         programs: pinned paths that are programs of the workspace on the owner's PATH; alone they judge nothing.
+        loaded_globs: names with wildcards in one folder each (``mk/*.mk``): what matches is loaded by itself, so a new
+            match tampers.
     """
 
     pins: tuple[Pin, ...] = nested(Pin, default=())
@@ -58,6 +60,7 @@ class PinManifest:
     import_folders: tuple[str, ...] = ()
     known_modules: tuple[str, ...] = ()
     programs: tuple[str, ...] = ()
+    loaded_globs: tuple[str, ...] = ()
 
     @property
     def frozen_count(self) -> int:

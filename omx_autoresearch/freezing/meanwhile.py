@@ -15,7 +15,7 @@ from __future__ import annotations
 import os
 
 from omx_autoresearch.freezing.manifest import loaded_names, module_name
-from omx_autoresearch.freezing.pins import pin_stamps, taken_modules, touched
+from omx_autoresearch.freezing.pins import globs_by_folder, is_loaded, pin_stamps, taken_modules, touched
 from omx_autoresearch.system.watching import Watch
 
 TYPE_CHECKING = False
@@ -45,6 +45,7 @@ class Meanwhile:
         """Folders that may be made, but in which something must not be."""
         self._known = {*manifest.known_modules, *(pin.path for pin in manifest.pins)}
         self._modules = taken_modules(manifest)
+        self._globs = globs_by_folder(manifest)
         self.watch = Watch()
         files = [pin.path for pin in manifest.pins if pin.kind == "file"]
         self._name_all()
@@ -112,7 +113,7 @@ class Meanwhile:
                 if path == pin.path and not is_guard:
                     judging |= names
                 path = folder
-        for folder in self._modules:
+        for folder in (*self._modules, *self._globs):
             self._judging.setdefault(folder, set())
 
     def _enter(self, folder: str) -> None:
@@ -133,7 +134,11 @@ class Meanwhile:
             self.watch.entries(self._full(folder), told)
 
     def _stands_in(self, folder: str, name: str, path: str) -> bool:
-        return path not in self._known and module_name(name) in self._modules.get(folder, ())
+        if path in self._known:
+            return False
+        return module_name(name) in self._modules.get(folder, ()) or is_loaded(
+            name, self._globs.get(folder, ())
+        )
 
     def _look_into(self, folder: str, name: str, path: str) -> None:
         """A new folder, of which only what is in it may judge."""

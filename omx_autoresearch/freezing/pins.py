@@ -62,26 +62,28 @@ _HARMLESS = frozenset({"antigravity", "idlelib", "lib2to3", "test", "this", "tur
 STANDARD_MODULES = sys.stdlib_module_names - _HARMLESS
 """Names that a script imports from anywhere but its own folder."""
 _READ_TRIES = 3
+_TABLES = ("files", "folders", "modules", "globs")
 
 
 def manifest_of(pins: Iterable[Pin], runners: Iterable[str], notes: Iterable[str] = ()) -> PinManifest:
     """The manifest of these pins, sorted, with its digest."""
     ordered = tuple(sorted(pins, key=lambda pin: pin.path))
     names = tuple(sorted(set(runners)))
-    return PinManifest(ordered, names, manifest_digest(ordered, names), tuple(notes))
+    return _with_digest(PinManifest(ordered, names, notes=tuple(notes)))
 
 
-def manifest_digest(
-    pins: tuple[Pin, ...],
-    runners: tuple[str, ...],
-    import_folders: tuple[str, ...] = (),
-    known_modules: tuple[str, ...] = (),
-) -> str:
+def manifest_digest(manifest: PinManifest) -> str:
     """Return the sha256 that stands for pins, and for what decides which additions tamper."""
-    parts = [to_plain(pins), list(runners)]
-    if import_folders or known_modules:
-        parts += [list(import_folders), list(known_modules)]
+    parts = [to_plain(manifest.pins), list(manifest.runners)]
+    if manifest.import_folders or manifest.known_modules:
+        parts += [list(manifest.import_folders), list(manifest.known_modules)]
+    if manifest.loaded_globs:
+        parts.append({"loaded_globs": list(manifest.loaded_globs)})
     return sha256(json_codec.encode(parts)).hexdigest()
+
+
+def _with_digest(manifest: PinManifest) -> PinManifest:
+    return replace(manifest, digest=manifest_digest(manifest))
 
 
 def with_modules(
@@ -100,17 +102,15 @@ def with_modules(
         known = tuple(sorted({*look.shadows(), *welcome}))
     finally:
         look.close()
-    digest = manifest_digest(manifest.pins, manifest.runners, import_folders, known)
-    return replace(looking, known_modules=known, digest=digest)
+    return _with_digest(replace(looking, known_modules=known))
 
 
 def without(manifest: PinManifest, paths: Iterable[str]) -> PinManifest:
     """Return the manifest without the pins of these paths, and with a note for each."""
     left_out = set(paths)
     pins = tuple(pin for pin in manifest.pins if pin.path not in left_out)
-    digest = manifest_digest(pins, manifest.runners, manifest.import_folders, manifest.known_modules)
     notes = tuple(f"{path} is not frozen, because the check itself writes it" for path in sorted(left_out))
-    return replace(manifest, pins=pins, digest=digest, notes=(*manifest.notes, *notes))
+    return _with_digest(replace(manifest, pins=pins, notes=(*manifest.notes, *notes)))
 
 
 def carried_over(manifest: PinManifest, old: PinManifest, changed: Iterable[str]) -> PinManifest:
@@ -126,8 +126,7 @@ def carried_over(manifest: PinManifest, old: PinManifest, changed: Iterable[str]
     pins = tuple(
         sorted((*(before.get(pin.path, pin) for pin in manifest.pins), *missing), key=lambda pin: pin.path)
     )
-    digest = manifest_digest(pins, manifest.runners, manifest.import_folders, old.known_modules)
-    return replace(manifest, pins=pins, known_modules=old.known_modules, digest=digest)
+    return _with_digest(replace(manifest, pins=pins, known_modules=old.known_modules))
 
 
 # --- how pinned paths stand now
@@ -197,6 +196,21 @@ def taken_modules(manifest: PinManifest) -> dict[str, frozenset[str]]:
     return {folder: frozenset(names) for folder, names in stems.items()}
 
 
+def globs_by_folder(manifest: PinManifest) -> dict[str, list[tuple[str, str]]]:
+    """By folder: how a name that is loaded by itself begins and ends; what a wildcard leaves open is taken to match."""
+    found: dict[str, list[tuple[str, str]]] = {}
+    for glob in manifest.loaded_globs:
+        folder, _, name = glob.rpartition("/")
+        wild = [at for at, char in enumerate(name) if char in "*?[]"]
+        found.setdefault(folder, []).append((name[: wild[0]], name[wild[-1] + 1 :]))
+    return found
+
+
+def is_loaded(name: str, ends: Iterable[tuple[str, str]]) -> bool:
+    """True for a name that begins and ends in one of these ways."""
+    return any(name.startswith(start) and name.endswith(end) for start, end in ends)
+
+
 class _Look:
     """One comparison: what the cache knows, what is seen, what the next cache will know."""
 
@@ -212,7 +226,7 @@ class _Look:
         self.root = open_folder(workspace_path)
         self.kept_before_ns = time.time_ns() - RACY_NS
         self.known = self._load()
-        self.seen: dict[str, Any] = {"files": {}, "folders": {}, "modules": {}}
+        self.seen: dict[str, Any] = {name: {} for name in _TABLES}
 
     def close(self) -> None:
         os.close(self.root)
@@ -225,10 +239,10 @@ class _Look:
         try:
             cache = load_json(self.cache_path) if self.cache_path else {}
             if cache.get("key") == self._key():
-                return {name: dict(cache[name]) for name in ("files", "folders", "modules")}
+                return {name: dict(cache[name]) for name in _TABLES}
         except (OSError, AutoresearchError, AttributeError, KeyError, TypeError, ValueError):
             pass
-        return {"files": {}, "folders": {}, "modules": {}}
+        return {name: {} for name in _TABLES}
 
     def _save(self) -> None:
         if not self.cache_path or self.seen == self.known:
@@ -251,7 +265,7 @@ class _Look:
                     added.add(pin.path)
             elif state != _expected(pin) and not _is_only_runnable_now(pin, state):
                 changed[pin.path] = state
-        added |= self._additions() | self.shadows()
+        added |= self._additions() | self.shadows() | self._matches()
         self._save()
         return changed, added
 
@@ -323,6 +337,18 @@ class _Look:
         return {
             path for path in found if "." in path.rpartition("/")[2] or self._leads_to(f"{path}/__init__.py")
         }
+
+    def _matches(self) -> set[str]:
+        """Files that stand where the evaluator loads whatever it finds."""
+        found: set[str] = set()
+        for folder, ends in globs_by_folder(self.manifest).items():
+
+            def matching(entries: list[os.DirEntry[str]], ends: Any = ends) -> list[list[str]]:
+                return [[entry.name for entry in entries if is_loaded(entry.name, ends)]]
+
+            prefix = f"{folder}/" if folder else ""
+            found |= {prefix + name for name in self._cached("globs", folder, matching)[0]}
+        return found - {pin.path for pin in self.manifest.pins} - set(self.manifest.known_modules)
 
     def _cached(
         self, table: str, folder: str, list_names: Callable[[list[os.DirEntry[str]]], list[list[str]]]
@@ -634,8 +660,7 @@ def load_manifest(frozen_path: str, digest: str = "") -> PinManifest:
         raise StateUntrusted(f"the manifest of pinned files {path} is missing", next_step=cure) from None
     except (ShapeError, TypeError) as error:
         raise StateUntrusted(f"{path} cannot be trusted: {error}", next_step=cure) from None
-    own = manifest_digest(manifest.pins, manifest.runners, manifest.import_folders, manifest.known_modules)
-    if own != manifest.digest:
+    if manifest_digest(manifest) != manifest.digest:
         raise StateUntrusted(f"{path} does not match its own digest", next_step=cure)
     if digest not in ("", manifest.digest):
         raise StateUntrusted(f"{path} is the manifest of another contract", next_step=cure)

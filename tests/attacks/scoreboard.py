@@ -973,6 +973,7 @@ UNFOUND = (
         "make -s check",
         {"Makefile": "-include local.mk\ncheck:\n\tgrep -qx 42 answer.txt\n"},
         {"local.mk": "SHELL = /bin/true\n"},
+        "detected",
     ),
     _unfound(
         "sub-make",
@@ -983,6 +984,7 @@ UNFOUND = (
             "sub/Makefile": "check:\n\tgrep -qx 42 ../answer.txt\n",
         },
         {"sub/Makefile": "check:\n\ttrue\n"},
+        "detected",
     ),
     _unfound(
         "make-variable",
@@ -990,6 +992,7 @@ UNFOUND = (
         "make -s check",
         {"Makefile": "RUN = tools/run.sh\ncheck:\n\tsh $(RUN)\n", "tools/run.sh": "grep -qx 42 answer.txt\n"},
         {"tools/run.sh": "true\n"},
+        "detected",
     ),
     _unfound(
         "dot-env",
@@ -997,6 +1000,7 @@ UNFOUND = (
         "./check.sh",
         {"check.sh": "#!/bin/sh\n[ -f .env ] && . ./.env\ngrep -qx 42 answer.txt\n"},
         {".env": "exit 0\n"},
+        "detected",
     ),
     _unfound(
         "dependency",

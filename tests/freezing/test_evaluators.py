@@ -6,6 +6,7 @@ import pytest
 
 from omx_autoresearch.freezing.evaluator_commands import (
     command_paths,
+    is_optional,
     literal_paths,
     looks_like_evaluator,
     only_reads,
@@ -38,12 +39,21 @@ def test_literal_paths_are_found_but_not_what_is_commented_out_or_written_to() -
     assert not {"other.sh", "out.txt", "err.txt", "log.txt"} & set(found)
 
 
-def test_an_included_makefile_is_sourced() -> None:
-    assert sourced_paths("include a.mk b.mk\n-include c.mk\nall:\n\techo include me\n")[:3] == [
-        "a.mk",
-        "b.mk",
-        "c.mk",
-    ]
+@pytest.mark.parametrize(
+    ("script", "expected"),
+    [
+        ("[ -f .env ] && . ./.env\n", True),
+        ("if [ -f ./.env ]; then . ./.env; fi\n", True),
+        ("if test -r .env\nthen\n  . ./.env\nfi\n", True),
+        (". ./.env 2>/dev/null || true\n", True),
+        ('[ -f "$(dirname "$0")/.env" ] && . "$(dirname "$0")/.env"\n', True),
+        ("[ -f .env ] || exit 1\n. ./.env\n", False),
+        (". ./.env\n", False),
+    ],
+)
+def test_a_script_may_read_a_file_where_it_is_there(script: str, expected: bool) -> None:
+    (word,) = sourced_paths(script)
+    assert is_optional(word, script) is expected
 
 
 @pytest.mark.parametrize(
