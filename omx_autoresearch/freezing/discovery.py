@@ -25,8 +25,10 @@ from omx_autoresearch.freezing.manifest import (
     is_test,
     loaded_names,
 )
-from omx_autoresearch.freezing.pins import manifest_of, with_modules
+from omx_autoresearch.freezing.pins import manifest_of, with_modules, with_pins
+from omx_autoresearch.freezing.readings import SHOWN, paths_read_by, unpinned_imports
 from omx_autoresearch.freezing.runners import runners_of
+from omx_autoresearch.freezing.work import Work, project_files
 from omx_autoresearch.journal.safe_files import (
     Place,
     first_link,
@@ -41,73 +43,6 @@ from omx_autoresearch.system.files import walk
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
-
-
-# --- Modules of a workspace that pinned Python scripts import although they are not pinned.
-#
-# Only the owner knows whether such a module measures or is being measured. So a note names it, and nothing pins it.
-
-_SHOWN = 8
-
-
-def unpinned_imports(workspace_path: str, pinned: Iterable[str]) -> list[str]:
-    """One note for each pinned script that imports modules of the workspace which are not pinned.
-
-    Args:
-        workspace_path: where the files stand.
-        pinned: paths of all pinned files.
-    """
-    known = set(pinned)
-    notes = []
-    for path in sorted(known):
-        found = [name for name in _imported_paths(workspace_path, path) if name not in known]
-        if found:
-            more = f" and {len(found) - _SHOWN} more" if len(found) > _SHOWN else ""
-            notes.append(
-                f"{path} imports {', '.join(found[:_SHOWN])}{more}, treated as the work itself and not pinned"
-                f" (--protect {found[0]} pins it)"
-            )
-    return notes
-
-
-def _imported_paths(workspace_path: str, path: str) -> list[str]:
-    """Files that a Python script imports, from its own folder or from the root."""
-    if not path.endswith(".py"):
-        return []
-    folders = dict.fromkeys((os.path.dirname(path), ""))
-    found: dict[str, None] = {}
-    for name in _imported_names(script_text(workspace_path, path, errors="replace")):
-        for folder in folders:
-            place = os.path.join(folder, *name.split("."))
-            hits = (
-                each for each in (f"{place}.py", f"{place}/__init__.py") if _is_file(workspace_path, each)
-            )
-            if hit := next(hits, ""):
-                found[hit] = None
-                break
-    return list(found)
-
-
-def _imported_names(text: str) -> list[str]:
-    """Absolute names that a script imports, parts of packages included; none where the text is not Python."""
-    import ast
-
-    try:
-        tree = ast.parse(text)
-    except (SyntaxError, ValueError, RecursionError, MemoryError):
-        return []
-    found: dict[str, None] = {}
-    for node in ast.walk(tree):
-        if isinstance(node, ast.Import):
-            found.update(dict.fromkeys(alias.name for alias in node.names))
-        elif isinstance(node, ast.ImportFrom) and node.module and not node.level:
-            found[node.module] = None
-            found.update(dict.fromkeys(f"{node.module}.{alias.name}" for alias in node.names))
-    return list(found)
-
-
-def _is_file(workspace_path: str, path: str) -> bool:
-    return os.path.isfile(os.path.join(workspace_path, path))
 
 
 # --- Folders of cases, and programs of the workspace on PATH: they belong to an evaluator though no command names them.
@@ -199,6 +134,7 @@ def find(  # noqa: PLR0913  # what a contract says of its evaluator
     *,
     commands: Sequence[str],
     protect: Sequence[str] = (),
+    work: Sequence[str] = (),
     runner: str = "",
     exempt: Sequence[str] = (),
     search_path: str = "",
@@ -210,34 +146,68 @@ def find(  # noqa: PLR0913  # what a contract says of its evaluator
         workspace_path: where the files stand.
         commands: shell commands of validator or reviewer.
         protect: globs of the owner (see `manifest.glob_pattern`); ``!glob`` takes paths out again.
+        work: globs of what is never pinned; where there are any, what pinned files read besides is pinned, too.
         runner: the known runner of the commands; others that their scripts call are found here.
         exempt: paths that are never pinned: the artifact under review.
         search_path: the PATH that the commands will have.
         python_folders: folders of the workspace on the commands' PYTHONPATH, relative; the root is empty.
 
     Raises:
+        MissionInvalid: a glob protects nothing but work.
         WorkspaceFault: more files or bytes than can be pinned, or a file that cannot be read.
     """
-    search = _Search(workspace_path, protect, exempt, runner)
+    search = _Search(workspace_path, protect, exempt, runner, Work(work))
     for command in commands:
         search.follow_command(command)
     search.add_defaults()
     search.add_protected()
     programs = search.add_programs(search_path)
     search.add_start_files(python_folders)
+    search.add_what_pins_read()
     pins = [_pin(workspace_path, path) for path in sorted(search.paths)]
     _check_bounds(pins)
     pins += search.guards()
     search.warn_of_unnamed()
-    notes = [*search.notes, *unpinned_imports(workspace_path, search.paths)]
+    search.warn_of_judging_work()
+    notes = [*search.notes, *([] if work else unpinned_imports(workspace_path, search.paths))]
     manifest = manifest_of(pins, search.runners, dict.fromkeys(notes))
-    folders = search.import_folders() | set(python_folders)
+    folders = {
+        folder
+        for folder in search.import_folders() | set(python_folders)
+        if os.path.join(folder, "new.py") not in search.work  # a module there is what the agent is to write
+    }
     names = loaded_names(manifest.runners)
     welcome = [
         glob[1:] for glob in protect if glob[0] == "!" and glob.rpartition("/")[2].lstrip("!") in names
     ]
+    welcome += [path for path in search.judging_work if path.rpartition("/")[2] in names]
     manifest = replace(manifest, programs=programs, loaded_globs=tuple(sorted(set(search.globs))))
     return with_modules(manifest, tuple(sorted(folders)), workspace_path, welcome)
+
+
+def with_opened(
+    manifest: PinManifest, workspace_path: str, opened: Iterable[str], *, work: Sequence[str]
+) -> PinManifest:
+    """The manifest with the files that a check was seen to open.
+
+    Where the work is named, those of the project outside it are pinned, with what else of it they import or read.
+
+    Raises:
+        WorkspaceFault: as for `find`.
+    """
+    search = _Search(workspace_path, (), (), "", Work(work))
+    search.paths = {pin.path for pin in manifest.pins}
+    known = set(search.paths)
+    found = sorted(path for path in opened if path not in known and path not in search.work)
+    manifest = replace(manifest, opened=tuple(found))
+    if not work:
+        return manifest
+    for path in sorted(search.project_files.intersection(found)):
+        search.add_file(path)
+    search.add_what_pins_read()
+    pins = [_pin(workspace_path, path) for path in sorted(search.paths - known)]
+    _check_bounds([*manifest.pins, *pins])
+    return with_pins(manifest, pins)
 
 
 def named_files(workspace_path: str, command: str) -> list[str]:
@@ -254,9 +224,12 @@ class _Search:
     """A search in progress: the paths and runners found so far, and notes for the owner."""
 
     def __init__(
-        self, workspace_path: str, protect: Sequence[str], exempt: Sequence[str], runner: str
+        self, workspace_path: str, protect: Sequence[str], exempt: Sequence[str], runner: str, work: Work
     ) -> None:
         self.workspace_path = workspace_path
+        self.work = work
+        self.project_files = frozenset(project_files(workspace_path)) if work else frozenset()
+        self.judging_work: list[str] = []
         self.protect = [glob for glob in protect if not glob.startswith("!")]
         self.released = [glob_pattern(glob[1:]) for glob in protect if glob.startswith("!")]
         self.exempt = {os.path.normpath(path) for path in exempt if path}
@@ -280,7 +253,7 @@ class _Search:
         only_reads = evaluator_commands.only_reads(command)
         for named in words:
             place = resolve(self.workspace_path, named.word, named.folder)
-            is_work = bool(place.path) and self._may_be_work(place.path)
+            is_work = bool(place.path) and not self.work and self._may_be_work(place.path)
             if is_work and only_reads:
                 self.notes.append(
                     f"{place.path} is read by `{command}`, treated as the work itself and not pinned"
@@ -340,7 +313,7 @@ class _Search:
         make = makefiles.read(self.workspace_path, path, folder)
         for included in make.paths:
             self._is_new(included)
-            self._add_existing(included)
+            self.add_file(included)
         self.absent += make.absent
         self.globs += make.globs
         return make
@@ -420,7 +393,7 @@ class _Search:
             files = list(paths_below(self.workspace_path, path, _is_foreign))
             if are_few(self.workspace_path, files):
                 for each in files:
-                    self._add_existing(each)
+                    self.add_file(each)
             else:
                 self.notes.append(f"{path} is too large to be pinned by default (--protect {path} pins it)")
 
@@ -430,7 +403,11 @@ class _Search:
             place = self._beside(word, script_path)
             if not place.path or place.path in self.paths:
                 continue
-            if evaluator_commands.looks_like_evaluator(place.path, script_path):
+            if place.path in self.work:
+                continue
+            if place.path in self.project_files or evaluator_commands.looks_like_evaluator(
+                place.path, script_path
+            ):
                 self._add_beside(word, script_path, depth + 1)
             else:
                 self.notes.append(
@@ -463,7 +440,7 @@ class _Search:
         """Pin existing tests, their helpers, and the configuration of every runner found."""
         for runner in sorted(self.runners):
             for path in DEFAULTS[runner].configuration:
-                self._add_existing(path)
+                self.add_file(path)
         self._warn_of_absent_tests(self._add_tests())
 
     def _add_tests(self) -> int:
@@ -473,7 +450,7 @@ class _Search:
             tests = any(is_test(path, runner) for runner in self.runners)
             if tests or path.rpartition("/")[2] in loaded:
                 count += tests
-                self._add_existing(path)
+                self.add_file(path)
             elif os.path.islink(os.path.join(self.workspace_path, path)):
                 self._add_link_that_loads(path, loaded)
         return count
@@ -488,7 +465,8 @@ class _Search:
         if names and not count:
             self.notes.append(f"no test files of {', '.join(names)} were found to pin")
 
-    def _add_existing(self, path: str) -> None:
+    def add_file(self, path: str) -> None:
+        """Pin a file that is there, and the links on the way to it; work is not pinned."""
         if path_faults(path):
             self.unnamed.append(path)
         self._add_resolved(path, named=path)
@@ -496,9 +474,9 @@ class _Search:
     def warn_of_unnamed(self) -> None:
         """Tell of files whose names no list can hold."""
         if names := list(dict.fromkeys(map(ascii, self.unnamed))):
-            more = f" and {len(names) - _SHOWN} more" if len(names) > _SHOWN else ""
+            more = f" and {len(names) - SHOWN} more" if len(names) > SHOWN else ""
             self.notes.append(
-                f"{', '.join(names[:_SHOWN])}{more}: not frozen, because the name is not UTF-8, holds a control "
+                f"{', '.join(names[:SHOWN])}{more}: not frozen, because the name is not UTF-8, holds a control "
                 "character or is too long (rename it, then start or amend again)"
             )
 
@@ -512,8 +490,9 @@ class _Search:
                 for path in paths_below(self.workspace_path, start, _is_foreign)
                 if pattern.fullmatch(path)
             ]
+            self.work.refuse_protected(glob, found)
             for path in found:
-                self._add_existing(path)
+                self.add_file(path)
             if not found:
                 self.notes.append(f"protect: {glob} matches no file")
 
@@ -531,9 +510,31 @@ class _Search:
         """Pin the start files of Python in these folders, and guard the places of absent ones."""
         for path in (os.path.join(folder, name) for folder in folders for name in PYTHON_START):
             if os.path.lexists(os.path.join(self.workspace_path, path)):
-                self._add_existing(path)
+                self.add_file(path)
             else:
                 self.absent.append(path)
+
+    def add_what_pins_read(self) -> None:
+        """Where the work is named: pin what else of the project the pinned files import or read, and so on."""
+        waiting = sorted(self.paths) if self.work else []
+        seen = set(waiting)
+        while waiting:
+            path = waiting.pop()
+            found = set(paths_read_by(self.workspace_path, path))
+            for each in sorted(found & self.project_files - seen):
+                seen.add(each)
+                if each not in self.work:
+                    self.add_file(each)
+                    waiting.append(each)
+
+    def warn_of_judging_work(self) -> None:
+        """Tell of work that the check names or that its runner loads: the owner leaves it free all the same."""
+        if paths := list(dict.fromkeys(self.judging_work)):
+            more = f" and {len(paths) - SHOWN} more" if len(paths) > SHOWN else ""
+            self.notes.append(
+                f"{', '.join(paths[:SHOWN])}{more}: named as work, so the agent may change how it is judged"
+                f" (--work '!{paths[0]}' freezes it)"
+            )
 
     def import_folders(self) -> set[str]:
         """Folders from which the evaluator's own scripts import first."""
@@ -556,6 +557,9 @@ class _Search:
 
     def _add(self, path: str) -> None:
         if not path or path in self.paths or path.split("/", 1)[0] in _NEVER or self._is_released(path):
+            return
+        if path in self.work:
+            self.judging_work.append(path)
             return
         self.paths.add(path)
         if len(self.paths) > PIN_LIMIT:

@@ -51,6 +51,7 @@ class PinManifest:
         programs: pinned paths that are programs of the workspace on the owner's PATH; alone they judge nothing.
         loaded_globs: names with wildcards in one folder each (``mk/*.mk``): what matches is loaded by itself, so a new
             match tampers.
+        opened: files of the project outside the work that the check was seen to open at the baseline.
     """
 
     pins: tuple[Pin, ...] = nested(Pin, default=())
@@ -61,6 +62,7 @@ class PinManifest:
     known_modules: tuple[str, ...] = ()
     programs: tuple[str, ...] = ()
     loaded_globs: tuple[str, ...] = ()
+    opened: tuple[str, ...] = ()
 
     @property
     def frozen_count(self) -> int:
@@ -104,6 +106,25 @@ class PinCheck:
     def is_intact(self) -> bool:
         """True when nothing changed and nothing was added."""
         return not self.changed and not self.added
+
+
+@dataclass(frozen=True, slots=True)
+class FileClasses:
+    """The files of a project by what a mission does with them, each a sorted list of paths.
+
+    Attributes:
+        work: the agent may change them; the owner named them.
+        frozen: they judge, so a change is tampering.
+        shown: they may change and are no tampering.
+        unknown: the check was seen to open them, and they are neither named as work nor frozen.
+        opened: frozen and unknown ones that the check was seen to open at the baseline, up to its first failure.
+    """
+
+    work: tuple[str, ...] = ()
+    frozen: tuple[str, ...] = ()
+    shown: tuple[str, ...] = ()
+    unknown: tuple[str, ...] = ()
+    opened: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -231,13 +252,13 @@ def glob_pattern(glob: str) -> re.Pattern[str]:
     return re.compile("".join(parts) + "(?:/.*)?", re.DOTALL)
 
 
-def glob_faults(glob: str) -> list[str]:
-    """The reasons why a ``protect`` glob is invalid; none for a valid one. ``!glob`` takes paths out again."""
+def glob_faults(glob: str, name: str = "protect") -> list[str]:
+    """The reasons why a glob of the field ``name`` is invalid; none for a valid one. ``!glob`` takes paths out."""
     body = glob.removeprefix("!")
     if not body.strip("/").strip():
-        return [f"protect: {glob!r} names nothing"]
+        return [f"{name}: {glob!r} names nothing"]
     if body.startswith(("/", "~")) or ".." in body.split("/"):
-        return [f"protect: {glob!r} must be relative to the workspace and stay inside it"]
+        return [f"{name}: {glob!r} must be relative to the workspace and stay inside it"]
     if any(ord(c) < 32 or ord(c) == 127 for c in body):
-        return [f"protect: {glob!r} holds a control character"]
+        return [f"{name}: {glob!r} holds a control character"]
     return []

@@ -113,6 +113,12 @@ def without(manifest: PinManifest, paths: Iterable[str]) -> PinManifest:
     return _with_digest(replace(manifest, pins=pins, notes=(*manifest.notes, *notes)))
 
 
+def with_pins(manifest: PinManifest, pins: Iterable[Pin]) -> PinManifest:
+    """Return the manifest with further pins."""
+    ordered = tuple(sorted((*manifest.pins, *pins), key=lambda pin: pin.path))
+    return _with_digest(replace(manifest, pins=ordered))
+
+
 def carried_over(manifest: PinManifest, old: PinManifest, changed: Iterable[str]) -> PinManifest:
     """Return the manifest with every path that the old one has as it was frozen then.
 

@@ -13,9 +13,17 @@ import os
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from omx_autoresearch.foundation.errors import MissionInvalid, StepIllegal, StorageFailed, WorkspaceFault
+from omx_autoresearch.foundation.errors import (
+    MissionInvalid,
+    StateUntrusted,
+    StepIllegal,
+    StorageFailed,
+    WorkspaceFault,
+)
 from omx_autoresearch.foundation.records import dataclass
 from omx_autoresearch.freezing import pins
+from omx_autoresearch.freezing.discovery import with_opened
+from omx_autoresearch.freezing.work import Work, classes_of, project_files
 from omx_autoresearch.journal.safe_files import ensure_folder, require_writable
 from omx_autoresearch.missions.accepted import (
     ALL_FROZEN,
@@ -43,7 +51,7 @@ from omx_autoresearch.missions.views import gone_project
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
-    from omx_autoresearch.journal.layout import Runtime
+    from omx_autoresearch.journal.layout import MissionFolder, Runtime
     from omx_autoresearch.missions.accepted import Take
     from omx_autoresearch.missions.rules.intake import MissionDraft
     from omx_autoresearch.missions.rules.mission import Contract, Mission
@@ -172,7 +180,10 @@ def _amend(runtime: Runtime, mission: Mission, changed: _Changed, options: Amend
     path = options.workspace_path or mission.workspace_path
     contract, manifest = compile_contract(runtime, workspace_path=path, draft=draft)
     contract = replace(contract, mounts_pins=mounts_by_default(contract))
+    folder = runtime.home.mission(mission.task_id)
     if mission.contract and contract.validator_command == mission.contract.validator_command:
+        opened = _opened_at_launch(folder, mission.contract)
+        manifest = with_opened(manifest, path, opened, work=contract.work)
         manifest = pins.without(manifest, mission.contract.written_by_check)
         contract = replace(
             contract,
@@ -181,7 +192,6 @@ def _amend(runtime: Runtime, mission: Mission, changed: _Changed, options: Amend
             **{name: getattr(mission.contract, name) for name in OF_BASELINE},
         )
         contract = replace(contract, mounts_pins=contract.mounts_pins and contract.mounts)
-    folder = runtime.home.mission(mission.task_id)
     if mission.contract and changed.left_out:
         released = {glob[1:] for glob in draft.protect if glob.startswith("!")}
         old = pins.load_manifest(folder.frozen_path, mission.contract.pin_digest)
@@ -202,7 +212,16 @@ def _amend(runtime: Runtime, mission: Mission, changed: _Changed, options: Amend
     approval = is_approved(runtime.home, mission_key(mission))
     is_unsandboxed = approval is not None and approval.is_unsandboxed
     mission = record_contract(runtime, mission.task_id, record, is_unsandboxed=is_unsandboxed)
-    return Started(mission, notes=notes)
+    classes = classes_of(project_files(path), Work(contract.work), manifest)
+    return Started(mission, notes=notes, classes=classes)
+
+
+def _opened_at_launch(folder: MissionFolder, contract: Contract) -> tuple[str, ...]:
+    """What the baseline was seen to open; nothing where the list of the pinned files is lost."""
+    try:
+        return pins.load_manifest(folder.frozen_path, contract.pin_digest).opened
+    except StateUntrusted:
+        return ()
 
 
 def _asks_the_same(mission: Mission, contract: Contract, stated: Mapping[str, object]) -> bool:

@@ -8,7 +8,9 @@ from typing import TYPE_CHECKING
 
 from omx_autoresearch.foundation.errors import StepIllegal, WorkspaceFault
 from omx_autoresearch.freezing import pins
+from omx_autoresearch.freezing.discovery import with_opened
 from omx_autoresearch.freezing.meanwhile import Meanwhile
+from omx_autoresearch.freezing.opened import Opened
 from omx_autoresearch.missions.contracts import try_validator
 from omx_autoresearch.missions.rules.criteria import has_measured
 from omx_autoresearch.missions.validation.clean_copy import clean_copy, lacking
@@ -16,6 +18,8 @@ from omx_autoresearch.missions.validation.runs import is_narrowed
 from omx_autoresearch.system.sandbox import box, can_isolate
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from omx_autoresearch.freezing.manifest import PinManifest
     from omx_autoresearch.missions.contracts import Tryout
     from omx_autoresearch.missions.rules.mission import Contract
@@ -40,12 +44,17 @@ class Baseline:
         workspace_path: str,
         frozen_path: str,
         *,
+        files: Sequence[str] = (),
         is_agent: bool,
         is_sandboxed: bool,
     ) -> None:
         self._contract = contract
         self._workspace_path = workspace_path
         self._frozen_path = frozen_path
+        self._files = files
+        self._opened: list[set[str]] = []
+        """What each run opened of the project."""
+        self._unlearned = ""
         self._is_agent = is_agent
         self._needs_box = is_agent or is_sandboxed
         self._isolation = box().backend if self._needs_box else "none"
@@ -74,9 +83,21 @@ class Baseline:
                 f"the validator already passes: {report.summary}",
                 next_step="make it check what is missing, or start with --no-baseline",
             )
+        self._learn()
         if self._contract.confirm:
             self.notes += self._missing_in_a_clean_copy(tryout)
         return self
+
+    def _learn(self) -> None:
+        """Keep what the check opened; where its owner named the work, that is frozen from now on."""
+        if self._unlearned:
+            self.notes += (f"what the check opens was not seen whole: {self._unlearned}",)
+        if not self._opened:
+            return
+        # What only one of two runs opened that ended alike was opened by another program.
+        found = set.intersection(*self._opened) if self.mounts_pins else set.union(*self._opened)
+        self.manifest = with_opened(self.manifest, self._workspace_path, found, work=self._contract.work)
+        pins.pin(self._frozen_path, self.manifest, self._workspace_path)
 
     def _missing_in_a_clean_copy(self, tryout: Tryout) -> tuple[str, ...]:
         """What keeps the check from ending in a clean copy as it ended in the workspace."""
@@ -122,14 +143,17 @@ class Baseline:
         """One run, and the paths that judge and were made, written or moved meanwhile."""
         path = self._workspace_path
         meanwhile = Meanwhile(self.manifest, path, is_mounted=is_mounted)
+        opened = Opened(meanwhile.watch, path, self._files)
         try:
             mounts = pins.copies_of(self.manifest, path, self._frozen_path) if is_mounted else ()
             tryout = try_validator(
                 self._contract, path, isolation=self._isolation, mounts=mounts, watch=meanwhile.watch
             )
+            self._opened.append(opened.paths())
             moved = meanwhile.moved(is_mounted=tryout.is_mounted)
         finally:
             meanwhile.close()
+        self._unlearned = opened.fault if sys.platform == "linux" else "this system does not tell"
         self._unseen = meanwhile.unseen
         return tryout, moved
 

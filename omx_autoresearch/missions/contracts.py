@@ -16,6 +16,7 @@ from omx_autoresearch.foundation.records import dataclass, replace, sha256, to_p
 from omx_autoresearch.foundation.text import head_and_tail
 from omx_autoresearch.freezing import pins
 from omx_autoresearch.freezing.evaluator_commands import SHELL_WORDS, only_reads
+from omx_autoresearch.freezing.manifest import FileClasses
 from omx_autoresearch.freezing.runners import runner_of
 from omx_autoresearch.journal.safe_files import read_bounded
 from omx_autoresearch.missions.rules.evidence import is_report
@@ -178,6 +179,7 @@ def compile_contract(
         workspace_path,
         commands=[*commands, *(shlex.join(rule.argv) for rule in rules if rule.argv)],
         protect=draft.protect,
+        work=draft.work,
         runner=runner,
         exempt=(draft.output_artifact_path, *(rule.path for rule in rules)),
         search_path=captured_environment(runtime, draft.environment_names).get("PATH", ""),
@@ -250,7 +252,9 @@ def _pins_of(workspace_path: str, draft: MissionDraft, command: str) -> PinManif
     from omx_autoresearch.freezing import discovery
 
     runner = _runner(workspace_path, command)
-    return discovery.find(workspace_path, commands=[command], protect=draft.protect, runner=runner)
+    return discovery.find(
+        workspace_path, commands=[command], protect=draft.protect, work=draft.work, runner=runner
+    )
 
 
 def _runner(workspace_path: str, command: str) -> str:
@@ -361,6 +365,8 @@ class DryRun:
         warnings: what will hardly work: a script that is missing or cannot be executed, an undeclared variable.
         tryout: of the validator; None in review mode.
         changed_by_run: pinned paths that the validator itself changes, so that it could never pass.
+        classes: the project's files by what the mission would do with them.
+        proposed_work: globs for ``--work`` by the shape of the project, where the owner named none.
     """
 
     contract: Contract
@@ -370,6 +376,8 @@ class DryRun:
     warnings: tuple[str, ...]
     tryout: Tryout | None
     changed_by_run: tuple[str, ...] = ()
+    classes: FileClasses = FileClasses()
+    proposed_work: tuple[str, ...] = ()
 
 
 def dry_run(runtime: Runtime, workspace_path: str, draft: MissionDraft) -> DryRun:
@@ -379,13 +387,23 @@ def dry_run(runtime: Runtime, workspace_path: str, draft: MissionDraft) -> DryRu
         MissionInvalid: the draft cannot stand, or nothing would be pinned.
         WorkspaceFault: the evaluator cannot be pinned.
     """
+    from omx_autoresearch.freezing.discovery import with_opened
+    from omx_autoresearch.freezing.opened import Opened
+    from omx_autoresearch.freezing.work import Work, classes_of, project_files, proposed_work
+    from omx_autoresearch.system.watching import Watch
+
     draft = settled(draft)
     contract, manifest = compile_contract(runtime, workspace_path=workspace_path, draft=draft)
+    files = project_files(workspace_path)
     tryout = None
     changed: tuple[str, ...] = ()
     if contract.validation_mode == SCRIPT:
         secrets = captured_secrets(runtime, draft.environment_names)
-        tryout = try_validator(with_secrets(contract, secrets), workspace_path)
+        watch = Watch()
+        opened = Opened(watch, workspace_path, files)
+        tryout = try_validator(with_secrets(contract, secrets), workspace_path, watch=watch)
+        manifest = with_opened(manifest, workspace_path, opened.paths(), work=draft.work)
+        watch.close()
         check = pins.compare(manifest, workspace_path)
         changed = (*check.changed, *check.added)
     return DryRun(
@@ -396,6 +414,8 @@ def dry_run(runtime: Runtime, workspace_path: str, draft: MissionDraft) -> DryRu
         warnings=draft_warnings(runtime, workspace_path, draft),
         tryout=tryout,
         changed_by_run=changed,
+        classes=classes_of(files, Work(draft.work), manifest),
+        proposed_work=() if draft.work else proposed_work(files, manifest.runners),
     )
 
 

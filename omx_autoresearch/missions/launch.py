@@ -17,6 +17,7 @@ from omx_autoresearch.foundation.records import dataclass
 from omx_autoresearch.freezing import pins
 from omx_autoresearch.freezing.evaluator_commands import program_of
 from omx_autoresearch.freezing.tree import tree_state
+from omx_autoresearch.freezing.work import Work, classes_of, project_files
 from omx_autoresearch.journal.layout import Runtime
 from omx_autoresearch.journal.layout import task_id as make_task_id
 from omx_autoresearch.journal.safe_files import read_bounded, replace_file
@@ -46,6 +47,7 @@ from omx_autoresearch.system.sandbox import box, can_isolate, no_box
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from omx_autoresearch.freezing.manifest import FileClasses
     from omx_autoresearch.missions.accepted import Edit, Take
     from omx_autoresearch.missions.rules.evidence import RunReport
     from omx_autoresearch.missions.rules.intake import IntakeRecord, MissionDraft
@@ -93,6 +95,7 @@ class Started:
         token: to print last, when an agent's shell knows no session id.
         baseline: the validator's verdict before any work; None without a baseline.
         notes: what the owner should know, a line each.
+        classes: the project's files by what the mission does with them; None where it was not launched now.
     """
 
     mission: Mission
@@ -100,6 +103,7 @@ class Started:
     token: str = ""
     baseline: RunReport | None = None
     notes: tuple[str, ...] = ()
+    classes: FileClasses | None = None
 
 
 def create_mission(runtime: Runtime, project_path: str, draft: MissionDraft) -> Mission:
@@ -191,6 +195,7 @@ def _launch(runtime: Runtime, mission: Mission, options: StartOptions) -> Starte
         runtime.home.mission(mission.task_id),
         captured_secrets(runtime, draft.environment_names),
     )
+    files = project_files(workspace_path)
     pins.pin(folder.frozen_path, manifest, workspace_path)
     baseline = None
     if options.has_baseline and not contract.is_review:
@@ -200,6 +205,7 @@ def _launch(runtime: Runtime, mission: Mission, options: StartOptions) -> Starte
             manifest,
             workspace_path,
             folder.frozen_path,
+            files=files,
             is_agent=options.is_agent,
             is_sandboxed=options.is_sandboxed,
         ).run()
@@ -243,7 +249,8 @@ def _launch(runtime: Runtime, mission: Mission, options: StartOptions) -> Starte
     notes = manifest.notes + blind_spots(workspace_path) + (baseline.notes if baseline else ())
     if report is not None and report.cause == "timed-out":
         notes += (f"no baseline: the validator {report.summary}; the number of tests is not compared",)
-    return Started(mission, nonce=nonce, baseline=report, notes=notes)
+    classes = classes_of(files, Work(contract.work), manifest)
+    return Started(mission, nonce=nonce, baseline=report, notes=notes, classes=classes)
 
 
 def _kept_nonce(runtime: Runtime, mission: Mission) -> str:

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from omx_autoresearch.foundation.records import dataclass, to_plain
 from omx_autoresearch.foundation.types import Operation
+from omx_autoresearch.freezing.manifest import FileClasses
 from omx_autoresearch.missions.accepted import accepted_draft, experiment_lines
 from omx_autoresearch.missions.projection_texts import finding_line
 from omx_autoresearch.missions.rules.allowances import Limits
@@ -304,6 +305,8 @@ class StartDocument:
         forbidden: operations that the mission does without: ``network``, ``write``, ``publish``.
         judged_by: as ``status`` shows it.
         experiment: the ``experiment:`` block that the owner accepted, as ``NAME: VALUE``.
+        work: globs of what the agent is to change, as the owner named it.
+        files: the project's files by what the mission does with them; null where it was not launched now.
     """
 
     task_id: str
@@ -323,6 +326,8 @@ class StartDocument:
     forbidden: tuple[Operation, ...] = ()
     judged_by: str = ""
     experiment: tuple[str, ...] = ()
+    work: tuple[str, ...] = ()
+    files: FileClasses | None = None
 
 
 def start_document(runtime: Runtime, started: Started) -> StartDocument:
@@ -350,6 +355,8 @@ def start_document(runtime: Runtime, started: Started) -> StartDocument:
         forbidden=contract.forbidden if contract else (),
         judged_by=seen.judged_by,
         experiment=experiment_lines(accepted.experiment) if accepted else (),
+        work=contract.work if contract else (),
+        files=started.classes,
     )
 
 

@@ -20,7 +20,8 @@ if TYPE_CHECKING:
     Told = Callable[[str, bool], None]
     """Takes the name of an entry, empty for the watched path itself, and whether that is a folder."""
 
-_WRITTEN, _MOVED_AWAY, _MOVED_HERE, _MADE, _MOVED_ITSELF = 0x2, 0x40, 0x80, 0x100, 0x800  # linux/inotify.h
+_CLOSED_WRITABLE, _OPENED = 0x8, 0x20  # linux/inotify.h
+_WRITTEN, _MOVED_AWAY, _MOVED_HERE, _MADE, _MOVED_ITSELF = 0x2, 0x40, 0x80, 0x100, 0x800
 _OVERFLOW, _IS_FOLDER = 0x4000, 0x4000_0000
 _ONLY_FOLDERS, _NO_LINKS, _ADD = 0x0100_0000, 0x0200_0000, 0x2000_0000
 _HEAD = struct.Struct("iIII")  # watch, kind, cookie, length of the name that follows
@@ -38,7 +39,7 @@ class Watch:
     def __init__(self) -> None:
         self.fd = -1
         self.fault = "this system tells of nothing that happens while a command runs"
-        self._told: dict[int, list[Told]] = {}
+        self._told: dict[int, list[tuple[int, Told]]] = {}
         if sys.platform == "linux":
             self.fd = c_function("inotify_init1")(os.O_CLOEXEC | os.O_NONBLOCK)
             self.fault = "" if self.fd >= 0 else "the system grants no watch (fs.inotify.max_user_instances)"
@@ -62,14 +63,24 @@ class Watch:
         """Tell where the content of a file is written; modes, times and links to it do not count."""
         self._add(file_path, _WRITTEN, told)
 
-    def _add(self, path: str, kinds: int, told: Told, *, is_needed: bool = True) -> None:
+    def opens(self, folder_path: str, opened: Told, written: Told) -> bool:
+        """Tell of the entries of a folder that are opened, and of those that were open for writing.
+
+        False where the system does not watch it; that is no ``fault``.
+        """
+        return self._add(folder_path, _OPENED | _ONLY_FOLDERS, opened, is_needed=False) and self._add(
+            folder_path, _CLOSED_WRITABLE | _ONLY_FOLDERS, written, is_needed=False
+        )
+
+    def _add(self, path: str, kinds: int, told: Told, *, is_needed: bool = True) -> bool:
         if self.fd < 0:
-            return
+            return False
         number = self._add_watch(self.fd, os.fsencode(path), kinds | _NO_LINKS | _ADD)
         if number >= 0:
-            self._told.setdefault(number, []).append(told)
+            self._told.setdefault(number, []).append((kinds, told))
         elif is_needed and os.path.lexists(path):
             self.fault = self.fault or f"the system does not watch {path} (fs.inotify.max_user_watches)"
+        return number >= 0
 
     def read(self) -> None:
         """Take everything out of the queue."""
@@ -85,5 +96,6 @@ class Watch:
                 at += _HEAD.size + length
                 if kinds & _OVERFLOW:
                     self.fault = self.fault or "more happened than the system's queue of events holds"
-                for told in self._told.get(number, ()):
-                    told(os.fsdecode(name), bool(kinds & _IS_FOLDER))
+                for asked_for, told in self._told.get(number, ()):
+                    if kinds & asked_for:
+                        told(os.fsdecode(name), bool(kinds & _IS_FOLDER))

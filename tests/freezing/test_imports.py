@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from omx_autoresearch.freezing import discovery
+from omx_autoresearch.freezing import readings
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -21,7 +21,7 @@ def test_unpinned_modules_that_a_pinned_script_imports_are_named(tmp_path: Path)
     }.items():
         (tmp_path / name).parent.mkdir(exist_ok=True)
         (tmp_path / name).write_text(text)
-    (note,) = discovery.unpinned_imports(str(tmp_path), ["bench/measure.py", "work/core.py", "broken.py"])
+    (note,) = readings.unpinned_imports(str(tmp_path), ["bench/measure.py", "work/core.py", "broken.py"])
     assert note.startswith("bench/measure.py imports bench/helper.py, work/__init__.py, work/parse.py, ")
     assert "--protect bench/helper.py" in note
-    assert discovery.unpinned_imports(str(tmp_path), ["bench/helper.py", "check.sh"]) == []
+    assert readings.unpinned_imports(str(tmp_path), ["bench/helper.py", "check.sh"]) == []

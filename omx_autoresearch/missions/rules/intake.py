@@ -158,6 +158,7 @@ def draft_faults(draft: MissionDraft) -> list[str]:
         *_mode_faults(draft),
         *_limit_faults(draft),
         *(fault for glob in draft.protect for fault in glob_faults(glob)),
+        *_work_faults(draft),
         *_environment_faults(draft.environment_names),
         *_criteria_faults(draft),
         *_operation_faults(draft.forbid),
@@ -259,6 +260,17 @@ def _limit_faults(draft: MissionDraft) -> list[str]:
 
 
 _VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*\Z")
+
+
+def _work_faults(draft: MissionDraft) -> list[str]:
+    found = [fault for glob in draft.work for fault in glob_faults(glob, "work")]
+    if draft.work and all(glob.startswith("!") for glob in draft.work):
+        found.append(f"work: {draft.work[0]!r} takes paths out, but no glob names any work")
+    return found + [
+        f"work: {glob!r} is protected as well; a file cannot be frozen and free"
+        for glob in draft.work
+        if glob in draft.protect and not glob.startswith("!")
+    ]
 
 
 def _criteria_faults(draft: MissionDraft) -> list[str]:

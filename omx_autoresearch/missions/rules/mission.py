@@ -202,6 +202,7 @@ class JudgingTerms:
         keep: paths that such a copy has although git does not track them.
         link: paths to which such a copy links.
         mounts: runs may see the frozen files mounted in their places; without, those are hashed.
+        work: globs of what the agent is to change, which is never frozen; ``!glob`` takes paths out.
     """
 
     validation_mode: ValidationMode
@@ -219,6 +220,7 @@ class JudgingTerms:
     keep: tuple[str, ...] = ()
     link: tuple[str, ...] = ()
     mounts: bool = True
+    work: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

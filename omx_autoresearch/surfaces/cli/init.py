@@ -12,6 +12,7 @@ import click
 from omx_autoresearch.foundation.errors import AutoresearchError, MissionInvalid, UsageError
 from omx_autoresearch.foundation.records import dataclass
 from omx_autoresearch.foundation.text import count_of
+from omx_autoresearch.freezing.manifest import FileClasses
 from omx_autoresearch.missions.rules.allowances import Limits
 from omx_autoresearch.missions.rules.criteria import (
     Criterion,
@@ -35,6 +36,7 @@ from omx_autoresearch.surfaces.cli.console import (
     verb,
     with_options,
 )
+from omx_autoresearch.surfaces.cli.file_classes import class_rows, work_options
 
 if TYPE_CHECKING:
     from typing import Any
@@ -50,6 +52,13 @@ MODES = ("mission-validator-script", "prompt-architect-artifact")
 _REVIEWERS = ("command", "person", "session")
 
 freezing_options = with_options(
+    click.option(
+        "--work",
+        multiple=True,
+        metavar="GLOB",
+        help="What the agent is to change, such as 'src/**': it is never frozen, and every other file that the check "
+        "reads is. `!glob` takes files out; may be repeated.",
+    ),
     click.option(
         "--protect", multiple=True, metavar="GLOB", help="Also freeze these files; `!glob` excludes some."
     ),
@@ -142,6 +151,7 @@ _FIELDS = {
     "output": "output_artifact_path",
     "reviewer": "reviewer_command",
     "reviewed_by": "reviewed_by",
+    "work": "work",
     "protect": "protect",
     "env": "environment_names",
     "scope": "scope",
@@ -261,6 +271,18 @@ def _choose_command() -> bool:
     return bool(answer == "1")
 
 
+def _ask_work(draft: MissionDraft, workspace_path: str) -> MissionDraft:
+    """Ask whether what the project's shape suggests is the work; without a yes no work is named."""
+    from omx_autoresearch.freezing.runners import runners_of
+    from omx_autoresearch.freezing.work import project_files, proposed_work
+
+    globs = proposed_work(project_files(workspace_path), runners_of(draft.validator_command))
+    if draft.work or draft.validator_prompt or not globs:
+        return draft
+    question = f"Is the agent to change {' '.join(globs)}, and is every other file that the check reads to be frozen?"
+    return replace(draft, work=globs) if click.confirm(question, default=False, err=True) else draft
+
+
 def _ask(question: str) -> str:
     while True:
         answer: str = click.prompt(question, err=True, prompt_suffix=" ").strip()
@@ -283,6 +305,8 @@ class DraftDocument:
         baseline: what the validator said in a dry run.
         output_tail: the end of what it printed.
         pinned: the files that a start would freeze, as far as a dry run looked.
+        files: the project's files by what a start would do with them; null without a dry run.
+        proposed_work: globs for ``--work`` by the shape of the project, where a dry run was given none.
         warnings: what the owner should fix before the start.
         next: the command that follows.
     """
@@ -297,6 +321,8 @@ class DraftDocument:
     pinned: tuple[str, ...]
     warnings: tuple[str, ...]
     next: str
+    files: FileClasses | None = None
+    proposed_work: tuple[str, ...] = ()
 
 
 # --- init
@@ -333,8 +359,8 @@ def init_verb(dry_run: bool, as_json: bool, **given: Any) -> int:
     project_path = caller.project_path()
     caller.new_workspace_path()  # refused before anything is asked or written
     draft = changed_draft(MissionDraft(), given)
-    if may_ask(as_json=as_json):
-        draft = ask_missing(draft)
+    if may_ask(as_json=as_json) and (asked := ask_missing(draft)) != draft:
+        draft = _ask_work(asked, caller.new_workspace_path())
     _check_draft(draft)
     if dry_run:
         return _try_out(caller, draft, as_json=as_json)
@@ -423,6 +449,8 @@ def _try_out(caller: Caller, draft: MissionDraft, *, as_json: bool) -> int:
         pinned=found.pinned_paths,
         warnings=_warnings_of(found),
         next="the same command without --dry-run",
+        files=found.classes,
+        proposed_work=found.proposed_work,
     )
     if as_json:
         print_json(document)
@@ -437,6 +465,10 @@ def _try_out(caller: Caller, draft: MissionDraft, *, as_json: bool) -> int:
     )
     for path in found.pinned_paths:
         say(f"  {path}")
+    others = [row for row in class_rows(found.classes, has_work=bool(draft.work)) if row[0] != "  frozen"]
+    print_rows(others)
+    if found.proposed_work:
+        say(f"If this is the work, name it: {work_options(found.proposed_work)}")
     for warning in document.warnings:
         tell(f"warning: {warning}", "yellow")
     say("Nothing was written.")

@@ -33,6 +33,7 @@ from omx_autoresearch.surfaces.cli.console import (
     verb,
     with_options,
 )
+from omx_autoresearch.surfaces.cli.file_classes import class_rows
 from omx_autoresearch.surfaces.cli.init import (
     changed_draft,
     contract_options,
@@ -125,7 +126,7 @@ def start_verb(  # noqa: PLR0913 - an option each
             "this sandbox cannot write to the state home, so no session can be bound from here",
             next_step=f"ask your person to type: $autoresearch {task_id}",
         )
-    if given["protect"] or given["unfrozen"] is not None:
+    if given["work"] or given["protect"] or given["unfrozen"] is not None:
         from omx_autoresearch.missions.amending import amend_draft
 
         amend_draft(caller.runtime, task_id, lambda draft: changed_draft(draft, given), is_agent=is_agent)
@@ -199,6 +200,7 @@ def _print_to_owner(caller: Caller, document: StartDocument) -> None:
     print_rows(
         [
             ("  judged by", f"{document.judged_by} ({count_of(document.pinned_count, 'file')} frozen)", ""),
+            *class_rows(document.files, has_work=bool(document.work)),
             ("  criteria", "\n".join(document.criteria), ""),
             ("  experiment", "\n".join(document.experiment), ""),
             ("  forbidden", _forbidden_line(document), ""),
