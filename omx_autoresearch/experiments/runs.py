@@ -23,6 +23,7 @@ from typing import BinaryIO, Literal
 from omx_autoresearch.experiments.context import AutoresearchCancellation
 from omx_autoresearch.experiments.evaluators import CHECK_NAME, FrozenEvaluators
 from omx_autoresearch.experiments.judge.metrics import (
+    METRIC_WORDS,
     PEAK_BYTES,
     Measured,
     MetricSpec,
@@ -38,7 +39,12 @@ from omx_autoresearch.journal import safe_files
 from omx_autoresearch.journal.layout import is_safe_task_id
 from omx_autoresearch.missions.secrets import WITHHELD, masked, masked_output
 from omx_autoresearch.system import sandbox
-from omx_autoresearch.system.commands import CommandResult, explain_shell_status, shell_argv
+from omx_autoresearch.system.commands import (
+    OUTPUT_LIMIT_BYTES,
+    CommandResult,
+    explain_shell_status,
+    shell_argv,
+)
 from omx_autoresearch.system.files import remove
 
 SHOWN_LENGTH = 1500
@@ -210,7 +216,9 @@ def _detail(job: Job, result: CommandResult, reading: Reading) -> str:
         why = explain_shell_status(job.command, result.exit_status, job.worktree_path)
     if not why and job.kind == "measure" and _REOPENED.search(_end_of(result)):
         why = "the stdout of a measured run is a socket, so it cannot be opened by path; print to stdout directly"
-    cut = "its output was cut at the limit" if result.is_truncated else ""
+    limit = f"{OUTPUT_LIMIT_BYTES // 1024**2} MiB"
+    cut = f"its output was cut at the limit of {limit}; METRIC lines are read all the same"
+    cut = cut if result.is_truncated else ""
     first, _, rest = reading.detail.partition("\n")
     sentence = first.replace("the command", _COMMANDS[job.kind])
     if job.kind == "measure":
@@ -353,6 +361,7 @@ def _execute(job: Job, backend: str) -> Run:
                 grace_seconds=GRACE_SECONDS,
                 stdout_fd=stdout.fileno(),
                 cancel_fd=job.cancellation.fileno() if job.cancellation else -1,
+                line_words=METRIC_WORDS,
                 measures_memory=job.needs_memory,
                 is_stdout_sealed=job.kind == "measure",
             )
@@ -397,10 +406,11 @@ def _environment(job: Job, scratch_path: str) -> dict[str, str]:
 
 
 def _text_of(stdout: BinaryIO, result: CommandResult) -> str:
-    """The stdout of a command; empty where a part of it is missing, which may contradict the rest."""
+    """The stdout of a command; empty where a part of it that counts is missing, which may contradict the rest."""
+    if not result.is_stdout_stored:
+        return ""
     stdout.seek(0)
-    data = stdout.read()
-    return data.decode("utf-8", "replace") if len(data) == result.stdout_size_bytes else ""
+    return stdout.read().decode("utf-8", "replace")
 
 
 def _document(job: Job) -> str | None:

@@ -121,6 +121,63 @@ def runner_of(text: str) -> str:
     return next((name for name, (command, _) in RUNNERS.items() if re.search(command, text)), "")
 
 
+_WORDS: dict[str, tuple[str, ...]] = {
+    "pytest": (
+        "passed",
+        "failed",
+        "skipped",
+        "deselected",
+        "error",
+        "no tests ran",
+        "PASS",
+        "FAIL",
+        "SKIP",
+        "ERROR",
+    ),
+    "unittest": (
+        "Ran ",
+        "OK",
+        "FAILED",
+        "NO TESTS RAN",
+        " ... ",
+        "test",
+        "ok",
+        "ERROR",
+        "skipped",
+        "expected",
+    ),
+    "cargo": ("test ", "tests run", "test run", "Running ", "Doc-tests ", "PASS", "FAIL", "SKIP"),
+    "go": ("--- ", "=== RUN", "ok ", "FAIL", "? ", '"Action"'),
+    "npm": (
+        "Tests",
+        "pass",
+        "fail",
+        "PASS",
+        "FAIL",
+        "ok ",
+        "# Sub",
+        "✔",
+        "✖",
+        "✓",
+        "✕",
+        "\u00d7",
+        "﹣",
+        "▶",
+        "\u276f",
+        "↓",
+    ),
+    "make": ("PASS", "FAIL", "SKIP", "ERROR", "tests passed", "Test "),
+}
+
+
+def words_of(runner: str) -> tuple[bytes, ...]:
+    """Words, one of which stands in every line in which a runner tells of a test or of their number."""
+    if runner not in RUNNERS:
+        return ()
+    names = (runner,) if len(RUNNERS[runner][1]) == 1 else tuple(_WORDS)
+    return tuple(dict.fromkeys(word.encode() for name in names for word in _WORDS[name]))
+
+
 def count_tests(output: str, runner: str) -> RunnerCount | None:
     """The tests of all the runner's runs in ``output``; None where it reported none, or the runner is unknown."""
     if runner not in RUNNERS:

@@ -31,13 +31,8 @@ from omx_autoresearch.missions.secrets import (
     masked_report,
     with_secrets,
 )
-from omx_autoresearch.missions.validation.runs import (
-    last_object,
-    read_output,
-    report_of,
-    run_validator,
-    speaks_of_refusal,
-)
+from omx_autoresearch.missions.validation.output import last_object, read_output
+from omx_autoresearch.missions.validation.runs import report_of, run_validator, speaks_of_refusal
 from omx_autoresearch.system.commands import shell_argv
 
 if TYPE_CHECKING:
@@ -131,7 +126,7 @@ def try_validator(  # noqa: PLR0913  # what a run depends on
         )
         forms = forms_of(_secrets_in(contract))
         output = masked_bytes(read_output(result), forms)
-        report = report_of(contract, workspace_path, result, output, "")
+        report = report_of(contract, workspace_path, result, "")
         has_reported = is_report(last_object(result)[0])
     return Tryout(
         report=masked_report(report, forms),

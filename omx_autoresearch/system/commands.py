@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 
 OUTPUT_LIMIT_BYTES = 64 * 1024 * 1024
-"""How much of a command's output is stored by default."""
+"""How much of a command's output is stored by default; as much again may be lines that are kept of its middle."""
 
 _NOT_RUNNABLE, _NOT_FOUND = 126, 127  # exit statuses of a shell, POSIX 2.8.2
 _READ_BYTES = 65536
@@ -72,8 +72,9 @@ class CommandResult:
         system_seconds: likewise, in the kernel.
         peak_bytes: peak resident memory of the largest process; 0 if it was not asked for or is unknown.
         output_size_bytes: how much the command wrote; the file has less if ``is_truncated``.
-        stdout_size_bytes: how much of it went to stdout, if the caller asked for stdout alone.
-        is_truncated: the output went past the limit, so that its middle is missing, or could not be stored.
+        is_truncated: the output went past the limit, so that its middle is missing but for the lines that were asked
+            for, or could not be stored.
+        is_stdout_stored: all that counts of stdout alone was stored, if the caller asked for it.
         leaked: command lines of processes that were found running in another session, and were ended.
         has_left_running: some of its processes, in any session, still worked after its first one had ended.
         error: why it was not started, or which output or process could not be stored or ended; empty if all went well.
@@ -96,8 +97,8 @@ class CommandResult:
     system_seconds: float = 0.0
     peak_bytes: int = 0
     output_size_bytes: int = 0
-    stdout_size_bytes: int = 0
     is_truncated: bool = False
+    is_stdout_stored: bool = True
     leaked: tuple[str, ...] = ()
     has_left_running: bool = False
     error: str = ""
@@ -130,6 +131,7 @@ def run_command(  # noqa: PLR0913  # one limit each; all but two have a default
     cancel_fd: int = -1,
     measures_memory: bool = False,
     is_stdout_sealed: bool = False,
+    line_words: tuple[bytes, ...] = (),
     mounts: tuple[tuple[str, str], ...] = (),
     enclosure: Enclosure = OPEN,
     watch: Watch | None = None,
@@ -149,13 +151,14 @@ def run_command(  # noqa: PLR0913  # one limit each; all but two have a default
         output_limit_bytes: of a longer output the beginning and the end are stored (`supervisor.CUT_MARK` between).
         grace_seconds: between SIGTERM and SIGKILL.
         clock: decides whether the command timed out.
-        stdout_fd: a file, open for writing, that takes stdout alone, its beginning up to the same limit; the output
-            file then has both streams in the order of arrival.
+        stdout_fd: a file, open for writing, that takes stdout alone, within the same limit; the output file then has
+            both streams in the order of arrival.
         cancel_fd: when it becomes readable or is closed, the whole tree is ended as at the deadline.
         measures_memory: report ``peak_bytes``; two small programs then run before the command, for 1 or 2 ms that do
             not count.
         is_stdout_sealed: make its stdout a socket, which none of its processes can reopen, so that they cannot take
             away the first process's output before we read it. ``> /dev/stdout`` then fails.
+        line_words: lines in which one of them stands are kept of the middle, too.
         mounts: regular files, and the copies that stand there for the command, read-only; see `system.mounts`.
         enclosure: what is put around the command; `system.sandbox` makes it.
         watch: what it tells of is taken up while the command runs, so that its queue does not fill.
@@ -178,6 +181,7 @@ def run_command(  # noqa: PLR0913  # one limit each; all but two have a default
             stdout_fd=stdout_fd,
             measures_memory=measures_memory,
             is_stdout_sealed=is_stdout_sealed,
+            line_words=line_words,
             mounts=mounts,
             enclosure=enclosure,
         )

@@ -94,6 +94,18 @@ def socket_pair() -> tuple[int, int]:
     return ours.detach(), theirs.detach()
 
 
+def wide_pipe() -> tuple[int, int]:
+    """A pipe that holds `PIPE_BYTES`, where the system allows it."""
+    import fcntl
+
+    read_end, write_end = os.pipe()
+    try:
+        fcntl.fcntl(write_end, getattr(fcntl, "F_SETPIPE_SZ", 1031), PIPE_BYTES)
+    except OSError:
+        return read_end, write_end  # it holds what pipes hold by themselves
+    return read_end, write_end
+
+
 # --- The process between us and a command: it watches one command and is responsible for every process below it.
 #
 # A command may start children that leave its process group and its session. Only a process that adopts orphans
@@ -113,6 +125,13 @@ TAIL_BYTES = 4 * 1024 * 1024
 """How much of the end is kept of an output past its limit; half the limit, where that is less."""
 CUT_MARK = b"\n[... the middle of the output was not kept ...] "
 """Stands before that end, so that a line whose beginning was dropped is not taken for a whole one."""
+LINE_BYTES = 64 * 1024
+"""How much is kept of one line that counts, in the part of an output that is not kept."""
+PIPE_BYTES = 1024 * 1024
+"""How much of a command's output the system holds for us: a program that exits without waiting loses only what is more.
+
+The largest pipe that a user may ask for (pipe(7)); Node.js writes to a pipe without waiting for it.
+"""
 
 _READ_BYTES = 65536
 _READS_AT_ONCE = 64  # a command that never pauses must not keep us from the clock
@@ -162,7 +181,8 @@ class Order:
 
     ``output_fd`` is open for writing and takes both streams; ``stdout_fd``, unless negative, takes a copy of stdout.
     With ``is_stdout_sealed`` the command's stdout is a socket. ``mounts`` are files
-    and the copies that the command sees in their places.
+    and the copies that the command sees in their places. Lines with one of ``line_words`` are kept of both
+    however long they are.
     """
 
     argv: tuple[str, ...]
@@ -177,6 +197,7 @@ class Order:
     measures_memory: bool = False
     is_stdout_sealed: bool = False
     mounts: tuple[tuple[str, str], ...] = ()
+    line_words: tuple[bytes, ...] = ()
     enclosure: Enclosure = OPEN
 
 
@@ -221,7 +242,7 @@ def supervise(order: Order, lifeline_fd: int) -> dict[str, Any]:
         grace_seconds = min(grace_seconds, LEFTOVER_GRACE_SECONDS)
     watch.end_tree(grace_seconds)
     pipes.drain()
-    pipes.output.finish()
+    pipes.finish()
     return {
         "outcome": outcome,
         "exit_status": watch.exit_status,
@@ -230,7 +251,7 @@ def supervise(order: Order, lifeline_fd: int) -> dict[str, Any]:
         "system_seconds": watch.system_seconds,
         "peak_bytes": watch.peak_bytes,
         "output_size_bytes": pipes.output.size_bytes,
-        "stdout_size_bytes": pipes.stdout.size_bytes if pipes.stdout else 0,
+        "is_stdout_stored": not (pipes.stdout and pipes.stdout.error),
         "is_truncated": pipes.output.is_cut,
         "leaked": tuple(watch.leaked.values()),
         "has_left_running": watch.has_left,
@@ -259,19 +280,56 @@ def find_program(name: str, path: str) -> str:
     raise OSError(number, os.strerror(number), barred or name)
 
 
+_LINE_CUT = b" [...]"
+
+
+class Lines:
+    """The lines of a stream in which one of some words stands; a carriage return ends a line, too."""
+
+    def __init__(self, words: tuple[bytes, ...]) -> None:
+        self._words = words
+        self._rest = b""
+        self._is_first = True
+
+    def of(self, data: bytes | bytearray) -> bytes:
+        """The lines that count and end in this piece of the stream; its first line always, which began before it."""
+        block = self._rest + bytes(data).replace(b"\r", b"\n")
+        end = block.rfind(b"\n") + 1
+        self._rest = block[end:]
+        if len(self._rest) > LINE_BYTES + len(_LINE_CUT):
+            self._rest = self._rest[:LINE_BYTES] + _LINE_CUT
+        begin, kept = 0, []
+        if self._is_first and end:
+            self._is_first, begin = False, block.find(b"\n") + 1
+            kept.append(block[:begin] if begin <= LINE_BYTES else _LINE_CUT + b"\n")
+        if words := [word for word in self._words if word in block]:
+            lines = block[begin:end].splitlines(keepends=True)
+            kept += [line for line in lines if any(map(line.__contains__, words))]
+        return b"".join(kept)
+
+    def rest(self) -> bytes | None:
+        """The line that has not ended, so far; None where its beginning is not known or not all of it was kept."""
+        return None if self._is_first or self._rest.endswith(_LINE_CUT) else self._rest
+
+
 class _Kept:
-    """The file that keeps a stream: its beginning, and of a stream past the limit its end too, in place of the middle.
+    """The file that keeps a stream: its beginning, and of a stream past the limit its end too.
+
+    Of the middle only the lines of ``line_words`` are kept, up to the limit once more.
 
     Attributes:
         size_bytes: of the stream.
         error: why not everything within the limit could be stored; empty if it was. Nothing is stored after it.
     """
 
-    def __init__(self, descriptor: int, limit_bytes: int, tail_bytes: int = 0) -> None:
+    def __init__(self, descriptor: int, limit_bytes: int, line_words: tuple[bytes, ...]) -> None:
         self._descriptor = descriptor
-        self._room = limit_bytes - tail_bytes
-        self._tail_bytes = tail_bytes
+        self._tail_bytes = min(limit_bytes // 2, TAIL_BYTES)
+        self._room = limit_bytes - self._tail_bytes
         self._tail = bytearray()
+        self._line_words = line_words
+        self._line_room = limit_bytes
+        self._lines: Lines | None = None
         self._passed_bytes = 0
         self.size_bytes = 0
         self.error = ""
@@ -289,14 +347,33 @@ class _Kept:
         self._store(head)
         if len(head) < len(chunk):
             self._passed_bytes += len(chunk) - len(head)
-            if self._tail_bytes:
-                self._tail += chunk[len(head) :]
-                del self._tail[: -self._tail_bytes]
+            self._tail += chunk[len(head) :]
+            dropped = len(self._tail) - self._tail_bytes
+            if dropped > 0:
+                if self._line_words:
+                    self._keep_lines(self._tail[:dropped])
+                del self._tail[:dropped]
+
+    def _keep_lines(self, dropped: bytearray) -> None:
+        self._lines = self._lines or Lines(self._line_words)
+        lines = self._lines.of(dropped)
+        self._line_room -= len(lines)
+        if self._line_room < 0:
+            self.error = self.error or "the lines of the output that count are more than can be kept"
+        self._store(lines)
 
     def finish(self) -> None:
-        """Store the end that was held back; where the middle is missing, `CUT_MARK` stands in the end's first bytes."""
-        is_whole = self._passed_bytes <= len(self._tail)
-        self._store(self._tail if is_whole else CUT_MARK + self._tail[len(CUT_MARK) :])
+        """Store the end that was held back.
+
+        Where the middle is missing, `CUT_MARK` stands in the end's first bytes, or before its first line if the
+        beginning of that line is known.
+        """
+        if self._passed_bytes <= len(self._tail):
+            self._store(self._tail)
+        elif self._lines and (rest := self._lines.rest()) is not None:
+            self._store(CUT_MARK.rstrip() + b"\n" + rest + self._tail)
+        else:
+            self._store(CUT_MARK + self._tail[len(CUT_MARK) :])
 
     def _store(self, data: bytes | bytearray) -> None:
         view = memoryview(data)
@@ -315,15 +392,15 @@ class _Pipes:
     """
 
     def __init__(self, order: Order) -> None:
-        limit = order.output_limit_bytes
-        self.output = _Kept(order.output_fd, limit, min(limit // 2, TAIL_BYTES))
-        self.stdout = _Kept(order.stdout_fd, limit) if order.stdout_fd >= 0 else None
-        read_end, self.stdout_end = socket_pair() if order.is_stdout_sealed else os.pipe()
+        limits = order.output_limit_bytes, order.line_words
+        self.output = _Kept(order.output_fd, *limits)
+        self.stdout = _Kept(order.stdout_fd, *limits) if order.stdout_fd >= 0 else None
+        read_end, self.stdout_end = socket_pair() if order.is_stdout_sealed else wide_pipe()
         self.stderr_end = self.stdout_end
         self._stdout_fd = read_end
         self.open = {read_end}
         if self.stdout is not None:
-            read_end, self.stderr_end = os.pipe()
+            read_end, self.stderr_end = wide_pipe()
             self.open.add(read_end)
         for descriptor in self.open:
             os.set_blocking(descriptor, False)
@@ -332,6 +409,12 @@ class _Pipes:
         """Close our copies, so that the pipes end when the command closes its own."""
         for descriptor in {self.stdout_end, self.stderr_end}:
             os.close(descriptor)
+
+    def finish(self) -> None:
+        """Store what was held back of each stream."""
+        self.output.finish()
+        if self.stdout is not None:
+            self.stdout.finish()
 
     def drain(self) -> tuple[int, ...]:
         """Read the pipes; returns those that ended."""

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from omx_autoresearch.freezing.runners import RUNNERS, RunnerCount, count_tests, runner_of
+from omx_autoresearch.freezing.runners import RUNNERS, RunnerCount, count_tests, runner_of, words_of
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -144,7 +144,13 @@ SAID: tuple[tuple[str, str, str, tuple[int, int] | None], ...] = (
     ("runner", "output", "wanted"), [row[1:] for row in SAID], ids=[row[0] for row in SAID]
 )
 def test_the_runners_own_words_are_counted(runner: str, output: str, wanted: tuple[int, int] | None) -> None:
-    assert count_tests(output, runner) == (None if wanted is None else RunnerCount(*wanted))
+    count = None if wanted is None else RunnerCount(*wanted)
+    assert count_tests(output, runner) == count
+    words = [word.decode() for word in words_of(runner)]
+    lines = [line for line in output.splitlines(keepends=True) if any(word in line for word in words)]
+    assert count_tests("".join(lines), runner) == count, (
+        "only lines with such a word are kept of a long output"
+    )
 
 
 @pytest.mark.parametrize(

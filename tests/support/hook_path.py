@@ -52,6 +52,7 @@ HOOK_PATH = (
     "missions.store",
     "missions.validation.approvals",
     "missions.validation.newcomers",
+    "missions.validation.output",
     "missions.validation.reviewers",
     "missions.validation.runs",
     "surfaces.hook",

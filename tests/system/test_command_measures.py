@@ -202,7 +202,7 @@ def test_stdout_alone_is_told_apart_and_the_output_has_both(run: Run, tmp_path: 
         stdout.seek(0)
         assert stdout.read() == b"one\nthree\n"
     assert sorted((tmp_path / "output").read_text().split()) == ["one", "three", "two"]
-    assert (result.output_size_bytes, result.stdout_size_bytes, result.is_truncated) == (14, 10, False)
+    assert (result.output_size_bytes, result.is_stdout_stored, result.is_truncated) == (14, True, False)
 
 
 def test_a_flood_on_stderr_takes_no_room_from_stdout(run: Run, tmp_path: Path) -> None:
@@ -222,7 +222,7 @@ def test_200_megabytes_are_read_and_only_the_limit_is_stored(run: Run, tmp_path:
             f"head -c {200 * MIB} /dev/zero", 60.0, stdout_fd=stdout.fileno(), output_limit_bytes=MIB
         )
         assert os.fstat(stdout.fileno()).st_size == MIB
-    assert (result.exit_status, result.stdout_size_bytes) == (0, 200 * MIB)
+    assert (result.exit_status, result.output_size_bytes) == (0, 200 * MIB)
     assert (result.is_truncated, os.path.getsize(tmp_path / "output")) == (True, MIB)
 
 

@@ -168,6 +168,36 @@ def test_of_an_output_past_the_limit_the_beginning_and_the_end_are_stored(run: R
     assert kept.split(b"\n")[2].startswith(CUT_MARK.strip())
 
 
+@pytest.mark.parametrize("length", [1, 70, 3000, 70_000])
+def test_lines_that_count_are_kept_whole_of_an_output_of_any_length(
+    run: Run, tmp_path: Path, length: int
+) -> None:
+    wanted = [f"{number} COUNTS" for number in range(250)]
+    printed = tmp_path / "printed"
+    printed.write_text("x" * length + "\n" + "".join(line + "\n" + "another\r\n" * 50 for line in wanted))
+    result = run(f"cat {printed}", output_limit_bytes=4000, line_words=(b"COUNTS",))
+    lines = output_of(result).replace("\r", "").split("\n")
+    assert result.is_truncated
+    assert [line for line in lines if line.endswith("COUNTS")] == wanted
+    assert lines.count("another") < 600
+    assert not result.error
+
+
+def test_more_lines_that_count_than_can_be_kept_are_a_fault_that_is_named(run: Run) -> None:
+    result = run("yes COUNTS | head -n 9999", output_limit_bytes=1000, line_words=(b"COUNTS",))
+    assert (result.exit_status, result.is_truncated) == (0, True)
+    assert "more than can be kept" in result.error
+
+
+@linux_only
+def test_a_program_that_does_not_wait_for_its_output_loses_none_of_a_megabyte(run: Run) -> None:
+    program = (
+        "import os, sys; os.set_blocking(1, False); sys.exit(os.write(1, b'x' * 1_000_000) != 1_000_000)"
+    )
+    result = run(f'{sys.executable} -c "{program}"')
+    assert (result.exit_status, result.output_size_bytes) == (0, 1_000_000)
+
+
 def test_output_of_exactly_the_limit_is_whole(run: Run) -> None:
     result = run("head -c 1000 /dev/zero", output_limit_bytes=1000)
     assert (result.output_size_bytes, result.is_truncated) == (1000, False)

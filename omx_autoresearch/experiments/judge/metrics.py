@@ -184,6 +184,8 @@ _LINE_LENGTH = 300
 _SHOWN_NOTES = 3
 _LOOKED_AT = 256 * 1024
 _WORD = "METRIC"
+METRIC_WORDS = (_WORD.encode(),)
+"""A line without them is no metric; lines with them are kept of an output of any length."""
 _LINE = re.compile(r"METRIC[ \t]++(?P<name>[^=]*+)=(?P<value>.*)", re.DOTALL)
 _NEAR_MISS = re.compile(r"\bmetric\b", re.IGNORECASE)
 

@@ -243,7 +243,7 @@ class RunReport:
 
 _STATUS = {"passed": True, "failed": False}
 _REPORT_KEYS = ("passed", "status", "score", "summary")
-_SHOWN_CHARACTERS = 80
+_FAULT_KEYS = ("error", "errors", "failed")
 
 
 def report_of_run(
@@ -258,7 +258,7 @@ def report_of_run(
 
     Args:
         exit_status: of the command; None or negative when a signal ended it.
-        output: the kept output, decoded; its end matters.
+        output: the kept output, decoded, as far as a test runner tells of its tests in it.
         last_object: the JSON object on the output's last line, if there is one.
         fault: why that last line is not known, or cannot be read although it begins like an object (duplicate keys,
             ...).
@@ -327,8 +327,8 @@ def _read_report(report: dict[str, Any]) -> tuple[bool | None, float | None, str
         if not isinstance(report["status"], str) or report["status"] not in _STATUS:
             return None, None, "", f"status must be passed or failed, received {quoted(report['status'])}"
         claims.add(_STATUS[report["status"]])
-    if len(claims) == 2:
-        return None, None, "", "passed and status contradict each other"
+    if contradiction := _contradiction(report, claims):
+        return None, None, "", contradiction
     score = report.get("score")
     if score is not None and not is_finite_number(score):
         return None, None, "", f"score must be a finite number, received {quoted(score)}"
@@ -336,6 +336,13 @@ def _read_report(report: dict[str, Any]) -> tuple[bool | None, float | None, str
     if not isinstance(summary, str):
         return None, None, "", f"summary must be text, received {quoted(summary)}"
     return (claims.pop() if claims else None), (None if score is None else float(score)), summary[:500], ""
+
+
+def _contradiction(report: dict[str, Any], claims: set[bool]) -> str:
+    if len(claims) == 2:
+        return "passed and status contradict each other"
+    wrong = next((key for key in _FAULT_KEYS if report.get(key)), "") if True in claims else ""
+    return f"it says passed beside {wrong}: {quoted(report[wrong])}" if wrong else ""
 
 
 def read_artifact(artifact: Any, mission: Mission) -> tuple[bool, str]:

@@ -33,6 +33,7 @@ from omx_autoresearch.missions.rules.evidence import (
 )
 from omx_autoresearch.missions.store import MissionStore, live_contract, refuse_ended
 from omx_autoresearch.missions.validation import newcomers, runs
+from omx_autoresearch.missions.validation.output import read_output
 from omx_autoresearch.missions.workspace import PinnedRun, snapshot_workspace
 
 TYPE_CHECKING = False
@@ -148,11 +149,11 @@ class _Workspace:
                 watch=pins.watch,
             )
         told = newcomers.take_aside(result, mission.workspace_path, run_id) if result.newcomers else ""
-        output = runs.read_output(result)
+        output = read_output(result)
         received = told if result.has_made_newcomers else _why_not(contract, result, output)
         if not received and contract.confirm:
             result, received = self._confirmed(filled, pins, result)
-            output = runs.read_output(result) if received else output
+            output = read_output(result) if received else output
         self.after = snapshot_workspace(folder, mission, reads_files=not received)
         received = secrets.masked(received, forms)
         output = secrets.masked_output(output, output_path, forms)
@@ -180,7 +181,7 @@ class _Workspace:
         from omx_autoresearch.missions.validation.confirming import confirmed
 
         def judge(_path: str, result: CommandResult) -> RunReport:
-            why = _why_not(contract, result, runs.read_output(result))
+            why = _why_not(contract, result, read_output(result))
             return RunReport("failed" if why else "passed", "", why)
 
         failed = confirmed(

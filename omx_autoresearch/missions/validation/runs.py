@@ -10,7 +10,6 @@ from __future__ import annotations
 import os
 import time
 
-from omx_autoresearch.foundation import json_codec
 from omx_autoresearch.foundation.errors import (
     AutoresearchError,
     CommandFault,
@@ -40,6 +39,12 @@ from omx_autoresearch.missions.rules.mission import (
 )
 from omx_autoresearch.missions.store import MissionStore
 from omx_autoresearch.missions.validation.approvals import is_approved, mission_key
+from omx_autoresearch.missions.validation.output import (
+    last_object,
+    line_words_of,
+    read_output,
+    runner_output,
+)
 from omx_autoresearch.missions.workspace import PinnedRun, snapshot_workspace
 from omx_autoresearch.system.commands import (
     CommandResult,
@@ -51,7 +56,6 @@ from omx_autoresearch.system.commands import (
 from omx_autoresearch.system.git import find_root
 from omx_autoresearch.system.processes import ProcessIdentity, identify, is_alive, wait_for
 from omx_autoresearch.system.sandbox import Limits, box, can_isolate, no_box, run_limited
-from omx_autoresearch.system.supervisor import CUT_MARK, TAIL_BYTES
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -69,9 +73,7 @@ if TYPE_CHECKING:
 # --- The verdict on a run of the contract's command: from its exit status, its last line, or why it did not start.
 
 
-def report_of(
-    contract: Contract, workspace_path: str, result: CommandResult, output: bytes, nonce: str
-) -> RunReport:
+def report_of(contract: Contract, workspace_path: str, result: CommandResult, nonce: str) -> RunReport:
     """The verdict on a run of the contract's command that ended; ``nonce`` is empty for a validator."""
     if result.outcome == "not_started":
         return RunReport("error", "not-started", result.error)
@@ -86,7 +88,7 @@ def report_of(
         return report_of_review(result.exit_status, last, fault, nonce)
     return report_of_run(
         result.exit_status,
-        output.decode("utf-8", "replace"),
+        runner_output(result, contract.runner) if contract.runner else "",
         last_object=last,
         fault=fault,
         contract=contract,
@@ -124,34 +126,8 @@ def _is_for_the_owner(command: str, workspace_path: str, search_path: str) -> bo
     return not os.path.realpath(path).startswith(inside)
 
 
-def last_object(result: CommandResult) -> tuple[dict[str, object] | None, str]:
-    """The JSON object on the last non-blank line of a run's output, and why that line is not known or cannot be read.
-
-    Raises:
-        OSError: the output cannot be read.
-    """
-    if result.is_truncated and result.error:
-        return None, result.error
-    with open(result.output_path, "rb") as stream:
-        size = os.fstat(stream.fileno()).st_size
-        stream.seek(max(0, size - TAIL_BYTES))
-        end = stream.read().rstrip()
-    begin = max(end.rfind(b"\n"), end.rfind(b"\r")) + 1
-    line = end[begin:].strip()
-    if (not begin and size > TAIL_BYTES) or (result.is_truncated and line.startswith(CUT_MARK.strip())):
-        return None, "it is not known, since more than the end that was kept is one line"
-    if not line.startswith(b"{"):
-        return None, ""
-    try:
-        value = json_codec.decode(line)
-    except ValueError as error:
-        return None, str(error)
-    return (value, "") if isinstance(value, dict) else (None, "it is not an object")
-
-
 REUSED_FROM_SECONDS = 1.0
 """A failure of a run that took at least this long is reused while nothing moved; a shorter one is run anew."""
-_REPORT_BYTES = 256 * 1024
 
 
 @dataclass(frozen=True, slots=True)
@@ -423,7 +399,7 @@ def _attested(runtime: Runtime, mission: Mission, run_id: str, ask: Ask, started
             watch=pins.watch,
         )
     output = read_output(result)
-    report = report_of(contract, mission.workspace_path, result, output, nonce)
+    report = report_of(contract, mission.workspace_path, result, nonce)
     if result.is_mounted and report.verdict == "failed" and speaks_of_refusal(output):
         report = replace(report, summary=f"{report.summary}; {_MAY_BE_MOUNT.format(task=mission.task_id)}")
     if report.verdict == "passed" and contract.confirm:
@@ -434,7 +410,7 @@ def _attested(runtime: Runtime, mission: Mission, run_id: str, ask: Ask, started
             pins,
             result,
             run=run_validator,
-            judge=lambda path, again: report_of(contract, path, again, read_output(again), nonce),
+            judge=lambda path, again: report_of(contract, path, again, nonce),
             isolation=ask.isolation,
             hidden_paths=runtime.home.record_paths,
         )
@@ -525,6 +501,7 @@ def run_validator(  # noqa: PLR0913  # what a run depends on, and nothing else
             timeout_seconds=contract.timeout_seconds,
             output_path=output_file_path,
             output_limit_bytes=contract.output_limit_bytes,
+            line_words=line_words_of(contract.runner),
             mounts=copies,
             watch=watch,
         )
@@ -574,17 +551,6 @@ def validator_environment(contract: Contract, scratch_path: str) -> dict[str, st
     if contract.isolate_home:
         environment["HOME"] = scratch_path
     return environment
-
-
-def read_output(result: CommandResult) -> bytes:
-    """The beginning and the end of a kept output; the end decides, the beginning explains."""
-    with open(result.output_path, "rb") as stream:
-        size = os.fstat(stream.fileno()).st_size
-        if size <= 2 * _REPORT_BYTES:
-            return stream.read()
-        head = stream.read(_REPORT_BYTES)
-        stream.seek(size - _REPORT_BYTES)
-        return head + b"\n[...]\n" + stream.read()
 
 
 def output_tail(runtime: Runtime, mission: Mission, limit: int = 1500) -> str:

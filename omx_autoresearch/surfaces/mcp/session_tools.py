@@ -277,6 +277,6 @@ def _output_of(folder: SessionFolder, run: SessionRun) -> tuple[str, str]:
         return "", ""
     path = folder.output_path(run.run, CHECKS if run.status == "checks_failed" else MEASURE)
     try:
-        return head_and_tail(read_bounded(path, OUTPUT_LIMIT_BYTES), OUTPUT_CHARACTERS), path
+        return head_and_tail(read_bounded(path, 2 * OUTPUT_LIMIT_BYTES), OUTPUT_CHARACTERS), path
     except FileNotFoundError:
         return "", ""

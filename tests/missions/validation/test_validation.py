@@ -114,6 +114,16 @@ def test_a_report_on_the_last_line_is_held_against_the_exit_status(world: Scratc
         '{"passed": true, "passed": false}',
         '{"passed": "true"}',
         '{"score": NaN}',
+        '{"passed": true, "error": "3 cases were not run"}',
+        '{"passed": true, "errors": [], "failed": 0}',
+        '{\n  "passed": false,\n  "cases": {\n    "a": 1\n  }\n}\n',
+        '{\n  "passed": true,\n  "passed": true\n}\n',
+        '\x1b[31m{"passed": false}\x1b[0m\n',
+        '\x1b[1m{\x1b[0m\n  \x1b[34m"passed"\x1b[0m: false\n\x1b[1m}\x1b[0m\n',
+        'INFO the report: {"passed": false}',
+        '{"passed": true} {"passed": false}',
+        'INFO {done} {"of": {"passed": false}}',
+        "int main() {\n  return 0;\n}\n",
         "no report",
     ):
         world.write("report.json", report)
@@ -126,6 +136,16 @@ def test_a_report_on_the_last_line_is_held_against_the_exit_status(world: Scratc
         ("error", "bad-report"),
         ("error", "bad-report"),
         ("error", "bad-report"),
+        ("error", "bad-report"),
+        ("passed", "exit-0"),
+        ("failed", "contradiction"),
+        ("error", "bad-report"),
+        ("failed", "contradiction"),
+        ("failed", "contradiction"),
+        ("failed", "contradiction"),
+        ("failed", "contradiction"),
+        ("passed", "exit-0"),
+        ("passed", "exit-0"),
         ("passed", "exit-0"),
     ]
 
@@ -227,6 +247,42 @@ def test_a_test_suite_that_became_smaller_does_not_pass(world: Scratch) -> None:
     amended = changed.mission.contract
     assert amended is not None
     assert (amended.timeout_seconds, amended.baseline_tests) == (77.0, 5)
+
+
+@pytest.mark.requirement("DONE-06", "DONE-21")
+@pytest.mark.parametrize("limit", [64 * 1024 * 1024, 500_000], ids=["kept-whole", "cut"])
+def test_every_line_of_a_test_counts_wherever_it_stands(
+    world: Scratch, monkeypatch: pytest.MonkeyPatch, limit: int
+) -> None:
+    monkeypatch.setattr(
+        runs,
+        "run_limited",
+        lambda argv, limits, **options: sandbox.run_limited(
+            argv, limits, **(options | {"output_limit_bytes": limit})
+        ),
+    )
+    world.write(
+        "check.sh",
+        "#!/bin/sh\n# go test -v\nseq $(cat lost.txt) 5000 | while read n; do\n"
+        'printf "=== RUN   Test$n\\n    a line of its log: %0200d\\n--- PASS: Test$n (0.00s)\\n" 0; done\n'
+        "test -e done.txt\n",
+        executable=True,
+    )
+    world.write("lost.txt", "1")
+    mission = world.mission(
+        validator_command="./check.sh # go test",
+        has_baseline=True,
+        protect=("!lost.txt",),
+    )
+    contract = world.load(mission).contract
+    assert contract is not None
+    assert contract.baseline_tests == 5000
+    world.write("done.txt", "")
+    world.write("lost.txt", "301")
+    run = run_now(world, mission)
+    assert (run.verdict, run.cause, run.tests_passed) == ("failed", "fewer-tests", 4700)
+    world.write("lost.txt", "1")
+    assert run_now(world, mission).verdict == "passed"
 
 
 # --- fresh
