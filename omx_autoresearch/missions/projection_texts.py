@@ -177,7 +177,7 @@ def completion(mission: Mission) -> bytes:
     }
     if contract is not None and contract.validation_mode == "prompt-architect-artifact":
         document["validator_prompt"] = contract.validator_prompt
-        document["architect_review"] = {"verdict": "approved"}
+        document["architect_review"] = {"verdict": "approved", "rejections": mission.rejection_count}
         document["output_artifact_path"] = contract.output_artifact_path
     if attestation:
         document["sandboxed"] = attestation.isolation != "none"

@@ -84,6 +84,8 @@ class StatusView:
         pivot_required: the stale count demands one.
         refusals: counted refusals.
         max_refusals: how many there may be.
+        reviews: calls of the reviewer command and verdicts of other sessions; 0 where no review decides.
+        max_reviews: how many there may be; 0 likewise.
         idle_refusals: refusals in a row without a tool.
         hours_used: wall clock charged.
         max_hours: how much there may be.
@@ -124,6 +126,8 @@ class StatusView:
     pivot_required: bool = False
     refusals: int = 0
     max_refusals: int = 0
+    reviews: int = 0
+    max_reviews: int = 0
     idle_refusals: int = 0
     hours_used: float = 0.0
     max_hours: float = 0.0
@@ -377,7 +381,7 @@ class RunView:
         is_mounted: it saw the frozen files in the places of the pinned ones.
         duration_seconds: wall time.
         leaked: command lines of processes that outlived the run and were ended.
-        output_path: the whole output.
+        output_path: the whole output; empty for a verdict that no command gave, and for one that was cleared away.
         output_tail: its end.
         next: the command that follows.
     """
@@ -428,11 +432,16 @@ def run_view(runtime: Runtime, task_id: str, *, is_running: bool = False) -> Run
         task_id=task_id,
         workspace_path=mission.workspace_path,
         is_running=False,
-        output_path=runtime.home.mission(task_id).output_path(run.run_id) if run else "",
+        output_path=_output_path(runtime, task_id, run.run_id) if run else "",
         output_tail=output_tail(runtime, mission, _TAIL_CHARACTERS),
         next=next_command(mission, is_after_run=True),
         **{name: getattr(run, name) for name in _OF_RUN if run},
     )
+
+
+def _output_path(runtime: Runtime, task_id: str, run_id: str) -> str:
+    path = runtime.home.mission(task_id).output_path(run_id)
+    return path if os.path.exists(path) else ""
 
 
 def _wait_command(runtime: Runtime, mission: Mission) -> str:
@@ -522,6 +531,8 @@ def _view_of(runtime: Runtime, mission: Mission, *, looks: bool) -> StatusView:
         pivot_count=mission.pivot_count,
         refusals=usage.refusals,
         max_refusals=limits.refusals_total,
+        reviews=mission.review_count,
+        max_reviews=limits.reviews if contract is not None and contract.is_review else 0,
         idle_refusals=usage.idle_refusals,
         hours_used=round(seconds_running(mission, runtime.now()) / 3600, 4),
         max_hours=limits.wall_clock_hours,

@@ -6,7 +6,7 @@ import os
 
 from omx_autoresearch.foundation import json_codec
 from omx_autoresearch.foundation.errors import AutoresearchError, StateUntrusted, WorkspaceFault
-from omx_autoresearch.foundation.records import dataclass, sha256
+from omx_autoresearch.foundation.records import dataclass, replace, sha256
 from omx_autoresearch.freezing import pins
 from omx_autoresearch.freezing.tree import tree_files, tree_state
 from omx_autoresearch.journal.safe_files import (
@@ -15,6 +15,7 @@ from omx_autoresearch.journal.safe_files import (
     open_inside,
     read_at,
     read_bounded,
+    read_inside,
     replace_file,
 )
 from omx_autoresearch.missions.rules.briefing import completion_path
@@ -32,6 +33,8 @@ if TYPE_CHECKING:
 
 _ARTIFACT_BYTES = 1024 * 1024 * 1024
 _COMPLETION_BYTES = 4 * 1024 * 1024
+MARKED_BYTES = 4 * 1024 * 1024
+"""A larger artifact is another one with any byte that changes."""
 CRITERIA_FILES_BYTES = 512 * 1024 * 1024
 """The most bytes that one look reads of the files that criteria name; that takes about a second."""
 
@@ -42,11 +45,13 @@ class Artifact:
 
     Attributes:
         digest: sha256 of its bytes; empty when there is a fault.
+        mark: of its text without white space, where it is under review.
         fault: path and rule, when it cannot be taken.
     """
 
     digest: str = ""
     fault: str = ""
+    mark: str = ""
 
 
 def snapshot_workspace(
@@ -83,6 +88,8 @@ def snapshot_workspace(
     artifact = Artifact()
     if contract.output_artifact_path:
         artifact = look_at_artifact(mission.workspace_path, contract.output_artifact_path)
+    if artifact.digest and contract.is_review:
+        artifact = _marked(artifact, mission.workspace_path, contract.output_artifact_path)
     files = _look_at_files(mission.workspace_path, contract)
     return WorkspaceSnapshot(
         head=tree.head,
@@ -90,6 +97,7 @@ def snapshot_workspace(
         pin_digest=check.digest,
         changed_pins=(*check.changed, *check.added),
         output_artifact_digest=artifact.digest,
+        output_artifact_mark=artifact.mark,
         artifact_fault=artifact.fault,
         file_digests={path: file.digest for path, file in files.items() if file.digest},
         file_faults={path: file.fault for path, file in files.items() if file.fault},
@@ -260,6 +268,18 @@ def look_at_artifact(
         return Artifact(fault=error.message)
     except OSError as error:
         return Artifact(fault=error.strerror or type(error).__name__)
+
+
+def _marked(artifact: Artifact, workspace_path: str, relative_path: str) -> Artifact:
+    """The artifact with its mark; that of a large one, or of one that changes meanwhile, is its digest."""
+    from omx_autoresearch.missions.rules.reviews import content_mark
+
+    try:
+        data = read_inside(workspace_path, relative_path, MARKED_BYTES)
+    except (OSError, WorkspaceFault):
+        data = b""
+    is_same = sha256(data).hexdigest() == artifact.digest
+    return replace(artifact, mark=content_mark(data) if is_same else artifact.digest)
 
 
 def _hand_written(mission: Mission) -> dict[str, str]:

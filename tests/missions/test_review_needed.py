@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from hashlib import sha256
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -32,6 +33,7 @@ def test_an_artifact_that_waits_for_a_person_blocks_at_once_and_names_the_review
     assert blocker is not None
     assert blocker.reason_code == "review-needed"
     assert f"omx-autoresearch review {mission.task_id} --approve" in reply.person_message
+    assert sha256(b"# Report\n").hexdigest() in reply.person_message, "what is approved has a name"
 
 
 @pytest.mark.requirement("GATE-07")

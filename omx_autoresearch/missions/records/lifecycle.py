@@ -195,7 +195,7 @@ class MissionAmended:
         stated = {name: getattr(self, name) for name in OF_MISSION} if self.goal else {}
         if self.contract_digest != mission.contract_digest:
             score = self.contract.baseline_score
-            stated |= {"verification_excuse": "", "best_score": score, "last_score": score}
+            stated |= {"verification_excuse": "", "best_score": score, "last_score": score, "rejections": ()}
         return replace(
             mission,
             **stated,

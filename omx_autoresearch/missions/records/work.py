@@ -190,14 +190,16 @@ def _absorbed(mission: Mission) -> Mission:
 
 @dataclass(frozen=True, slots=True)
 class ValidationStarted:
-    """The runtime began to run the validator or reviewer."""
+    """The runtime began to run the validator or reviewer; ``is_review``: it calls the reviewer, which may cost."""
 
     kind: ClassVar[str] = "validation_started"
     run: RunningValidation = nested(RunningValidation)
+    is_review: bool = False
 
     def apply(self, mission: Mission, ts: str) -> Mission:
-        """One run is under way."""
-        return replace(mission, running_validation=self.run, lost_run_id="")
+        """One run is under way; a call of the reviewer counts, however it ends."""
+        count = mission.review_count + (1 if self.is_review else 0)
+        return replace(mission, running_validation=self.run, lost_run_id="", review_count=count)
 
 
 @dataclass(frozen=True, slots=True)
@@ -217,6 +219,10 @@ class ValidationFinished:
         if mission.phase in FINAL_PHASES:
             return mission
         is_older = self.attestation.started_at < mission.prompted_at
+        if mission.contract is not None and mission.contract.is_review:
+            from omx_autoresearch.missions.rules.reviews import after_verdict
+
+            mission = after_verdict(mission, self.attestation)
         return replace(
             mission,
             attestation=self.attestation,

@@ -27,6 +27,7 @@ class Limits:
         wait_refusals: refusals because a validation still runs, between two strong progresses.
         wall_clock_hours: from launch; time in ``paused`` and ``blocked`` is not charged.
         session_idle_hours: a binding without any event for this long has expired.
+        reviews: verdicts by the reviewer command or by other sessions, of the whole mission.
     """
 
     idle_refusals: int = 3
@@ -39,6 +40,7 @@ class Limits:
     wait_refusals: int = 6
     wall_clock_hours: float = 24.0
     session_idle_hours: float = 24.0
+    reviews: int = 12
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,7 +7,7 @@ data, trimmed, and never phrased as an instruction.
 
 from __future__ import annotations
 
-from omx_autoresearch.foundation.text import MARK, one_line, printable, redacted
+from omx_autoresearch.foundation.text import MARK, count_of, one_line, printable, redacted
 from omx_autoresearch.missions.rules.directions import FRESH, by_diversity, perturbation
 from omx_autoresearch.missions.rules.evidence import judging_command, open_criteria
 
@@ -218,7 +218,10 @@ def fault_for_person(fault: str) -> str:
 def completion_for_person(mission: Mission) -> str:
     """The message to the person when the contract is met."""
     how = "attested in" if mission.completed_run_id else "unattested, as its contract accepts:"
-    return f"{MARK} mission {mission.task_id} is complete; {how} {completion_path(mission)}"
+    said = f"{MARK} mission {mission.task_id} is complete; {how} {completion_path(mission)}"
+    if not mission.rejection_count:
+        return said
+    return f"{said} (approved after {count_of(mission.rejection_count, 'rejection')})"
 
 
 def marked(text: str) -> str:

@@ -416,6 +416,8 @@ class WorkspaceSnapshot:
         pin_digest: digest of the pinned files as they are now.
         changed_pins: pinned paths whose content differs from the manifest, as far as they were compared.
         output_artifact_digest: of the artifact under review; empty when it is missing or empty.
+        output_artifact_mark: of its text without white space (``rules.reviews.content_mark``); empty likewise, and
+            where nothing is reviewed.
         artifact_fault: why the artifact cannot be taken (outside the workspace, no regular file, ...).
         artifact_report: what a hand-written completion artifact says (see
             :func:`~omx_autoresearch.missions.rules.evidence.read_artifact`).
@@ -431,6 +433,7 @@ class WorkspaceSnapshot:
     pin_digest: str
     changed_pins: tuple[str, ...] = ()
     output_artifact_digest: str = ""
+    output_artifact_mark: str = ""
     artifact_fault: str = ""
     artifact_report: str = ""
     artifact_claim: str = ""

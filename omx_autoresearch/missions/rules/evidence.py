@@ -6,7 +6,7 @@ about itself is a claim and appears nowhere here. Pure.
 
 from __future__ import annotations
 
-from omx_autoresearch.foundation.records import dataclass
+from omx_autoresearch.foundation.records import dataclass, replace
 from omx_autoresearch.foundation.text import count_of, quoted
 from omx_autoresearch.missions.rules.allowances import is_finite_number
 from omx_autoresearch.missions.rules.criteria import Facts
@@ -21,8 +21,6 @@ if TYPE_CHECKING:
     from omx_autoresearch.missions.rules.mission import Attestation, Contract, Mission
 
 IGNORED_OUTPUT = "files that a run writes belong in an ignored path"
-REJECTED_BY_PERSON = "rejected-by-person"
-"""The cause of a person's rejection, as an attestation has it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,17 +79,6 @@ def is_reusable_failure(mission: Mission, look: WorkspaceSnapshot) -> bool:
         and run.verdict == "failed"
         and not mission.is_recheck_due
         and is_fresh(run, mission, look)
-    )
-
-
-def is_rejected_by_person(mission: Mission, look: WorkspaceSnapshot) -> bool:
-    """True when a person rejected the very artifact that stands there now; no command overrules that."""
-    run = mission.attestation
-    return (
-        run is not None
-        and run.cause == REJECTED_BY_PERSON
-        and run.contract_digest == mission.contract_digest
-        and is_same_artifact(run, look)
     )
 
 
@@ -162,9 +149,14 @@ def _lacking_run(mission: Mission, contract: Contract, look: WorkspaceSnapshot) 
         received = f"run {run.run_id} passed, but {moved} changed {since}"
     else:
         received = f"run {run.run_id}: {run.verdict} ({run.cause}): {run.summary}"
+    item = Missing(kind, what, received, judging_command(mission))
+    if contract.is_review:
+        from omx_autoresearch.missions.rules.reviews import known_of
+
+        item = replace(item, **known_of(mission, look, received))
     if look.artifact_report:  # first, since a long summary is cut
-        received = f"{look.artifact_report}; {received}"
-    return Missing(kind, what, received, judging_command(mission))
+        item = replace(item, received=f"{look.artifact_report}; {item.received}")
+    return item
 
 
 def needs_run(mission: Mission, look: WorkspaceSnapshot) -> bool:
@@ -175,8 +167,10 @@ def needs_run(mission: Mission, look: WorkspaceSnapshot) -> bool:
     if not missing_items(mission, look):
         return bool(unsettled_criteria(mission, look))
     if contract.is_review:
+        from omx_autoresearch.missions.rules.reviews import are_reviews_spent, rejection_of
+
         is_ready = bool(contract.reviewer_command) and bool(look.output_artifact_digest)
-        return is_ready and not is_rejected_by_person(mission, look)
+        return is_ready and rejection_of(mission, look) is None and not are_reviews_spent(mission)
     return True
 
 

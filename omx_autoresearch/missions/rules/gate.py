@@ -488,21 +488,37 @@ def run_blocker(mission: Mission, seen: Seen) -> Blocker | None:
 
 
 def review_blocker(mission: Mission, look: WorkspaceSnapshot) -> Blocker | None:
-    """An artifact waits for a person's review, and no command can give one: the agent can do nothing more."""
+    """An artifact waits for a verdict that no reviewer command can give: the agent can do nothing more."""
     contract = mission.contract
-    if contract is None or contract.reviewer_command or not look.output_artifact_digest:
+    if contract is None or not contract.is_review or not look.output_artifact_digest:
         return None
-    if not contract.is_review or not missing_items(mission, look):
+    from omx_autoresearch.missions.rules.reviews import (
+        are_reviews_spent,
+        more_reviews_command,
+        rejection_of,
+        spent_text,
+    )
+
+    if not missing_items(mission, look) or rejection_of(mission, look) is not None:
+        return None  # what was rejected as it is, is the agent's work again
+    unblock, path = f"omx-autoresearch unblock {mission.task_id}", contract.output_artifact_path
+    digest = f"(sha256 {look.output_artifact_digest})"
+    if are_reviews_spent(mission):
+        by_person = f", or your own verdict (omx-autoresearch review {mission.task_id} --approve)"
+        return Blocker(
+            "reviews-spent",
+            f"{spent_text(mission)}, and {path} has no verdict yet {digest}",
+            f"more reviews{by_person if 'person' in contract.reviewed_by else ''}",
+            f"{more_reviews_command(mission)} && {unblock}",
+        )
+    if contract.reviewer_command:
         return None
-    run = mission.attestation
-    if run and run.verdict == "failed" and run.output_artifact_digest == look.output_artifact_digest:
-        return None  # rejected as it is: the agent has work to do
     others = [who for who in contract.reviewed_by if who != "command"]  # there is no command: see above
     return Blocker(
         "review-needed",
-        f"{contract.output_artifact_path} waits for a review by a {' or a '.join(others)}",
+        f"{path} waits for a review by a {' or a '.join(others)} {digest}",
         "a verdict on the artifact",
-        f"omx-autoresearch review {mission.task_id} --approve && omx-autoresearch unblock {mission.task_id}",
+        f"omx-autoresearch review {mission.task_id} --approve && {unblock}",
     )
 
 

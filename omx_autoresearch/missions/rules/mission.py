@@ -281,6 +281,7 @@ class Attestation:
         tests: tests that a known runner ran, if it said so; skipped ones did not run.
         output_digest: sha256 of the kept output.
         output_artifact_digest: sha256 of the artifact under review (second mode).
+        output_artifact_mark: of its text without white space: what a rejection is remembered by.
         isolation: what really isolated the run: ``none``, ``bubblewrap``, ``landlock`` or ``fenced``.
         leaked: command lines of processes that outlived the run and were ended.
         is_mounted: the run saw the frozen copies in the place of the pinned files.
@@ -304,10 +305,30 @@ class Attestation:
     output_digest: str = ""
     output_mark: str = ""
     output_artifact_digest: str = ""
+    output_artifact_mark: str = ""
     isolation: str = "none"
     duration_seconds: float = 0.0
     leaked: tuple[str, ...] = ()
     is_mounted: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Rejection:
+    """A content of the artifact that a review rejected under the contract in force.
+
+    Attributes:
+        run_id: of the review.
+        cause: as its attestation has it, which says who reviewed.
+        summary: what the reviewer said, one line.
+        digest: sha256 of the content.
+        mark: of its text without white space; see :func:`~omx_autoresearch.missions.rules.reviews.content_mark`.
+    """
+
+    run_id: str
+    cause: str
+    summary: str
+    digest: str
+    mark: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -434,6 +455,9 @@ class Mission(MissionIdentity):
         best_score, last_score: the best validator score so far, and the newest one.
         output_marks: normalized output digests seen, newest last, bounded.
         attestation: the newest finished validation or review.
+        rejections: contents of the artifact that were rejected under this contract, newest last, bounded.
+        rejection_count: rejections of the whole mission.
+        review_count: calls of the reviewer command that were begun, and verdicts of other sessions.
         running_validation: the one under way.
         lost_run_id: the newest run, where it ended without a verdict; empty otherwise.
         is_recheck_due: a person spoke since the newest attestation; its failure is not reused.
@@ -489,6 +513,9 @@ class Mission(MissionIdentity):
     last_score: float | None = None
     output_marks: tuple[str, ...] = ()
     attestation: Attestation | None = nested(Attestation, default=None)
+    rejections: tuple[Rejection, ...] = nested(Rejection, default=())
+    rejection_count: int = 0
+    review_count: int = 0
     running_validation: RunningValidation | None = nested(RunningValidation, default=None)
     lost_run_id: str = ""
     is_recheck_due: bool = False

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 from omx_autoresearch.foundation.errors import StepIllegal
 from omx_autoresearch.missions.records.work import ValidationFinished
 from omx_autoresearch.missions.rules.evidence import RunReport
+from omx_autoresearch.missions.rules.reviews import refuse_settled
 from omx_autoresearch.missions.store import MissionStore, refuse_ended
 from omx_autoresearch.missions.validation.runs import attestation_of
 from omx_autoresearch.missions.workspace import snapshot_workspace
@@ -35,7 +36,7 @@ def record_review(  # noqa: PLR0913  # what a verdict says, and nothing else
 
     Raises:
         StepIllegal: the mission has no artifact under review, this reviewer is not admitted, the artifact is missing,
-            or the session is the one under review.
+            the session is the one under review, or a session judges content that was rejected or has no review left.
     """
     store = MissionStore(runtime.home)
     mission = store.load(task_id)
@@ -63,6 +64,8 @@ def record_review(  # noqa: PLR0913  # what a verdict says, and nothing else
             f"there is nothing to review: {look.artifact_fault}",
             next_step=f"write {contract.output_artifact_path}",
         )
+    if by == "session":
+        refuse_settled(mission, look)
     now = runtime.now()
     verdict = "approved" if is_approved else "rejected"
     report = RunReport("passed" if is_approved else "failed", f"{verdict}-by-{by}", summary or verdict)

@@ -259,6 +259,10 @@ def validate_now(
     if look.artifact_fault:
         path = mission.contract.output_artifact_path if mission.contract else ""
         raise WorkspaceFault(f"there is nothing to review: {look.artifact_fault}", next_step=f"write {path}")
+    if mission.contract is not None and mission.contract.is_review:
+        from omx_autoresearch.missions.rules.reviews import refuse_settled
+
+        refuse_settled(mission, look)
     ask = Ask(permit.isolation, look)
     has_ended = validate(runtime, mission.task_id, ask, wait_seconds=wait_seconds, waits=waits)
     if has_ended:
@@ -317,11 +321,12 @@ def conduct(runtime: Runtime, task_id: str, ask: Ask) -> None:
     run_id = f"r-{runtime.new_id()}"
     started_at = runtime.now()
     me = identify(os.getpid())
+    ask = _looked(runtime, store.load(task_id), ask)
     with store.transaction(task_id, started_at) as transaction:
         mission = transaction.mission
         if mission.phase in FINAL_PHASES:
             return
-        if _is_answered(mission, ask):
+        if _is_answered(mission, ask) or _is_settled(mission, ask):
             return
         other = mission.running_validation
         if other is not None and is_under_way(other):
@@ -329,7 +334,10 @@ def conduct(runtime: Runtime, task_id: str, ask: Ask) -> None:
         tree_digest = ask.look.tree_digest if ask.look else ""
         started = me.started if me else ""
         transaction.announce(
-            ValidationStarted(RunningValidation(run_id, os.getpid(), started, started_at, tree_digest))
+            ValidationStarted(
+                RunningValidation(run_id, os.getpid(), started, started_at, tree_digest),
+                is_review=_calls_reviewer(mission, ask),
+            )
         )
     run = None
     if ask.runs_command:
@@ -367,6 +375,26 @@ def _is_answered(mission: Mission, ask: Ask) -> bool:
         and (run.head, run.tree_digest, run.pin_digest) == (look.head, look.tree_digest, look.pin_digest)
         and run.output_artifact_digest == look.output_artifact_digest
     )
+
+
+def _calls_reviewer(mission: Mission, ask: Ask) -> bool:
+    return ask.runs_command and mission.contract is not None and mission.contract.is_review
+
+
+def _looked(runtime: Runtime, mission: Mission, ask: Ask) -> Ask:
+    """The order with a look, where the reviewer would be called: that depends on the artifact."""
+    if ask.look is not None or not _calls_reviewer(mission, ask):
+        return ask
+    return replace(ask, look=snapshot_workspace(runtime.home.mission(mission.task_id), mission))
+
+
+def _is_settled(mission: Mission, ask: Ask) -> bool:
+    """True when the reviewer would be called and is not: this content was rejected, or no review is left."""
+    if ask.look is None or not _calls_reviewer(mission, ask):
+        return False
+    from omx_autoresearch.missions.rules.reviews import are_reviews_spent, rejection_of
+
+    return rejection_of(mission, ask.look) is not None or are_reviews_spent(mission)
 
 
 def _attested(runtime: Runtime, mission: Mission, run_id: str, ask: Ask, started_at: str) -> Attestation:
@@ -595,6 +623,7 @@ def attestation_of(  # noqa: PLR0913 - the facts that every attestation has
         head=look.head if look else "",
         tree_digest=look.tree_digest if look else "",
         output_artifact_digest=look.output_artifact_digest if look else "",
+        output_artifact_mark=look.output_artifact_mark if look else "",
         is_fresh=is_fresh,
         started_at=times[0],
         finished_at=times[1],

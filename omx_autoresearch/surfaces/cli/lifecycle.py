@@ -47,7 +47,6 @@ if TYPE_CHECKING:
 
     from omx_autoresearch.missions.accepted import Edit, Take
     from omx_autoresearch.missions.launch import Started
-    from omx_autoresearch.missions.rules.allowances import Limits
     from omx_autoresearch.missions.rules.intake import MissionDraft
 
 
@@ -181,7 +180,7 @@ def _print_to_agent(document: StartDocument) -> None:
     say(
         f"Mission {document.task_id} is {document.phase}; it holds this session once its agent CLI confirms it."
     )
-    say(limits_text(document.limits))
+    say(limits_text(document))
     if document.forbidden:
         say(f"forbidden: {_forbidden_line(document)}")
     if document.bind_token:
@@ -206,7 +205,7 @@ def _print_to_owner(caller: Caller, document: StartDocument) -> None:
             ("  forbidden", _forbidden_line(document), ""),
             ("  baseline", said, "yellow" if is_broken else ""),
             ("  fix it", f"then: omx-autoresearch amend {document.task_id}" if is_broken else "", "yellow"),
-            ("  limits", limits_text(document.limits), ""),
+            ("  limits", limits_text(document), ""),
             ("  hold", *_hold(caller, document)),
             *(("  note", note, "yellow") for note in document.notes),
         ]
@@ -243,11 +242,16 @@ _LIMITS = """\
 {weak_holds:g} weak signs of progress that count as some
 {background_allows:g} stops for work in the background, {wait_refusals:g} for a running check
 {session_idle_hours:g} h of a silent session"""
+_REVIEWS = (
+    "\n{reviews:g} reviews by the reviewer command or other sessions; each call costs what its model costs"
+)
 
 
-def limits_text(limits: Limits) -> str:
+def limits_text(document: StartDocument) -> str:
     """Every allowance, none hidden, a line for each kind."""
-    return _LIMITS.format(**{item.name: getattr(limits, item.name) for item in fields(limits)})
+    limits = document.limits
+    lines = _LIMITS + ("" if document.validator_command else _REVIEWS)
+    return lines.format(**{item.name: getattr(limits, item.name) for item in fields(limits)})
 
 
 @dataclass(frozen=True, slots=True)

@@ -258,6 +258,7 @@ def _progress(view: StatusView) -> list[Row]:
         ("iteration", f"{view.iteration}, {view.stale_count} without progress{pressure}", ""),
         ("direction", view.current_direction, ""),
         ("refusals", f"{view.refusals} of {view.max_refusals}", ""),
+        ("reviews", f"{view.reviews} of {view.max_reviews}" if view.max_reviews else "", ""),
         ("hours", f"{view.hours_used:.2f} of {view.max_hours:g}", ""),
         ("judged by", view.judged_by, ""),
         ("newest run", _newest_run(view), ""),

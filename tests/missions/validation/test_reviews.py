@@ -131,15 +131,16 @@ def test_a_review_is_of_one_artifact_and_a_changed_one_is_reviewed_again(world: 
     world.write("report.md", "one\n")
     world.write("verdict.txt", "rejected")
     assert "failed (rejected)" in world.stop().refusal
+    world.write("report.md", "two\n")
     world.write("verdict.txt", "approved")
     runs.validate(world.runtime(), mission.task_id, runs.Ask("none"), wait_seconds=60)
     assert run_of(world, mission).verdict == "passed"
-    world.write("report.md", "two\n")
+    world.write("report.md", "three\n")
     world.write("verdict.txt", "rejected")
     assert "failed (rejected)" in world.stop().refusal
     assert world.load(mission).phase == "running"
+    world.write("report.md", "four\n")
     world.write("verdict.txt", "approved")
-    world.prompt("look again")
     assert "is complete" in world.stop().person_message
 
 

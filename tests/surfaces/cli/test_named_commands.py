@@ -408,6 +408,16 @@ def _review_needed(person: Person) -> list[Spoken]:
     return [_release(person.stop())]
 
 
+def _reviews_spent(person: Person) -> list[Spoken]:
+    person.write("review.sh", REVIEWER, mode=0o755)
+    judged = ("--prompt", "Is it true?", "--output", "report.md", "--reviewer", "./review.sh")
+    person.bind(person.start("report", *judged, "--limit", "reviews=1"))
+    person.write("report.md", "It is.\n")
+    rejected = _refusal(person.stop())
+    person.write("report.md", "It is, as shown in [1].\n")
+    return [rejected, _release(person.stop())]
+
+
 def _experiment_failed(person: Person) -> list[Spoken]:
     person.write("measure.sh", "#!/bin/sh\necho METRIC ms=NaN\n", mode=0o755)
     person.commit("Add a measurement that measures nothing")
@@ -445,6 +455,7 @@ SITUATIONS |= {
     "a mission that an agent launched": _agents_mission("start", "approve"),
     "a task folder of another runtime": _adoptable,
     "an artifact for a person": _review_needed,
+    "reviews that are spent": _reviews_spent,
 }
 
 NEEDS = {
@@ -461,6 +472,7 @@ NEEDS = {
     "approval-missing": _unapproved,
     "validator-gone": _validator_gone,
     "review-needed": _review_needed,
+    "reviews-spent": _reviews_spent,
     "experiment-failed": _experiment_failed,
     "agent-blocked": _blocked_by_agent,
     "owner-blocked": _owner_blocked,
