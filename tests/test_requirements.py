@@ -17,6 +17,7 @@ SPECS = ROOT / "specs"
 PAGES = {
     "GATE": "gate.md",
     "DONE": "completion.md",
+    "WORK": "completion.md",
     "SESS": "sessions.md",
     "STATE": "state.md",
     "LIFE": "lifecycle.md",

@@ -26,6 +26,7 @@ from omx_autoresearch.foundation.input_validation import Fault, refusal, validat
 from omx_autoresearch.foundation.metric_texts import LARGEST, name_faults
 from omx_autoresearch.foundation.records import to_plain
 from omx_autoresearch.foundation.types import MetricDirection, MetricSource
+from omx_autoresearch.freezing.manifest import glob_faults
 from omx_autoresearch.journal.safe_files import read_bounded
 from omx_autoresearch.missions import intake
 
@@ -95,6 +96,8 @@ class ExperimentPage:
         setup: run in a worktree whose tree changed, before anything is measured there.
         reset_caches: run before each measured run.
         held_out: a check that no agent is shown.
+        work: globs of what a candidate is to change; what else the frozen files read is frozen. In a sandbox.md it
+            stands beside the block, where the mission has it.
         protect: globs of further files that no candidate may touch.
         guard: ``name<=bound``, ``name>=bound``, ``name:+5%`` (may rise by 5 %), ``name:-5%`` (may fall by 5 %).
         env: variables of every command.
@@ -133,6 +136,7 @@ class ExperimentPage:
     setup: str = ""
     reset_caches: str = ""
     held_out: str = ""
+    work: tuple[str, ...] = ()
     protect: tuple[str, ...] = ()
     guard: tuple[str, ...] = ()
     env: dict[str, str] = field(default_factory=dict)
@@ -190,7 +194,7 @@ def configure(options: Mapping[str, Any], *, block: Mapping[str, Any] | None = N
 
 
 def read_block(path: str) -> dict[str, Any]:
-    """The ``experiment:`` block of a file with frontmatter; empty where it has none.
+    """The ``experiment:`` block of a file with frontmatter, with the ``work`` of its mission.
 
     Raises:
         MissionInvalid: the file is missing, or what it says cannot stand.
@@ -201,14 +205,15 @@ def read_block(path: str) -> dict[str, Any]:
         raise MissionInvalid(f"{path} is missing", next_step="omx-autoresearch experiment start") from None
     page = intake.parse(data, where=path)
     block = page.values.get(BLOCK)
+    work = {"work": page.values["work"]} if page.values.get("work") else {}
     if block is None:
-        return {}
+        return work
     lines = {place[1:]: line for place, line in page.lines.items() if place[:1] == (BLOCK,)}
     _, faults = _read(validated(ExperimentPage, block, where=f"{path}, {BLOCK}", lines=lines))
     # What the block leaves out may come from an option.
     if faults := [fault for fault in faults if fault.field.partition(".")[0] in block]:
         raise MissionInvalid(refusal(f"{path}, {BLOCK}", faults), next_step=f"fix {path}, then start again")
-    return dict(block)
+    return {**work, **block}
 
 
 def _as_option(fault: Fault) -> Fault:
@@ -327,6 +332,7 @@ def _read(page: ExperimentPage) -> tuple[ExperimentConfig, list[Fault]]:
         setup=page.setup,
         reset_caches=page.reset_caches,
         held_out=os.path.abspath(os.path.expanduser(page.held_out)) if page.held_out else "",
+        work=page.work,
         protect=page.protect,
         guards=tuple(guards),
         env=dict(page.env),
@@ -443,6 +449,12 @@ def _text_faults(config: ExperimentConfig) -> Iterator[Fault]:
             yield Fault(
                 f"env.{name[:80]}", "", "a variable's name has only A-Z, 0-9 and _, and its value has no NUL"
             )
+    for name in ("work", "protect"):
+        yield from (
+            Fault(name, "", fault.partition(": ")[2])
+            for glob in getattr(config, name)
+            for fault in glob_faults(glob)
+        )
     for name in ("keep", "link"):
         outside = [path for path in getattr(config, name) if not _is_inside(path)]
         yield from (Fault(name, "", f"{path[:80]!r} is not a path inside the repository") for path in outside)

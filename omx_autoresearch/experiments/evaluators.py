@@ -257,6 +257,7 @@ def _pins_of(config: ExperimentConfig, worktree_path: str, environment: Mapping[
         worktree_path,
         commands=[command for command in (config.measure, config.check, config.reset_caches) if command],
         protect=config.protect,
+        work=config.work,
         exempt=(document,),
         search_path=environment.get("PATH", ""),
         python_folders=_python_folders(environment, worktree_path),

@@ -171,11 +171,7 @@ def find(  # noqa: PLR0913  # what a contract says of its evaluator
     search.warn_of_judging_work()
     notes = [*search.notes, *([] if work else unpinned_imports(workspace_path, search.paths))]
     manifest = manifest_of(pins, search.runners, dict.fromkeys(notes))
-    folders = {
-        folder
-        for folder in search.import_folders() | set(python_folders)
-        if os.path.join(folder, "new.py") not in search.work  # a module there is what the agent is to write
-    }
+    folders = search.import_folders() | set(python_folders)
     names = loaded_names(manifest.runners)
     welcome = [
         glob[1:] for glob in protect if glob[0] == "!" and glob.rpartition("/")[2].lstrip("!") in names

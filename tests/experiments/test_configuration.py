@@ -92,6 +92,16 @@ def test_a_cap_of_costs_that_caps_nothing_is_refused(cost: float, tmp_path: Path
     assert configure(NEEDED).limits.cost_usd == 0.0
 
 
+@pytest.mark.requirement("DRIVE-01", "WORK-01")
+def test_an_experiment_has_the_work_of_its_mission_unless_it_names_its_own(tmp_path: Path) -> None:
+    path = tmp_path / "sandbox.md"
+    path.write_text(BLOCK.replace("experiment:\n", "work: [src/**]\nexperiment:\n"))
+    assert configure({}, block=read_block(str(path))).work == ("src/**",)
+    assert configure({"work": ("lib/**",)}, block=read_block(str(path))).work == ("lib/**",)
+    with pytest.raises(UsageError, match=r"--work: .* must be relative"):
+        configure({**NEEDED, "work": ("../x",)})
+
+
 @pytest.mark.requirement("DRIVE-01")
 def test_a_path_is_taken_as_a_shell_completes_it() -> None:
     config = configure({**NEEDED, "link": (".venv/", "./data"), "keep": ("target/",)})

@@ -136,6 +136,22 @@ def test_a_module_that_python_would_take_in_by_itself_is_told(scene: Scene, name
     assert scene.measure(bench).metric == 5.0
 
 
+@pytest.mark.requirement("RUN-01", "WORK-02")
+def test_with_a_named_work_what_the_measure_script_reads_is_frozen_and_the_work_is_not(scene: Scene) -> None:
+    scene.write(
+        {
+            "lib/work.py": "",
+            "report.py": "def say():\n    print('METRIC ms=5')\n",
+            "measure.py": "import sys\nsys.path.append('lib')\nimport report\nimport work\nreport.say()\n",
+        }
+    )
+    bench = scene.bench(measure=f'"{sys.executable}" measure.py', protect=(), work=("lib/**",))
+    scene.write({"lib/work.py": "pass\n"})
+    assert scene.measure(bench).metric == 5.0
+    (scene.candidate / "report.py").write_text("def say():\n    print('METRIC ms=0')\n")
+    assert scene.measure(bench).tampered_paths == ("report.py",)
+
+
 @pytest.mark.requirement("RUN-01")
 def test_a_compiled_form_of_a_frozen_module_is_never_taken(scene: Scene) -> None:
     frozen = "def say():\n    print('METRIC ms=5')\n"

@@ -100,6 +100,7 @@ class ExperimentConfig:
         reset_caches: run before each measured run; not measured.
         held_out: an executable, or a folder with an executable ``check``, outside the repository or ignored by it;
             copied at the start, never shown to the agent, run at acceptance and at the end.
+        work: globs of what a candidate is to change, which is never frozen; what else the frozen files read is.
         protect: further globs of files that no candidate may touch.
         guards: secondary metrics that must not get worse.
         env: variables of every command, beside those of the owner's environment at the start.
@@ -126,6 +127,7 @@ class ExperimentConfig:
     setup: str = ""
     reset_caches: str = ""
     held_out: str = ""
+    work: tuple[str, ...] = ()
     protect: tuple[str, ...] = ()
     guards: tuple[Guard, ...] = nested(Guard, default=())
     env: dict[str, str] = field(default_factory=dict)

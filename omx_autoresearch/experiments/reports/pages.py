@@ -121,6 +121,7 @@ def _asked(state: ExperimentState) -> tuple[Fact, ...]:
         Fact("Repository", state.project_path, is_code=True),
         Fact("Base", state.base_commit, is_code=True),
         *[Fact("Guard", summary.guard_words(guard)) for guard in config.guards],
+        Fact("Work", ", ".join(config.work), is_code=True),
         *[_protected(glob) for glob in config.protect],
         Fact("Held-out check", "yes, not shown" if config.held_out else "none"),
         Fact("Isolation asked for", config.sandbox),

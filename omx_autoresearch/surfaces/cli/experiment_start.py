@@ -105,6 +105,13 @@ start_options = with_options(
         help="A check that is hidden from agents: an executable, or a folder with one.",
     ),
     click.option(
+        "--work",
+        multiple=True,
+        metavar="GLOB",
+        help="What a candidate is to change, such as 'src/**': never frozen; what else the frozen files read is. "
+        "May be repeated.",
+    ),
+    click.option(
         "--protect", multiple=True, metavar="GLOB", help="Also freeze these files. May be repeated."
     ),
     click.option(

@@ -61,6 +61,40 @@ def test_at_a_terminal_init_asks_for_what_is_missing_and_refuses_a_placeholder(p
     assert (view["goal"], view["phase"]) == ("Write the answer", "draft")
 
 
+@pytest.mark.requirement("WORK-04")
+@pytest.mark.parametrize(("answer", "work"), [("y", ["src/**"]), ("n", [])])
+def test_at_a_terminal_the_work_is_proposed_and_taken_only_with_a_yes(
+    person: Person, answer: str, work: list[str]
+) -> None:
+    (person.project / "src").mkdir()
+    (person.project / "src" / "answer.txt").write_text("41")
+    shown = at_terminal(
+        person,
+        "init",
+        "--goal",
+        "Write the answer",
+        answers=(
+            ("Who decides", "1"),
+            ("Which command decides?", "./check.sh"),
+            ("Is the agent to change src/**", answer),
+        ),
+    )
+    assert shown.status == 0, shown.text
+    assert person.json("start")["work"] == work
+
+
+@pytest.mark.requirement("WORK-03", "WORK-04")
+def test_a_dry_run_and_start_show_what_becomes_of_the_files(person: Person) -> None:
+    (person.project / "src").mkdir()
+    (person.project / "src" / "answer.txt").write_text("41")
+    goal = ("init", "--goal", "Write the answer", "--validator", "./check.sh")
+    assert "name it: --work 'src/**'" in person.run(*goal, "--dry-run").stdout
+    assert person.run(*goal, "--work", "src/**").returncode == 0
+    started = person.run("start").stdout
+    assert re.search(r"(?m)^  work +1 file: src/answer.txt$", started)
+    assert re.search(r"(?m)^  frozen +1 file: check.sh$", started)
+
+
 @pytest.mark.requirement("CLI-06")
 def test_at_a_terminal_a_review_is_asked_for_its_file(person: Person) -> None:
     shown = at_terminal(
