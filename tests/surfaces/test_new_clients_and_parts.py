@@ -15,6 +15,8 @@ from tests.surfaces.support.copies import copied_package, insert, touched
 if TYPE_CHECKING:
     from pathlib import Path
 
+pytestmark = pytest.mark.slow
+
 CLIENT_LINE = (
     '    "pigeon": KnownClient(("PIGEON_SHELL",), shell_only=("PIGEON_SHELL",), folder=".pigeon"),\n'
 )
@@ -58,8 +60,6 @@ def installation(scope, environ, project_path):
 """
 PART = """
 from omx_autoresearch.agents.parts import Part
-
-pytestmark = pytest.mark.slow
 from omx_autoresearch.agents.settings_files import readable_text
 
 
@@ -133,7 +133,7 @@ def test_a_new_client_is_its_own_folder_and_one_line_and_its_stop_is_refused(
     assert person.json("status", task_id)["client"] == "pigeon"
     (document,) = person.json("doctor", "pigeon")
     assert document["is_held"]
-    person.ok("uninstall", "pigeon")
+    person.ok("uninstall", "pigeon", "--yes")
     assert not (person.root / ".pigeon").exists()
 
 

@@ -7,10 +7,13 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
 from jsonschema import Draft202012Validator
 
 from tests.surfaces.support.command_line import PROGRAM, Person
 from tests.surfaces.support.copies import copied_package, insert, touched
+
+pytestmark = pytest.mark.slow
 
 VERB = '''
 from __future__ import annotations
@@ -44,8 +47,6 @@ PAGE = f"""
 import sys
 sys.path.append({str(Path(__file__).resolve().parents[3])!r})
 from scripts.generate_specs import verbs_block
-
-pytestmark = pytest.mark.slow
 print(verbs_block())
 """
 
