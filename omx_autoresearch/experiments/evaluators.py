@@ -30,6 +30,7 @@ from omx_autoresearch.experiments.store import ExperimentFolder
 from omx_autoresearch.foundation import json_codec
 from omx_autoresearch.foundation.errors import StateUntrusted, WorkspaceFault
 from omx_autoresearch.freezing import discovery, pins, restoration
+from omx_autoresearch.freezing.import_path import python_folders
 from omx_autoresearch.freezing.manifest import PinManifest
 from omx_autoresearch.journal.safe_files import load_json, open_folder, replace_file, storage_failed
 from omx_autoresearch.missions.secrets import WITHHELD, forms_of
@@ -260,20 +261,8 @@ def _pins_of(config: ExperimentConfig, worktree_path: str, environment: Mapping[
         work=config.work,
         exempt=(document,),
         search_path=environment.get("PATH", ""),
-        python_folders=_python_folders(environment, worktree_path),
+        python_folders=python_folders(environment.get("PYTHONPATH", ""), worktree_path),
     )
-
-
-def _python_folders(environment: Mapping[str, str], worktree_path: str) -> list[str]:
-    """Folders of the worktree on PYTHONPATH, relative; the root is empty."""
-    found = []
-    for entry in environment.get("PYTHONPATH", "").split(os.pathsep):
-        relative = os.path.relpath(entry, worktree_path) if entry else ".."
-        if relative == ".":
-            found.append("")
-        elif relative.split(os.sep, 1)[0] != "..":
-            found.append(relative)
-    return found
 
 
 def _drop_bytecode(manifest: PinManifest, worktree_path: str) -> None:

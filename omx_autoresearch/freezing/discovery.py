@@ -14,7 +14,16 @@ from dataclasses import replace
 from itertools import pairwise
 
 from omx_autoresearch.foundation.errors import WorkspaceFault
-from omx_autoresearch.freezing import evaluator_commands, makefiles
+from omx_autoresearch.freezing import evaluator_commands, import_path, makefiles, packages
+from omx_autoresearch.freezing.folders import (
+    are_few,
+    is_foreign,
+    is_snapshot,
+    literal_folder,
+    paths_below,
+    programs_inside,
+    real_folder,
+)
 from omx_autoresearch.freezing.manifest import (
     DEFAULTS,
     PYTHON_START,
@@ -23,6 +32,7 @@ from omx_autoresearch.freezing.manifest import (
     glob_pattern,
     is_pruned,
     is_test,
+    is_test_data,
     loaded_names,
 )
 from omx_autoresearch.freezing.pins import manifest_of, with_modules, with_pins
@@ -31,101 +41,23 @@ from omx_autoresearch.freezing.runners import runners_of
 from omx_autoresearch.freezing.work import Work, project_files
 from omx_autoresearch.journal.safe_files import (
     Place,
-    first_link,
     open_inside,
     path_faults,
     read_chunks,
     resolve,
     script_text,
 )
-from omx_autoresearch.system.files import walk
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Sequence
-
-
-# --- Folders of cases, and programs of the workspace on PATH: they belong to an evaluator though no command names them.
-#
-# A check that walks a folder is emptied by emptying the folder; a program of the workspace's virtual environment is
-# found before the system's. Both are looked for at launch alone.
-
-CASE_LIMIT = 2_000
-"""A folder of cases with more files is not pinned by default; a note tells the owner."""
-CASE_LIMIT_BYTES = 256 * 1024 * 1024
-INTERPRETERS = frozenset({"bash", "env", "node", "python", "python3", "sh"})
-"""Programs that a shebang starts although no command names them."""
-
-
-def real_folder(workspace_path: str, word: str, folders: tuple[str, ...]) -> str:
-    """The real folder of the workspace that a word names from one of these folders; empty for none or for the root."""
-    root = os.path.normpath(workspace_path)
-    for folder in folders:
-        path = os.path.normpath(os.path.join(root, folder, word))
-        relative = os.path.relpath(path, root)
-        if not path.startswith(root + os.sep) or relative.split(os.sep, 1)[0] in (".git", ".omx"):
-            continue
-        try:
-            is_folder = stat.S_ISDIR(os.lstat(path).st_mode)
-        except (OSError, ValueError):
-            continue
-        if is_folder and not first_link(workspace_path, relative):
-            return relative
-    return ""
-
-
-def paths_below(workspace_path: str, start: str, is_skipped: Callable[[str], bool]) -> Iterator[str]:
-    """Every file and link below ``start``; ``is_skipped`` is given the name of a folder."""
-
-    def is_left_out(_: str, entry: os.DirEntry[str]) -> bool:
-        return entry.is_dir(follow_symlinks=False) and is_skipped(entry.name)
-
-    for path, entry in walk(os.path.join(workspace_path, start), is_left_out=is_left_out):
-        if not entry.is_dir(follow_symlinks=False):
-            yield f"{start}/{path}" if start else path
-
-
-def are_few(workspace_path: str, paths: list[str]) -> bool:
-    """True when these files may be pinned by default."""
-    if len(paths) > CASE_LIMIT:
-        return False
-    return sum(os.lstat(os.path.join(workspace_path, path)).st_size for path in paths) <= CASE_LIMIT_BYTES
-
-
-def programs_inside(
-    workspace_path: str, search_path: str, words: frozenset[str]
-) -> tuple[list[str], list[str]]:
-    """Find named programs in folders of PATH inside the workspace, and places there where no new one may appear.
-
-    Args:
-        workspace_path: of the mission.
-        search_path: the owner's PATH; its relative folders are never searched.
-        words: that may be programs.
-
-    Returns:
-        Paths that exist, and paths at which a new file would be found before a program further back on PATH.
-    """
-    root = os.path.join(os.path.realpath(workspace_path), "")
-    folders = [folder for folder in search_path.split(os.pathsep) if os.path.isabs(folder)]
-    present: list[str] = []
-    absent: list[str] = []
-    for number, folder in enumerate(folders):
-        real = os.path.join(os.path.realpath(folder), "")
-        if not real.startswith(root):
-            continue
-        for name in sorted(words | INTERPRETERS):
-            path = os.path.join(real[len(root) :], name)
-            if os.path.lexists(os.path.join(root, path)):
-                present.append(path)
-            elif any(os.access(os.path.join(later, name), os.X_OK) for later in folders[number + 1 :]):
-                absent.append(path)
-    return list(dict.fromkeys(present)), list(dict.fromkeys(absent))
+    from collections.abc import Iterable, Sequence
 
 
 PIN_LIMIT = 10_000
 """More pinned files than this would slow every stop down: a clear error at launch instead."""
 PIN_LIMIT_BYTES = 1024 * 1024 * 1024
 _FOLLOW_DEPTH = 8
+_CALLS_SCRIPTS = re.compile(r"\b(?:npm|pnpm|yarn|npx|bun)\b")
 _NEVER = frozenset({".git", ".omx"})
 
 
@@ -161,7 +93,7 @@ def find(  # noqa: PLR0913  # what a contract says of its evaluator
         search.follow_command(command)
     search.add_defaults()
     search.add_protected()
-    programs = search.add_programs(search_path)
+    programs = (*search.add_programs(search_path), *search.add_environments(search_path))
     search.add_start_files(python_folders)
     search.add_what_pins_read()
     pins = [_pin(workspace_path, path) for path in sorted(search.paths)]
@@ -170,14 +102,18 @@ def find(  # noqa: PLR0913  # what a contract says of its evaluator
     search.warn_of_unnamed()
     search.warn_of_judging_work()
     notes = [*search.notes, *([] if work else unpinned_imports(workspace_path, search.paths))]
-    manifest = manifest_of(pins, search.runners, dict.fromkeys(notes))
+    manifest = replace(
+        manifest_of(pins, search.runners, dict.fromkeys(notes)),
+        programs=programs,
+        taken_names=search.taken_names(search_path),
+        loaded_globs=tuple(sorted(set(search.globs))),
+    )
     folders = search.import_folders() | set(python_folders)
     names = loaded_names(manifest.runners)
     welcome = [
         glob[1:] for glob in protect if glob[0] == "!" and glob.rpartition("/")[2].lstrip("!") in names
     ]
     welcome += [path for path in search.judging_work if path.rpartition("/")[2] in names]
-    manifest = replace(manifest, programs=programs, loaded_globs=tuple(sorted(set(search.globs))))
     return with_modules(manifest, tuple(sorted(folders)), workspace_path, welcome)
 
 
@@ -238,6 +174,7 @@ class _Search:
         self.folders: set[str] = set()
         self.absent: list[str] = []
         self.globs: list[str] = []
+        self.bin_folders: list[str] = []
 
     # --- what commands name
 
@@ -283,13 +220,13 @@ class _Search:
             if {"make", "gmake"} & set(words):
                 for name in (*_makefiles_of(words), *DEFAULTS["make"].configuration):
                     self._follow_makefile(resolve(self.workspace_path, name, folder).path, folder, words)
-            if "npm" in runners_of(command):
-                self._follow_package(resolve(self.workspace_path, "package.json", folder).path)
+            if _CALLS_SCRIPTS.search(command):
+                self._follow_package(resolve(self.workspace_path, "package.json", folder).path, words)
 
     def _follow_lines(self, text: str, folder: str) -> None:
-        """Lines of a script or recipe that send make elsewhere."""
+        """Lines of a script or recipe that call commands which stand elsewhere."""
         for line in text.splitlines():
-            if re.search(r"\bmake\b", line):
+            if re.search(r"\bmake\b", line) or _CALLS_SCRIPTS.search(line):
                 named = evaluator_commands.command_paths(line, folder=folder)
                 self._follow_runner_files(line, [each.word for each in named], named)
 
@@ -320,21 +257,21 @@ class _Search:
             if "/" in word or "." in word:
                 self._add_word(word, folder, path, depth=depth + 1)
 
-    def _follow_package(self, path: str) -> None:
-        if not path or not self._is_new(path):
+    def _follow_package(self, path: str, words: list[str]) -> None:
+        if not path or not self._is_new(f"{path} as of {words}"):
             return
         self._add(path)
-        import json
-
+        # npm puts the programs of installed packages in front of the owner's PATH.
+        self.bin_folders.append(os.path.join(os.path.dirname(path), "node_modules", ".bin"))
         try:
-            scripts = json.loads(script_text(self.workspace_path, path).lstrip("\ufeff")).get("scripts", {})
-            lines = [scripts[name] for name in ("pretest", "test", "posttest") if name in scripts]
-        except (ValueError, AttributeError, TypeError):
+            lines = packages.package_scripts(script_text(self.workspace_path, path), words)
+        except ValueError:
             self.notes.append(f"{path} is not readable JSON; the files that its scripts name are not pinned")
             return
-        text = "\n".join(str(line) for line in lines)
+        text = "\n".join(lines)
         self.runners |= set(runners_of(text))
         self._follow_named(text, path, depth=1)
+        self._follow_lines(text, os.path.dirname(path))
 
     # --- what scripts name
 
@@ -386,12 +323,7 @@ class _Search:
             if not path or path in self.folders or not evaluator_commands.is_case_folder(path, script_path):
                 continue
             self.folders.add(path)
-            files = list(paths_below(self.workspace_path, path, _is_foreign))
-            if are_few(self.workspace_path, files):
-                for each in files:
-                    self.add_file(each)
-            else:
-                self.notes.append(f"{path} is too large to be pinned by default (--protect {path} pins it)")
+            self._add_folder(path)
 
     def _follow_named(self, text: str, script_path: str, depth: int) -> None:
         self._follow_folders(text, script_path)
@@ -433,23 +365,85 @@ class _Search:
     # --- what runners take, what the owner protects
 
     def add_defaults(self) -> None:
-        """Pin existing tests, their helpers, and the configuration of every runner found."""
+        """Pin existing tests, their helpers and data, and the configuration of every runner found."""
         for runner in sorted(self.runners):
             for path in DEFAULTS[runner].configuration:
                 self.add_file(path)
+        self._add_packages()
         self._warn_of_absent_tests(self._add_tests())
+        self._add_plug_ins()
+
+    def _add_packages(self) -> None:
+        """Pin the manifests of a workspace's members, and packages that only tests need."""
+        if not self.runners & {"cargo", "go", "npm", "pytest", "unittest"}:
+            return
+        for path in packages.members(self.workspace_path):
+            self.add_file(path)
+        manifests = [path for path in self.paths if path.endswith(("Cargo.toml", "package.json"))]
+        for path in sorted(manifests):
+            for folder in packages.test_dependencies(self.workspace_path, path):
+                self._add_folder(folder)
+        if self.runners & {"cargo", "go"} and real_folder(self.workspace_path, "vendor", ("",)):
+            self._add_folder("vendor")
+
+    def _add_plug_ins(self) -> None:
+        """Pin what options and configuration have a runner load."""
+        names = {name for runner in self.runners for name in DEFAULTS[runner].configuration}
+        names |= loaded_names(tuple(self.runners))
+        words = [("", word) for text in self.texts for word in packages.plug_ins(text)]
+        for path in sorted(self.paths):
+            if path in names or path.rpartition("/")[2] in names:
+                folder = os.path.dirname(path)
+                words += [(folder, word) for word in packages.configured(self.workspace_path, path)]
+        for folder, word in words:
+            stem = word.replace(".", "/") if "/" not in word else word
+            for each in (
+                word,
+                f"{stem}.py",
+                f"{stem}/__init__.py",
+                f"{word}.js",
+                f"{word}.ts",
+                f"{word}/index.js",
+            ):
+                self._add_resolved(each, folder)
 
     def _add_tests(self) -> int:
         loaded = loaded_names(tuple(self.runners))
+        data: list[str] = []
         count = 0
         for path in paths_below(self.workspace_path, "", is_pruned) if self.runners else ():
             tests = any(is_test(path, runner) for runner in self.runners)
             if tests or path.rpartition("/")[2] in loaded:
                 count += tests
                 self.add_file(path)
+            elif any(is_test_data(path, runner) for runner in self.runners):
+                data.append(path)
             elif os.path.islink(os.path.join(self.workspace_path, path)):
                 self._add_link_that_loads(path, loaded)
+        if data:
+            self._add_data(sorted({*project_files(self.workspace_path)} & {*data}))
         return count
+
+    def _add_data(self, paths: list[str]) -> None:
+        """Pin the data of tests; snapshots only where a test looks at them."""
+        looks = any(
+            "snapshot" in script_text(self.workspace_path, path, errors="replace")
+            for path in sorted(self.paths)
+            if not is_snapshot(path)
+        )
+        self._add_few("the data of the tests", [path for path in paths if looks or not is_snapshot(path)])
+
+    def _add_folder(self, folder: str) -> None:
+        self._add_few(folder, list(paths_below(self.workspace_path, folder, is_foreign)))
+
+    def _add_few(self, what: str, paths: list[str]) -> None:
+        """Pin these files, unless they are too many to be pinned unasked."""
+        if are_few(self.workspace_path, paths):
+            for path in paths:
+                self.add_file(path)
+        else:
+            folder = os.path.commonpath(paths) or "GLOB"
+            self.notes.append(f"{what} is too large to be pinned by default (--protect {folder} pins it)")
 
     def _add_link_that_loads(self, path: str, loaded: frozenset[str]) -> None:
         """A link to a folder whose files a runner would load is pinned itself."""
@@ -480,10 +474,10 @@ class _Search:
         """Pin whatever the owner's globs match now."""
         for glob in self.protect:
             pattern = glob_pattern(glob)
-            start = _literal_folder(self.workspace_path, glob)
+            start = literal_folder(self.workspace_path, glob)
             found = [
                 path
-                for path in paths_below(self.workspace_path, start, _is_foreign)
+                for path in paths_below(self.workspace_path, start, is_foreign)
                 if pattern.fullmatch(path)
             ]
             self.work.refuse_protected(glob, found)
@@ -495,6 +489,8 @@ class _Search:
     def add_programs(self, search_path: str) -> tuple[str, ...]:
         """Pin the programs of the workspace that PATH leads to, and guard the places in front of the system's."""
         words = frozenset[str]().union(*map(evaluator_commands.program_words, self.texts))
+        own = [os.path.join(os.path.abspath(self.workspace_path), folder) for folder in self.bin_folders]
+        search_path = os.pathsep.join([*own, search_path])
         present, absent = programs_inside(self.workspace_path, search_path, words)
         self.absent += absent
         before = set(self.paths)
@@ -536,7 +532,29 @@ class _Search:
         """Folders from which the evaluator's own scripts import first."""
         scripts = {path for path in self.scripts & self.paths if path.endswith(".py")}
         root = {""} if any(map(evaluator_commands.imports_from_root, self.texts)) else set()
-        return root | {path.rpartition("/")[0] for path in scripts}
+        named = import_path.import_folders(self.workspace_path, self.paths, self.runners)
+        return root | named | {path.rpartition("/")[0] for path in scripts}
+
+    def taken_names(self, search_path: str) -> tuple[str, ...]:
+        """Names that the evaluator imports from what is installed, or from its own files."""
+        return tuple(
+            sorted(
+                import_path.taken_names(
+                    self.workspace_path, sorted(self.paths), self.runners, self.texts, search_path
+                )
+            )
+        )
+
+    def add_environments(self, search_path: str) -> tuple[str, ...]:
+        """Pin what an interpreter of the workspace's virtual environments runs by itself, and guard the rest."""
+        before = set(self.paths)
+        for environment in import_path.environments(self.workspace_path, self.texts, search_path):
+            present, absent, globs = import_path.start_files(self.workspace_path, environment)
+            for path in present:
+                self.add_file(path)
+            self.absent += absent
+            self.globs += globs
+        return tuple(sorted(self.paths - before))
 
     def guards(self) -> list[Pin]:
         """Absent configuration of the runners, and programs: adding one changes how they run."""
@@ -565,24 +583,6 @@ class _Search:
 def _makefiles_of(words: list[str]) -> list[str]:
     """The makefiles that a call of make names by an option."""
     return [word for option, word in pairwise(words) if option in ("-f", "--file", "--makefile")]
-
-
-def _is_foreign(name: str) -> bool:
-    return name in (".git", ".omx", "node_modules", "__pycache__", ".venv")
-
-
-def _literal_folder(workspace_path: str, glob: str) -> str:
-    """The deepest folder that a glob names outright: there its walk begins, so pruned folders can be protected."""
-    parts: list[str] = []
-    if "/" in glob.rstrip("/"):
-        for part in glob.strip("/").split("/"):
-            if any(c in part for c in "*?"):
-                break
-            parts.append(part)
-    folder = "/".join(parts)
-    if folder and not os.path.isdir(os.path.join(workspace_path, folder)):
-        folder = folder.rpartition("/")[0]
-    return "" if first_link(workspace_path, folder) else folder
 
 
 def _pin(workspace_path: str, path: str) -> Pin:

@@ -49,6 +49,7 @@ class PinManifest:
         known_modules: paths that were such modules at launch, and may stay; files that a runner would load and that
             the owner took out of the search.
         programs: pinned paths that are programs of the workspace on the owner's PATH; alone they judge nothing.
+        taken_names: modules beyond the standard library's for which a new one in those folders would stand in.
         loaded_globs: names with wildcards in one folder each (``mk/*.mk``): what matches is loaded by itself, so a new
             match tampers.
         opened: files of the project outside the work that the check was seen to open at the baseline.
@@ -61,6 +62,7 @@ class PinManifest:
     import_folders: tuple[str, ...] = ()
     known_modules: tuple[str, ...] = ()
     programs: tuple[str, ...] = ()
+    taken_names: tuple[str, ...] = ()
     loaded_globs: tuple[str, ...] = ()
     opened: tuple[str, ...] = ()
 
@@ -133,8 +135,8 @@ class RunnerDefaults:
 
     Attributes:
         tests: names of test files, one ``*`` each; existing ones are pinned.
-        test_folders: folders whose files of these suffixes are pinned too (what tests import).
-        suffixes: of those files; empty means every file.
+        test_folders: folders whose files are pinned too: what tests import and read.
+        suffixes: of files there that are code of the tests; the others are their data. Empty means every file.
         configuration: paths from the root that it reads by itself: pinned where present, guarded where absent.
         loaded: file names that it loads in any folder: pinned where present, an addition tampers.
     """
@@ -187,7 +189,8 @@ DEFAULTS: dict[str, RunnerDefaults] = {
         configuration=("Cargo.toml", ".cargo/config.toml", ".cargo/config", ".config/nextest.toml",
                        "rust-toolchain", "rust-toolchain.toml"),
     ),
-    "go": RunnerDefaults(tests=("*_test.go",), test_folders=("testdata",), configuration=("go.work",)),
+    "go": RunnerDefaults(tests=("*_test.go",), test_folders=("testdata",),
+                         configuration=("go.work", "vendor/modules.txt")),
     "make": RunnerDefaults(configuration=("GNUmakefile", "makefile", "Makefile")),
 }  # fmt: skip
 """Known runners, by the names of ``runners.RUNNERS``. No row has lock files: only ``protect`` pins them."""
@@ -212,6 +215,17 @@ def is_test(path: str, runner: str) -> bool:
     if not any(folder in defaults.test_folders for folder in folders):
         return False
     return not defaults.suffixes or name.endswith(defaults.suffixes)
+
+
+_NO_DATA = ("README", ".git", ".DS_Store", ".editorconfig")
+
+
+def is_test_data(path: str, runner: str) -> bool:
+    """True when an existing file at ``path`` stands among the runner's tests, which may read it."""
+    *folders, name = path.split("/")
+    return any(folder in DEFAULTS[runner].test_folders for folder in folders) and not name.startswith(
+        _NO_DATA
+    )
 
 
 def loaded_names(runners: tuple[str, ...]) -> frozenset[str]:

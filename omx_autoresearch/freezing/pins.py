@@ -77,8 +77,9 @@ def manifest_digest(manifest: PinManifest) -> str:
     parts = [to_plain(manifest.pins), list(manifest.runners)]
     if manifest.import_folders or manifest.known_modules:
         parts += [list(manifest.import_folders), list(manifest.known_modules)]
-    if manifest.loaded_globs:
-        parts.append({"loaded_globs": list(manifest.loaded_globs)})
+    later = {name: list(getattr(manifest, name)) for name in ("taken_names", "loaded_globs")}
+    if any(later.values()):  # an older manifest has none of them
+        parts.append(later)
     return sha256(json_codec.encode(parts)).hexdigest()
 
 
@@ -99,7 +100,7 @@ def with_modules(
     looking = replace(manifest, import_folders=import_folders)
     look = _Look(looking, workspace_path, "")
     try:
-        known = tuple(sorted({*look.shadows(), *welcome}))
+        known = tuple(sorted({*look.shadows(), *look.matches(), *welcome}))
     finally:
         look.close()
     return _with_digest(replace(looking, known_modules=known))
@@ -194,7 +195,8 @@ def _is_only_runnable_now(pin: Pin, state: State) -> bool:
 
 def taken_modules(manifest: PinManifest) -> dict[str, frozenset[str]]:
     """By folder: the modules for which a new file or package in it would stand in."""
-    stems: dict[str, set[str]] = {folder: set(STANDARD_MODULES) for folder in manifest.import_folders}
+    taken = STANDARD_MODULES.union(manifest.taken_names)
+    stems: dict[str, set[str]] = {folder: set(taken) for folder in manifest.import_folders}
     for pin in manifest.pins:
         folder, _, name = pin.path.rpartition("/")
         if name.endswith(".py"):
@@ -271,7 +273,7 @@ class _Look:
                     added.add(pin.path)
             elif state != _expected(pin) and not _is_only_runnable_now(pin, state):
                 changed[pin.path] = state
-        added |= self._additions() | self.shadows() | self._matches()
+        added |= self._additions() | self.shadows() | self.matches()
         self._save()
         return changed, added
 
@@ -344,7 +346,7 @@ class _Look:
             path for path in found if "." in path.rpartition("/")[2] or self._leads_to(f"{path}/__init__.py")
         }
 
-    def _matches(self) -> set[str]:
+    def matches(self) -> set[str]:
         """Files that stand where the evaluator loads whatever it finds."""
         found: set[str] = set()
         for folder, ends in globs_by_folder(self.manifest).items():

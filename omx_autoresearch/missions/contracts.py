@@ -163,6 +163,7 @@ def compile_contract(
         WorkspaceFault: too much to pin, or an evaluator file cannot be read.
     """
     from omx_autoresearch.freezing import discovery
+    from omx_autoresearch.freezing.import_path import python_folders
     from omx_autoresearch.missions.intake import require_valid
 
     draft = settled(draft)
@@ -170,6 +171,7 @@ def compile_contract(
     commands = [command for command in (draft.validator_command, draft.reviewer_command) if command]
     rules = [criterion.rule for criterion in draft.criteria]
     runner = _runner(workspace_path, draft.validator_command)
+    environment = captured_environment(runtime, draft.environment_names)
     manifest = discovery.find(
         workspace_path,
         commands=[*commands, *(shlex.join(rule.argv) for rule in rules if rule.argv)],
@@ -177,7 +179,8 @@ def compile_contract(
         work=draft.work,
         runner=runner,
         exempt=(draft.output_artifact_path, *(rule.path for rule in rules)),
-        search_path=captured_environment(runtime, draft.environment_names).get("PATH", ""),
+        search_path=environment.get("PATH", ""),
+        python_folders=python_folders(environment.get("PYTHONPATH", ""), workspace_path),
     )
     _refuse_unfrozen(workspace_path, draft, manifest)
     manifest = replace(manifest, notes=(*manifest.notes, *_unfrozen_criteria(workspace_path, draft)))

@@ -955,6 +955,7 @@ UNFOUND = (
             "tests/data/expected.txt": "42\n",
         },
         {"tests/data/expected.txt": "0\n"},
+        "detected",
     ),
     _unfound(
         "golden-elsewhere",
@@ -1022,10 +1023,44 @@ UNFOUND = (
         {
             "tests/__init__.py": "",
             "tests/test_answer.py": UNITTEST.replace(
-                "import pathlib, unittest", "import pathlib, unittest\nimport yaml"
+                "import pathlib, unittest", "import pathlib, unittest\nimport click"
             ),
         },
-        {"yaml.py": "import unittest\nunittest.TestCase.assertEqual = lambda *a: None\n"},
+        {"click.py": "import unittest\nunittest.TestCase.assertEqual = lambda *a: None\n"},
+        "detected",
+    ),
+    _unfound(
+        "beside-tests",
+        "a module of the standard library's name beside the tests, which pytest puts first on the path",
+        PYTEST.command,
+        {"tests/test_answer.py": UNITTEST},
+        {"tests/pathlib.py": FALSE_PATHLIB},
+        "detected",
+    ),
+    _unfound(
+        "path-file",
+        "a `.pth` in the virtual environment of the workspace that the check runs in",
+        "sh check.sh",
+        {
+            "check.sh": ".venv/bin/python check.py\n",
+            "check.py": PYTHON.text,
+            ".venv/pyvenv.cfg": f"home = {Path(sys.executable).parent}\n",
+            ".venv/lib/python3.11/site-packages/a.py": "",
+            ".venv/bin/python": f'exec "{sys.executable}" "$@"\n',
+        },
+        {".venv/lib/python3.11/site-packages/b.pth": "import os; os._exit(0)\n"},
+        "detected",
+    ),
+    _unfound(
+        "npm-program",
+        "a program in `node_modules/.bin`, which npm puts first on the path",
+        "sh check.sh",
+        {
+            "check.sh": "npm test\n",
+            "package.json": '{"scripts": {"test": "grep -qx 42 answer.txt"}}\n',
+        },
+        {"node_modules/.bin/grep": "#!/bin/sh\nexit 0\n"},
+        "detected",
     ),
 )
 

@@ -76,7 +76,7 @@ def test_a_folder_of_work_is_told_and_not_pinned(tmp_path: Path) -> None:
 def test_a_folder_of_cases_that_is_too_large_is_told_to_the_owner(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("omx_autoresearch.freezing.discovery.CASE_LIMIT", 2)
+    monkeypatch.setattr("omx_autoresearch.freezing.folders.CASE_LIMIT", 2)
     (tmp_path / "cases").mkdir()
     for number in range(3):
         (tmp_path / "cases" / str(number)).write_text("")

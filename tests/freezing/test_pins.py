@@ -127,7 +127,7 @@ def test_existing_tests_their_helpers_and_configuration_are_pinned_and_lock_file
     for name in names:
         write(tmp_path, name)
     assert paths(take(tmp_path, "pytest -q")) == [
-        "pkg/conftest.py", "pyproject.toml", "test_a.py", "tests/b_test.py", "tests/helpers.py",
+        "pkg/conftest.py", "pyproject.toml", "test_a.py", "tests/b_test.py", "tests/data.json", "tests/helpers.py",
     ]  # fmt: skip
     assert "poetry.lock" in paths(take(tmp_path, "pytest -q", protect=("*.lock",)))
 
