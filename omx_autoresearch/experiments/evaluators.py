@@ -21,7 +21,6 @@ import stat
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from glob import escape, iglob
 from hashlib import file_digest, sha256
 
 from omx_autoresearch.experiments.judge.metrics import parse_json_path
@@ -31,6 +30,7 @@ from omx_autoresearch.foundation import json_codec
 from omx_autoresearch.foundation.errors import StateUntrusted, WorkspaceFault
 from omx_autoresearch.freezing import discovery, pins, restoration
 from omx_autoresearch.freezing.import_path import python_folders
+from omx_autoresearch.freezing.installed import site_folders
 from omx_autoresearch.freezing.manifest import PinManifest
 from omx_autoresearch.journal.safe_files import load_json, open_folder, replace_file, storage_failed
 from omx_autoresearch.missions.secrets import WITHHELD, forms_of
@@ -323,22 +323,12 @@ def editable_folders(environment: Mapping[str, str], project_path: str) -> tuple
     """
     found: dict[str, None] = {}
     roots = tuple(dict.fromkeys((os.path.normpath(project_path), os.path.realpath(project_path))))
-    for site_path in _site_folders(environment, project_path):
+    for site_path in site_folders(environment, project_path):
         for folder in _folders_named_in(site_path):
             for root in roots:
                 if folder == root or folder.startswith(root + os.sep):
                     found[os.path.relpath(folder, root)] = None
     return tuple(found)
-
-
-def _site_folders(environment: Mapping[str, str], project_path: str) -> Iterator[str]:
-    prefixes = [environment.get(name, "") for name in ("VIRTUAL_ENV", "CONDA_PREFIX")]
-    prefixes += [os.path.join(project_path, name) for name in (".venv", "venv")]
-    path_folders = environment.get("PATH", "").split(os.pathsep)
-    prefixes += [os.path.dirname(folder) for folder in path_folders if os.path.basename(folder) == "bin"]
-    prefixes += [os.path.join(environment["HOME"], ".local")] if environment.get("HOME") else []
-    for prefix in dict.fromkeys(filter(os.path.isabs, prefixes)):
-        yield from sorted(iglob(os.path.join(escape(prefix), "lib", "python3*", "site-packages")))
 
 
 def _folders_named_in(site_path: str) -> Iterator[str]:

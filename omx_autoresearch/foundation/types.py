@@ -75,3 +75,11 @@ Backend = Literal["none", "bubblewrap", "landlock", "fenced"]
 
 Confirmation = Literal["", "clean"]
 """Where a pass is asked for once more: nowhere, or in a clean copy of what git tracks."""
+
+ChangeKind = Literal["added", "edited", "removed", "moved", "mode"]
+"""How a file differs from the launch; ``mode``: only whether it may be executed, or that it became a link."""
+
+ChangeFlag = Literal[
+    "shadows an installed module", "test or data", "new in a loaded folder", "read by the check"
+]
+"""Why a person should look at a change."""

@@ -79,9 +79,14 @@ def tree_state(
     return TreeState(head, digest(entries), is_git=is_git, file_count=len(entries))
 
 
+def whole_tree(workspace_path: str, *, reads_files: bool = False) -> tuple[str, Entries]:
+    """The commit, and the files that `tree_state` covers: from the name to mode and id. Raises what that does."""
+    return _read(workspace_path, _NOT_COVERED, reads_files=reads_files)[:2]
+
+
 def tree_files(workspace_path: str) -> Entries:
-    """The files that `tree_state` covers: from the name to mode and id. Raises what that does."""
-    return _read(workspace_path, _NOT_COVERED)[1]
+    """The files of `whole_tree`. Raises what that does."""
+    return whole_tree(workspace_path)[1]
 
 
 def _read(

@@ -16,7 +16,6 @@ from omx_autoresearch.foundation.errors import AutoresearchError, CommandFault
 from omx_autoresearch.foundation.records import dataclass
 from omx_autoresearch.freezing import pins
 from omx_autoresearch.freezing.evaluator_commands import program_of
-from omx_autoresearch.freezing.tree import tree_state
 from omx_autoresearch.freezing.work import Work, classes_of, project_files
 from omx_autoresearch.journal.layout import Runtime
 from omx_autoresearch.journal.layout import task_id as make_task_id
@@ -32,6 +31,7 @@ from omx_autoresearch.missions.accepted import (
 from omx_autoresearch.missions.baseline import Baseline, mounts_by_default
 from omx_autoresearch.missions.contracts import captured_secrets, compile_contract, contract_digest
 from omx_autoresearch.missions.intake import read_intake, write_intake
+from omx_autoresearch.missions.launch_tree import keep_launch_tree
 from omx_autoresearch.missions.lifecycle_commands import marks_of_agent
 from omx_autoresearch.missions.records.lifecycle import MissionAmended, MissionCreated, MissionLaunched
 from omx_autoresearch.missions.records.work import CommandsApproved
@@ -40,7 +40,6 @@ from omx_autoresearch.missions.secrets import keep_secrets, with_secrets
 from omx_autoresearch.missions.store import MissionStore
 from omx_autoresearch.missions.validation.approvals import approval_key, approve
 from omx_autoresearch.missions.validation.runs import is_narrowed
-from omx_autoresearch.missions.workspace import keep_launch_tree
 from omx_autoresearch.system.blind_spots import blind_spots
 from omx_autoresearch.system.sandbox import box, can_isolate, no_box
 
@@ -240,7 +239,7 @@ def _launch(runtime: Runtime, mission: Mission, options: StartOptions) -> Starte
         sessions.nonce_digest(nonce) if nonce else "",
         options.reason,
         options.workspace_path,
-        *_tree_at_launch(runtime, mission, contract, workspace_path),
+        *keep_launch_tree(folder, workspace_path),
     )
     is_unsandboxed = None if options.is_agent else options.is_unsandboxed
     mission = record_contract(runtime, mission.task_id, record, is_unsandboxed=is_unsandboxed)
@@ -292,16 +291,6 @@ def _take(
 ) -> None:
     if edits := edits_between(accepted_draft(runtime, mission), draft):
         take(edits)
-
-
-def _tree_at_launch(
-    runtime: Runtime, mission: Mission, contract: Contract, workspace_path: str
-) -> tuple[str, str]:
-    """HEAD and content digest at launch; the list of the files, too, where code could change that no verdict runs."""
-    state = tree_state(workspace_path)
-    if contract.validation_mode == "mission-validator-script":
-        return state.head, state.digest
-    return state.head, keep_launch_tree(runtime.home.mission(mission.task_id), workspace_path)
 
 
 def record_contract(

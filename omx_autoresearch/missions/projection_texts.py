@@ -179,6 +179,8 @@ def completion(mission: Mission) -> bytes:
         document["validator_prompt"] = contract.validator_prompt
         document["architect_review"] = {"verdict": "approved", "rejections": mission.rejection_count}
         document["output_artifact_path"] = contract.output_artifact_path
+    if mission.difference is not None:
+        document["changed_since_launch"] = to_plain(mission.difference)
     if attestation:
         document["sandboxed"] = attestation.isolation != "none"
         document["attestation"] = to_plain(attestation)

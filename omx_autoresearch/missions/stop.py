@@ -160,11 +160,15 @@ class _Stop:
                 ask = runs.Ask(permit.isolation, look, since="" if is_last_word else self._entered_at)
                 seen, mission = self._validated(seen, mission, ask)
         if seen.look and not seen.look.changed_pins and not completion_items(mission, seen.look):
+            from omx_autoresearch.missions.difference import difference_since_launch
+            from omx_autoresearch.missions.rules.difference import bounded
             from omx_autoresearch.missions.verification import state_fault
 
             # What completes is read: times and sizes vouch for a file only while nothing depends on it.
             look = snapshot_workspace(folder, mission, reads_files=True)
-            seen = replace(seen, look=replace(look, state_fault=state_fault(self._runtime, mission)))
+            difference = bounded(difference_since_launch(self._runtime, mission, reads_files=True))
+            look = replace(look, state_fault=state_fault(self._runtime, mission))
+            seen = replace(seen, look=look, difference=difference)
         return seen
 
     def _validated(self, seen: Seen, mission: Mission, ask: runs.Ask) -> tuple[Seen, Mission]:
@@ -325,7 +329,9 @@ class _Stop:
         is_attested = run is not None and seen.look is not None and is_passing(transaction.mission, seen.look)
         mission = transaction.record(
             StopAllowed(self._facts(transaction.mission, decision, seen)),
-            MissionCompleted.taken(transaction.mission, run.run_id if run and is_attested else ""),
+            MissionCompleted.taken(
+                transaction.mission, run.run_id if run and is_attested else "", seen.difference
+            ),
         )
         said = self._with_goal(briefing.completion_for_person(mission))
         try:
@@ -340,6 +346,10 @@ class _Stop:
                 f" The completion artifact could not be written ({why}); `omx-autoresearch repair {mission.task_id}` "
                 "writes it."
             )
+        if mission.difference is not None:
+            from omx_autoresearch.missions.rules.difference import message_lines
+
+            said = "\n".join((said, *message_lines(mission.difference, mission.task_id)))
         return Reply(person_message=said)
 
     def _allow(self, transaction: Transaction, decision: Decision, seen: Seen, situation: Situation) -> Reply:

@@ -25,8 +25,10 @@ from omx_autoresearch.journal.layout import ProjectFolder, is_safe_task_id
 from omx_autoresearch.journal.safe_files import read_bounded, replace_file
 from omx_autoresearch.missions.checkouts import project_of
 from omx_autoresearch.missions.claims import take_in_quietly
+from omx_autoresearch.missions.difference import difference_since_launch
 from omx_autoresearch.missions.holds import hold_of, record_loss
 from omx_autoresearch.missions.registry import Registry, last_beat
+from omx_autoresearch.missions.rules.difference import SHOWN_CHANGES, Difference, bounded
 from omx_autoresearch.missions.rules.evidence import (
     CriterionView,
     completion_items,
@@ -104,6 +106,8 @@ class StatusView:
         last_heartbeat_at: when the client was last heard of; empty for never.
         task_path: the projections' folder.
         validation_mode: of the contract; empty while draft.
+        difference: what changed since the launch, the weightiest changes first; null where it was not looked at, except
+            at the completion.
         judged_by: the validator's command and its confirmation, or which file is reviewed; empty while draft.
         session_id: bound session; empty when unbound.
         client: its agent CLI.
@@ -146,6 +150,7 @@ class StatusView:
     task_path: str = ""
     validation_mode: str = ""
     judged_by: str = ""
+    difference: Difference | None = None
     session_id: str = ""
     client: str = ""
     hold: str = "unbound"
@@ -515,12 +520,13 @@ def _view_of(runtime: Runtime, mission: Mission, *, looks: bool) -> StatusView:
     if hold.is_lost and mission.lost_hold is None:
         record_loss(runtime, mission.task_id, hold.text)
         mission = MissionStore(runtime.home).load(mission.task_id)
-    standing, look = standing_of(mission), None
+    standing, look, difference = standing_of(mission), None, mission.difference
     if looks and contract is not None and mission.phase not in FINAL_PHASES:
         # of a workspace that is gone the next stop tells; here stands what was seen last
         with contextlib.suppress(AutoresearchError):
             look, items = open_items(runtime, mission)
             standing |= {"open_criteria": tuple(item.code for item in items), "checked_at": runtime.now()}
+        difference = difference_since_launch(runtime, mission)
     seen_at, changed = standing["checked_at"], _changed_frozen(mission, look)
     status: Status = mission.status  # type: ignore[assignment]
     return StatusView(
@@ -549,6 +555,7 @@ def _view_of(runtime: Runtime, mission: Mission, *, looks: bool) -> StatusView:
         task_path=ProjectFolder(mission.project_path).task_path(mission.task_id),
         validation_mode=contract.validation_mode if contract else "",
         judged_by=_judged_by(contract) if contract else "",
+        difference=bounded(difference, SHOWN_CHANGES) if difference else None,
         client=mission.binding.client if mission.binding else "",
         hold=hold.text,
         prompts=proof_text(runtime.home, mission.binding.client) if mission.binding else "",

@@ -36,8 +36,8 @@ def test_the_artifact_has_the_agreed_keys_and_the_whole_attestation(world: Scrat
     world.stop()
     after = world.load(mission)
     artifact = world.completion(after)
-    keys = {"task_id", "status", "passed", "summary", "completed_at", "sandboxed", "attestation"}
-    assert set(artifact) == keys
+    keys = {"task_id", "status", "passed", "summary", "completed_at", "changed_since_launch", "sandboxed"}
+    assert set(artifact) == {*keys, "attestation"}
     assert from_plain(Attestation, artifact["attestation"]) == after.attestation
     assert artifact["summary"] == "exit status 0"
     path = world.project / mission.specs_path / "completion.json"

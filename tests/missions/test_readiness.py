@@ -16,13 +16,13 @@ from omx_autoresearch.foundation.errors import StepIllegal
 from omx_autoresearch.missions import lifecycle_commands
 from omx_autoresearch.missions.amending import amend_mission
 from omx_autoresearch.missions.findings import Submission, add_finding
+from omx_autoresearch.missions.launch_tree import UNKNOWN
 from omx_autoresearch.missions.records.work import CriteriaChecked
 from omx_autoresearch.missions.rules.criteria import CriterionCheck, criterion_of
 from omx_autoresearch.missions.validation import checks
 from omx_autoresearch.missions.validation.reviews import record_review
 from omx_autoresearch.missions.verification import state_fault, unresolved_ids
 from omx_autoresearch.missions.views import readiness
-from omx_autoresearch.missions.workspace import UNKNOWN
 
 if TYPE_CHECKING:
     from omx_autoresearch.missions.rules.mission import Mission

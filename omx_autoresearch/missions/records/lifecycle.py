@@ -10,6 +10,7 @@ from __future__ import annotations
 from omx_autoresearch.foundation.records import as_fields, dataclass, field, nested, replace
 from omx_autoresearch.foundation.text import count_of
 from omx_autoresearch.missions.rules.allowances import extended, refreshed
+from omx_autoresearch.missions.rules.difference import Difference
 from omx_autoresearch.missions.rules.mission import (
     TRANSITIONS,
     Blocker,
@@ -287,11 +288,17 @@ class MissionCancelled(_OwnersStep):
 
 @dataclass(frozen=True, slots=True)
 class MissionCompleted(PhaseStep):
-    """The completion contract was met by an attested run; nothing re-opens the mission."""
+    """The completion contract was met by an attested run; nothing re-opens the mission.
+
+    Attributes:
+        run_id: of that run; empty where the contract takes a completion artifact without one.
+        difference: what had changed since the launch; None in a record of an older version.
+    """
 
     kind: ClassVar[str] = "mission_completed"
     step: ClassVar[Step] = "complete"
     run_id: str = ""
+    difference: Difference | None = nested(Difference, default=None)
 
     def doubt(self, mission: Mission) -> str:
         """A completion is not believed without the passed run that it names."""
@@ -315,7 +322,13 @@ class MissionCompleted(PhaseStep):
 
     def changes(self, mission: Mission, ts: str) -> dict[str, Any]:
         """The run is kept, and no session is held any more."""
-        return {"completed_run_id": self.run_id, "completed_at": ts, "blocker": None, "binding": None}
+        return {
+            "completed_run_id": self.run_id,
+            "completed_at": ts,
+            "difference": self.difference,
+            "blocker": None,
+            "binding": None,
+        }
 
 
 @dataclass(frozen=True, slots=True)

@@ -46,6 +46,7 @@ if TYPE_CHECKING:
     from omx_autoresearch.foundation.types import Answer, HostEnd, Phase, Progress, StopScope
     from omx_autoresearch.missions.rules.allowances import Limits, Usage
     from omx_autoresearch.missions.rules.criteria import WorkspaceSnapshot
+    from omx_autoresearch.missions.rules.difference import Difference
     from omx_autoresearch.missions.rules.mission import Attestation, Mission
 
 
@@ -173,6 +174,7 @@ class Seen:
         run: the run of this very stop.
         is_validation_running: that run did not end in time.
         is_reused: the newest failure was reused instead of a new run.
+        difference: what changed since the launch, where the contract was met.
     """
 
     mission: Mission
@@ -183,6 +185,7 @@ class Seen:
     run: Attestation | None = None
     is_validation_running: bool = False
     is_reused: bool = False
+    difference: Difference | None = None
 
 
 @dataclass(frozen=True, slots=True)

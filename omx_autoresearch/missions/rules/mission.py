@@ -12,6 +12,7 @@ from omx_autoresearch.foundation.records import dataclass, field, nested, replac
 from omx_autoresearch.foundation.times import seconds_between
 from omx_autoresearch.missions.rules.allowances import Limits, Usage
 from omx_autoresearch.missions.rules.criteria import Criterion, CriterionCheck
+from omx_autoresearch.missions.rules.difference import Difference
 from omx_autoresearch.missions.rules.directions import Direction, Tried
 
 TYPE_CHECKING = False
@@ -469,6 +470,7 @@ class Mission(MissionIdentity):
         last_stop: the newest answer of the gate.
         nonce_digest: of the nonce that ``OMX_AUTORESEARCH_TASK=TASK:NONCE`` must carry, until used.
         completed_run_id, completed_at: the attested run that completed the mission, and when; empty before.
+        difference: what had changed since the launch at the completion; None before.
         claim_count: claims taken in (notes, hand edits), none of them proof.
         finding_count, accepted_count: findings recorded, and how many of them are evidence.
         evidence_ids: newest ids of accepted findings by criterion id.
@@ -528,6 +530,7 @@ class Mission(MissionIdentity):
     nonce_digest: str = ""
     completed_run_id: str = ""
     completed_at: str = ""
+    difference: Difference | None = nested(Difference, default=None)
     claim_count: int = 0
     finding_count: int = 0
     accepted_count: int = 0

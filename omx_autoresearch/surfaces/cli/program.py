@@ -159,6 +159,7 @@ SECTIONS: Sections = (
             Entry("status", "status", "Show the state of a mission"),
             Entry("list", "status", "Show every mission"),
             Entry("current", "status", "Show the mission of a session, or of this project"),
+            Entry("diff", "diff", "Show what changed since the launch, what may decide a verdict first"),
             Entry("open", "status", "Print a mission's folder, or reveal it"),
             Entry("wait", "status", "Wait for a running validation"),
             Entry("readiness", "criterion", "Show what is missing for completion"),

@@ -14,6 +14,7 @@ from omx_autoresearch.foundation.text import count_of, duration_text
 from omx_autoresearch.journal.layout import ProjectFolder
 from omx_autoresearch.missions import views
 from omx_autoresearch.missions.rules.briefing import judged_elsewhere
+from omx_autoresearch.missions.rules.difference import count_text
 from omx_autoresearch.missions.upkeep import storage_fault
 from omx_autoresearch.missions.validation import runs
 from omx_autoresearch.missions.views import RunView, StatusView, open_items, run_view
@@ -169,6 +170,7 @@ STYLES = {
 """Colour of each phase, or of a status that has none."""
 
 
+_LIVE = ("running", "blocked", "paused")
 _MISSING = {
     "validation": "a passing run of its validator",
     "review": "an approving review",
@@ -263,6 +265,7 @@ def _progress(view: StatusView) -> list[Row]:
         ("judged by", view.judged_by, ""),
         ("newest run", _newest_run(view), ""),
         ("missing", _lacking(view), ""),
+        ("changed", _changed(view), ""),
         ("findings", f"{view.finding_count}, in state/findings.jsonl" if view.finding_count else "", ""),
         ("session", session, ""),
         ("hold", view.hold, "green" if view.hold.startswith("proven") else "yellow"),
@@ -289,7 +292,7 @@ def _newest_run(view: StatusView) -> str:
 
 def _lacking(view: StatusView) -> str:
     """The missing items, one per line."""
-    if view.phase not in ("running", "blocked", "paused"):
+    if view.phase not in _LIVE:
         return ""
     first = {"paused": "resume it first, then ", "blocked": "unblock it first, then "}.get(view.phase, "")
     lines = list(map(_missing, view.open_criteria)) or [f"nothing; {first}the agent's next stop completes it"]
@@ -299,6 +302,16 @@ def _lacking(view: StatusView) -> str:
     elif age >= LOOK_SECONDS:
         lines.append(f"(checked {duration_text(age)} ago; --look checks the workspace now)")
     return "\n".join(lines)
+
+
+def _changed(view: StatusView) -> str:
+    """How much changed since the launch, and the verb that shows it."""
+    if not view.validation_mode:
+        return ""
+    shows = f"omx-autoresearch diff {view.task_id}"
+    if view.difference is None:
+        return f"{shows} shows what changed since the launch" if view.phase in _LIVE else ""
+    return count_text(view.difference) + (f"; {shows}" if view.difference.changes else "")
 
 
 def _missing(criterion: str) -> str:

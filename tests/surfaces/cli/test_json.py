@@ -72,6 +72,7 @@ def test_every_verb_of_a_mission_prints_what_its_schema_says(person: Person) -> 
     ask("criterion", "list")
     ask("readiness", status=9)
     ask("log")
+    ask("diff")
     ask("excuse", "--reason", "no toolchain")
     ask("direct", "ask somebody")
     ask("block", "--reason", "no device", "--needs", "a device")
