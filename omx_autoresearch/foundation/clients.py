@@ -29,6 +29,10 @@ class KnownClient:
         sandbox: the program that its sandbox starts as the first process; empty if it has no sandbox program.
         program: the name of its process, or of the script that ``node`` runs; empty if unknown.
         headless: the command line of a headless session that we show as an example; empty for none.
+        reviewer: the command line that reviews what stands in the working folder and can change nothing; it reads its
+            prompt on stdin. Empty if unknown.
+        credentials: environment variables by which it finds its service and logs in.
+        instructions: names of files, in a project or in a folder above it, that instruct or configure it.
         title: the product's name, for a client without code.
         borrower_mark: set in the hooks that it takes from another client's project settings; empty if it takes none.
         borrower_cap: the refusals in a row that it honours there.
@@ -46,6 +50,9 @@ class KnownClient:
     sandbox: str = ""
     program: str = ""
     headless: str = ""
+    reviewer: str = ""
+    credentials: tuple[str, ...] = ()
+    instructions: tuple[str, ...] = ()
     title: str = ""
     borrower_mark: str = ""
     borrower_cap: int | None = None
@@ -72,6 +79,14 @@ KNOWN: dict[str, KnownClient] = {
         installed_setting='"CLAUDE_CODE_STOP_HOOK_BLOCK_CAP": "16"',
         program="claude",
         headless="claude -p --permission-mode acceptEdits",
+        reviewer=(
+            "claude -p --output-format json --setting-sources user --strict-mcp-config --tools Read,Grep,Glob"
+        ),
+        credentials=(
+            *("ANTHROPIC_API_KEY", "ANTHROPIC_AUTH_TOKEN", "ANTHROPIC_BASE_URL", "ANTHROPIC_MODEL"),
+            *("CLAUDE_CODE_OAUTH_TOKEN", "CLAUDE_CONFIG_DIR"),
+        ),
+        instructions=("CLAUDE.md", "CLAUDE.local.md", ".mcp.json"),
     ),
     "codex": KnownClient(
         ("CODEX_SESSION_ID", "CODEX_THREAD_ID", "CODEX_TOOL_CALL_ID", "CODEX_CI"),
@@ -80,6 +95,9 @@ KNOWN: dict[str, KnownClient] = {
         folder=".codex",
         sandbox="codex-linux-sandbox",
         program="codex",
+        reviewer="codex exec --json --skip-git-repo-check --ignore-rules --sandbox read-only -",
+        credentials=("CODEX_API_KEY", "CODEX_HOME", "OPENAI_API_KEY", "OPENAI_BASE_URL"),
+        instructions=("AGENTS.md", "AGENTS.override.md", ".agents"),
     ),
     # GEMINI_SESSION_ID is for hooks; a tool shell has no session id.
     "gemini": KnownClient(
@@ -88,6 +106,13 @@ KNOWN: dict[str, KnownClient] = {
         program="gemini",
         session_variables=("GEMINI_CWD", "GEMINI_PLANS_DIR", "GEMINI_PROJECT_DIR", "GEMINI_SESSION_ID"),
         folder=".gemini",
+        # Headless, it refuses a folder that is not trusted; a reviewer's folder is ours.
+        reviewer="GEMINI_CLI_TRUST_WORKSPACE=true gemini --extensions none --output-format json",
+        credentials=(
+            *("GEMINI_API_KEY", "GOOGLE_API_KEY", "GOOGLE_CLOUD_PROJECT", "GOOGLE_CLOUD_LOCATION"),
+            *("GOOGLE_GEMINI_BASE_URL", "GOOGLE_GENAI_USE_VERTEXAI", "GEMINI_MODEL"),
+        ),
+        instructions=("GEMINI.md", ".env", ".geminiignore"),
     ),
     "qwen": KnownClient(
         ("QWEN_CODE", "QWEN_CODE_SESSION_ID"),
@@ -111,6 +136,16 @@ CLIENT_NAMES: tuple[str, ...] = tuple(name for name, client in KNOWN.items() if 
 
 EXAMPLE_AGENT: str = next(client.headless for client in KNOWN.values() if client.headless)
 """The example for options that take the command of an agent."""
+
+INSTRUCTION_NAMES: tuple[str, ...] = tuple(
+    dict.fromkeys(
+        (
+            *(name for known in KNOWN.values() for name in (*known.instructions, known.folder) if name),
+            *("QWEN.md", ".qwen", ".github", ".cursor", ".cursorrules", ".git"),
+        )
+    )
+)
+"""Names by which an agent CLI is instructed or configured by the folder that it runs in, or by one above."""
 
 KEPT_NAMES: tuple[str, ...] = (
     *(".git", ".agents", ".aws"),

@@ -126,7 +126,7 @@ def try_validator(  # noqa: PLR0913  # what a run depends on
         )
         forms = forms_of(_secrets_in(contract))
         output = masked_bytes(read_output(result), forms)
-        report = report_of(contract, workspace_path, result, "")
+        report = report_of(contract, workspace_path, result)
         has_reported = is_report(last_object(result)[0])
     return Tryout(
         report=masked_report(report, forms),

@@ -54,6 +54,7 @@ from omx_autoresearch.missions.rules.gate import (
     Seen,
     Situation,
     decide,
+    failed_review,
     observe,
     owner_blocker,
     plan_blocker,
@@ -152,7 +153,9 @@ class _Stop:
         except (WorkspaceFault, StateUntrusted) as error:
             return Seen(mission, unseen=unseen(error, mission.task_id))
         seen = Seen(mission, look)
-        if not look.changed_pins and needs_run(mission, look):
+        if not look.changed_pins and (failed := failed_review(mission)):
+            seen = replace(seen, run=failed)  # no further one: the owner must act
+        elif not look.changed_pins and needs_run(mission, look):
             permit = runs.permission(self._runtime, mission, is_sandboxed=self._event.is_sandboxed)
             is_reused = not is_last_word and is_known_to_miss(mission, look)
             seen = replace(seen, may_not_run=permit.why, approve_command=permit.command, is_reused=is_reused)

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from omx_autoresearch.missions.rules.mission import Contract, Mission
     from omx_autoresearch.system.commands import CommandResult
 
-_ARTIFACT_BYTES = 1024 * 1024 * 1024
+ARTIFACT_BYTES = 1024 * 1024 * 1024
 _COMPLETION_BYTES = 4 * 1024 * 1024
 MARKED_BYTES = 4 * 1024 * 1024
 """A larger artifact is another one with any byte that changes."""
@@ -153,6 +153,7 @@ class PinnedRun:
         from omx_autoresearch.freezing.meanwhile import Meanwhile  # most stops run nothing
 
         self.workspace_path = mission.workspace_path
+        self._task_id = mission.task_id
         self._frozen_path = folder.frozen_path
         self.manifest = pins.load_manifest(folder.frozen_path, contract.pin_digest)
         self._meanwhile = Meanwhile(self.manifest, self.workspace_path, is_mounted=contract.mounts_pins)
@@ -166,8 +167,8 @@ class PinnedRun:
         )
         self.copies = pins.copies_of(self.manifest, self.workspace_path, folder.frozen_path)
         """Pairs of a pinned file and its frozen copy."""
-        is_whole = not pins.changed_copies(self.manifest, folder.frozen_path)
-        self.mounts = self.copies if contract.mounts_pins and is_whole else ()
+        self._changed_copies = pins.changed_copies(self.manifest, folder.frozen_path)
+        self.mounts = self.copies if contract.mounts_pins and not self._changed_copies else ()
         """What of them the run is to see."""
         self.watch = self._meanwhile.watch
         """Is to be read while the run goes on."""
@@ -179,6 +180,19 @@ class PinnedRun:
         renamed = [old for old, new in self._before.edited if old != new] if self.mounts else []
         paths = [os.path.join(self.workspace_path, path) for path in renamed]
         return _InPlace(paths, then=lambda: self._meanwhile.forget(renamed))
+
+    def whole_copies(self) -> tuple[tuple[str, str], ...]:
+        """The pairs of `copies`, for a run that has nothing but them.
+
+        Raises:
+            StateUntrusted: a frozen copy was changed or is gone.
+        """
+        if self._changed_copies:
+            raise StateUntrusted(
+                f"the frozen copy of {min(self._changed_copies)} was changed or is gone",
+                next_step=f"omx-autoresearch amend {self._task_id} --reason 'freeze the files again'",
+            )
+        return self.copies
 
     @property
     def changed(self) -> tuple[str, ...]:
@@ -256,7 +270,7 @@ def _look_at_files(workspace_path: str, contract: Contract) -> dict[str, Artifac
 
 
 def look_at_artifact(
-    workspace_path: str, relative_path: str, *, limit_bytes: int = _ARTIFACT_BYTES
+    workspace_path: str, relative_path: str, *, limit_bytes: int = ARTIFACT_BYTES
 ) -> Artifact:
     """The digest of an artifact inside the workspace; anything that is not a non-empty regular file is a fault."""
     try:

@@ -24,6 +24,10 @@ class Clock:
         """Seconds since an arbitrary point, never decreasing; only differences have a meaning."""
         raise NotImplementedError
 
+    def wait(self, seconds: float) -> None:
+        """Wait for so many seconds."""
+        raise NotImplementedError
+
 
 class SystemClock(Clock):
     """The clock of this machine."""
@@ -37,6 +41,10 @@ class SystemClock(Clock):
     def monotonic(self) -> float:
         """Seconds of the kernel's monotonic clock (stands still while the machine sleeps)."""
         return time.monotonic()
+
+    def wait(self, seconds: float) -> None:
+        """Wait for so many seconds of the machine."""
+        time.sleep(seconds)
 
 
 def format_time(moment: datetime) -> str:

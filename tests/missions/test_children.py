@@ -18,16 +18,19 @@ TRY_LOCK = (
     "import fcntl, sys; stream = open(sys.argv[1], 'rb');"
     "fcntl.flock(stream, fcntl.LOCK_EX | fcntl.LOCK_NB); print('free')"
 )
+REJECTS = 'sed -n \'s/.*"nonce": "\\([0-9a-f]*\\)".*/{"nonce": "\\1", "verdict": "rejected"}/p\'\n'
+"""The end of a reviewer's script that rejects, with the nonce of its prompt."""
 
 
 @pytest.mark.requirement("SESS-12")
 @pytest.mark.parametrize("mode", ["validator", "reviewer"])
 def test_no_lock_is_held_while_a_command_runs(world: Scratch, mode: str) -> None:
     said = world.root / "said"
+    ending = REJECTS if mode == "reviewer" else "exit 1\n"
     program = shlex.join([sys.executable, "-I", "-S", "-c", TRY_LOCK])
     world.write(
         "judge.sh",
-        f"#!/bin/sh\n{program} {world.home_path}/missions/*/journal.lock >{said} 2>&1\nexit 1\n",
+        f"#!/bin/sh\n{program} {world.home_path}/missions/*/journal.lock >{said} 2>&1\n{ending}",
         executable=True,
     )
     world.write("report.md", "a report\n")
@@ -45,7 +48,7 @@ def test_no_lock_is_held_while_a_command_runs(world: Scratch, mode: str) -> None
 @pytest.mark.requirement("SESS-12")
 def test_no_session_of_anybody_reaches_a_reviewer(world: Scratch) -> None:
     said = world.root / "said"
-    world.write("judge.sh", f"#!/bin/sh\nenv >{said}\nexit 1\n", executable=True)
+    world.write("judge.sh", f"#!/bin/sh\nenv >{said}\n{REJECTS}", executable=True)
     world.write("report.md", "a report\n")
     world.commit("Judge")
     world.mission(

@@ -67,6 +67,9 @@ class MovedClock(Clock):
     def monotonic(self) -> float:
         return SystemClock().monotonic()
 
+    def wait(self, seconds: float) -> None:
+        self.move(seconds=seconds)
+
 
 class Told(Reply):
     """What a use case answered to one event."""

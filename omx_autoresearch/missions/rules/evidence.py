@@ -387,39 +387,6 @@ def normalized_output(output: str) -> str:
     return output.strip()
 
 
-VERDICTS = ("approved", "rejected")
-_REVIEW_KEYS = {"nonce", "verdict", "summary", "approved"}
-
-
-def report_of_review(
-    exit_status: int | None, last: dict[str, object] | None, fault: str, nonce: str
-) -> RunReport:
-    """The verdict on a reviewer command that has ended; a doubt is an error or a rejection, never an approval."""
-    if exit_status != 0:
-        return RunReport("error", "reviewer-failed", f"the reviewer ended with exit status {exit_status}")
-    if last is None:
-        return RunReport("error", "bad-report", fault or "the reviewer's last line is not a JSON object")
-    wrong = _review_fault(last, nonce)
-    if wrong:
-        return RunReport("error", "bad-report", wrong)
-    summary = last.get("summary", "")
-    text = summary if isinstance(summary, str) else ""
-    if last["verdict"] == "approved":
-        return RunReport("passed", "approved", text or "approved")
-    return RunReport("failed", "rejected", text or "rejected")
-
-
-def _review_fault(last: dict[str, object], nonce: str) -> str:
-    if last.get("nonce") != nonce:
-        return "the verdict line does not carry the nonce of this review"
-    if last.get("verdict") not in VERDICTS:
-        return f"verdict must be exactly approved or rejected, received {last.get('verdict')!r}"
-    if "approved" in last and last["approved"] is not (last["verdict"] == "approved"):
-        return "approved and verdict contradict each other"
-    unknown = set(last) - _REVIEW_KEYS
-    return f"unknown fields: {', '.join(sorted(unknown))}" if unknown else ""
-
-
 # --- Readiness: every line of the completion gate, beside the contract's own verdict.
 #
 # Evidence alone completes nothing: what counts is the newest check of a criterion, and only while everything that it

@@ -480,7 +480,11 @@ def run_blocker(mission: Mission, seen: Seen) -> Blocker | None:
     run = seen.run
     if seen.may_not_run:
         return Blocker("approval-missing", seen.may_not_run, "the owner's approval", seen.approve_command)
-    if run is None or run.cause != "not-started" or run.contract_digest != mission.contract_digest:
+    if run is None or run.contract_digest != mission.contract_digest:
+        return None
+    if mission.contract is not None and mission.contract.is_review:
+        return _reviewer_blocker(mission, run)
+    if run.cause != "not-started":
         return None
     return Blocker(
         "validator-gone",
@@ -488,6 +492,29 @@ def run_blocker(mission: Mission, seen: Seen) -> Blocker | None:
         "a validator that starts",
         f"omx-autoresearch amend {mission.task_id} --validator '...'",
     )
+
+
+def _reviewer_blocker(mission: Mission, run: Attestation) -> Blocker | None:
+    """A review of this very stop gave no verdict: its command or its service failed, which the agent cannot mend."""
+    if run.verdict != "error":
+        return None
+    needs = "a reviewer that gives a verdict: log it in, wait until its limit ends, or amend --reviewer"
+    command = f"omx-autoresearch unblock {mission.task_id}"
+    if run.cause == "not-started":
+        needs = "a reviewer that starts"
+        command = f"omx-autoresearch amend {mission.task_id} --reviewer '...' && {command}"
+    return Blocker(
+        "reviewer-failed", f"the reviewer gave no verdict ({run.cause}): {run.summary}", needs, command
+    )
+
+
+def failed_review(mission: Mission) -> Attestation | None:
+    """The review that was under way at the last stop and has ended without a verdict since; None for none."""
+    run, last, contract = mission.attestation, mission.last_stop, mission.contract
+    if run is None or last is None or contract is None or not contract.is_review:
+        return None
+    was_under_way = last.answer == "refuse" and run.started_at <= last.at < run.finished_at
+    return run if was_under_way and run.verdict == "error" else None
 
 
 def review_blocker(mission: Mission, look: WorkspaceSnapshot) -> Blocker | None:

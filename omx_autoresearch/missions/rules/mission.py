@@ -192,7 +192,10 @@ class JudgingTerms:
         validator_command: shell command that decides (first mode); the runtime runs it in the workspace.
         validator_prompt: the question to a reviewer (second mode).
         output_artifact_path: the artifact under review, relative to the workspace (second mode).
-        reviewer_command: shell command of the reviewer, fed the prompt on stdin (second mode).
+        reviewer_command: shell command of the reviewer, fed the prompt on stdin; a known agent CLI's name alone is
+            enough (second mode).
+        reviews: globs of what the reviewer gets beside the artifact; without any, the files that changed since the
+            launch (second mode).
         reviewed_by: who may review: ``command``, ``person``, ``session`` (second mode).
         timeout_seconds: limit of one validation or review.
         score_direction: whether ``higher`` or ``lower`` scores of the validator are better.
@@ -222,6 +225,7 @@ class JudgingTerms:
     link: tuple[str, ...] = ()
     mounts: bool = True
     work: tuple[str, ...] = ()
+    reviews: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -28,7 +28,6 @@ from omx_autoresearch.missions.rules.evidence import (
     has_moved,
     judging_command,
     normalized_output,
-    report_of_review,
     report_of_run,
 )
 from omx_autoresearch.missions.rules.mission import (
@@ -60,6 +59,7 @@ from omx_autoresearch.system.sandbox import Limits, box, can_isolate, no_box, ru
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable
+    from typing import Any
 
     from omx_autoresearch.journal.layout import Runtime
     from omx_autoresearch.missions.rules.criteria import WorkspaceSnapshot
@@ -73,7 +73,7 @@ if TYPE_CHECKING:
 # --- The verdict on a run of the contract's command: from its exit status, its last line, or why it did not start.
 
 
-def report_of(contract: Contract, workspace_path: str, result: CommandResult, nonce: str) -> RunReport:
+def report_of(contract: Contract, workspace_path: str, result: CommandResult, nonce: str = "") -> RunReport:
     """The verdict on a run of the contract's command that ended; ``nonce`` is empty for a validator."""
     if result.outcome == "not_started":
         return RunReport("error", "not-started", result.error)
@@ -83,9 +83,11 @@ def report_of(contract: Contract, workspace_path: str, result: CommandResult, no
         return RunReport("error", "sandbox-failed", result.box_fault)
     if result.exit_status in (126, 127):
         return _unstartable(contract, workspace_path, result.exit_status)
-    last, fault = last_object(result)
     if contract.is_review:
-        return report_of_review(result.exit_status, last, fault, nonce)
+        from omx_autoresearch.missions.validation.reviewers import report_of_reviewer
+
+        return report_of_reviewer(result, read_output(result), nonce)
+    last, fault = last_object(result)
     return report_of_run(
         result.exit_status,
         runner_output(result, contract.runner) if contract.runner else "",
@@ -403,47 +405,40 @@ def _attested(runtime: Runtime, mission: Mission, run_id: str, ask: Ask, started
         raise StateUntrusted(f"mission {mission.task_id} has no contract")
     folder = runtime.home.mission(mission.task_id)
     before = ask.look or snapshot_workspace(folder, mission)
-    nonce, pins = runtime.new_id(), PinnedRun(folder, mission, contract)
+    pins = PinnedRun(folder, mission, contract)
     if changed := before.changed_pins or pins.changed:
         return _tampered(mission, run_id, (started_at, runtime.now()), changed)
-    scratch_path = os.path.join(folder.root_path, "scratch", run_id)
-    argv = shell_argv(contract.validator_command)
-    if contract.is_review:
-        from omx_autoresearch.missions.validation.reviewers import reviewer_argv
-
-        argv = reviewer_argv(mission, contract, scratch_path, nonce)
     output_path = folder.output_path(run_id)
     filled, forms = secrets.for_run(folder, contract)
-    with pins.in_place():
-        result = run_validator(
+
+    def run(argv: tuple[str, ...], path: str, **more: Any) -> CommandResult:
+        return run_validator(
             argv,
             filled,
-            mission.workspace_path,
+            path,
             output_path,
-            scratch_path,
+            os.path.join(folder.root_path, "scratch", run_id),
             isolation=ask.isolation,
-            mounts=pins.mounts,
             hidden_paths=runtime.home.record_paths,
             watch=pins.watch,
+            **more,
         )
-    output = read_output(result)
-    report = report_of(contract, mission.workspace_path, result, nonce)
-    if result.is_mounted and report.verdict == "failed" and speaks_of_refusal(output):
-        report = replace(report, summary=f"{report.summary}; {_MAY_BE_MOUNT.format(task=mission.task_id)}")
-    if report.verdict == "passed" and contract.confirm:
-        from omx_autoresearch.missions.validation.confirming import confirmed
 
-        failed = confirmed(
-            filled,
-            pins,
-            result,
-            run=run_validator,
-            judge=lambda path, again: report_of(contract, path, again, nonce),
-            isolation=ask.isolation,
-            hidden_paths=runtime.home.record_paths,
+    if contract.is_review:
+        from omx_autoresearch.missions.validation.reviewers import reviewed
+
+        result, report = reviewed(
+            runtime,
+            mission,
+            contract,
+            copies=pins.whole_copies(),
+            expected_digest=before.output_artifact_digest,
+            run=lambda argv, path: run(argv, path, shown_paths=(os.path.dirname(path),)),
+            judge=lambda path, ended, nonce: report_of(contract, path, ended, nonce),
         )
-        result, report = failed or (result, report)
-        output = read_output(result)
+    else:
+        result, report = _validated(runtime, mission, filled, pins, run, ask.isolation)
+    output = read_output(result)
     report, output = secrets.masked_report(report, forms), secrets.masked_output(output, output_path, forms)
     has_passed = report.verdict == "passed"
     if changed := pins.changes(result, has_passed=has_passed):
@@ -475,6 +470,36 @@ def _attested(runtime: Runtime, mission: Mission, run_id: str, ask: Ask, started
         leaked=result.leaked,
         is_mounted=result.is_mounted,
     )
+
+
+def _validated(  # noqa: PLR0913, PLR0917  # what a run depends on
+    runtime: Runtime,
+    mission: Mission,
+    contract: Contract,
+    pins: PinnedRun,
+    run: Callable[..., CommandResult],
+    isolation: str,
+) -> tuple[CommandResult, RunReport]:
+    """A run of the validator, and one more in a clean copy where the contract wants that."""
+    with pins.in_place():
+        result = run(shell_argv(contract.validator_command), mission.workspace_path, mounts=pins.mounts)
+    report = report_of(contract, mission.workspace_path, result)
+    if result.is_mounted and report.verdict == "failed" and speaks_of_refusal(read_output(result)):
+        report = replace(report, summary=f"{report.summary}; {_MAY_BE_MOUNT.format(task=mission.task_id)}")
+    if report.verdict != "passed" or not contract.confirm:
+        return result, report
+    from omx_autoresearch.missions.validation.confirming import confirmed
+
+    failed = confirmed(
+        contract,
+        pins,
+        result,
+        run=run_validator,
+        judge=lambda path, again: report_of(contract, path, again),
+        isolation=isolation,
+        hidden_paths=runtime.home.record_paths,
+    )
+    return failed or (result, report)
 
 
 def _remove_scratch(scratch_path: str) -> None:

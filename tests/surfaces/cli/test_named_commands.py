@@ -418,6 +418,14 @@ def _reviews_spent(person: Person) -> list[Spoken]:
     return [rejected, _release(person.stop())]
 
 
+def _reviewer_failed(person: Person) -> list[Spoken]:
+    person.write("other.sh", REVIEWER, mode=0o755)
+    judged = ("--prompt", "Is it true?", "--output", "report.md", "--reviewer", "no-such-reviewer")
+    person.bind(person.start("report", *judged, "--unfrozen", "--reason", "it is elsewhere"))
+    person.write("report.md", "It is.\n")
+    return [_release(person.stop())]
+
+
 def _experiment_failed(person: Person) -> list[Spoken]:
     person.write("measure.sh", "#!/bin/sh\necho METRIC ms=NaN\n", mode=0o755)
     person.commit("Add a measurement that measures nothing")
@@ -456,6 +464,7 @@ SITUATIONS |= {
     "a task folder of another runtime": _adoptable,
     "an artifact for a person": _review_needed,
     "reviews that are spent": _reviews_spent,
+    "a reviewer that does not start": _reviewer_failed,
 }
 
 NEEDS = {
@@ -473,6 +482,7 @@ NEEDS = {
     "validator-gone": _validator_gone,
     "review-needed": _review_needed,
     "reviews-spent": _reviews_spent,
+    "reviewer-failed": _reviewer_failed,
     "experiment-failed": _experiment_failed,
     "agent-blocked": _blocked_by_agent,
     "owner-blocked": _owner_blocked,
