@@ -71,6 +71,7 @@ def find(  # noqa: PLR0913  # what a contract says of its evaluator
     exempt: Sequence[str] = (),
     search_path: str = "",
     python_folders: Sequence[str] = (),
+    files: Sequence[str] = (),
 ) -> PinManifest:
     """Find the files that the commands name, those that their runners load, and those that the owner protects.
 
@@ -83,12 +84,14 @@ def find(  # noqa: PLR0913  # what a contract says of its evaluator
         exempt: paths that are never pinned: the artifact under review.
         search_path: the PATH that the commands will have.
         python_folders: folders of the workspace on the commands' PYTHONPATH, relative; the root is empty.
+        files: of the project, where the caller has listed them already (see `work.project_files`).
 
     Raises:
         MissionInvalid: a glob protects nothing but work.
         WorkspaceFault: more files or bytes than can be pinned, or a file that cannot be read.
     """
     search = _Search(workspace_path, protect, exempt, runner, Work(work))
+    search.list_project(files)
     for command in commands:
         search.follow_command(command)
     search.add_defaults()
@@ -118,7 +121,12 @@ def find(  # noqa: PLR0913  # what a contract says of its evaluator
 
 
 def with_opened(
-    manifest: PinManifest, workspace_path: str, opened: Iterable[str], *, work: Sequence[str]
+    manifest: PinManifest,
+    workspace_path: str,
+    opened: Iterable[str],
+    *,
+    work: Sequence[str],
+    files: Sequence[str] = (),
 ) -> PinManifest:
     """The manifest with the files that a check was seen to open.
 
@@ -128,6 +136,7 @@ def with_opened(
         WorkspaceFault: as for `find`.
     """
     search = _Search(workspace_path, (), (), "", Work(work))
+    search.list_project(files)
     search.paths = {pin.path for pin in manifest.pins}
     known = set(search.paths)
     found = sorted(path for path in opened if path not in known and path not in search.work)
@@ -160,7 +169,7 @@ class _Search:
     ) -> None:
         self.workspace_path = workspace_path
         self.work = work
-        self.project_files = frozenset(project_files(workspace_path)) if work else frozenset()
+        self.project_files: frozenset[str] = frozenset()
         self.judging_work: list[str] = []
         self.protect = [glob for glob in protect if not glob.startswith("!")]
         self.released = [glob_pattern(glob[1:]) for glob in protect if glob.startswith("!")]
@@ -175,6 +184,11 @@ class _Search:
         self.absent: list[str] = []
         self.globs: list[str] = []
         self.bin_folders: list[str] = []
+
+    def list_project(self, files: Sequence[str]) -> None:
+        """Take the files of the project as listed; where the work is named, they are needed, and are listed here."""
+        if self.work:
+            self.project_files = frozenset(files or project_files(self.workspace_path))
 
     # --- what commands name
 

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from omx_autoresearch.foundation.errors import MissionInvalid
 from omx_autoresearch.freezing.manifest import DEFAULTS, FileClasses, glob_pattern, is_test
-from omx_autoresearch.freezing.tree import tree_files
+from omx_autoresearch.freezing.tree import tree_names
 from omx_autoresearch.system.git import find_root
 
 if TYPE_CHECKING:
@@ -66,7 +66,7 @@ def project_files(workspace_path: str) -> list[str]:
     below = os.fsencode(os.path.relpath(workspace, root)) + b"/"
     prefix = b"" if below == b"./" else below
     return sorted(
-        os.fsdecode(name[len(prefix) :]) for name in tree_files(workspace) if name.startswith(prefix)
+        os.fsdecode(name[len(prefix) :]) for name in tree_names(workspace) if name.startswith(prefix)
     )
 
 

@@ -178,12 +178,13 @@ def _amend(runtime: Runtime, mission: Mission, changed: _Changed, options: Amend
     if mission.phase == "draft":
         return Started(mission)
     path = options.workspace_path or mission.workspace_path
-    contract, manifest = compile_contract(runtime, workspace_path=path, draft=draft)
+    files = project_files(path)
+    contract, manifest = compile_contract(runtime, workspace_path=path, draft=draft, files=files)
     contract = replace(contract, mounts_pins=mounts_by_default(contract))
     folder = runtime.home.mission(mission.task_id)
     if mission.contract and contract.validator_command == mission.contract.validator_command:
         opened = _opened_at_launch(folder, mission.contract)
-        manifest = with_opened(manifest, path, opened, work=contract.work)
+        manifest = with_opened(manifest, path, opened, work=contract.work, files=files)
         manifest = pins.without(manifest, mission.contract.written_by_check)
         contract = replace(
             contract,
@@ -212,7 +213,7 @@ def _amend(runtime: Runtime, mission: Mission, changed: _Changed, options: Amend
     approval = is_approved(runtime.home, mission_key(mission))
     is_unsandboxed = approval is not None and approval.is_unsandboxed
     mission = record_contract(runtime, mission.task_id, record, is_unsandboxed=is_unsandboxed)
-    classes = classes_of(project_files(path), Work(contract.work), manifest)
+    classes = classes_of(files, Work(contract.work), manifest)
     return Started(mission, notes=notes, classes=classes)
 
 

@@ -96,7 +96,9 @@ class Baseline:
             return
         # What only one of two runs opened that ended alike was opened by another program.
         found = set.intersection(*self._opened) if self.mounts_pins else set.union(*self._opened)
-        self.manifest = with_opened(self.manifest, self._workspace_path, found, work=self._contract.work)
+        self.manifest = with_opened(
+            self.manifest, self._workspace_path, found, work=self._contract.work, files=self._files
+        )
         pins.pin(self._frozen_path, self.manifest, self._workspace_path)
 
     def _missing_in_a_clean_copy(self, tryout: Tryout) -> tuple[str, ...]:

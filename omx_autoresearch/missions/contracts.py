@@ -152,9 +152,11 @@ _INTAKE_BYTES = 1024 * 1024
 
 
 def compile_contract(
-    runtime: Runtime, *, workspace_path: str, draft: MissionDraft
+    runtime: Runtime, *, workspace_path: str, draft: MissionDraft, files: Sequence[str] = ()
 ) -> tuple[Contract, PinManifest]:
     """Return the contract of a draft and the manifest of what it pins; nothing is written.
+
+    ``files`` are those of the project, where the caller has listed them already.
 
     The baseline (tests, score) is not in it: it comes from a run, which belongs to ``start``.
 
@@ -181,6 +183,7 @@ def compile_contract(
         exempt=(draft.output_artifact_path, *(rule.path for rule in rules)),
         search_path=environment.get("PATH", ""),
         python_folders=python_folders(environment.get("PYTHONPATH", ""), workspace_path),
+        files=files,
     )
     _refuse_unfrozen(workspace_path, draft, manifest)
     manifest = replace(manifest, notes=(*manifest.notes, *_unfrozen_criteria(workspace_path, draft)))
@@ -391,8 +394,8 @@ def dry_run(runtime: Runtime, workspace_path: str, draft: MissionDraft) -> DryRu
     from omx_autoresearch.system.watching import Watch
 
     draft = settled(draft)
-    contract, manifest = compile_contract(runtime, workspace_path=workspace_path, draft=draft)
     files = project_files(workspace_path)
+    contract, manifest = compile_contract(runtime, workspace_path=workspace_path, draft=draft, files=files)
     tryout = None
     changed: tuple[str, ...] = ()
     if contract.validation_mode == SCRIPT:
@@ -400,7 +403,7 @@ def dry_run(runtime: Runtime, workspace_path: str, draft: MissionDraft) -> DryRu
         watch = Watch()
         opened = Opened(watch, workspace_path, files)
         tryout = try_validator(with_secrets(contract, secrets), workspace_path, watch=watch)
-        manifest = with_opened(manifest, workspace_path, opened.paths(), work=draft.work)
+        manifest = with_opened(manifest, workspace_path, opened.paths(), work=draft.work, files=files)
         watch.close()
         check = pins.compare(manifest, workspace_path)
         changed = (*check.changed, *check.added)

@@ -183,7 +183,8 @@ def _launch(runtime: Runtime, mission: Mission, options: StartOptions) -> Starte
     phase = next_phase(mission.phase, "launch", task_id=mission.task_id)
     draft = read_intake(os.path.join(mission.project_path, mission.specs_path))
     workspace_path = options.workspace_path or mission.workspace_path
-    contract, manifest = compile_contract(runtime, workspace_path=workspace_path, draft=draft)
+    files = project_files(workspace_path)
+    contract, manifest = compile_contract(runtime, workspace_path=workspace_path, draft=draft, files=files)
     if not options.is_agent:
         take = options.take or refuse_edits(mission.task_id, "start")
         _take(
@@ -194,7 +195,6 @@ def _launch(runtime: Runtime, mission: Mission, options: StartOptions) -> Starte
         runtime.home.mission(mission.task_id),
         captured_secrets(runtime, draft.environment_names),
     )
-    files = project_files(workspace_path)
     pins.pin(folder.frozen_path, manifest, workspace_path)
     baseline = None
     if options.has_baseline and not contract.is_review:
