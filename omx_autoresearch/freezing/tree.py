@@ -96,7 +96,7 @@ def tree_files(workspace_path: str) -> Entries:
 def tree_names(workspace_path: str) -> Iterable[bytes]:
     """The names of `tree_files`, which git lists faster than anybody looks at the files. Raises what that does."""
     root = find_root(os.path.realpath(workspace_path))
-    listed = _list_files(root, "-t", "-s").split(b"\0") if root else []
+    listed = _list_files(root, is_debug=False).split(b"\0") if root else []
     described = [line.partition(b"\t")[::2] for line in listed if not line.startswith(b"? ")]
     untracked = [line[2:] for line in listed if line.startswith(b"? ")]
     is_nested = any(b" 160000 " in head for head, _ in described) or any(
@@ -138,7 +138,7 @@ def _read_repository(repository: _Repository, entries: Entries) -> None:
     index = _Index(_written_ns(os.path.join(git_dir(repository.root) or "", "index")))
     pending = b""
     algorithm = "sha1"
-    for chunk in _list_files(repository.root, "-t", "-s", "--debug").split(b"\0"):
+    for chunk in _list_files(repository.root).split(b"\0"):
         rest = chunk
         if pending:
             end = chunk.index(b"\n", chunk.index(b"\tflags: ")) + 1
@@ -250,12 +250,13 @@ def _read_below(repository: _Repository, name: bytes, entries: Entries) -> None:
         add_below(os.fsencode(path), entries, prefix=prefix)
 
 
-def _list_files(root: str, *options: str) -> bytes:
-    """The files of a work tree: tracked ones with what the index knows of them, untracked ones not ignored.
+def _list_files(root: str, *, is_debug: bool = True) -> bytes:
+    """The files of a work tree: tracked ones with what the index knows of them (``is_debug``), and others not ignored.
 
     The work tree is named, so that ``core.worktree`` or ``core.bare`` in its configuration send git nowhere else.
     """
-    args = [f"--work-tree={root}", "ls-files", *options, "-o", "--exclude-standard", "-z"]
+    args = [f"--work-tree={root}", "ls-files", "-t", "-s", "-o", "--exclude-standard", "-z"]
+    args += ["--debug"] if is_debug else []
     result = run_git(args, cwd=root)
     if result.exit_status != 0:
         raise cannot_read(root, result)
