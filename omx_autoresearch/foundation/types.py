@@ -69,7 +69,7 @@ DirectionBy = Literal["agent", "owner", "claim"]
 
 FindingKind = Literal["command", "file", "test", "benchmark", "manual", "review", "verification"]
 
-SessionState = Literal["bound", "pending", "token"]
+SessionState = Literal["bound", "pending", "token", "reviewing"]
 
 Backend = Literal["none", "bubblewrap", "landlock", "fenced"]
 

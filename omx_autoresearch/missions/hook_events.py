@@ -136,6 +136,10 @@ def _remember_process(runtime: Runtime, client: Client, event: HookEvent, missio
 
 def _tool(runtime: Runtime, client: Client, event: HookEvent) -> Reply:
     """The heartbeat, a bind token, and the commands of an agent whose sandbox let it write nothing."""
+    if " review " in event.tool_command:
+        reviewed = _reviewed(runtime, event)
+        if reviewed != SILENCE:
+            return reviewed
     bound = None
     if TOKEN_WORD in event.tool_output:
         bound = sessions.confirm_token(runtime, event.session_id, client.name, event.tool_output)
@@ -149,6 +153,19 @@ def _tool(runtime: Runtime, client: Client, event: HookEvent) -> Reply:
     take_relayed(runtime, mission, event)
     take_in_waiting(runtime, mission)
     return Reply(context=briefing.bound(mission) if bound else "", person_message=warning)
+
+
+def _reviewed(runtime: Runtime, event: HookEvent) -> Reply:
+    """The verdict of a session on another one's artifact; silence for any other command."""
+    words = simple_words(event.tool_command) if len(event.tool_command) <= COMMAND_LIMIT else None
+    if words is None or os.path.basename(words[0]) != PROGRAM or words[1] != "review":
+        return SILENCE
+    given = _parsed("review", words[2:])
+    if given is None:
+        return SILENCE
+    from omx_autoresearch.missions.session_reviews import confirm
+
+    return confirm(runtime, event, given.words, given.options)
 
 
 class _Prompt:
@@ -353,12 +370,14 @@ COMMAND_LIMIT = 64 * 1024
 _OPTIONS = {
     "block": ("--reason", "--needs"),
     "validate": ("--seconds",),
+    "review": ("--summary", "--digest", "--seconds"),
     "note": (),
     "direction": ("--axis",),
     "finding": ("--summary", "--kind", "--criterion", "--id", "--command", "--path", "--seconds"),
 }
 _REPEATED = ("--axis", "--path")
 _FLAGS = ("--json",)
+_SWITCHES = {"direction": ("--pivot",), "review": ("--approve", "--reject")}
 _PIVOT = "--pivot"
 _NEVER_BARE = frozenset(";&|<>()`$\n\r\\*?[]{}~!#")
 """Characters that a shell acts on, or may change, outside quotes."""
@@ -472,7 +491,7 @@ def _parsed(verb: str, words: list[str]) -> Relayed | None:
             options[name] = f"{options[name]}\n{one}" if name in options else one
         elif name in _OPTIONS[verb] and name not in options and (has_value or waiting):
             options[name] = value if has_value else waiting.pop(0)
-        elif word == _PIVOT and verb == "direction":
+        elif word in _SWITCHES.get(verb, ()):
             options[word] = ""
         elif word not in _FLAGS:
             return None

@@ -259,7 +259,7 @@ def require_runnable(runtime: Runtime, task_id: str, *, is_review: bool) -> Miss
     if is_review and not contract.reviewer_command:
         raise CommandFault(
             f"mission {task_id} has no reviewer command, so none can be run",
-            next_step=f"a person types at a terminal: omx-autoresearch review {task_id} --approve (or --reject)",
+            next_step=f"a person types at a terminal: omx-autoresearch review {task_id}",
         )
     return mission
 

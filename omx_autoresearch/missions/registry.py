@@ -7,8 +7,9 @@ sign that anything is active at all: it stands exactly while it holds an entry, 
 looks no further. (The line cannot look for files itself: zsh and fish, by which Codex runs it, read a pattern that
 matches nothing in ways of their own.)
 
-Three kinds of entries stand there: ``bound``, ``pending`` (an agent ran ``start`` itself; its next tool event
-confirms) and ``token`` (a client whose shell has no session id; the token's digest is the file's name).
+Four kinds of entries stand there: ``bound``, ``pending`` (an agent ran ``start`` itself; its next tool event
+confirms), ``token`` (a client whose shell has no session id; the token's digest is the file's name) and ``reviewing``
+(a session gave a verdict on another one's artifact; its next tool event confirms).
 """
 
 from __future__ import annotations
@@ -45,7 +46,7 @@ if TYPE_CHECKING:
     from omx_autoresearch.journal.layout import Runtime, StateHome
     from omx_autoresearch.missions.rules.mission import Mission
 
-STATES = ("bound", "pending", "token")
+STATES = ("bound", "pending", "token", "reviewing")
 PUT_TRIES = 1000
 """How often an entry may lose its folder to a process that takes the last one out. Each loss is an unbind that another
 process finished meanwhile, so only an endless storm of them, or a folder that cannot stay, uses this up."""
@@ -59,7 +60,7 @@ class ActiveSession:
     """One file of the registry.
 
     Attributes:
-        state: ``bound``, ``pending`` or ``token``.
+        state: ``bound``, ``pending``, ``token`` or ``reviewing``.
         session_id: the client's session id, verbatim; empty for a token.
         task_id: of the mission.
         workspace_path: where the agent works.
@@ -67,7 +68,7 @@ class ActiveSession:
         client_pid: of the client process; 0 while unknown.
         client_started: start mark of that process.
         at: when the entry was made, ISO 8601 UTC.
-        expires_at: of a pending bind or token; empty for a bound session.
+        expires_at: of what waits for a tool event; empty for a bound session.
         left_at: when another session began in the client's process, so that a call from there is not this session's;
             empty while this one is the newest.
     """

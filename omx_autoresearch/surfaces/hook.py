@@ -274,7 +274,8 @@ def evaluate(raw: bytes, client_name: str, home_path: str) -> bytes:
     is_tool_of_ours = _OURS[1].decode() in event.tool_command
     if is_tool_of_ours or event.kind in ("stop", "prompt"):  # what may run a command of the contract
         event = replace(event, is_sandboxed=spoken.is_sandboxed(event, os.environ))
-    if event.kind in ("prompt", "session_start"):  # what may speak for a person
+    is_verdict = is_tool_of_ours and " review " in event.tool_command
+    if is_verdict or event.kind in ("prompt", "session_start"):  # what may speak for a person or a reviewer
         event = replace(event, origin=origin_of(event, _began_at()))
     if event.kind == "stop" or (event.kind == "prompt" and _COMMAND in raw):  # what may end beside a goal
         event = replace(event, goal=goal_of(event), denial=denial_of(event) if event.kind == "stop" else "")

@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from omx_autoresearch.missions import lifecycle_commands
 from omx_autoresearch.missions.validation.reviews import record_review
 
 if TYPE_CHECKING:
@@ -32,7 +31,7 @@ def test_an_artifact_that_waits_for_a_person_blocks_at_once_and_names_the_review
     blocker = world.load(mission).blocker
     assert blocker is not None
     assert blocker.reason_code == "review-needed"
-    assert f"omx-autoresearch review {mission.task_id} --approve" in reply.person_message
+    assert f"omx-autoresearch review {mission.task_id}" in reply.person_message
     assert sha256(b"# Report\n").hexdigest() in reply.person_message, "what is approved has a name"
 
 
@@ -42,7 +41,6 @@ def test_after_the_approval_and_unblock_the_next_stop_completes(world: Scratch) 
     world.write("report.md", "# Report\n")
     world.stop()
     record_review(world.runtime(), mission.task_id, "person", is_approved=True)
-    lifecycle_commands.unblock(world.runtime(), mission.task_id)
     world.stop()
     assert world.load(mission).phase == "complete"
 
@@ -53,5 +51,4 @@ def test_a_rejected_artifact_is_the_agents_work_again(world: Scratch) -> None:
     world.write("report.md", "# Report\n")
     world.stop()
     record_review(world.runtime(), mission.task_id, "person", is_approved=False, summary="no sources")
-    lifecycle_commands.unblock(world.runtime(), mission.task_id)
     assert "no sources" in world.stop().refusal

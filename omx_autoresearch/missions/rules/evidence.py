@@ -98,8 +98,7 @@ def judging_command(mission: Mission) -> str:
     contract = mission.contract
     if contract is None or not contract.is_review:
         return f"omx-autoresearch validate {mission.task_id}"
-    by_person = "" if contract.reviewer_command else " --approve"
-    return f"omx-autoresearch review {mission.task_id}{by_person}"
+    return f"omx-autoresearch review {mission.task_id}"
 
 
 def missing_items(mission: Mission, look: WorkspaceSnapshot) -> tuple[Missing, ...]:

@@ -548,7 +548,7 @@ def review_blocker(mission: Mission, look: WorkspaceSnapshot) -> Blocker | None:
         "review-needed",
         f"{path} waits for a review by a {' or a '.join(others)} {digest}",
         "a verdict on the artifact",
-        f"omx-autoresearch review {mission.task_id} --approve && {unblock}",
+        f"omx-autoresearch review {mission.task_id}",
     )
 
 

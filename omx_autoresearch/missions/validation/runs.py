@@ -343,12 +343,7 @@ def conduct(runtime: Runtime, task_id: str, ask: Ask) -> None:
         )
     run = None
     if ask.runs_command:
-        try:
-            run = _attested(runtime, mission, run_id, ask, started_at)
-        except (AutoresearchError, OSError) as error:
-            why = error.message if isinstance(error, AutoresearchError) else str(error)
-            report = RunReport("error", "runtime-fault", why)
-            run = attestation_of(mission, run_id, (started_at, runtime.now()), report)
+        run = _attested_or_error(runtime, mission, run_id, ask, started_at)
     record_rest = None
     if ask.then is not None and (run is None or run.verdict == "passed"):
         try:
@@ -377,6 +372,23 @@ def _is_answered(mission: Mission, ask: Ask) -> bool:
         and (run.head, run.tree_digest, run.pin_digest) == (look.head, look.tree_digest, look.pin_digest)
         and run.output_artifact_digest == look.output_artifact_digest
     )
+
+
+def _attested_or_error(
+    runtime: Runtime, mission: Mission, run_id: str, ask: Ask, started_at: str
+) -> Attestation:
+    """The attestation of the run; of a reviewed artifact the content is kept, for the person who reviews the next."""
+    try:
+        run = _attested(runtime, mission, run_id, ask, started_at)
+    except (AutoresearchError, OSError) as error:
+        why = error.message if isinstance(error, AutoresearchError) else str(error)
+        report = RunReport("error", "runtime-fault", why)
+        return attestation_of(mission, run_id, (started_at, runtime.now()), report)
+    if ask.look is not None and _calls_reviewer(mission, ask) and run.verdict in ("passed", "failed"):
+        from omx_autoresearch.missions.validation.exhibits import keep_reviewed
+
+        keep_reviewed(runtime.home.mission(mission.task_id), mission, ask.look)
+    return run
 
 
 def _calls_reviewer(mission: Mission, ask: Ask) -> bool:

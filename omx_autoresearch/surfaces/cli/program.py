@@ -173,7 +173,7 @@ SECTIONS: Sections = (
         "For agents, too",
         (
             Entry("validate", "validate", "Run the validator now"),
-            Entry("review", "validate", "Have the artifact reviewed, or give a verdict"),
+            Entry("review", "review", "Have the artifact reviewed, or give a verdict"),
             Entry(
                 "finding",
                 "",

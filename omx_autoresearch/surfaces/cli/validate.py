@@ -1,4 +1,4 @@
-"""The verbs that an agent may use itself: validate, review, restore, block, note.
+"""The verbs that an agent may use itself: validate, restore, block, note.
 
 In a sandbox that cannot write the state, ``validate``, ``block`` and ``note`` only print the request: the client's
 hook, which runs outside, sees the command and carries it out (``missions/claims.py``).
@@ -11,14 +11,12 @@ from typing import TYPE_CHECKING
 
 import click
 
-from omx_autoresearch.foundation.errors import OwnerOnly, StorageFailed, UsageError
+from omx_autoresearch.foundation.errors import StorageFailed, UsageError
 from omx_autoresearch.foundation.records import dataclass
 from omx_autoresearch.foundation.text import count_of
 from omx_autoresearch.missions import claims, lifecycle_commands
-from omx_autoresearch.missions.lifecycle_commands import require_owner
 from omx_autoresearch.missions.rules.evidence import judging_command
 from omx_autoresearch.missions.validation import runs
-from omx_autoresearch.missions.validation.reviews import record_review
 from omx_autoresearch.surfaces.cli.console import (
     CHECK_SAID_NO,
     RELAY,
@@ -40,7 +38,7 @@ if TYPE_CHECKING:
     from omx_autoresearch.missions.rules.mission import Mission
 
 
-_seconds_option = click.option(
+seconds_option = click.option(
     "--seconds",
     type=click.FloatRange(0, 7 * 24 * 3600),
     default=None,
@@ -49,12 +47,12 @@ _seconds_option = click.option(
 )
 
 
-# --- validate and review
+# --- validate
 
 
 @verb("validate", RUN, RELAY)
 @task_argument
-@_seconds_option
+@seconds_option
 @json_option
 def validate_verb(task: str, seconds: float | None, as_json: bool) -> int:
     """Run the validator now, as a stop does, and show its verdict.
@@ -66,36 +64,11 @@ def validate_verb(task: str, seconds: float | None, as_json: bool) -> int:
     mission = lifecycle_commands.require_runnable(caller.runtime, task_id, is_review=False)
     if is_relayed(caller, task_id, "validate", as_json=as_json):
         return 0
-    return _run(caller, mission, seconds, as_json=as_json)
+    return run_now(caller, mission, seconds, as_json=as_json)
 
 
-@verb("review", RUN)
-@task_argument
-@click.option(
-    "--approve",
-    "verdict",
-    flag_value="approved",
-    help="Approve the artifact, as a person or as another session.",
-)
-@click.option("--reject", "verdict", flag_value="rejected", help="Reject the artifact, likewise.")
-@click.option("--summary", default="", help="One sentence about the verdict.")
-@_seconds_option
-@json_option
-def review_verb(task: str, verdict: str | None, summary: str, seconds: float | None, as_json: bool) -> int:
-    """Run the reviewer command on the artifact now, or give your own verdict with --approve or --reject.
-
-    A person gives a verdict at a terminal outside any agent. The verdict of another session counts if the mission
-    allows it. Exits with 0 if the artifact was approved, else with 9.
-    """
-    caller = this_caller()
-    task_id = caller.task(task)
-    if verdict:
-        return _give_verdict(caller, task_id, verdict == "approved", summary, as_json=as_json)
-    mission = lifecycle_commands.require_runnable(caller.runtime, task_id, is_review=True)
-    return _run(caller, mission, seconds, as_json=as_json)
-
-
-def _run(caller: Caller, mission: Mission, seconds: float | None, *, as_json: bool) -> int:
+def run_now(caller: Caller, mission: Mission, seconds: float | None, *, as_json: bool) -> int:
+    """Run the validator or the reviewer, print its verdict, and return the exit status that says it."""
     ended = runs.validate_now(caller.runtime, mission, wait_seconds=_patience(caller, mission, seconds))
     mission = caller.mission(mission.task_id)
     run = mission.attestation
@@ -110,36 +83,6 @@ def _patience(caller: Caller, mission: Mission, seconds: float | None) -> float:
     if sys.stdout.isatty() and mission.contract is not None and not caller.is_agent():
         return mission.contract.timeout_seconds + 60
     return WAIT_SECONDS
-
-
-def _give_verdict(caller: Caller, task_id: str, is_approved: bool, summary: str, *, as_json: bool) -> int:
-    by_session = caller.session_id if _is_admitted_session(caller, task_id) else ""
-    if not by_session:
-        _require_person(caller, task_id)
-    record_review(
-        caller.runtime,
-        task_id,
-        "session" if by_session else "person",
-        is_approved=is_approved,
-        summary=summary,
-        session_id=by_session,
-    )
-    print_run(caller, caller.mission(task_id), is_running=False, as_json=as_json)
-    return 0 if is_approved else CHECK_SAID_NO
-
-
-def _is_admitted_session(caller: Caller, task_id: str) -> bool:
-    contract = caller.mission(task_id).contract
-    return bool(caller.session_id) and contract is not None and "session" in contract.reviewed_by
-
-
-def _require_person(caller: Caller, task_id: str) -> None:
-    require_owner(caller.runtime, "review", task_id)
-    if not sys.stdin.isatty():
-        raise OwnerOnly(
-            "a person must give a verdict at a terminal, and this input is not a terminal",
-            next_step=f"type it yourself: omx-autoresearch review {task_id} --approve (or --reject)",
-        )
 
 
 @dataclass(frozen=True, slots=True)

@@ -164,15 +164,13 @@ def test_where_only_a_person_can_review_the_agent_is_let_go_and_the_person_is_as
     answer = world.stop()
     assert not answer.refusal
     assert "report.md waits for a review by a person" in answer.person_message
-    assert f"omx-autoresearch review {mission.task_id} --approve" in answer.person_message
+    assert f"omx-autoresearch review {mission.task_id}" in answer.person_message
     assert "validation_started" not in world.kinds(mission)
     by_person(world, mission, is_approved=False)
-    lifecycle_commands.unblock(world.runtime(), mission.task_id)
     assert "failed (rejected-by-person): read it" in world.stop().refusal, "now it has work to do again"
     world.write("report.md", "two\n")
     assert "waits for a review" in world.stop().person_message
     by_person(world, mission, is_approved=True)
-    lifecycle_commands.unblock(world.runtime(), mission.task_id)
     assert run_of(world, mission).cause == "approved-by-person"
     assert "is complete" in world.stop().person_message
 

@@ -13,7 +13,7 @@ from omx_autoresearch.foundation.times import to_the_second
 from omx_autoresearch.missions.claims import relay_line
 from omx_autoresearch.system.processes import ProcessIdentity, wait_for
 from tests.support.needs import AS_ANYBODY, needs_bubblewrap, needs_user_namespaces
-from tests.surfaces.support.command_line import AGENT, REVIEWER, SESSION, Person, at_terminal
+from tests.surfaces.support.command_line import AGENT, REVIEWER, SESSION, Person
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -149,62 +149,6 @@ def test_an_ended_mission_has_nothing_to_validate(person: Person) -> None:
     task_id = person.start()
     person.ok("cancel", task_id)
     assert person.run("validate", task_id).returncode == 5
-
-
-# --- review
-
-
-def _report(person: Person, *more: str) -> str:
-    person.write("report.md", "It is.\n")
-    return person.start("report", "--prompt", "Is it true?", "--output", "report.md", *more)
-
-
-@pytest.mark.requirement("DONE-13")
-def test_a_person_reviews_at_a_terminal_only(person: Person) -> None:
-    task_id = _report(person)
-    piped = person.run("review", task_id, "--approve")
-    assert piped.returncode == 5
-    assert "terminal" in piped.stderr
-    shown = at_terminal(person, "review", task_id, "--approve", "--summary", "read and believed")
-    assert shown.status == 0, shown.text
-    person.bind(task_id)
-    person.stop()
-    assert person.json("status", task_id)["phase"] == "complete"
-
-
-@pytest.mark.requirement("DONE-13")
-def test_a_rejection_ends_with_9(person: Person) -> None:
-    task_id = _report(person)
-    assert at_terminal(person, "review", task_id, "--reject", "--summary", "no source").status == 9
-    assert person.json("status", task_id)["last_verdict"] == "failed"
-
-
-@pytest.mark.requirement("DONE-13")
-def test_another_session_reviews_only_where_the_mission_says_so(person: Person) -> None:
-    reviewer = {**AGENT, "CLAUDE_CODE_SESSION_ID": OTHER}
-    strict = _report(person)
-    assert person.run("review", strict, "--approve", env=reviewer).returncode == 5
-    person.ok("cancel", strict)
-    open_to_sessions = _report(person, "--reviewed-by", "session")
-    person.bind(open_to_sessions)
-    own = person.run("review", open_to_sessions, "--approve", env=AGENT)
-    assert own.returncode == 5
-    assert "cannot review itself" in own.stderr
-    assert person.run("review", open_to_sessions, "--approve", env=reviewer).returncode == 0
-
-
-def test_a_review_that_no_command_gives_says_who_may_give_it(person: Person) -> None:
-    task_id = _report(person)
-    done = person.run("review", task_id)
-    assert done.returncode == 7
-    assert f"omx-autoresearch review {task_id} --approve" in done.stderr
-
-
-def test_each_way_of_judging_points_to_the_other_verb(person: Person) -> None:
-    script = person.start()
-    assert f"omx-autoresearch validate {script}" in person.run("review", script).stderr
-    report = _report(person)
-    assert f"omx-autoresearch review {report}" in person.run("validate", report).stderr
 
 
 # --- note, and a sandbox that lets nothing be written

@@ -24,7 +24,7 @@ from typing import TYPE_CHECKING, Any
 from tests.surfaces.support.warm import run_warm
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Callable, Mapping
 
 CLIENT = (sys.executable, "-S", "-c", "import subprocess, sys; sys.exit(subprocess.call(sys.argv[1:]))")
 """A process of its own that starts a hook, as a client does: the bound client is never an ancestor of the owner."""
@@ -232,7 +232,7 @@ def _take_terminal() -> None:
 def at_terminal(
     person: Person,
     *arguments: str,
-    answers: tuple[tuple[str, str], ...] = (),
+    answers: tuple[tuple[str, str | Callable[[], str]], ...] = (),
     env: Mapping[str, str] | None = None,
     is_insisting: bool = False,
 ) -> Shown:
@@ -241,7 +241,7 @@ def at_terminal(
     Args:
         person: who types.
         arguments: of the command.
-        answers: (text that the screen must show, line to type then), in order.
+        answers: (text that the screen must show, line to type then, or what is done before and returns it), in order.
         env: further variables.
         is_insisting: the last answer is given again whenever it is asked for again.
     """
@@ -272,7 +272,8 @@ def at_terminal(
             while waiting and waiting[0][0].encode() in seen[mark:]:
                 mark = len(seen)
                 answer = waiting[0] if is_insisting and len(waiting) == 1 else waiting.pop(0)
-                os.write(master, answer[1].encode() + b"\n")
+                line = answer[1] if isinstance(answer[1], str) else answer[1]()
+                os.write(master, line.encode() + b"\n")
     finally:
         os.close(master)
         if process.poll() is None:

@@ -104,7 +104,7 @@ def origin(event: HookEvent, began_at: str) -> Origin:
     """Whether Codex itself sent the event: by the record of its session, which no sandboxed tool can write."""
     from omx_autoresearch.agents.clients.codex.rollout import rollout_origin
 
-    return rollout_origin(event.transcript_path, event.prompt, began_at)
+    return rollout_origin(event.transcript_path, event.prompt, began_at, is_of_tool=event.kind == "tool")
 
 
 render = payloads.render_reply

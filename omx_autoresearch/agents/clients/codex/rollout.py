@@ -58,13 +58,14 @@ def active_goal(path: str) -> str:
     return ""
 
 
-def rollout_origin(transcript_path: str, prompt: str, began_at: str) -> Origin:
+def rollout_origin(transcript_path: str, prompt: str, began_at: str, *, is_of_tool: bool = False) -> Origin:
     """Whether Codex sent the event on stdin.
 
     Args:
         transcript_path: the rollout that the event names. Codex keeps the rollouts of its sessions open.
         prompt: the prompt of the event; empty at the start of a session.
         began_at: when this process began, ISO 8601 UTC; empty if unknown.
+        is_of_tool: the event tells of a tool, which may be written down as at work all the same.
     """
     if not ON_LINUX:
         return BY_SIGNS
@@ -76,6 +77,8 @@ def rollout_origin(transcript_path: str, prompt: str, began_at: str) -> Origin:
     meant = os.path.realpath(transcript_path)
     if meant not in rollouts:
         return Origin("forged", "the event names a session that its agent CLI does not have open")
+    if is_of_tool:
+        return PROVEN
     try:
         if _is_tool_at_work(meant, began_at):
             return Origin("forged", "a tool of its session started this hook")
