@@ -38,7 +38,12 @@ from omx_autoresearch.missions.accepted import (
 )
 from omx_autoresearch.missions.baseline import OF_BASELINE, mounts_by_default
 from omx_autoresearch.missions.checkouts import project_root
-from omx_autoresearch.missions.contracts import captured_secrets, compile_contract, contract_digest
+from omx_autoresearch.missions.contracts import (
+    captured_secrets,
+    compile_contract,
+    contract_digest,
+    declared_names,
+)
 from omx_autoresearch.missions.intake import SANDBOX_NAME, amended_sandbox, read_intake, write_sandbox
 from omx_autoresearch.missions.launch import Started, record_contract
 from omx_autoresearch.missions.records.lifecycle import OF_MISSION, MissionAmended
@@ -201,7 +206,7 @@ def _amend(runtime: Runtime, mission: Mission, changed: _Changed, options: Amend
         )
         contract = replace(contract, pin_digest=manifest.digest, pinned_count=manifest.frozen_count)
     pins.pin(folder.frozen_path, manifest, path)
-    keep_secrets(folder, captured_secrets(runtime, draft.environment_names))
+    keep_secrets(folder, captured_secrets(runtime, declared_names(draft)))
     stated = {name: getattr(draft, name) for name in OF_MISSION}
     digest = contract_digest(contract)
     if _asks_the_same(mission, contract, stated):

@@ -32,6 +32,7 @@ from omx_autoresearch.missions.secrets import (
     with_secrets,
 )
 from omx_autoresearch.missions.validation.output import last_object, read_output
+from omx_autoresearch.missions.validation.reviewers import credentials_of
 from omx_autoresearch.missions.validation.runs import report_of, run_validator, speaks_of_refusal
 from omx_autoresearch.system.commands import shell_argv
 
@@ -190,7 +191,7 @@ def compile_contract(
     contract = Contract(
         **{name: getattr(draft, name) for name in TAKEN_OVER}
         | {"timeout_seconds": float(draft.timeout_seconds)},
-        environment=_without_secrets(runtime, draft.environment_names),
+        environment=_without_secrets(runtime, declared_names(draft)),
         pin_digest=manifest.digest,
         pinned_count=manifest.frozen_count,
         runner=runner,
@@ -202,26 +203,28 @@ def compile_contract(
 
 
 def _refuse_unfrozen(workspace_path: str, draft: MissionDraft, manifest: PinManifest) -> None:
-    """A reviewer reads an artifact; a validator without a single pinned file judges what the agent may rewrite.
+    """Refuse a command without a single pinned file: the agent may rewrite what judges it.
 
     What only a criterion's command names freezes nothing of the validator. A command that only reads text is itself
-    the whole check, and the contract has it.
+    the whole check, and the contract has it. Where no command judges, a person does.
     """
-    if draft.validation_mode != SCRIPT or draft.unfrozen_reason or only_reads(draft.validator_command):
+    command = draft.validator_command or draft.reviewer_command
+    if not command or draft.unfrozen_reason or only_reads(command):
         return
     is_shared = any(criterion.rule.argv for criterion in draft.criteria)
-    own = _pins_of(workspace_path, draft, draft.validator_command) if is_shared else manifest
+    own = _pins_of(workspace_path, draft, command) if is_shared else manifest
     if own.judging_count:
         return
+    what = "validator" if draft.validator_command else "reviewer"
     told = "".join(f"\n  - {note}" for note in manifest.notes)
-    if absent := _absent_file(workspace_path, draft.validator_command):
+    if absent := _absent_file(workspace_path, command):
         raise MissionInvalid(
-            f"{absent}, which the validator `{draft.validator_command}` names, is not in {workspace_path}, so nothing"
+            f"{absent}, which the {what} `{command}` names, is not in {workspace_path}, so nothing"
             f" could be frozen{told}",
             next_step=f"create {absent}, or give the check's path as seen from {workspace_path}",
         )
     raise MissionInvalid(
-        f"no file of the validator `{draft.validator_command}` is in the workspace, so nothing could be frozen"
+        f"no file of the {what} `{command}` is in the workspace, so nothing could be frozen"
         f" and an agent could change what judges it{told}",
         next_step="name the check's files with --protect GLOB, or accept the risk: --unfrozen --reason 'WHY'",
     )
@@ -276,6 +279,11 @@ def _runner(workspace_path: str, command: str) -> str:
 
 
 # --- the owner's environment
+
+
+def declared_names(draft: MissionDraft) -> tuple[str, ...]:
+    """The variables that a draft declares, and those by which the agent CLI that it names as reviewer logs in."""
+    return (*draft.environment_names, *credentials_of(draft.reviewer_command))
 
 
 def captured_environment(runtime: Runtime, declared: Sequence[str]) -> dict[str, str]:
@@ -399,7 +407,7 @@ def dry_run(runtime: Runtime, workspace_path: str, draft: MissionDraft) -> DryRu
     tryout = None
     changed: tuple[str, ...] = ()
     if contract.validation_mode == SCRIPT:
-        secrets = captured_secrets(runtime, draft.environment_names)
+        secrets = captured_secrets(runtime, declared_names(draft))
         watch = Watch()
         opened = Opened(watch, workspace_path, files)
         tryout = try_validator(with_secrets(contract, secrets), workspace_path, watch=watch)

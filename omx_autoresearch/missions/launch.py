@@ -29,7 +29,12 @@ from omx_autoresearch.missions.accepted import (
     terms_digest,
 )
 from omx_autoresearch.missions.baseline import Baseline, mounts_by_default
-from omx_autoresearch.missions.contracts import captured_secrets, compile_contract, contract_digest
+from omx_autoresearch.missions.contracts import (
+    captured_secrets,
+    compile_contract,
+    contract_digest,
+    declared_names,
+)
 from omx_autoresearch.missions.intake import read_intake, write_intake
 from omx_autoresearch.missions.launch_tree import keep_launch_tree
 from omx_autoresearch.missions.lifecycle_commands import marks_of_agent
@@ -193,7 +198,7 @@ def _launch(runtime: Runtime, mission: Mission, options: StartOptions) -> Starte
     _refuse_unenforceable(mission.task_id, contract)
     folder, secrets = (
         runtime.home.mission(mission.task_id),
-        captured_secrets(runtime, draft.environment_names),
+        captured_secrets(runtime, declared_names(draft)),
     )
     pins.pin(folder.frozen_path, manifest, workspace_path)
     baseline = None

@@ -56,6 +56,19 @@ MISSIONS = (
     ),
     Listed(
         "W",
+        "write what instructs or configures the agent CLI that reviews: CLAUDE.md, AGENTS.md, settings, hooks, servers",
+        "prevented",
+        "missions/validation/test_reviewers.py"
+        "::test_nothing_that_instructs_an_agent_cli_has_its_name_in_the_reviewers_folder",
+    ),
+    Listed(
+        "S",
+        "write that into the reviewer's folder while it reviews, or change the artifact there",
+        "detected",
+        "missions/validation/test_reviewers.py::test_what_is_done_to_the_folder_of_a_review_undoes_its_verdict",
+    ),
+    Listed(
+        "W",
         "swap a file that judges while the check runs, and put it back",
         "detected",
         "attacks/test_swapping.py::test_a_check_that_was_swapped_while_it_ran_and_put_back_proves_nothing",

@@ -159,6 +159,7 @@ def draft_faults(draft: MissionDraft) -> list[str]:
         *_limit_faults(draft),
         *(fault for glob in draft.protect for fault in glob_faults(glob)),
         *_work_faults(draft),
+        *(fault for glob in draft.reviews for fault in glob_faults(glob, "reviews")),
         *_environment_faults(draft.environment_names),
         *_criteria_faults(draft),
         *_operation_faults(draft.forbid),
@@ -217,6 +218,8 @@ def _mode_faults(draft: MissionDraft) -> list[str]:
         return [f"validation_mode: {draft.validation_mode} is given, but with {other}; {one}"]
     if draft.validation_mode == REVIEW:
         return _review_faults(draft)
+    if draft.reviews:
+        return ["reviews: it belongs to prompt-architect-artifact; a validator sees the whole workspace"]
     if draft.reviewer_command:
         return ["reviewer_command: it belongs to prompt-architect-artifact; the validator needs no reviewer"]
     return []

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from omx_autoresearch.foundation.clients import CLIENT_NAMES
 from omx_autoresearch.foundation.errors import AutoresearchError, MissionInvalid, UsageError
 from omx_autoresearch.foundation.records import dataclass
 from omx_autoresearch.foundation.text import count_of
@@ -81,7 +82,18 @@ contract_options = with_options(
     ),
     click.option("--prompt", help="The question to a reviewer (instead of a validator)."),
     click.option("--output", help="The file under review, relative to the workspace."),
-    click.option("--reviewer", help="Shell command of the reviewer; reads the prompt on stdin."),
+    click.option(
+        "--reviewer",
+        help=f"Who reviews: {', '.join(CLIENT_NAMES)}, or a shell command that reads the prompt on stdin and prints a "
+        "verdict; specs/reviewers.md has the protocol.",
+    ),
+    click.option(
+        "--reviews",
+        multiple=True,
+        metavar="GLOB",
+        help="Files that the reviewer gets beside the one under review; `!glob` takes some out. May be repeated.  "
+        "[default: what changed since the launch]",
+    ),
     click.option(
         "--reviewed-by",
         type=click.Choice(_REVIEWERS),
@@ -151,6 +163,7 @@ _FIELDS = {
     "output": "output_artifact_path",
     "reviewer": "reviewer_command",
     "reviewed_by": "reviewed_by",
+    "reviews": "reviews",
     "work": "work",
     "protect": "protect",
     "env": "environment_names",

@@ -119,12 +119,14 @@ class Stage:
         """A command that runs in the network namespace."""
         return [*self._network.prefix, *command]
 
-    def owner(self, *command: str, may_fail: bool = False) -> subprocess.CompletedProcess[str]:
+    def owner(
+        self, *command: str, may_fail: bool = False, environment: Mapping[str, str] | None = None
+    ) -> subprocess.CompletedProcess[str]:
         """Run a command in the repository as the person at the terminal, outside any agent."""
         done = subprocess.run(
             self.inside(*command),
             cwd=self.place.workspace,
-            env=self.environment(),
+            env=self.environment() | dict(environment or {}),
             stdin=subprocess.DEVNULL,
             capture_output=True,
             text=True,

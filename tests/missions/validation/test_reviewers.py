@@ -10,8 +10,8 @@ import pytest
 
 from omx_autoresearch.agents.clients import claude
 from omx_autoresearch.foundation.clients import CLIENT_NAMES, INSTRUCTION_NAMES, KNOWN
-from omx_autoresearch.foundation.errors import CommandFault
-from omx_autoresearch.missions import lifecycle_commands
+from omx_autoresearch.foundation.errors import CommandFault, MissionInvalid
+from omx_autoresearch.missions import lifecycle_commands, secrets
 from omx_autoresearch.missions.validation import runs
 from omx_autoresearch.missions.validation.review_folder import clean_place
 from omx_autoresearch.missions.validation.reviewers import PAUSES_SECONDS, command_line
@@ -279,3 +279,40 @@ def test_the_name_of_a_known_client_stands_for_a_review_that_changes_nothing(nam
     assert "json" in line
     assert command_line(f"{name} -p") == f"{name} -p", "the owner's own flags are left as they are"
     assert KNOWN[name].credentials
+
+
+@pytest.mark.requirement("DONE-54", "DONE-28")
+def test_a_known_client_keeps_the_variables_by_which_it_logs_in(world: Scratch) -> None:
+    world.environ |= {"CODEX_HOME": "/opt/codex", "OPENAI_API_KEY": "sk-0123456789abcdef", "OTHER_KEY": "x"}
+    mission = world.mission(
+        validator_prompt="Is there a conclusion?",
+        output_artifact_path="report.md",
+        reviewer_command="codex",
+        unfrozen_reason="it is a program of the machine",
+    )
+    assert mission.contract is not None
+    kept = mission.contract.environment
+    assert kept["CODEX_HOME"] == "/opt/codex"
+    assert kept["OPENAI_API_KEY"] == secrets.WITHHELD
+    assert "OTHER_KEY" not in kept
+    assert secrets.secrets_of(world.runtime().home.mission(mission.task_id)) == {
+        "OPENAI_API_KEY": "sk-0123456789abcdef"
+    }
+
+
+@pytest.mark.requirement("DONE-16")
+@pytest.mark.parametrize("reviewer", ["claude", "no-such-reviewer --now"])
+def test_a_reviewer_of_which_nothing_is_frozen_needs_the_owners_reason(world: Scratch, reviewer: str) -> None:
+    asked: dict[str, Any] = {
+        "validator_prompt": "Is it true?", "output_artifact_path": "report.md", "reviewer_command": reviewer
+    }  # fmt: skip
+    with pytest.raises(MissionInvalid, match=f"no file of the reviewer `{reviewer}`") as refused:
+        world.mission(**asked)
+    assert "--unfrozen --reason" in refused.value.next_step
+    assert world.mission(**asked, unfrozen_reason="it is a program of the machine").phase == "running"
+
+
+@pytest.mark.requirement("DONE-51")
+def test_what_a_reviewer_gets_belongs_to_a_review(world: Scratch) -> None:
+    with pytest.raises(MissionInvalid, match="reviews: it belongs to prompt-architect-artifact"):
+        world.mission(reviews=("data/*.csv",))

@@ -143,6 +143,7 @@ def test_a_reviewer_that_cannot_be_started_is_a_matter_for_the_owner(world: Scra
         validator_prompt="Is there a conclusion?",
         output_artifact_path="report.md",
         reviewer_command="no-such-reviewer --now",
+        unfrozen_reason="it is a program of the machine",
     )
     world.write("report.md", "one\n")
     told = world.stop().person_message
