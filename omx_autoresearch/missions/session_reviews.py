@@ -87,10 +87,9 @@ def confirm(runtime: Runtime, event: HookEvent, words: tuple[str, ...], options:
     registry, store = Registry(runtime.home), MissionStore(runtime.home)
     entry = registry.find(event.session_id)
     waits = entry is not None and entry.state == "reviewing"
-    if entry is not None and waits:
+    if entry is not None and waits and sessions.is_late(runtime, entry):
         registry.remove(event.session_id)
-        if sessions.is_late(runtime, entry):
-            return SILENCE
+        return SILENCE
     named = words[0] if words else ""
     task_id = named if store.exists(named) else entry.task_id if entry is not None and waits else ""
     verdicts = {"--approve", "--reject"} & options.keys()
@@ -103,7 +102,9 @@ def confirm(runtime: Runtime, event: HookEvent, words: tuple[str, ...], options:
         if run is not None and run.cause.endswith("-by-session") and run.output_artifact_digest == digest:
             return SILENCE  # a duplicate of the event
         if why := _not_another(runtime, mission, event):
-            _refuse(runtime, task_id, why)
+            _refuse(runtime, task_id, why)  # what waits goes on waiting for its own client
+        if waits:
+            registry.remove(event.session_id)
         record_review(
             runtime,
             task_id,
