@@ -6,15 +6,12 @@ It runs at launch and at ``amend``, never at a stop. ``evaluator_commands`` says
 
 from __future__ import annotations
 
-import hashlib
 import os
 import re
-import stat
 from dataclasses import replace
-from itertools import pairwise
+from functools import cached_property
 
-from omx_autoresearch.foundation.errors import WorkspaceFault
-from omx_autoresearch.freezing import evaluator_commands, import_path, makefiles, packages
+from omx_autoresearch.freezing import evaluator_commands, facts, import_path, judging, makefiles, packages
 from omx_autoresearch.freezing.folders import (
     are_few,
     is_foreign,
@@ -27,6 +24,7 @@ from omx_autoresearch.freezing.folders import (
 from omx_autoresearch.freezing.manifest import (
     DEFAULTS,
     PYTHON_START,
+    Fact,
     Pin,
     PinManifest,
     glob_pattern,
@@ -35,15 +33,14 @@ from omx_autoresearch.freezing.manifest import (
     is_test_data,
     loaded_names,
 )
+from omx_autoresearch.freezing.new_pins import PIN_LIMIT, check_bounds, pin_of, too_many
 from omx_autoresearch.freezing.pins import manifest_of, with_modules, with_pins
-from omx_autoresearch.freezing.readings import SHOWN, paths_read_by, unpinned_imports
+from omx_autoresearch.freezing.readings import SHOWN, node_guards, readings_of, unpinned_imports
 from omx_autoresearch.freezing.runners import runners_of
 from omx_autoresearch.freezing.work import Work, project_files
 from omx_autoresearch.journal.safe_files import (
     Place,
-    open_inside,
     path_faults,
-    read_chunks,
     resolve,
     script_text,
 )
@@ -53,9 +50,6 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
 
-PIN_LIMIT = 10_000
-"""More pinned files than this would slow every stop down: a clear error at launch instead."""
-PIN_LIMIT_BYTES = 1024 * 1024 * 1024
 _FOLLOW_DEPTH = 8
 _CALLS_SCRIPTS = re.compile(r"\b(?:npm|pnpm|yarn|npx|bun)\b")
 _NEVER = frozenset({".git", ".omx"})
@@ -72,6 +66,7 @@ def find(  # noqa: PLR0913  # what a contract says of its evaluator
     search_path: str = "",
     python_folders: Sequence[str] = (),
     files: Sequence[str] = (),
+    goal: str = "",
 ) -> PinManifest:
     """Find the files that the commands name, those that their runners load, and those that the owner protects.
 
@@ -85,13 +80,17 @@ def find(  # noqa: PLR0913  # what a contract says of its evaluator
         search_path: the PATH that the commands will have.
         python_folders: folders of the workspace on the commands' PYTHONPATH, relative; the root is empty.
         files: of the project, where the caller has listed them already (see `work.project_files`).
+        goal: of the mission: a path that it names is no data of the check.
 
     Raises:
         MissionInvalid: a glob protects nothing but work.
         WorkspaceFault: more files or bytes than can be pinned, or a file that cannot be read.
     """
     search = _Search(workspace_path, protect, exempt, runner, Work(work))
-    search.list_project(files)
+    search.listed = files
+    search.subjects = {
+        word.strip("./") for word in re.findall(r"[\w./-]+", goal) if {"/", "."} & set(word)
+    } - {""}
     for command in commands:
         search.follow_command(command)
     search.add_defaults()
@@ -99,17 +98,18 @@ def find(  # noqa: PLR0913  # what a contract says of its evaluator
     programs = (*search.add_programs(search_path), *search.add_environments(search_path))
     search.add_start_files(python_folders)
     search.add_what_pins_read()
-    pins = [_pin(workspace_path, path) for path in sorted(search.paths)]
-    _check_bounds(pins)
+    pins = [pin_of(workspace_path, path) for path in sorted(search.paths)]
+    check_bounds(pins)
     pins += search.guards()
     search.warn_of_unnamed()
     search.warn_of_judging_work()
-    notes = [*search.notes, *([] if work else unpinned_imports(workspace_path, search.paths))]
+    notes = [*search.notes, *search.notes_of_the_unpinned()]
     manifest = replace(
         manifest_of(pins, search.runners, dict.fromkeys(notes)),
         programs=programs,
         taken_names=search.taken_names(search_path),
         loaded_globs=tuple(sorted(set(search.globs))),
+        facts=search.facts(),
     )
     folders = search.import_folders() | set(python_folders)
     names = loaded_names(manifest.runners)
@@ -136,7 +136,7 @@ def with_opened(
         WorkspaceFault: as for `find`.
     """
     search = _Search(workspace_path, (), (), "", Work(work))
-    search.list_project(files)
+    search.listed = files
     search.paths = {pin.path for pin in manifest.pins}
     known = set(search.paths)
     found = sorted(path for path in opened if path not in known and path not in search.work)
@@ -146,8 +146,8 @@ def with_opened(
     for path in sorted(search.project_files.intersection(found)):
         search.add_file(path)
     search.add_what_pins_read()
-    pins = [_pin(workspace_path, path) for path in sorted(search.paths - known)]
-    _check_bounds([*manifest.pins, *pins])
+    pins = [pin_of(workspace_path, path) for path in sorted(search.paths - known)]
+    check_bounds([*manifest.pins, *pins])
     return with_pins(manifest, pins)
 
 
@@ -169,7 +169,11 @@ class _Search:
     ) -> None:
         self.workspace_path = workspace_path
         self.work = work
-        self.project_files: frozenset[str] = frozenset()
+        self.listed: Sequence[str] = ()
+        self.imports: dict[str, tuple[str, ...]] = {}
+        self.named: dict[str, str] = {}
+        self.subjects: set[str] = set()
+        self.named_places: list[str] = []
         self.judging_work: list[str] = []
         self.protect = [glob for glob in protect if not glob.startswith("!")]
         self.released = [glob_pattern(glob[1:]) for glob in protect if glob.startswith("!")]
@@ -185,19 +189,14 @@ class _Search:
         self.globs: list[str] = []
         self.bin_folders: list[str] = []
 
-    def list_project(self, files: Sequence[str]) -> None:
-        """Take the files of the project as listed; where the work is named, they are needed, and are listed here."""
-        if self.work:
-            self.project_files = frozenset(files or project_files(self.workspace_path))
-
     # --- what commands name
 
     def follow_command(self, command: str) -> None:
         """Pin every file that a command names, and what these name in turn."""
         self.runners |= set(runners_of(command))
-        self._follow_folders(command, "")
-        words = evaluator_commands.command_paths(command)
         only_reads = evaluator_commands.only_reads(command)
+        self._follow_folders(command, "", only_reads=only_reads)
+        words = evaluator_commands.command_paths(command)
         for named in words:
             place = resolve(self.workspace_path, named.word, named.folder)
             is_work = bool(place.path) and not self.work and self._may_be_work(place.path)
@@ -232,7 +231,7 @@ class _Search:
         """A makefile's recipes and package.json's scripts are commands that stand elsewhere."""
         for folder in dict.fromkeys(["", *(each.folder for each in named)]):
             if {"make", "gmake"} & set(words):
-                for name in (*_makefiles_of(words), *DEFAULTS["make"].configuration):
+                for name in (*makefiles.named_by(words), *DEFAULTS["make"].configuration):
                     self._follow_makefile(resolve(self.workspace_path, name, folder).path, folder, words)
             if _CALLS_SCRIPTS.search(command):
                 self._follow_package(resolve(self.workspace_path, "package.json", folder).path, words)
@@ -329,33 +328,30 @@ class _Search:
             self._follow_single(text, path, depth)
             self._follow_lines(text, "")
 
-    def _follow_folders(self, text: str, script_path: str) -> None:
+    def _follow_folders(self, text: str, script_path: str, *, only_reads: bool = False) -> None:
         """Pin the files of folders that a check walks."""
         self.texts.append(text)
         for word in evaluator_commands.folder_words(text):
             path = real_folder(self.workspace_path, word, self._folders_beside(script_path))
-            if not path or path in self.folders or not evaluator_commands.is_case_folder(path, script_path):
+            if not path or path in self.folders:
                 continue
-            self.folders.add(path)
-            self._add_folder(path)
+            if evaluator_commands.is_case_folder(path, script_path):
+                self.folders.add(path)
+                self._add_folder(path)
+            elif not only_reads:
+                self.named_places.append(path)
 
     def _follow_named(self, text: str, script_path: str, depth: int) -> None:
         self._follow_folders(text, script_path)
         for word in evaluator_commands.literal_paths(text):
-            place = self._beside(word, script_path)
-            if not place.path or place.path in self.paths:
+            path = self._beside(word, script_path).path
+            if not path or path in self.paths or path in self.work:
                 continue
-            if place.path in self.work:
-                continue
-            if place.path in self.project_files or evaluator_commands.looks_like_evaluator(
-                place.path, script_path
-            ):
+            is_read = bool(self.work) and path in self.project_files
+            if is_read or evaluator_commands.looks_like_evaluator(path, script_path):
                 self._add_beside(word, script_path, depth + 1)
             else:
-                self.notes.append(
-                    f"{place.path} is named in {script_path} but treated as the work itself and not pinned"
-                    f" (--protect {place.path} pins it)"
-                )
+                self.named.setdefault(path, script_path)
 
     def _folders_beside(self, script_path: str) -> tuple[str, ...]:
         folder = os.path.dirname(script_path)
@@ -386,6 +382,9 @@ class _Search:
         self._add_packages()
         self._warn_of_absent_tests(self._add_tests())
         self._add_plug_ins()
+        if "cargo" in self.runners:
+            for path in facts.test_modules(self.workspace_path, self.project_files):
+                self._add_resolved(path)
 
     def _add_packages(self) -> None:
         """Pin the manifests of a workspace's members, and packages that only tests need."""
@@ -435,7 +434,7 @@ class _Search:
             elif os.path.islink(os.path.join(self.workspace_path, path)):
                 self._add_link_that_loads(path, loaded)
         if data:
-            self._add_data(sorted({*project_files(self.workspace_path)} & {*data}))
+            self._add_data(sorted(self.project_files.intersection(data)))
         return count
 
     def _add_data(self, paths: list[str]) -> None:
@@ -521,17 +520,86 @@ class _Search:
                 self.absent.append(path)
 
     def add_what_pins_read(self) -> None:
-        """Where the work is named: pin what else of the project the pinned files import or read, and so on."""
-        waiting = sorted(self.paths) if self.work else []
+        """Pin what else of the project judges, among what the pinned files import or read, and so on.
+
+        Where the work is named, that is all of it; elsewhere, what looks like a helper of tests or like their data.
+        """
+        waiting = sorted(self.paths)
         seen = set(waiting)
+        for place in self.named_places:
+            waiting += self._add_read(place, seen)
         while waiting:
             path = waiting.pop()
-            found = set(paths_read_by(self.workspace_path, path))
-            for each in sorted(found & self.project_files - seen):
-                seen.add(each)
-                if each not in self.work:
-                    self.add_file(each)
-                    waiting.append(each)
+            readings = readings_of(self.workspace_path, path)
+            self.imports[path] = readings.imports
+            for place in readings.imports:
+                if place not in seen and self._judges(place, place, is_imported=True):
+                    waiting += self._add_read(place, seen, is_imported=True)
+            for place in readings.paths:
+                waiting += self._add_read(place, seen)
+        for path in sorted(self.paths):
+            self.absent += node_guards(self.workspace_path, path, self.paths)
+
+    def _add_read(self, place: str, seen: set[str], *, is_imported: bool = False) -> list[str]:
+        """Pin a file, or those of a folder, that a pinned one reads; answers with what is new."""
+        files = self.project.get(place, ()) if place not in seen else ()
+        found = [
+            path for path in files if path not in seen and self._judges(path, place, is_imported=is_imported)
+        ]
+        if len(files) > 1 and not self.work and any(map(judging.is_source, files)):
+            found = []  # a folder with sources is the work, or is walked to look at it
+        seen.update(found)
+        if len(found) == 1 or are_few(self.workspace_path, found):
+            for path in found:
+                self.add_file(path)
+            return found
+        self.notes.append(f"{place} is too large to be pinned by default (--protect {place} pins it)")
+        return []
+
+    def _judges(self, path: str, named: str, *, is_imported: bool) -> bool:
+        if path in self.work:
+            return False
+        if self.work and path == named:
+            return True
+        if is_imported:
+            return judging.is_helper(path, script_text(self.workspace_path, path, errors="replace"))
+        return judging.is_data(path, named) and not any(
+            path == free or path.startswith(f"{free}/") for free in (*self.exempt, *self.subjects)
+        )
+
+    @cached_property
+    def project(self) -> dict[str, tuple[str, ...]]:
+        """The files of the project, by their own path and by that of each folder above them."""
+        found: dict[str, list[str]] = {}
+        for path in self.project_files:
+            place = path
+            while place:
+                found.setdefault(place, []).append(path)
+                place = os.path.dirname(place)
+        return {place: tuple(sorted(paths)) for place, paths in found.items()}
+
+    @cached_property
+    def project_files(self) -> frozenset[str]:
+        """The files of the project: see `work.project_files`."""
+        return frozenset(self.listed or project_files(self.workspace_path))
+
+    def facts(self) -> tuple[Fact, ...]:
+        """Tests inside sources of Rust; those in files of their own were pinned with the others."""
+        if "cargo" not in self.runners:
+            return ()
+        sources = (path for path in self.project_files if path.endswith(".rs") and path not in self.paths)
+        return facts.facts_of(self.workspace_path, sorted(sources))
+
+    def notes_of_the_unpinned(self) -> list[str]:
+        """Notes of what pinned files import or name and what is not pinned, where the owner did not name the work."""
+        if self.work:
+            return []
+        named = [
+            f"{path} is named in {script_path} but treated as the work itself and not pinned (--protect {path} pins it)"
+            for path, script_path in self.named.items()
+            if path not in self.paths
+        ]
+        return [*named, *unpinned_imports(self.imports, self.paths)]
 
     def warn_of_judging_work(self) -> None:
         """Tell of work that the check names or that its runner loads: the owner leaves it free all the same."""
@@ -591,46 +659,4 @@ class _Search:
             return
         self.paths.add(path)
         if len(self.paths) > PIN_LIMIT:
-            raise _too_many(f"more than {PIN_LIMIT} files would be pinned", list(self.paths))
-
-
-def _makefiles_of(words: list[str]) -> list[str]:
-    """The makefiles that a call of make names by an option."""
-    return [word for option, word in pairwise(words) if option in ("-f", "--file", "--makefile")]
-
-
-def _pin(workspace_path: str, path: str) -> Pin:
-    full_path = os.path.join(workspace_path, path)
-    if os.path.islink(full_path):
-        text = os.fsencode(os.readlink(full_path))
-        return Pin(path, "symlink", hashlib.sha256(text).hexdigest(), len(text))
-    try:
-        descriptor = open_inside(workspace_path, path)
-        try:
-            digest = hashlib.sha256()
-            for chunk in read_chunks(descriptor):
-                digest.update(chunk)
-            status = os.fstat(descriptor)
-        finally:
-            os.close(descriptor)
-    except OSError as error:
-        raise WorkspaceFault(
-            f"{path} belongs to the evaluator but cannot be read: {error.strerror}",
-            next_step=f"ls -l {full_path}; or exclude it: --protect '!{path}'",
-        ) from error
-    return Pin(path, "file", digest.hexdigest(), status.st_size, stat.S_IMODE(status.st_mode))
-
-
-def _check_bounds(pins: list[Pin]) -> None:
-    total = sum(pin.size_bytes for pin in pins)
-    if total > PIN_LIMIT_BYTES:
-        paths = [pin.path for pin in sorted(pins, key=lambda pin: -pin.size_bytes)]
-        raise _too_many(f"{total} bytes would be pinned, more than {PIN_LIMIT_BYTES}", paths[:1])
-
-
-def _too_many(what: str, paths: list[str]) -> WorkspaceFault:
-    folders = [path.rpartition("/")[0] or path for path in paths]
-    largest = max(set(folders), key=folders.count)
-    return WorkspaceFault(
-        f"{what}; most of that is in {largest}", next_step=f"exclude it: --protect '!{largest}'"
-    )
+            raise too_many(f"more than {PIN_LIMIT} files would be pinned", list(self.paths))

@@ -51,6 +51,7 @@ _OUTPUT_REDIRECT = re.compile(r">[>|&]?[ \t]*\S+|\btee[ \t]+(?:-\w+[ \t]+)*\S+")
 _ANCHOR = re.compile(
     r"\"?\$(?:\([^()]*(?:\([^()]*\)[^()]*)*\)|\{[^{}]*\}|\w+)\"?/|[\"']?@?__dirname[\"']?\s*\+\s*[\"']/"
 )
+_VARIABLE = re.compile(r"\$\{?\w+|(?<![\w./-])\w+=(?=\S)")
 _RECIPE_TARGET = re.compile(r"^([^\s:#=][^:#=]*):(?!=)\s*([^\n#]*)")
 _TEST_TARGET = re.compile(r"test|unit|check|verif|valid|spec|lint", re.IGNORECASE)
 
@@ -189,13 +190,19 @@ def folder_words(text: str) -> list[str]:
     A check that walks a folder is emptied by emptying the folder, so such a folder belongs to it.
     """
     text = _ANCHOR.sub(" ", _OUTPUT_REDIRECT.sub(" ", _COMMENT.sub("", text)))
+    text = _VARIABLE.sub("$", text)
     words = (*_GLOBBED.findall(text), *_LITERAL.findall(text))
     return [word for word in dict.fromkeys(words) if word.strip("./")]
 
 
+def is_output(path: str) -> bool:
+    """True for a path that a check writes to, by its name."""
+    return bool(_OUTPUT_WORD.search(path))
+
+
 def is_case_folder(path: str, script_path: str) -> bool:
     """True when a folder belongs to the evaluator: by its name, or beside the script; what is written to does not."""
-    return looks_like_evaluator(path, script_path) and not _OUTPUT_WORD.search(path)
+    return looks_like_evaluator(path, script_path) and not is_output(path)
 
 
 def program_words(text: str) -> frozenset[str]:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import glob
 import os
 import re
+from itertools import pairwise
 
 from omx_autoresearch.foundation.records import dataclass
 from omx_autoresearch.journal.safe_files import script_text
@@ -41,6 +42,11 @@ class MakeText:
     paths: tuple[str, ...] = ()
     absent: tuple[str, ...] = ()
     globs: tuple[str, ...] = ()
+
+
+def named_by(words: list[str]) -> list[str]:
+    """The makefiles that a call of make names by an option."""
+    return [word for option, word in pairwise(words) if option in ("-f", "--file", "--makefile")]
 
 
 def read(workspace_path: str, path: str, folder: str) -> MakeText:

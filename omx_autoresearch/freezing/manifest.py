@@ -36,6 +36,19 @@ class Pin:
 
 
 @dataclass(frozen=True, slots=True)
+class Fact:
+    """Something else that judges than a whole file: a test inside a file of the work (``src/lib.rs::tests::adds``).
+
+    Attributes:
+        name: as the owner is told.
+        sha256: of its content.
+    """
+
+    name: str
+    sha256: str
+
+
+@dataclass(frozen=True, slots=True)
 class PinManifest:
     """Everything that is pinned for one contract.
 
@@ -50,6 +63,7 @@ class PinManifest:
             the owner took out of the search.
         programs: pinned paths that are programs of the workspace on the owner's PATH; alone they judge nothing.
         taken_names: modules beyond the standard library's for which a new one in those folders would stand in.
+        facts: what else judges than whole files, by its name.
         loaded_globs: names with wildcards in one folder each (``mk/*.mk``): what matches is loaded by itself, so a new
             match tampers.
         opened: files of the project outside the work that the check was seen to open at the baseline.
@@ -64,6 +78,7 @@ class PinManifest:
     programs: tuple[str, ...] = ()
     taken_names: tuple[str, ...] = ()
     loaded_globs: tuple[str, ...] = ()
+    facts: tuple[Fact, ...] = nested(Fact, default=())
     opened: tuple[str, ...] = ()
 
     @property
@@ -80,7 +95,7 @@ class PinManifest:
                 configuration |= set(DEFAULTS[runner].configuration)
         programs = set(self.programs)
         paths = [pin.path for pin in self.pins if pin.kind != "absent-guard" and pin.path not in programs]
-        return sum(
+        return len(self.facts) + sum(
             path not in configuration and path.rpartition("/")[2] not in configuration for path in paths
         )
 

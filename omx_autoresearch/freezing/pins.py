@@ -62,7 +62,7 @@ _HARMLESS = frozenset({"antigravity", "idlelib", "lib2to3", "test", "this", "tur
 STANDARD_MODULES = sys.stdlib_module_names - _HARMLESS
 """Names that a script imports from anywhere but its own folder."""
 _READ_TRIES = 3
-_TABLES = ("files", "folders", "modules", "globs")
+_TABLES = ("files", "folders", "modules", "globs", "facts")
 
 
 def manifest_of(pins: Iterable[Pin], runners: Iterable[str], notes: Iterable[str] = ()) -> PinManifest:
@@ -80,6 +80,8 @@ def manifest_digest(manifest: PinManifest) -> str:
     later = {name: list(getattr(manifest, name)) for name in ("taken_names", "loaded_globs")}
     if any(later.values()):  # an older manifest has none of them
         parts.append(later)
+    if manifest.facts:
+        parts.append(to_plain(manifest.facts))
     return sha256(json_codec.encode(parts)).hexdigest()
 
 
@@ -133,7 +135,15 @@ def carried_over(manifest: PinManifest, old: PinManifest, changed: Iterable[str]
     pins = tuple(
         sorted((*(before.get(pin.path, pin) for pin in manifest.pins), *missing), key=lambda pin: pin.path)
     )
-    return _with_digest(replace(manifest, pins=pins, known_modules=old.known_modules))
+    facts = {fact.name: fact for fact in (*manifest.facts, *old.facts)}
+    return _with_digest(
+        replace(
+            manifest,
+            pins=pins,
+            known_modules=old.known_modules,
+            facts=tuple(facts[name] for name in sorted(facts)),
+        )
+    )
 
 
 # --- how pinned paths stand now
@@ -174,11 +184,12 @@ def compare(
         look.close()
     writable = tuple(sorted(look.writable))
     edited: tuple[tuple[str, str], ...] = ()
+    facts = {fact.name for fact in manifest.facts}
     if frozen_path and changed:
         from omx_autoresearch.freezing.harmless_edits import harmless_edits
 
         edited = harmless_edits(
-            manifest, workspace_path, sorted(changed), lambda pin: copy_path(frozen_path, pin)
+            manifest, workspace_path, sorted(set(changed) - facts), lambda pin: copy_path(frozen_path, pin)
         )
         changed = {path: state for path, state in changed.items() if path not in dict(edited)}
     if not changed and not added:
@@ -273,6 +284,12 @@ class _Look:
                     added.add(pin.path)
             elif state != _expected(pin) and not _is_only_runnable_now(pin, state):
                 changed[pin.path] = state
+        if self.manifest.facts:
+            from omx_autoresearch.freezing.facts import changed_facts
+
+            known = {} if self.reads_files else self.known["facts"]
+            facts = changed_facts(self.manifest, self.workspace_path, known, self.seen["facts"])
+            changed |= {name: ("fact", digest, False) for name, digest in facts.items()}
         added |= self._additions() | self.shadows() | self.matches()
         self._save()
         return changed, added

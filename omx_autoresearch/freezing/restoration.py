@@ -48,6 +48,7 @@ def restore(manifest: PinManifest, workspace_path: str, *, frozen_path: str) -> 
     check = compare(manifest, workspace_path)
     if check.is_intact:
         return Restored()
+    facts = {fact.name for fact in manifest.facts}.union(check.changed) - {pin.path for pin in manifest.pins}
     changed = [pin for pin in manifest.pins if pin.path in set(check.changed)]
     contents = {pin.path: _required_copy(frozen_path, pin) for pin in changed}
     try:
@@ -61,7 +62,14 @@ def restore(manifest: PinManifest, workspace_path: str, *, frozen_path: str) -> 
             aside.close()
     except OSError as error:
         raise storage_failed("restore the pinned files of", workspace_path, error) from error
-    if not compare(manifest, workspace_path).is_intact:
+    after = compare(manifest, workspace_path)
+    if left := facts.intersection(after.changed):
+        raise WorkspaceFault(
+            f"{', '.join(sorted(left))}: no whole file, so it cannot be put back for you; all else is as it was frozen",
+            next_step="put it back by hand (git diff shows the edit), or let the owner accept it: omx-autoresearch"
+            f" amend {task_of(frozen_path)} --take-edits --reason '...'",
+        )
+    if not after.is_intact:
         raise WorkspaceFault(
             f"the pinned files of {workspace_path} changed again during the restore",
             next_step=f"stop the process that writes there, then: omx-autoresearch restore {task_of(frozen_path)}",

@@ -185,6 +185,7 @@ def compile_contract(
         search_path=environment.get("PATH", ""),
         python_folders=python_folders(environment.get("PYTHONPATH", ""), workspace_path),
         files=files,
+        goal=draft.goal,
     )
     _refuse_unfrozen(workspace_path, draft, manifest)
     manifest = replace(manifest, notes=(*manifest.notes, *_unfrozen_criteria(workspace_path, draft)))

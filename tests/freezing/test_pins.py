@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from omx_autoresearch.foundation.errors import StateUntrusted, WorkspaceFault
-from omx_autoresearch.freezing import discovery, pins, restoration
+from omx_autoresearch.freezing import discovery, new_pins, pins, restoration
 from omx_autoresearch.freezing.manifest import Pin, PinManifest
 
 
@@ -204,7 +204,7 @@ def test_too_many_files_are_a_clear_error_that_names_the_folder(
 
 
 def test_too_many_bytes_are_a_clear_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(discovery, "PIN_LIMIT_BYTES", 10)
+    monkeypatch.setattr(new_pins, "PIN_LIMIT_BYTES", 10)
     write(tmp_path, "big.sh", "x" * 11)
     with pytest.raises(WorkspaceFault, match="11 bytes would be pinned"):
         take(tmp_path, "sh big.sh")

@@ -25,6 +25,8 @@ HOOK_PATH = (
     "foundation.records",
     "foundation.times",
     "foundation.types",
+    "freezing.facts",
+    "freezing.inline_tests",
     "freezing.manifest",
     "freezing.pins",
     "freezing.evaluator_commands",
