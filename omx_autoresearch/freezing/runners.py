@@ -178,12 +178,41 @@ def words_of(runner: str) -> tuple[bytes, ...]:
     return tuple(dict.fromkeys(word.encode() for name in names for word in _WORDS[name]))
 
 
+def _plain(output: str) -> str:
+    return re.sub(_COLOUR, "", output).replace("\r\n", "\n")
+
+
+def plain_lines(output: str) -> list[str]:
+    """The lines of an output without colours."""
+    return _plain(output).split("\n")
+
+
 def count_tests(output: str, runner: str) -> RunnerCount | None:
     """The tests of all the runner's runs in ``output``; None where it reported none, or the runner is unknown."""
     if runner not in RUNNERS:
         return None
-    text = re.sub(_COLOUR, "", output).replace("\r\n", "\n")
+    text = _plain(output)
     counts = [count for read in RUNNERS[runner][1] for count in read(text)]
     if not counts:
         return None
     return RunnerCount(sum(ran for ran, _ in counts), sum(passed for _, passed in counts))
+
+
+_SKIPPED = (
+    r"(?m)^(?:=+ )?(?:\d{1,9} [a-z ]+, )*(\d{1,9}) skipped\b.* in [\d.]+ ?s",
+    r"(?m)^(?:OK|FAILED) \(.*?\bskipped=(\d{1,9})",
+    r"(?m)^test result: .*; (\d{1,9}) ignored;",
+    r"(?m)^[ \t]*Tests:?[ \t]+.*?(\d{1,9}) skipped\b",
+    r"(?m)^[ \t]*(\d{1,9}) pending[ \t]*$",
+    r"(?m)^(?:#|ℹ) skipped[ \t]+(\d{1,9})[ \t]*$",  # noqa: RUF001 - node prints it
+    r"(?m)^# SKIP:[ \t]+(\d{1,9})[ \t]*$",
+)
+"""What known runners say of tests that were skipped; go and ctest say nothing without a listing."""
+
+
+def count_skipped(output: str, runner: str) -> int:
+    """The tests that the runner says were skipped; 0 where it says nothing."""
+    if runner not in RUNNERS:
+        return 0
+    text = _plain(output)
+    return sum(int(number) for pattern in _SKIPPED for number in re.findall(pattern, text))

@@ -51,6 +51,7 @@ from omx_autoresearch.missions.rules.mission import next_phase
 from omx_autoresearch.missions.secrets import keep_secrets
 from omx_autoresearch.missions.store import MissionStore
 from omx_autoresearch.missions.validation.approvals import is_approved, mission_key
+from omx_autoresearch.missions.validation.named_tests import kept_names, refuse_unknown_names
 from omx_autoresearch.missions.views import gone_project
 
 if TYPE_CHECKING:
@@ -198,6 +199,9 @@ def _amend(runtime: Runtime, mission: Mission, changed: _Changed, options: Amend
             **{name: getattr(mission.contract, name) for name in OF_BASELINE},
         )
         contract = replace(contract, mounts_pins=contract.mounts_pins and contract.mounts)
+    refuse_unknown_names(folder, contract)
+    if kept_names(folder, contract) is None:  # lost: from now on tests count by number
+        contract = replace(contract, named_tests=0, named_tests_digest="")
     if mission.contract and changed.left_out:
         released = {glob[1:] for glob in draft.protect if glob.startswith("!")}
         old = pins.load_manifest(folder.frozen_path, mission.contract.pin_digest)

@@ -14,20 +14,27 @@ from omx_autoresearch.freezing.opened import Opened
 from omx_autoresearch.missions.contracts import try_validator
 from omx_autoresearch.missions.rules.criteria import has_measured
 from omx_autoresearch.missions.validation.clean_copy import clean_copy, lacking
+from omx_autoresearch.missions.validation.named_tests import agreed
 from omx_autoresearch.missions.validation.runs import is_narrowed
 from omx_autoresearch.system.sandbox import box, can_isolate
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from omx_autoresearch.freezing.listings import End
     from omx_autoresearch.freezing.manifest import PinManifest
     from omx_autoresearch.missions.contracts import Tryout
     from omx_autoresearch.missions.rules.mission import Contract
 
-OF_BASELINE = ("baseline_tests", "baseline_score", "baseline_reports", "mounts_pins", "written_by_check")
+OF_BASELINE = (
+    *("baseline_tests", "baseline_score", "baseline_reports", "mounts_pins", "written_by_check"),
+    *("baseline_skipped", "named_tests", "named_tests_digest"),
+)
 """Fields of a contract that a baseline found out, and that stay as long as the validator does."""
 SHORT_BASELINE_SECONDS = 5.0
 """A baseline that fails as quickly as this is run once more without mounts, whatever it says."""
+LISTED_TWICE_SECONDS = 120.0
+"""A baseline that takes no longer is run again where its tests have names, to see which names stay."""
 
 
 class Baseline:
@@ -64,6 +71,12 @@ class Baseline:
         self.mounts_pins = contract.mounts
         self.notes: tuple[str, ...] = ()
         self._unseen = ""
+        self._listings: list[dict[str, End]] = []
+
+    @property
+    def named_tests(self) -> tuple[str, ...]:
+        """Names of tests that must pass; those that every run listed alike."""
+        return agreed(self._listings) if self._listings else ()
 
     def run(self) -> Baseline:
         """Run it, and settle what is frozen and how.
@@ -86,7 +99,23 @@ class Baseline:
         self._learn()
         if self._contract.confirm:
             self.notes += self._missing_in_a_clean_copy(tryout)
+        self._list_again(tryout)
         return self
+
+    def _list_again(self, tryout: Tryout) -> None:
+        """Run it once more where its tests have names and one run alone listed them."""
+        if tryout.report.tests and not tryout.listed:
+            self.notes += (
+                "tests count by number, since the check does not name them (most runners do with -v)",
+            )
+        if not tryout.listed or len(self._listings) > 1:
+            return
+        if tryout.duration_seconds <= LISTED_TWICE_SECONDS:
+            self._observed(is_mounted=self.mounts_pins)
+        else:
+            limit = f"{LISTED_TWICE_SECONDS:g} s"
+            why = f"names count where two runs list them alike, and the check takes longer than {limit}"
+            self.notes += (f"tests count by number: {why}",)
 
     def _learn(self) -> None:
         """Keep what the check opened; where its owner named the work, that is frozen from now on."""
@@ -157,6 +186,7 @@ class Baseline:
             meanwhile.close()
         self._unlearned = opened.fault if sys.platform == "linux" else "this system does not tell"
         self._unseen = meanwhile.unseen
+        self._listings.append(tryout.listed)
         return tryout, moved
 
     def _leave_out(self, paths: tuple[str, ...]) -> None:

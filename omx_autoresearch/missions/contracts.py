@@ -12,25 +12,27 @@ from typing import TYPE_CHECKING
 
 from omx_autoresearch.foundation import json_codec
 from omx_autoresearch.foundation.errors import AutoresearchError, MissionInvalid
-from omx_autoresearch.foundation.records import dataclass, replace, sha256, to_plain
+from omx_autoresearch.foundation.records import dataclass, field, replace, sha256, to_plain
 from omx_autoresearch.foundation.text import head_and_tail
 from omx_autoresearch.freezing import pins
 from omx_autoresearch.freezing.evaluator_commands import SHELL_WORDS, only_reads
 from omx_autoresearch.freezing.manifest import FileClasses
 from omx_autoresearch.freezing.runners import runner_of
 from omx_autoresearch.journal.safe_files import read_bounded
-from omx_autoresearch.missions.rules.evidence import is_report
 from omx_autoresearch.missions.rules.intake import SCRIPT, TAKEN_OVER, limits_of, settled
 from omx_autoresearch.missions.rules.mission import OPERATIONS, Contract
+from omx_autoresearch.missions.rules.run_reports import is_report
 from omx_autoresearch.missions.secrets import (
     WITHHELD,
     forms_of,
     is_secret,
     is_secret_name,
+    masked,
     masked_bytes,
     masked_report,
     with_secrets,
 )
+from omx_autoresearch.missions.validation.named_tests import tests_of
 from omx_autoresearch.missions.validation.output import last_object, read_output
 from omx_autoresearch.missions.validation.reviewers import credentials_of
 from omx_autoresearch.missions.validation.runs import report_of, run_validator, speaks_of_refusal
@@ -39,11 +41,12 @@ from omx_autoresearch.system.commands import shell_argv
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
+    from omx_autoresearch.freezing.listings import End
     from omx_autoresearch.freezing.manifest import PinManifest
     from omx_autoresearch.journal.layout import Runtime
-    from omx_autoresearch.missions.rules.evidence import RunReport
     from omx_autoresearch.missions.rules.intake import MissionDraft
     from omx_autoresearch.missions.rules.mission import Mission
+    from omx_autoresearch.missions.rules.run_reports import RunReport
     from omx_autoresearch.system.watching import Watch
 
 
@@ -65,6 +68,7 @@ class Tryout:
         is_mounted: it saw the frozen copies that it was to see.
         mount_fault: why it could not see them.
         was_refused: its output speaks of a write or a right that the system refused.
+        listed: the tests that its runner named, each with its end.
     """
 
     report: RunReport
@@ -75,6 +79,7 @@ class Tryout:
     is_mounted: bool = False
     mount_fault: str = ""
     was_refused: bool = False
+    listed: dict[str, End] = field(default_factory=dict)
 
     def has_same_end(self, other: Tryout) -> bool:
         """Whether two runs said the same, as far as a verdict depends on it."""
@@ -129,6 +134,7 @@ def try_validator(  # noqa: PLR0913  # what a run depends on
         output = masked_bytes(read_output(result), forms)
         report = report_of(contract, workspace_path, result)
         has_reported = is_report(last_object(result)[0])
+        listed = {masked(name, forms): end for name, end in tests_of(contract, result).items()}
     return Tryout(
         report=masked_report(report, forms),
         has_reported=has_reported,
@@ -138,6 +144,7 @@ def try_validator(  # noqa: PLR0913  # what a run depends on
         is_mounted=result.is_mounted,
         mount_fault=result.mount_fault,
         was_refused=speaks_of_refusal(output),
+        listed=listed,
     )
 
 
@@ -196,6 +203,7 @@ def compile_contract(
         pin_digest=manifest.digest,
         pinned_count=manifest.frozen_count,
         runner=runner,
+        has_pytest_report=_may_report(workspace_path, draft.validator_command, runner),
         forbidden=tuple(name for name in OPERATIONS if name in draft.forbid),
         limits=limits_of(draft),
         intake_digests=dict(draft.intake_digests),
@@ -277,6 +285,35 @@ def _runner(workspace_path: str, command: str) -> str:
         if found := runner_of("\n".join(lines)):
             return found
     return ""
+
+
+_CALL_PYTEST = ("pytest", "make", "npm")
+_PYTEST_SETTINGS = (
+    "pytest.ini",
+    ".pytest.ini",
+    "pytest.toml",
+    "pyproject.toml",
+    "tox.ini",
+    "setup.cfg",
+    "Makefile",
+)
+
+
+def _may_report(workspace_path: str, command: str, runner: str) -> bool:
+    """Whether a pytest that the command calls may be asked for its report: not where the project has a use for it."""
+    from omx_autoresearch.freezing import discovery
+
+    if runner not in _CALL_PYTEST:
+        return False
+    texts = [command]
+    for path in (*_PYTEST_SETTINGS, *discovery.named_files(workspace_path, command)):
+        try:
+            texts.append(
+                read_bounded(os.path.join(workspace_path, path), _SCRIPT_BYTES).decode("utf-8", "replace")
+            )
+        except (OSError, AutoresearchError):
+            continue
+    return not any("junit" in text for text in texts)
 
 
 # --- the owner's environment

@@ -44,6 +44,7 @@ from omx_autoresearch.missions.rules.mission import next_phase
 from omx_autoresearch.missions.secrets import keep_secrets, with_secrets
 from omx_autoresearch.missions.store import MissionStore
 from omx_autoresearch.missions.validation.approvals import approval_key, approve
+from omx_autoresearch.missions.validation.named_tests import keep_names
 from omx_autoresearch.missions.validation.runs import is_narrowed
 from omx_autoresearch.system.blind_spots import blind_spots
 from omx_autoresearch.system.sandbox import box, can_isolate, no_box
@@ -53,9 +54,9 @@ if TYPE_CHECKING:
 
     from omx_autoresearch.freezing.manifest import FileClasses
     from omx_autoresearch.missions.accepted import Edit, Take
-    from omx_autoresearch.missions.rules.evidence import RunReport
     from omx_autoresearch.missions.rules.intake import IntakeRecord, MissionDraft
     from omx_autoresearch.missions.rules.mission import Contract, Mission
+    from omx_autoresearch.missions.rules.run_reports import RunReport
 
 _NONCE_NAME = "start.nonce"
 
@@ -228,6 +229,9 @@ def _launch(runtime: Runtime, mission: Mission, options: StartOptions) -> Starte
             baseline_tests=report.tests,
             baseline_score=report.score,
             baseline_reports=baseline.tryout.has_reported,
+            baseline_skipped=report.tests_skipped,
+            named_tests=len(baseline.named_tests),
+            named_tests_digest=keep_names(folder, baseline.named_tests),
             pin_digest=manifest.digest,
             pinned_count=manifest.frozen_count,
             written_by_check=baseline.written,

@@ -24,8 +24,8 @@ if TYPE_CHECKING:
     from typing import Any
 
     from omx_autoresearch.journal.layout import MissionFolder
-    from omx_autoresearch.missions.rules.evidence import RunReport
     from omx_autoresearch.missions.rules.mission import Contract
+    from omx_autoresearch.missions.rules.run_reports import RunReport
 
 WITHHELD = "[kept in secrets.json]"
 LEAST_CHARACTERS = 8

@@ -16,7 +16,8 @@ from omx_autoresearch.missions.projection_texts import finding_line
 from omx_autoresearch.missions.rules.allowances import Limits
 from omx_autoresearch.missions.rules.criteria import Evidence, criterion_text
 from omx_autoresearch.missions.rules.directions import DIRECTIONS_LIMIT, by_diversity
-from omx_autoresearch.missions.rules.evidence import CriterionView, RunReport
+from omx_autoresearch.missions.rules.evidence import CriterionView
+from omx_autoresearch.missions.rules.run_reports import RunReport
 from omx_autoresearch.missions.store import MissionStore
 from omx_autoresearch.missions.task_files import TriedDirection
 from omx_autoresearch.missions.views import view

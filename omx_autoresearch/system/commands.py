@@ -32,6 +32,7 @@ OUTPUT_LIMIT_BYTES = 64 * 1024 * 1024
 
 _NOT_RUNNABLE, _NOT_FOUND = 126, 127  # exit statuses of a shell, POSIX 2.8.2
 _READ_BYTES = 65536
+_READS_AT_ONCE = 64
 _KILL_PASS_SECONDS = 0.01
 _REST_SECONDS = 0.001
 """Between two readings of a watch: a command that makes a great many files is not to wait for us at each."""
@@ -75,6 +76,7 @@ class CommandResult:
         is_truncated: the output went past the limit, so that its middle is missing but for the lines that were asked
             for, or could not be stored.
         is_stdout_stored: all that counts of stdout alone was stored, if the caller asked for it.
+        report: what its programs wrote to ``report_path``; empty if it was more than the limit of its output.
         leaked: command lines of processes that were found running in another session, and were ended.
         has_left_running: some of its processes, in any session, still worked after its first one had ended.
         error: why it was not started, or which output or process could not be stored or ended; empty if all went well.
@@ -99,6 +101,7 @@ class CommandResult:
     output_size_bytes: int = 0
     is_truncated: bool = False
     is_stdout_stored: bool = True
+    report: bytes = b""
     leaked: tuple[str, ...] = ()
     has_left_running: bool = False
     error: str = ""
@@ -132,6 +135,7 @@ def run_command(  # noqa: PLR0913  # one limit each; all but two have a default
     measures_memory: bool = False,
     is_stdout_sealed: bool = False,
     line_words: tuple[bytes, ...] = (),
+    report_path: str = "",
     mounts: tuple[tuple[str, str], ...] = (),
     enclosure: Enclosure = OPEN,
     watch: Watch | None = None,
@@ -159,6 +163,8 @@ def run_command(  # noqa: PLR0913  # one limit each; all but two have a default
         is_stdout_sealed: make its stdout a socket, which none of its processes can reopen, so that they cannot take
             away the first process's output before we read it. ``> /dev/stdout`` then fails.
         line_words: lines in which one of them stands are kept of the middle, too.
+        report_path: a pipe (FIFO) is made there for the time of the command; any number of its programs may write to
+            it, one after the other, as to a file.
         mounts: regular files, and the copies that stand there for the command, read-only; see `system.mounts`.
         enclosure: what is put around the command; `system.sandbox` makes it.
         watch: what it tells of is taken up while the command runs, so that its queue does not fill.
@@ -168,6 +174,7 @@ def run_command(  # noqa: PLR0913  # one limit each; all but two have a default
         CommandFault: the supervising process could not be started, or was killed.
     """
     output_fd = _open_output(output_path)
+    pipe = _ReportPipe(report_path, output_limit_bytes) if report_path else None
     try:
         order = Order(
             argv=tuple(argv),
@@ -185,10 +192,55 @@ def run_command(  # noqa: PLR0913  # one limit each; all but two have a default
             mounts=mounts,
             enclosure=enclosure,
         )
-        report = _supervise_apart(order, cancel_fd, watch)
+        report = _supervise_apart(order, cancel_fd, [each for each in (watch, pipe) if each and each.fd >= 0])
+        written = pipe.read_all() if pipe else b""
     finally:
         os.close(output_fd)
-    return CommandResult(order.argv, output_path, **report)
+        if pipe:
+            pipe.close()
+    return CommandResult(order.argv, output_path, report=written, **report)
+
+
+class _ReportPipe:
+    """A named pipe by which the programs of a command report to us."""
+
+    def __init__(self, path: str, limit_bytes: int) -> None:
+        self._path = path
+        self._limit_bytes = limit_bytes
+        self._chunks: list[bytes] = []
+        self._size_bytes = 0
+        self.fd = -1
+        try:
+            if os.path.lexists(path):
+                os.unlink(path)  # of an attempt that could not be made
+            os.mkfifo(path, 0o600)
+            # As a writer too, so that it does not end with the first one.
+            self.fd = os.open(path, os.O_RDWR | os.O_NONBLOCK | os.O_CLOEXEC)
+        except OSError:
+            return  # the file system has none: what is written there is an ordinary file, which nobody reads
+
+    def read(self) -> None:
+        """Take up what was written; a pipe holds less than is read at once, so nothing is left at the end."""
+        for _ in range(_READS_AT_ONCE if self.fd >= 0 else 0):
+            try:
+                chunk = os.read(self.fd, _READ_BYTES)
+            except BlockingIOError:
+                return
+            self._size_bytes += len(chunk)
+            if self._size_bytes <= self._limit_bytes:
+                self._chunks.append(chunk)
+
+    def read_all(self) -> bytes:
+        """All that was written; nothing if it was too much."""
+        self.read()
+        return b"".join(self._chunks) if self._size_bytes <= self._limit_bytes else b""
+
+    def close(self) -> None:
+        """Remove it."""
+        if self.fd >= 0:
+            os.close(self.fd)
+        if os.path.lexists(self._path):
+            os.unlink(self._path)
 
 
 def shell_argv(command: str) -> tuple[str, ...]:
@@ -305,7 +357,7 @@ def _open_output(path: str) -> int:
         ) from fault
 
 
-def _supervise_apart(order: Order, cancel_fd: int, watch: Watch | None) -> dict[str, Any]:
+def _supervise_apart(order: Order, cancel_fd: int, sources: list[Watch | _ReportPipe]) -> dict[str, Any]:
     """Have a forked supervisor run the order; a byte on the lifeline, or closing it, makes it end the command."""
     import marshal
 
@@ -327,7 +379,7 @@ def _supervise_apart(order: Order, cancel_fd: int, watch: Watch | None) -> dict[
         os.close(answer_fd)
         os.close(lifeline_fd)
     try:
-        answer = _read_all(report_fd, cancel_fd, hold_fd, watch)
+        answer = _read_all(report_fd, cancel_fd, hold_fd, sources)
     finally:
         os.close(hold_fd)
         os.close(report_fd)
@@ -342,20 +394,24 @@ def _supervise_apart(order: Order, cancel_fd: int, watch: Watch | None) -> dict[
     return report
 
 
-def _read_all(report_fd: int, cancel_fd: int, hold_fd: int, watch: Watch | None) -> bytes:
-    """The supervisor's report; if ``cancel_fd`` becomes readable first, the supervisor has to end the command."""
+def _read_all(report_fd: int, cancel_fd: int, hold_fd: int, sources: list[Watch | _ReportPipe]) -> bytes:
+    """The supervisor's report; if ``cancel_fd`` becomes readable first, the supervisor has to end the command.
+
+    What the sources tell meanwhile is taken up.
+    """
     chunks: list[bytes] = []
     poll = select.poll()
     poll.register(report_fd, select.POLLIN)
     if cancel_fd >= 0:
         poll.register(cancel_fd, select.POLLIN)
-    if watch is not None and watch.fd >= 0:
-        poll.register(watch.fd, select.POLLIN)
+    for source in sources:
+        poll.register(source.fd, select.POLLIN)
     while True:
         ready = {descriptor for descriptor, _ in poll.poll()}
-        if watch is not None and watch.fd in ready:
-            watch.read()
-            time.sleep(_REST_SECONDS)
+        for source in sources:
+            if source.fd in ready:
+                source.read()
+                time.sleep(_REST_SECONDS)
         if report_fd in ready:
             chunk = os.read(report_fd, _READ_BYTES)
             if not chunk:

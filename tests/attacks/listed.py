@@ -42,6 +42,31 @@ MISSIONS = (
         "::test_a_validator_that_reported_at_the_baseline_must_report_in_every_run",
     ),
     Listed(
+        "W",
+        "delete tests in the middle of an output that is too long to be kept",
+        "prevented",
+        "missions/validation/test_validation.py::test_every_line_of_a_test_counts_wherever_it_stands",
+    ),
+    Listed(
+        "W",
+        "skip a failing test from the work, and add others that pass (pytest)",
+        "prevented",
+        "missions/validation/test_named_tests.py"
+        "::test_a_test_that_the_work_skips_is_missed_by_its_name_whatever_is_added",
+    ),
+    Listed(
+        "W",
+        "the same with unittest, whether it names its tests or not",
+        "prevented",
+        "missions/validation/test_named_tests.py::test_a_case_of_unittest_that_the_work_skips_is_missed",
+    ),
+    Listed(
+        "W",
+        "end the runner before it names its tests, behind a forged count",
+        "prevented",
+        "missions/validation/test_named_tests.py::test_a_runner_that_names_no_test_any_more_is_an_error",
+    ),
+    Listed(
         "U",
         "put a pipe or a device in the place of a file of the state home, so that every hook hangs",
         "prevented",

@@ -207,6 +207,7 @@ class JudgingTerms:
         link: paths to which such a copy links.
         mounts: runs may see the frozen files mounted in their places; without, those are hashed.
         work: globs of what the agent is to change, which is never frozen; ``!glob`` takes paths out.
+        without_tests: names of tests of the baseline that need not pass.
     """
 
     validation_mode: ValidationMode
@@ -226,6 +227,7 @@ class JudgingTerms:
     mounts: bool = True
     work: tuple[str, ...] = ()
     reviews: tuple[str, ...] = ()
+    without_tests: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -241,6 +243,10 @@ class Contract(JudgingTerms):
         written_by_check: paths that would be pinned, but that the check itself writes.
         runner: the known test runner that the validator calls, or empty.
         baseline_tests: tests that it ran at intake, passed or failed; as many must pass in the end.
+        baseline_skipped: tests that its runner skipped at intake.
+        named_tests: of the tests at intake, those that must pass by their names.
+        named_tests_digest: sha256 of the list of these names; empty where there is none.
+        has_pytest_report: pytest writes a report of its tests for the runtime (``--junitxml``).
         baseline_reports: its last line was a report (``passed`` or ``status``) at intake; each later one must be.
         forbidden: operations that the mission does without; they narrow what the runtime's own runs may do.
         intake_digests: digests of mission.md and sandbox.md as compiled, to report a later edit.
@@ -255,6 +261,10 @@ class Contract(JudgingTerms):
     written_by_check: tuple[str, ...] = ()
     runner: str = ""
     baseline_tests: int | None = None
+    baseline_skipped: int = 0
+    named_tests: int = 0
+    named_tests_digest: str = ""
+    has_pytest_report: bool = False
     baseline_score: float | None = None
     baseline_reports: bool = False
     criteria: tuple[Criterion, ...] = nested(Criterion, default=())
@@ -284,6 +294,7 @@ class Attestation:
         started_at, finished_at: ISO 8601 UTC.
         exit_status: of the command; None where it was ended or never started.
         tests: tests that a known runner ran, if it said so; skipped ones did not run.
+        tests_skipped: tests that it skipped.
         output_digest: sha256 of the kept output.
         output_artifact_digest: sha256 of the artifact under review (second mode).
         output_artifact_mark: of its text without white space: what a rejection is remembered by.
@@ -307,6 +318,7 @@ class Attestation:
     score: float | None = None
     tests: int | None = None
     tests_passed: int | None = None
+    tests_skipped: int = 0
     output_digest: str = ""
     output_mark: str = ""
     output_artifact_digest: str = ""

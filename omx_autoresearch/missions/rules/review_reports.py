@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from omx_autoresearch.foundation.records import dataclass
 from omx_autoresearch.foundation.text import one_line
-from omx_autoresearch.missions.rules.evidence import RunReport
+from omx_autoresearch.missions.rules.run_reports import RunReport
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

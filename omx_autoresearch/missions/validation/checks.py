@@ -23,14 +23,8 @@ from omx_autoresearch.missions.rules.criteria import (
     Finding,
     evidence_digest,
 )
-from omx_autoresearch.missions.rules.evidence import (
-    IGNORED_OUTPUT,
-    RunReport,
-    has_moved,
-    is_passing,
-    normalized_output,
-    unsettled_criteria,
-)
+from omx_autoresearch.missions.rules.evidence import IGNORED_OUTPUT, has_moved, is_passing, unsettled_criteria
+from omx_autoresearch.missions.rules.run_reports import RunReport, normalized_output
 from omx_autoresearch.missions.store import MissionStore, live_contract, refuse_ended
 from omx_autoresearch.missions.validation import newcomers, runs
 from omx_autoresearch.missions.validation.output import read_output

@@ -15,8 +15,8 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from omx_autoresearch.missions.rules.evidence import RunReport
     from omx_autoresearch.missions.rules.mission import Contract
+    from omx_autoresearch.missions.rules.run_reports import RunReport
     from omx_autoresearch.missions.validation.clean_copy import CleanCopy
     from omx_autoresearch.missions.workspace import PinnedRun
     from omx_autoresearch.system.commands import CommandResult

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 
 from omx_autoresearch.foundation.records import replace
-from omx_autoresearch.missions.rules.evidence import RunReport
+from omx_autoresearch.missions.rules.run_reports import RunReport
 from omx_autoresearch.system.sandbox import box
 
 TYPE_CHECKING = False

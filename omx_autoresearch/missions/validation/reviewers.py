@@ -13,7 +13,7 @@ from omx_autoresearch.foundation.clients import KNOWN
 from omx_autoresearch.foundation.errors import CommandFault
 from omx_autoresearch.foundation.records import replace
 from omx_autoresearch.foundation.text import count_of
-from omx_autoresearch.missions.rules.evidence import RunReport
+from omx_autoresearch.missions.rules.run_reports import RunReport
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

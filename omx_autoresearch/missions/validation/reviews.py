@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING
 from omx_autoresearch.foundation.errors import StepIllegal
 from omx_autoresearch.missions.records.lifecycle import MissionUnblocked
 from omx_autoresearch.missions.records.work import ValidationFinished
-from omx_autoresearch.missions.rules.evidence import RunReport
 from omx_autoresearch.missions.rules.reviews import refuse_settled
+from omx_autoresearch.missions.rules.run_reports import RunReport
 from omx_autoresearch.missions.store import MissionStore, refuse_ended
 from omx_autoresearch.missions.validation.exhibits import keep_reviewed
 from omx_autoresearch.missions.validation.runs import attestation_of

@@ -23,19 +23,14 @@ from omx_autoresearch.journal.safe_files import require_writable
 from omx_autoresearch.missions import secrets
 from omx_autoresearch.missions.claims import write_changed
 from omx_autoresearch.missions.records.work import ValidationFinished, ValidationLost, ValidationStarted
-from omx_autoresearch.missions.rules.evidence import (
-    RunReport,
-    has_moved,
-    judging_command,
-    normalized_output,
-    report_of_run,
-)
+from omx_autoresearch.missions.rules.evidence import has_moved, judging_command
 from omx_autoresearch.missions.rules.mission import (
     FINAL_PHASES,
     Attestation,
     Contract,
     RunningValidation,
 )
+from omx_autoresearch.missions.rules.run_reports import RunReport, normalized_output, report_of_run
 from omx_autoresearch.missions.store import MissionStore
 from omx_autoresearch.missions.validation.approvals import is_approved, mission_key
 from omx_autoresearch.missions.validation.output import (
@@ -61,7 +56,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from typing import Any
 
-    from omx_autoresearch.journal.layout import Runtime
+    from omx_autoresearch.journal.layout import MissionFolder, Runtime
     from omx_autoresearch.missions.rules.criteria import WorkspaceSnapshot
     from omx_autoresearch.missions.rules.mission import Mission
     from omx_autoresearch.missions.store import Transaction
@@ -128,6 +123,8 @@ def _is_for_the_owner(command: str, workspace_path: str, search_path: str) -> bo
     return not os.path.realpath(path).startswith(inside)
 
 
+REPORT_NAME = "tests.xml"
+"""The pipe in the scratch folder to which pytest reports its tests by name."""
 REUSED_FROM_SECONDS = 1.0
 """A failure of a run that took at least this long is reused while nothing moved; a shorter one is run anew."""
 
@@ -495,7 +492,8 @@ def _validated(  # noqa: PLR0913, PLR0917  # what a run depends on
     """A run of the validator, and one more in a clean copy where the contract wants that."""
     with pins.in_place():
         result = run(shell_argv(contract.validator_command), mission.workspace_path, mounts=pins.mounts)
-    report = report_of(contract, mission.workspace_path, result)
+    judge = _judge(runtime.home.mission(mission.task_id), mission, contract)
+    report = judge(mission.workspace_path, result)
     if result.is_mounted and report.verdict == "failed" and speaks_of_refusal(read_output(result)):
         report = replace(report, summary=f"{report.summary}; {_MAY_BE_MOUNT.format(task=mission.task_id)}")
     if report.verdict != "passed" or not contract.confirm:
@@ -507,11 +505,27 @@ def _validated(  # noqa: PLR0913, PLR0917  # what a run depends on
         pins,
         result,
         run=run_validator,
-        judge=lambda path, again: report_of(contract, path, again),
+        judge=judge,
         isolation=isolation,
         hidden_paths=runtime.home.record_paths,
     )
     return failed or (result, report)
+
+
+def _judge(
+    folder: MissionFolder, mission: Mission, contract: Contract
+) -> Callable[[str, CommandResult], RunReport]:
+    """What gives the report on a run of the validator in a folder, the names of its tests included."""
+
+    def judge(path: str, result: CommandResult) -> RunReport:
+        report = report_of(contract, path, result)
+        if report.verdict != "passed" or not contract.named_tests_digest:
+            return report
+        from omx_autoresearch.missions.validation.named_tests import held_to_names
+
+        return held_to_names(report, folder, contract, result, mission.task_id)
+
+    return judge
 
 
 def _remove_scratch(scratch_path: str) -> None:
@@ -567,6 +581,7 @@ def run_validator(  # noqa: PLR0913  # what a run depends on, and nothing else
             output_path=output_file_path,
             output_limit_bytes=contract.output_limit_bytes,
             line_words=line_words_of(contract.runner),
+            report_path=os.path.join(scratch_path, REPORT_NAME) if contract.has_pytest_report else "",
             mounts=copies,
             watch=watch,
         )
@@ -613,6 +628,8 @@ def validator_environment(contract: Contract, scratch_path: str) -> dict[str, st
     environment["PYTHONPYCACHEPREFIX"] = os.path.join(scratch_path, "pycache")
     environment["PYTHONDONTWRITEBYTECODE"] = "1"
     environment["PYTEST_ADDOPTS"] = f"{environment.get('PYTEST_ADDOPTS', '')} -p no:cacheprovider".strip()
+    if contract.has_pytest_report:
+        environment["PYTEST_ADDOPTS"] += f" --junitxml='{os.path.join(scratch_path, REPORT_NAME)}'"
     if contract.isolate_home:
         environment["HOME"] = scratch_path
     return environment

@@ -22,8 +22,8 @@ from omx_autoresearch.missions.rules.criteria import (
     example_for,
     rule_forms,
 )
-from omx_autoresearch.missions.rules.evidence import RunReport
 from omx_autoresearch.missions.rules.intake import placeholder_reason
+from omx_autoresearch.missions.rules.run_reports import RunReport
 from omx_autoresearch.surfaces.cli.console import (
     Caller,
     Document,
@@ -207,6 +207,8 @@ def changed_draft(draft: MissionDraft, given: dict[str, Any]) -> MissionDraft:
         values["limits"] = {**draft.limits, **dict(map(_limit, given["limit"]))}
     if given.get("criteria") or given.get("drop_criterion"):
         values["criteria"] = _criteria(draft, given["criteria"], given["drop_criterion"])
+    if given.get("without_test"):
+        values["without_tests"] = tuple(dict.fromkeys((*draft.without_tests, *given["without_test"])))
     if given.get("forbid") or given.get("allow"):
         wanted = {*draft.forbid, *given["forbid"]} - set(given["allow"])
         values["forbid"] = tuple(name for name in OPERATIONS if name in wanted)

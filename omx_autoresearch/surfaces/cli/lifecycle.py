@@ -355,6 +355,12 @@ def repair_verb(task: str, accept: bool, as_json: bool) -> None:
 @task_argument
 @take_option
 @contract_options
+@click.option(
+    "--without-test",
+    multiple=True,
+    metavar="NAME",
+    help="A test of the baseline that need not pass any more (removed, renamed). May be repeated.",
+)
 @click.option("--workspace", default="", metavar="PATH", help="The new path of the workspace.")
 @json_option
 def amend_verb(task: str, workspace: str, take_edits: bool, as_json: bool, **given: Any) -> None:

@@ -14,7 +14,6 @@ from hypothesis import strategies as st
 from omx_autoresearch.foundation.types import RunVerdict
 from omx_autoresearch.missions.rules.criteria import WorkspaceSnapshot
 from omx_autoresearch.missions.rules.evidence import (
-    RunReport,
     better_of,
     has_moved,
     is_better,
@@ -22,9 +21,9 @@ from omx_autoresearch.missions.rules.evidence import (
     is_reusable_failure,
     missing_items,
     read_artifact,
-    report_of_run,
     run_score,
 )
+from omx_autoresearch.missions.rules.run_reports import RunReport, report_of_run
 from tests.missions.rules.samples import LOOK, REVIEW, SCRIPT, TASK, a_mission, a_run
 
 if TYPE_CHECKING:

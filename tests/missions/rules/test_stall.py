@@ -11,7 +11,6 @@ from hypothesis import strategies as st
 
 from omx_autoresearch.missions.rules.allowances import Limits, Usage
 from omx_autoresearch.missions.rules.briefing import refusal
-from omx_autoresearch.missions.rules.evidence import normalized_output
 from omx_autoresearch.missions.rules.gate import (
     Observation,
     Situation,
@@ -20,6 +19,7 @@ from omx_autoresearch.missions.rules.gate import (
     is_stalled,
     progress_of,
 )
+from omx_autoresearch.missions.rules.run_reports import normalized_output
 from tests.missions.rules.samples import NEEDED, a_mission
 
 LIMITS = Limits()
