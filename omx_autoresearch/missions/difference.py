@@ -51,25 +51,25 @@ _TEXT_BYTES = 256 * 1024
 _TEXTS_BYTES = 16 * 1024 * 1024
 
 
-def difference_since_launch(runtime: Runtime, mission: Mission, *, reads_files: bool = False) -> Difference:
+def difference_since_launch(runtime: Runtime, mission: Mission, *, read_digest: str = "") -> Difference:
     """Everything that differs from the launch; why it is not known is a value.
 
     Args:
         runtime: whose mission it is.
         mission: one that was launched.
-        reads_files: read every file, whatever git's index says of its times.
+        read_digest: as for `launch_tree.changed_files`.
     """
     folder = runtime.home.mission(mission.task_id)
     try:
         return difference_of(
-            change for change, _ in flagged_changes(folder, mission, reads_files=reads_files)
+            change for change, _ in flagged_changes(folder, mission, read_digest=read_digest)
         )
     except AutoresearchError as error:
         return Difference(fault=error.message)
 
 
 def flagged_changes(
-    folder: MissionFolder, mission: Mission, *, reads_files: bool = False
+    folder: MissionFolder, mission: Mission, *, read_digest: str = ""
 ) -> list[tuple[Change, FileChange]]:
     """Every change, and the file that it stands for.
 
@@ -81,7 +81,7 @@ def flagged_changes(
     before = launch_tree.launch_files(folder, mission)
     if before is None or mission.contract is None:
         raise AutoresearchError(LOST, next_step=f"omx-autoresearch status {mission.task_id}")
-    changed = launch_tree.changed_files(before, mission.workspace_path, reads_files=reads_files)
+    changed = launch_tree.changed_files(before, mission.workspace_path, read_digest=read_digest)
     if not changed:
         return []
     manifest = pins.load_manifest(folder.frozen_path, mission.contract.pin_digest)

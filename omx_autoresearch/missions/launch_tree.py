@@ -19,7 +19,7 @@ from omx_autoresearch.foundation.records import dataclass, sha1, sha256
 from omx_autoresearch.freezing.tree import whole_tree
 from omx_autoresearch.journal.safe_files import read_bounded, read_inside, replace_file
 from omx_autoresearch.missions.rules.evidence import is_code
-from omx_autoresearch.system.files import Entries, describe_file
+from omx_autoresearch.system.files import Entries, describe_file, digest
 from omx_autoresearch.system.git import find_root, run_git, user_git
 
 TYPE_CHECKING = False
@@ -91,7 +91,7 @@ def launch_files(folder: MissionFolder, mission: Mission) -> dict[bytes, bytes] 
 
 
 def changed_files(
-    before: dict[bytes, bytes], workspace_path: str, *, reads_files: bool = False
+    before: dict[bytes, bytes], workspace_path: str, *, read_digest: str = ""
 ) -> list[FileChange]:
     """The files that differ from those of `launch_files`, sorted by name.
 
@@ -100,12 +100,14 @@ def changed_files(
     Args:
         before: at launch.
         workspace_path: where they stand now; another work tree of the project will do.
-        reads_files: read every file, whatever git's index says of its times.
+        read_digest: of the tree where every file was just read; git's index is believed only where it gives the same.
 
     Raises:
         WorkspaceFault: the workspace cannot be read.
     """
-    now = whole_tree(workspace_path, reads_files=reads_files)[1]
+    now = whole_tree(workspace_path)[1]
+    if read_digest and digest(now) != read_digest:
+        now = whole_tree(workspace_path, reads_files=True)[1]
     root = os.fsencode(root_of(workspace_path))
     for name in before.keys() - now.keys():
         if described := _still_there(root, name, before[name]):

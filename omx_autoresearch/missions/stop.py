@@ -169,9 +169,9 @@ class _Stop:
 
             # What completes is read: times and sizes vouch for a file only while nothing depends on it.
             look = snapshot_workspace(folder, mission, reads_files=True)
-            difference = bounded(difference_since_launch(self._runtime, mission, reads_files=True))
+            difference = difference_since_launch(self._runtime, mission, read_digest=look.tree_digest)
             look = replace(look, state_fault=state_fault(self._runtime, mission))
-            seen = replace(seen, look=look, difference=difference)
+            seen = replace(seen, look=look, difference=bounded(difference))
         return seen
 
     def _validated(self, seen: Seen, mission: Mission, ask: runs.Ask) -> tuple[Seen, Mission]:

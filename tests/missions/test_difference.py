@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import mmap
 import shutil
 import subprocess
 import sys
@@ -280,6 +281,21 @@ def test_a_completion_tells_the_first_changes_by_name_and_counts_the_rest(world:
     shutil.rmtree(world.project / ".omx")
     lifecycle_commands.repair(world.runtime(), mission.task_id)
     assert world.completion(mission)["changed_since_launch"] == told
+
+
+@pytest.mark.requirement("DONE-29")
+def test_a_completion_tells_of_an_edit_in_a_mapping_that_moves_no_time(world: Scratch) -> None:
+    path = world.write("notes.md", "before\n")
+    world.commit("Notes")
+    mission = world.mission()
+    with path.open("r+b") as stream, mmap.mmap(stream.fileno(), 0) as page:
+        page[:] = b"before\n"
+        world.git("update-index", "--really-refresh")
+        assert world.stop().refusal
+        page[:] = b"after!\n"
+        world.write("answer.txt", "42\n")
+        assert "  edited notes.md" in world.stop().person_message
+    assert world.load(mission).phase == "complete"
 
 
 @pytest.mark.requirement("DONE-29")
