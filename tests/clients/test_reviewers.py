@@ -24,7 +24,7 @@ REPORT = "The report says that the answer is 42, as shown in [1]."
 
 
 class Review:
-    """A mission that an agent CLI reviews by its name alone, set up by its owner."""
+    """A mission that an agent CLI reviews, tried and set up by its owner."""
 
     def __init__(self, stage: Stage, reviewer: str = "") -> None:
         self.stage = stage
@@ -34,7 +34,21 @@ class Review:
         more = ("--unfrozen", "--reason", "the reviewer is a program of the machine")
         names = [word for name in cli.environment(stage.place) for word in ("--env", name)]
         environment = cli.environment(stage.place)
-        stage.owner(PRODUCT, "init", "--goal", "A report", *reviewed, *more, *names, environment=environment)
+        asked = (*reviewed, *more, *names)
+        stage.model.script = Script(verdict)
+        stage.owner(PRODUCT, "init", "--goal", "A report", *asked, environment=environment)
+        self.tried = json.loads(
+            stage.owner(
+                PRODUCT,
+                "init",
+                "--goal",
+                "A report",
+                *asked,
+                "--try-reviewer",
+                "--json",
+                environment=environment,
+            ).stdout
+        )
         started = stage.owner(PRODUCT, "start", "--json", environment=environment)
         self.task_id = str(json.loads(started.stdout)["task_id"])
         stage.place.workspace.joinpath("report.md").write_text(f"{REPORT}\n")
@@ -109,6 +123,9 @@ def test_what_an_agent_plants_in_its_workspace_changes_no_review(stage: Stage, t
     run, requests = review.run(reads_report, verdict)
     assert (run["verdict"], run["cause"], run["summary"]) == ("failed", "rejected", "no source is named"), run
     asked = "\n".join(text for request in requests for text in texts(request.body))
+    tried = review.tried["reviewer"]
+    assert tried["report"]["summary"] == "no source is named"
+    assert sum(tried["tokens"].values()) > 0
     assert "Is every claim sourced?" in asked
     assert REPORT in asked
     assert "PLANTED" not in asked

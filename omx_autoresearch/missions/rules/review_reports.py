@@ -7,7 +7,7 @@ verdicts that differ are none.
 
 from __future__ import annotations
 
-from omx_autoresearch.foundation.records import dataclass
+from omx_autoresearch.foundation.records import dataclass, field
 from omx_autoresearch.foundation.text import one_line
 from omx_autoresearch.missions.rules.run_reports import RunReport
 
@@ -104,6 +104,35 @@ def _fault(last: dict[str, Any], nonce: str) -> str:
         return "approved and verdict contradict each other"
     unknown = set(last) - _KEYS
     return f"unknown fields: {', '.join(sorted(unknown))}" if unknown else ""
+
+
+@dataclass(frozen=True, slots=True)
+class ReviewerTrial:
+    """What one call of a reviewer brought.
+
+    Attributes:
+        report: the verdict that the runtime would take from it.
+        output: of the reviewer, trimmed and made harmless.
+        duration_seconds: wall time.
+        cost_usd: the client's figure; None where it gave none.
+        tokens: counts by the client's own names; empty likewise.
+        model: that answered; empty likewise.
+    """
+
+    report: RunReport
+    output: str
+    duration_seconds: float
+    cost_usd: float | None = None
+    tokens: dict[str, int] = field(default_factory=dict)
+    model: str = ""
+
+    @property
+    def told_cost(self) -> str:
+        """What the call cost, for people."""
+        parts = [f"{self.duration_seconds:.1f} s"]
+        parts += [f"{count} {name.replace('_', ' ')}" for name, count in self.tokens.items() if count]
+        parts += [f"${self.cost_usd:.4f}"] if self.cost_usd is not None else []
+        return ", ".join(parts)
 
 
 # --- A limit of the reviewer's own service, and when it ends, in the words of the clients and of the services.

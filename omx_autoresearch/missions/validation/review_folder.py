@@ -80,28 +80,33 @@ class ReviewFolder:
 
 @contextmanager
 def review_folder(
-    folder: MissionFolder, mission: Mission, contract: Contract, copies: tuple[tuple[str, str], ...]
+    workspace_path: str,
+    contract: Contract,
+    copies: tuple[tuple[str, str], ...],
+    changed: tuple[str, ...] = (),
+    *,
+    placeholder: bytes = b"",
 ) -> Iterator[ReviewFolder]:
     """Make the folder for one review, and remove it afterwards.
 
     Args:
-        folder: of the mission.
-        mission: under review.
-        contract: of the mission: its ``reviews`` name what is copied beside the artifact; without any, the files that
-            changed since the launch.
+        workspace_path: with the artifact.
+        contract: its ``reviews`` name what is copied beside the artifact; without any, ``changed`` does.
         copies: pinned files of the workspace and their frozen copies.
+        changed: paths in the workspace (`changed_since_launch`).
+        placeholder: stands for an artifact that is not written yet; empty where there must be one.
 
     Raises:
         WorkspaceFault: the artifact cannot be read, or the workspace cannot be listed.
         CommandFault: there is no place for the folder, or it cannot be written.
     """
-    workspace = os.path.realpath(mission.workspace_path)
+    workspace = os.path.realpath(workspace_path)
     place = clean_place(workspace)
     with tempfile.TemporaryDirectory(prefix="omx-review-", dir=place, ignore_cleanup_errors=True) as root:
         made = ReviewFolder(os.path.join(os.path.realpath(root), "review"))
         try:
             os.mkdir(made.path, 0o700)
-            _fill(made, folder, mission, contract)
+            _fill(made, workspace, contract, changed, placeholder)
             for path, frozen_path in copies:
                 _put_frozen(made.path, os.path.relpath(path, workspace), frozen_path)
             made.settle()
@@ -168,13 +173,20 @@ def _plain(path: str) -> str:
     )
 
 
-def _fill(made: ReviewFolder, folder: MissionFolder, mission: Mission, contract: Contract) -> None:
-    workspace = mission.workspace_path
+def _fill(
+    made: ReviewFolder, workspace: str, contract: Contract, changed: tuple[str, ...], placeholder: bytes
+) -> None:
     artifact_path = os.path.normpath(contract.output_artifact_path)
     made.artifact_path = _plain(artifact_path)
-    _, made.artifact_digest = _put(workspace, artifact_path, made, made.artifact_path, ARTIFACT_BYTES)
+    if placeholder and not os.path.lexists(os.path.join(workspace, artifact_path)):
+        target = os.path.join(made.path, made.artifact_path)
+        os.makedirs(os.path.dirname(target), mode=0o700, exist_ok=True)
+        with open(target, "wb") as stream:
+            stream.write(placeholder)
+    else:
+        _, made.artifact_digest = _put(workspace, artifact_path, made, made.artifact_path, ARTIFACT_BYTES)
     left_bytes = FILES_BYTES
-    for path in _further(folder, mission, contract):
+    for path in _chosen(workspace, contract.reviews) if contract.reviews else changed:
         if path == artifact_path:
             continue
         if not os.path.lexists(os.path.join(workspace, path)):
@@ -193,14 +205,12 @@ def _fill(made: ReviewFolder, folder: MissionFolder, mission: Mission, contract:
             made.files[path] = place
 
 
-def _further(folder: MissionFolder, mission: Mission, contract: Contract) -> list[str]:
-    """The paths of what a reviewer gets beside the artifact, relative to the workspace."""
-    if not contract.reviews:
-        return _changed(folder, mission)
+def _chosen(workspace: str, reviews: tuple[str, ...]) -> list[str]:
+    """The paths of a workspace that the owner's globs match."""
     entries = Entries()
-    add_below(os.fsencode(os.path.realpath(mission.workspace_path)), entries)
-    wanted = [glob_pattern(glob) for glob in contract.reviews if not glob.startswith("!")]
-    unwanted = [glob_pattern(glob[1:]) for glob in contract.reviews if glob.startswith("!")]
+    add_below(os.fsencode(workspace), entries)
+    wanted = [glob_pattern(glob) for glob in reviews if not glob.startswith("!")]
+    unwanted = [glob_pattern(glob[1:]) for glob in reviews if glob.startswith("!")]
     return [
         path
         for path in sorted(map(os.fsdecode, entries))
@@ -208,16 +218,20 @@ def _further(folder: MissionFolder, mission: Mission, contract: Contract) -> lis
     ]
 
 
-def _changed(folder: MissionFolder, mission: Mission) -> list[str]:
-    """The paths in the workspace that differ from the launch; none where the list of that time is lost."""
+def changed_since_launch(folder: MissionFolder, mission: Mission) -> tuple[str, ...]:
+    """The paths in the workspace that differ from the launch; none where the list of that time is lost.
+
+    Raises:
+        WorkspaceFault: the workspace cannot be listed.
+    """
     before = launch_files(folder, mission) if mission.launch_tree_digest else None
     if before is None:
-        return []
+        return ()
     workspace, root = os.path.realpath(mission.workspace_path), root_of(mission.workspace_path)
     changes = changed_files(before, mission.workspace_path)
     names = sorted({name for change in changes for name in (change.name, change.old_name) if name})
     paths = (os.path.relpath(os.path.join(root, os.fsdecode(name)), workspace) for name in names)
-    return [path for path in paths if not path.startswith("../")]
+    return tuple(path for path in paths if not path.startswith("../"))
 
 
 def _put(workspace: str, path: str, made: ReviewFolder, place: str, limit_bytes: int) -> tuple[int, str]:

@@ -23,6 +23,7 @@ from omx_autoresearch.missions.rules.criteria import (
     rule_forms,
 )
 from omx_autoresearch.missions.rules.intake import placeholder_reason
+from omx_autoresearch.missions.rules.review_reports import ReviewerTrial
 from omx_autoresearch.missions.rules.run_reports import RunReport
 from omx_autoresearch.surfaces.cli.console import (
     Caller,
@@ -319,6 +320,7 @@ class DraftDocument:
         dry_run: nothing was written.
         baseline: what the validator said in a dry run.
         output_tail: the end of what it printed.
+        reviewer: what one call of the reviewer brought, where it was tried.
         pinned: the files that a start would freeze, as far as a dry run looked.
         files: the project's files by what a start would do with them; null without a dry run.
         proposed_work: globs for ``--work`` by the shape of the project, where a dry run was given none.
@@ -333,6 +335,7 @@ class DraftDocument:
     dry_run: bool
     baseline: RunReport | None
     output_tail: str
+    reviewer: ReviewerTrial | None
     pinned: tuple[str, ...]
     warnings: tuple[str, ...]
     next: str
@@ -361,8 +364,14 @@ class DraftDocument:
 @click.option(
     "--dry-run", is_flag=True, help="Run the validator once and show what would be pinned; write nothing."
 )
+@click.option(
+    "--try-reviewer",
+    is_flag=True,
+    help="A dry run that also calls the reviewer once, on the file under review or one that stands for it, and says "
+    "what it answers and what that costs.",
+)
 @json_option
-def init_verb(dry_run: bool, as_json: bool, **given: Any) -> int:
+def init_verb(dry_run: bool, try_reviewer: bool, as_json: bool, **given: Any) -> int:
     """Write a mission: its goal, and the check that completes it.
 
     A mission is judged in exactly one way: by a command (--validator) or a review of a file (--prompt and --output). At
@@ -377,8 +386,8 @@ def init_verb(dry_run: bool, as_json: bool, **given: Any) -> int:
     if may_ask(as_json=as_json) and (asked := ask_missing(draft)) != draft:
         draft = _ask_work(asked, caller.new_workspace_path())
     _check_draft(draft)
-    if dry_run:
-        return _try_out(caller, draft, as_json=as_json)
+    if dry_run or try_reviewer:
+        return _try_out(caller, draft, calls_reviewer=try_reviewer, as_json=as_json)
     return _write_down(caller, project_path, draft, as_json=as_json)
 
 
@@ -410,6 +419,7 @@ def _write_down(caller: Caller, project_path: str, draft: MissionDraft, *, as_js
         dry_run=False,
         baseline=None,
         output_tail="",
+        reviewer=None,
         pinned=(),
         warnings=_warnings(caller, draft),
         next=f"omx-autoresearch start {mission.task_id}",
@@ -449,9 +459,14 @@ def _warnings(caller: Caller, draft: MissionDraft) -> tuple[str, ...]:
     return tuple(dict.fromkeys(found))
 
 
-def _try_out(caller: Caller, draft: MissionDraft, *, as_json: bool) -> int:
+def _try_out(caller: Caller, draft: MissionDraft, *, calls_reviewer: bool, as_json: bool) -> int:
     from omx_autoresearch.missions.contracts import dry_run
 
+    reviewer = None
+    if calls_reviewer:
+        from omx_autoresearch.missions.reviewer_trial import try_reviewer
+
+        reviewer = try_reviewer(caller.runtime, caller.new_workspace_path(), draft)
     found = dry_run(caller.runtime, caller.new_workspace_path(), draft)
     document = DraftDocument(
         task_id="",
@@ -461,6 +476,7 @@ def _try_out(caller: Caller, draft: MissionDraft, *, as_json: bool) -> int:
         dry_run=True,
         baseline=found.tryout.report if found.tryout else None,
         output_tail=found.tryout.output if found.tryout else "",
+        reviewer=reviewer,
         pinned=found.pinned_paths,
         warnings=_warnings_of(found),
         next="the same command without --dry-run",
@@ -474,6 +490,11 @@ def _try_out(caller: Caller, draft: MissionDraft, *, as_json: bool) -> int:
         report = found.tryout.report
         say("\n".join(f"| {line}" for line in found.tryout.output.splitlines()) or "| (no output)")
         say(f"The validator says: {report.verdict} ({report.cause}): {report.summary}")
+    if reviewer is not None:
+        report = reviewer.report
+        say("\n".join(f"| {line}" for line in reviewer.output.splitlines()) or "| (no output)")
+        say(f"The reviewer says: {report.verdict} ({report.cause}): {report.summary}")
+        say(f"  it took {reviewer.told_cost}")
     say(
         f"A start would freeze {count_of(len(found.pinned_paths), 'file')}"
         + (":" if found.pinned_paths else ".")

@@ -16,6 +16,7 @@ from omx_autoresearch.missions.validation import runs
 from omx_autoresearch.missions.validation.review_folder import clean_place
 from omx_autoresearch.missions.validation.reviewers import PAUSES_SECONDS, command_line
 from omx_autoresearch.system.processes import wait_for
+from tests.support.needs import needs_box
 from tests.support.scratch import MovedClock, Scratch, with_timeout
 
 if TYPE_CHECKING:
@@ -316,3 +317,14 @@ def test_a_reviewer_of_which_nothing_is_frozen_needs_the_owners_reason(world: Sc
 def test_what_a_reviewer_gets_belongs_to_a_review(world: Scratch) -> None:
     with pytest.raises(MissionInvalid, match="reviews: it belongs to prompt-architect-artifact"):
         world.mission(reviews=("data/*.csv",))
+
+
+@pytest.mark.requirement("DONE-51", "DONE-17")
+@needs_box
+@pytest.mark.parametrize("forbidden", [("network",), ("network", "write")])
+def test_a_reviewer_sees_its_folder_in_a_box_too(world: Scratch, forbidden: tuple[str, ...]) -> None:
+    look = f"cat docs/report.md || exit 1; touch {world.project}/made 2>/dev/null"
+    mission = under_review(world, APPROVES.replace("LOOK", look), forbid=forbidden)
+    run = review(world, mission)
+    assert (run.verdict, run.cause) == ("passed", "approved"), run.summary
+    assert not (world.project / "made").exists()
