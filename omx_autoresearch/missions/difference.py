@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import os
 import re
+import shlex
 from functools import cached_property
 from io import StringIO
 from typing import TYPE_CHECKING
@@ -21,6 +22,7 @@ from omx_autoresearch.journal.safe_files import read_inside
 from omx_autoresearch.missions import launch_tree
 from omx_autoresearch.missions.rules.difference import Change, Difference, by_weight, difference_of
 from omx_autoresearch.missions.rules.evidence import is_code
+from omx_autoresearch.missions.workspace import refuse_gone
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -30,7 +32,7 @@ if TYPE_CHECKING:
     from omx_autoresearch.missions.launch_tree import FileChange
     from omx_autoresearch.missions.rules.mission import Contract, Mission
 
-LOST = "the list of the files at launch is missing: it was lost, or the mission is of an older version"
+LOST = "no list of the files at launch is there (it was lost, or an older version launched the mission)"
 _DATA = re.compile(
     r"\.(?:ans|bin|csv|dat|db|expected|gold|golden|in|jsonl?|np[yz]|out|parquet|pickle|pkl|ref|snap|sql|sqlite|tsv|txt"
     r"|xml|ya?ml)"
@@ -79,8 +81,11 @@ def flagged_changes(
         AutoresearchError: it is not known how the files stood at launch.
     """
     before = launch_tree.launch_files(folder, mission)
+    refuse_gone(mission)
     if before is None or mission.contract is None:
-        raise AutoresearchError(LOST, next_step=f"omx-autoresearch status {mission.task_id}")
+        cure = f"git -C {shlex.quote(mission.workspace_path)} diff {mission.launch_head}"
+        status = f"omx-autoresearch status {mission.task_id}"
+        raise AutoresearchError(LOST, next_step=cure if mission.launch_head else status)
     changed = launch_tree.changed_files(before, mission.workspace_path, read_digest=read_digest)
     if not changed:
         return []
@@ -274,14 +279,14 @@ def _lines_between(file: FileChange, old: bytes | None, new: bytes | None) -> Ch
     if file.before == file.after:
         return ChangedLines(0, 0)  # it was moved
     if new is None:
-        return ChangedLines(fault="its content now cannot be read, or is too large to be compared")
+        return ChangedLines(fault="unreadable now, or too large")
     if old is None:
-        return ChangedLines(fault="its content at the launch was not kept, or is too large to be compared")
+        return ChangedLines(fault="not kept at the launch, or too large")
     if b"\0" in old or b"\0" in new:
-        return ChangedLines(fault="it is binary")
+        return ChangedLines(fault="binary")
     olds, news = _lines_of(old), _lines_of(new)
     if max(len(olds), len(news)) > _LINES_LIMIT:
-        return ChangedLines(fault="it has too many lines to be compared")
+        return ChangedLines(fault="too many lines")
     import difflib  # only who reads the lines needs it
 
     name = _shown(os.fsdecode(file.name))

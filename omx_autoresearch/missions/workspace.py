@@ -65,11 +65,7 @@ def snapshot_workspace(
     Raises:
         WorkspaceFault: the workspace is gone, or git cannot tell its state.
     """
-    if not os.path.isdir(mission.workspace_path):
-        raise WorkspaceFault(
-            f"the workspace {mission.workspace_path} is gone",
-            next_step=f"omx-autoresearch amend {mission.task_id} --workspace PATH",
-        )
+    refuse_gone(mission)
     tree = tree_state(mission.workspace_path, reads_files=reads_files)
     contract = mission.contract
     if contract is None:
@@ -101,6 +97,19 @@ def snapshot_workspace(
         changed_code=_changed_code(folder, mission, contract, tree.digest),
         **_hand_written(mission),
     )
+
+
+def refuse_gone(mission: Mission) -> None:
+    """Refuse to look at a workspace that is not where it was.
+
+    Raises:
+        WorkspaceFault: it is gone.
+    """
+    if not os.path.isdir(mission.workspace_path):
+        raise WorkspaceFault(
+            f"the workspace {mission.workspace_path} is gone",
+            next_step=f"omx-autoresearch amend {mission.task_id} --workspace PATH",
+        )
 
 
 def _changed_code(

@@ -7,13 +7,14 @@ from typing import TYPE_CHECKING
 
 import click
 
-from omx_autoresearch.foundation.errors import StepIllegal
+from omx_autoresearch.foundation.errors import StepIllegal, WorkspaceFault
 from omx_autoresearch.foundation.records import dataclass
 from omx_autoresearch.foundation.types import ChangeFlag, ChangeKind
 from omx_autoresearch.missions.difference import ChangedLines, changed_lines, flagged_changes
 from omx_autoresearch.missions.launch_tree import root_of
 from omx_autoresearch.missions.rules.briefing import completion_path
 from omx_autoresearch.missions.rules.difference import Difference, count_text, difference_of
+from omx_autoresearch.missions.views import gone_project
 from omx_autoresearch.surfaces.cli.console import (
     Document,
     json_option,
@@ -101,6 +102,8 @@ def diff_verb(words: tuple[str, ...], is_list: bool, as_json: bool) -> None:
             f"mission {task_id} was not launched, so there is nothing to compare with",
             next_step=f"omx-autoresearch start {task_id}",
         )
+    if gone := gone_project(mission):
+        raise WorkspaceFault(gone[0], next_step=gone[1])
     folder = caller.runtime.home.mission(task_id)
     files = dict(flagged_changes(folder, mission))
     difference = difference_of(files)
@@ -151,9 +154,7 @@ def _is_below(change: Change, names: set[str]) -> bool:
 
 def _file(change: Change, lines: ChangedLines | None, *, is_list: bool) -> ChangedFile:
     if lines is None:
-        lines = ChangedLines(
-            fault=f"the lines of the first {COMPARED_FILES} files are compared; name this one"
-        )
+        lines = ChangedLines(fault="not compared; name it")
     patch = "" if is_list else lines.patch
     return ChangedFile(
         change.path,
