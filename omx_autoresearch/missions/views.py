@@ -25,7 +25,6 @@ from omx_autoresearch.journal.layout import ProjectFolder, is_safe_task_id
 from omx_autoresearch.journal.safe_files import read_bounded, replace_file
 from omx_autoresearch.missions.checkouts import project_of
 from omx_autoresearch.missions.claims import take_in_quietly
-from omx_autoresearch.missions.difference import difference_since_launch
 from omx_autoresearch.missions.holds import hold_of, record_loss
 from omx_autoresearch.missions.registry import Registry, last_beat
 from omx_autoresearch.missions.rules.difference import SHOWN_CHANGES, Difference, bounded
@@ -526,6 +525,8 @@ def _view_of(runtime: Runtime, mission: Mission, *, looks: bool) -> StatusView:
         with contextlib.suppress(AutoresearchError):
             look, items = open_items(runtime, mission)
             standing |= {"open_criteria": tuple(item.code for item in items), "checked_at": runtime.now()}
+        from omx_autoresearch.missions.difference import difference_since_launch  # no hook looks
+
         difference = difference_since_launch(runtime, mission)
     seen_at, changed = standing["checked_at"], _changed_frozen(mission, look)
     status: Status = mission.status  # type: ignore[assignment]
