@@ -147,3 +147,15 @@ def test_a_mission_that_a_sandboxed_run_completed_says_so(world: Scratch, is_san
     world.hook(world.payload())
     assert world.load(mission).phase == "complete"
     assert world.completion(mission)["sandboxed"] is is_sandboxed
+
+
+@pytest.mark.requirement("DONE-52", "DONE-17")
+def test_a_reviewer_that_fails_in_the_box_waits_for_the_owners_word(world: Scratch) -> None:
+    world.write("review.sh", "#!/bin/sh\necho 'no network'\nexit 1\n", executable=True)
+    mission = world.mission(
+        validator_prompt="Is it true?", output_artifact_path="report.md", reviewer_command="./review.sh"
+    )
+    world.write("report.md", "It is.\n")
+    told = sandboxed_stop(world).person_message
+    assert "no network" in told
+    assert f"omx-autoresearch approve {mission.task_id} --unsandboxed && omx-autoresearch unblock" in told

@@ -11,7 +11,7 @@ import os
 
 from omx_autoresearch.foundation.clients import KNOWN
 from omx_autoresearch.foundation.records import replace
-from omx_autoresearch.foundation.text import count_of
+from omx_autoresearch.foundation.text import count_of, one_line
 from omx_autoresearch.missions.rules.run_reports import RunReport
 
 TYPE_CHECKING = False
@@ -170,13 +170,13 @@ def review_prompt(goal: str, contract: Contract, folder: ReviewFolder, nonce: st
 
 
 def _files_told(folder: ReviewFolder, *, is_chosen: bool) -> list[str]:
-    """The lines of the prompt that name the further files."""
+    """The lines of the prompt that name the further files; a name that the agent chose stays on its line."""
     lines = []
     if folder.files:
         what = "Files that belong to it" if is_chosen else "Files that changed since the mission began"
         lines.append(f"{what}, copies too:")
         lines += [
-            f"  {place}" if place == path else f"  {place} (in the workspace: {path})"
+            f"  {one_line(place)}" + ("" if place == path else f" (in the workspace: {one_line(path)})")
             for path, place in list(folder.files.items())[:_NAMED]
         ]
         if len(folder.files) > _NAMED:
@@ -184,5 +184,5 @@ def _files_told(folder: ReviewFolder, *, is_chosen: bool) -> list[str]:
     for title, paths in (("Removed since then", folder.removed), ("Not copied", folder.left_out)):
         if paths:
             more = f" and {len(paths) - _NAMED} more" if len(paths) > _NAMED else ""
-            lines.append(f"{title}: {', '.join(paths[:_NAMED])}{more}")
+            lines.append(f"{title}: {', '.join(map(one_line, paths[:_NAMED]))}{more}")
     return lines
