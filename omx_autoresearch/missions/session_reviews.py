@@ -41,9 +41,9 @@ def hand_over(runtime: Runtime, mission: Mission, session_id: str, client: str, 
     """
     task_id = mission.task_id
     require_reviewer(mission, "session")
-    refuse_itself(mission, session_id)
     if task_id in sessions.missions_around(runtime):
         _refuse(runtime, task_id, "the agent CLI under review started this process")
+    refuse_itself(mission, session_id)
     look = snapshot_workspace(runtime.home.mission(task_id), mission)
     refuse_settled(mission, look)
     if digest != look.output_artifact_digest:

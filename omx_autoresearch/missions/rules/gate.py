@@ -548,11 +548,16 @@ def review_blocker(mission: Mission, look: WorkspaceSnapshot) -> Blocker | None:
     if contract.reviewer_command:
         return None
     others = [who for who in contract.reviewed_by if who != "command"]  # there is no command: see above
+    needs, command = "a verdict on the artifact", f"omx-autoresearch review {mission.task_id}"
+    if others == ["session"]:
+        verdict = f"{command} --approve --digest {look.output_artifact_digest}"
+        needs = f"an agent in another session that reads it and runs: {verdict} (or --reject)"
+        command = f"omx-autoresearch status {mission.task_id}"
     return Blocker(
         "review-needed",
         f"{path} waits for a review by a {' or a '.join(others)} {digest}",
-        "a verdict on the artifact",
-        f"omx-autoresearch review {mission.task_id}",
+        needs,
+        command,
     )
 
 

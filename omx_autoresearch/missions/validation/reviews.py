@@ -119,7 +119,9 @@ def refuse_itself(mission: Mission, session_id: str) -> None:
     """
     if not session_id:
         raise StepIllegal(
-            "a session's review needs its session id, and this shell has none", next_step="ask a person"
+            "a session's review needs its session id, which this agent CLI does not tell its shell",
+            next_step="ask a session of another agent CLI, or have the owner name this one as the reviewer "
+            f"(omx-autoresearch amend {mission.task_id} --reviewer ...)",
         )
     if mission.binding is not None and mission.binding.session_id == session_id:
         raise StepIllegal(

@@ -79,8 +79,8 @@ def _give_verdict(  # noqa: PLR0913 - what a verdict says
     caller: Caller, mission: Mission, verdict: str, summary: str, digest: str, *, as_json: bool
 ) -> int:
     task_id, runtime = mission.task_id, caller.runtime
-    is_sessions = caller.session_id and mission.contract and "session" in mission.contract.reviewed_by
-    if is_sessions:
+    is_admitted = mission.contract is not None and "session" in mission.contract.reviewed_by
+    if is_admitted and (caller.session_id or caller.is_agent()):
         seen = exhibit(runtime, mission)
         session_reviews.hand_over(
             runtime, mission, caller.session_id, caller.client, digest=_named(task_id, verdict, digest, seen)

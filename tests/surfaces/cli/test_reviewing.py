@@ -193,6 +193,8 @@ def _said(person: Person, session: str, *words: str, client: str = "claude") -> 
 def test_a_verdict_of_another_session_counts_once_its_client_confirms_the_command(person: Person) -> None:
     task_id = _report(person, "--reviewed-by", "session")
     person.bind(task_id)
+    waits = person.stop()["systemMessage"]
+    assert f"omx-autoresearch review {task_id} --approve --digest {DIGEST} (or --reject)" in waits
     words = (task_id, "--approve", "--digest", DIGEST, "--summary", "all sourced")
     told = person.ok("review", *words, env=REVIEWING)
     assert "once the agent CLI of this session confirms" in told
