@@ -5,7 +5,6 @@ It is read statically, because a baseline that fails stops before it has opened 
 
 from __future__ import annotations
 
-import ast
 import os
 import re
 from glob import escape, glob
@@ -22,7 +21,10 @@ SHOWN = 8
 """A note for the owner names at most so many paths."""
 _TEXT_LIMIT = 260
 _NODE = (".js", ".mjs", ".cjs", ".jsx", ".ts", ".mts", ".cts", ".tsx")
-_QUOTING = (*_NODE, ".go", ".rs")
+_QUOTING = (*_NODE, ".go", ".rs", ".py")
+_PYTHON_FROM = re.compile(r"(?m)^[ \t]*from[ \t]+(\.*)([\w.]*)[ \t]+import[ \t]+(\([^)]*\)|[^\n#;]+)")
+_PYTHON_IMPORT = re.compile(r"(?m)^[ \t]*import[ \t]+([\w.][^\n#;]*)")
+_OPEN_ENDED = re.compile(r"[*?\[{%$].*")
 _NODE_IMPORT = re.compile(r"(?:\bfrom|\bimport|\brequire\(|\bimport\()\s*[\"']([^\"'\n]+)[\"']")
 _NODE_ENDINGS = (
     "",
@@ -36,7 +38,8 @@ _NODE_ENDINGS = (
     "/index.cjs",
 )
 _GO_IMPORT = re.compile(r"(?m)^\s*(?:import\s+)?(?:[\w.]+\s+)?\"([^\"\n]+)\"\s*$")
-_QUOTED_RUN = re.compile(r"[\"'`]([^\"'`\s]+)[\"'`](?:\s*[,+/]\s*[\"'`]([^\"'`\s]+)[\"'`])*")
+_QUOTED = re.compile(r"[\"'`]([^\"'`\s]+)[\"'`]")
+_QUOTED_RUN = re.compile(r"[\"'`][^\"'`\s]+[\"'`](?:\s*[,+/]\s*[\"'`][^\"'`\s]+[\"'`])*")
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,12 +58,9 @@ class Readings:
 
 def readings_of(workspace_path: str, path: str) -> Readings:
     """What the file at ``path`` reads."""
-    tree = _parsed(workspace_path, path)
-    if tree:
-        imports, words = _python_imports(workspace_path, path, tree), _texts(tree)
-    else:
-        text = script_text(workspace_path, path, errors="replace")
-        imports, words = _other_imports(workspace_path, path, text), _words(path, text)
+    text = script_text(workspace_path, path, errors="replace")
+    imports = _imports(workspace_path, path, text)
+    words = _words(path, text)
     return Readings(tuple(dict.fromkeys(imports)), tuple(_places(path, words)))
 
 
@@ -94,12 +94,29 @@ def unpinned_imports(imports: Mapping[str, Iterable[str]], pinned: Iterable[str]
     return notes
 
 
-def _python_imports(workspace_path: str, path: str, tree: ast.Module) -> Iterator[str]:
+def _imports(workspace_path: str, path: str, text: str) -> Iterator[str]:
+    """Files that a script for Python or node imports, and those of the packages that one of Go imports."""
+    folder = os.path.dirname(path)
+    if path.endswith(".py"):
+        yield from _python_imports(workspace_path, folder, text)
+    elif path.endswith(_NODE):
+        for word in _NODE_IMPORT.findall(text):
+            if word.startswith("."):
+                yield from _node_candidates(workspace_path, folder, word)[-1:]
+    elif path.endswith(".go"):
+        root, module = _go_module(workspace_path, folder)
+        for name in _GO_IMPORT.findall(text) if module else ():
+            if name == module or name.startswith(f"{module}/"):
+                package = os.path.normpath(os.path.join(root, name[len(module) :].lstrip("/")))
+                yield from sorted(glob(f"{escape(package)}/*.go", root_dir=workspace_path))
+
+
+def _python_imports(workspace_path: str, folder: str, text: str) -> Iterator[str]:
     """Files that a Python script imports, from its own folder or from one above it."""
-    folders = [os.path.dirname(path)]
+    folders = [folder]
     while folders[-1]:
         folders.append(os.path.dirname(folders[-1]))
-    for level, name in _imported_names(tree):
+    for level, name in _imported_names(text):
         bases = folders[level - 1 : level] if level else folders
         places = (os.path.join(base, *name.split(".")).rstrip("/") for base in bases)
         hits = (
@@ -112,19 +129,18 @@ def _python_imports(workspace_path: str, path: str, tree: ast.Module) -> Iterato
             yield hit
 
 
-def _other_imports(workspace_path: str, path: str, text: str) -> Iterator[str]:
-    """Files that a script for node imports by their path, and those of the packages that one of Go imports."""
-    folder = os.path.dirname(path)
-    if path.endswith(_NODE):
-        for word in _NODE_IMPORT.findall(text):
-            if word.startswith("."):
-                yield from _node_candidates(workspace_path, folder, word)[-1:]
-    elif path.endswith(".go"):
-        root, module = _go_module(workspace_path, folder)
-        for name in _GO_IMPORT.findall(text) if module else ():
-            if name == module or name.startswith(f"{module}/"):
-                package = os.path.normpath(os.path.join(root, name[len(module) :].lstrip("/")))
-                yield from sorted(glob(f"{escape(package)}/*.go", root_dir=workspace_path))
+def _imported_names(text: str) -> dict[tuple[int, str], None]:
+    """Names that a script of Python imports, parts of packages included, each with the number of dots before it."""
+    found: dict[tuple[int, str], None] = {}
+    for names in _PYTHON_IMPORT.findall(text):
+        found.update(dict.fromkeys((0, words[0]) for name in names.split(",") if (words := name.split())))
+    for dots, module, names in _PYTHON_FROM.findall(text):
+        if module:
+            found[len(dots), module] = None
+        for name in names.strip("()").split(","):
+            if words := name.split():
+                found[len(dots), f"{module}.{words[0]}" if module else words[0]] = None
+    return found
 
 
 def _node_candidates(workspace_path: str, folder: str, word: str) -> list[str]:
@@ -178,65 +194,18 @@ def _go_module(workspace_path: str, folder: str) -> tuple[str, str]:
         folder = os.path.dirname(folder)
 
 
-def _words(path: str, text: str) -> list[str]:
-    """Words of a script or source that look like paths; none for any other file."""
+def _words(path: str, text: str) -> Iterable[str]:
+    """Words of a script or source that look like paths, and those that it joins; none for any other file.
+
+    Of a pattern (``cases/*.txt``, ``f"cases/{name}"``) it is the folder.
+    """
     if path.endswith(_QUOTING):
-        runs = [re.findall(r"[^\"'`\s,+]+", found[0]) for found in _QUOTED_RUN.finditer(text)]
-        words = [word for run in runs for word in (*run, "/".join(run))]
-        return [word for word in dict.fromkeys(words) if len(word) <= _TEXT_LIMIT and word.strip("./")]
+        found: dict[str, None] = {}
+        for run in _QUOTED_RUN.finditer(text):
+            words = _QUOTED.findall(run[0])
+            for word in (*words, "/".join(words)) if len(words) > 1 else words:
+                found[_OPEN_ENDED.sub("", word) if not word.isalnum() else word] = None
+        return [word for word in found if len(word) <= _TEXT_LIMIT and word.strip("./")]
     if not evaluator_commands.is_script(path, text[:2].encode("utf-8", "replace")):
-        return []
+        return ()
     return evaluator_commands.literal_paths(text)
-
-
-def _parsed(workspace_path: str, path: str) -> ast.Module | None:
-    """A Python file as a tree; None for another file, and for a text that is not Python."""
-    if not path.endswith(".py"):
-        return None
-    try:
-        return ast.parse(script_text(workspace_path, path, errors="replace"))
-    except (SyntaxError, ValueError, RecursionError, MemoryError):
-        return None
-
-
-def _imported_names(tree: ast.Module) -> list[tuple[int, str]]:
-    """Names that a script imports, parts of packages included, each with the number of dots before it."""
-    found: dict[tuple[int, str], None] = {}
-    for node in ast.walk(tree):
-        if isinstance(node, ast.Import):
-            found.update(dict.fromkeys((0, alias.name) for alias in node.names))
-        elif isinstance(node, ast.ImportFrom):
-            module = f"{node.module}." if node.module else ""
-            names = [module.rstrip("."), *(f"{module}{alias.name}" for alias in node.names)]
-            found.update(dict.fromkeys((node.level, name) for name in names if name))
-    return list(found)
-
-
-def _texts(tree: ast.Module) -> list[str]:
-    """The texts of a script, and those that it joins to a path (``HERE / "data" / "a.txt"``); no docstrings."""
-    said = {id(node.value) for node in ast.walk(tree) if isinstance(node, ast.Expr)}
-    found: dict[str, None] = {}
-    for node in ast.walk(tree):
-        parts: list[str] = []
-        if isinstance(node, ast.BinOp) and isinstance(node.op, ast.Div):
-            parts = list(_joined(node))
-        elif isinstance(node, ast.Call):
-            parts = [each for argument in node.args if (each := _text(argument))]
-        elif id(node) not in said:
-            parts = [each] if isinstance(node, ast.expr) and (each := _text(node)) else []
-        if parts:
-            found["/".join(parts)] = None
-    return [text for text in found if len(text) <= _TEXT_LIMIT and text.isprintable() and text.strip("./")]
-
-
-def _joined(node: ast.expr) -> Iterator[str]:
-    """The texts that are joined by ``/``, in their order."""
-    if isinstance(node, ast.BinOp) and isinstance(node.op, ast.Div):
-        yield from _joined(node.left)
-        yield from _joined(node.right)
-    elif text := _text(node):
-        yield text
-
-
-def _text(node: ast.expr) -> str:
-    return node.value if isinstance(node, ast.Constant) and isinstance(node.value, str) else ""
