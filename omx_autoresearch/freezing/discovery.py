@@ -67,6 +67,7 @@ def find(  # noqa: PLR0913  # what a contract says of its evaluator
     python_folders: Sequence[str] = (),
     files: Sequence[str] = (),
     goal: str = "",
+    is_told_by_git: bool = False,
 ) -> PinManifest:
     """Find the files that the commands name, those that their runners load, and those that the owner protects.
 
@@ -81,6 +82,7 @@ def find(  # noqa: PLR0913  # what a contract says of its evaluator
         python_folders: folders of the workspace on the commands' PYTHONPATH, relative; the root is empty.
         files: of the project, where the caller has listed them already (see `work.project_files`).
         goal: of the mission: a path that it names is no data of the check.
+        is_told_by_git: keep what decides the answers of git, where the commands ask it in this repository.
 
     Raises:
         MissionInvalid: a glob protects nothing but work.
@@ -97,6 +99,8 @@ def find(  # noqa: PLR0913  # what a contract says of its evaluator
     search.add_protected()
     programs = (*search.add_programs(search_path), *search.add_environments(search_path))
     search.add_start_files(python_folders)
+    if is_told_by_git:
+        search.add_answers_of_git()
     search.add_what_pins_read()
     pins = [pin_of(workspace_path, path) for path in sorted(search.paths)]
     check_bounds(pins)
@@ -188,6 +192,7 @@ class _Search:
         self.absent: list[str] = []
         self.globs: list[str] = []
         self.bin_folders: list[str] = []
+        self.answers: tuple[Fact, ...] = ()
 
     # --- what commands name
 
@@ -584,11 +589,24 @@ class _Search:
         return frozenset(self.listed or project_files(self.workspace_path))
 
     def facts(self) -> tuple[Fact, ...]:
-        """Tests inside sources of Rust; those in files of their own were pinned with the others."""
-        if "cargo" not in self.runners:
-            return ()
-        sources = (path for path in self.project_files if path.endswith(".rs") and path not in self.paths)
-        return facts.facts_of(self.workspace_path, sorted(sources))
+        """What judges and is no whole file; tests in files of their own were pinned with the others."""
+        sources = (
+            [path for path in self.project_files if path.endswith(".rs")] if "cargo" in self.runners else []
+        )
+        tests = facts.facts_of(self.workspace_path, sorted({*sources} - self.paths))
+        return (*tests, *self.answers)
+
+    def add_answers_of_git(self) -> None:
+        """Keep what decides the answers of git, where the evaluator asks it, and name it for the owner."""
+        self.answers = facts.told_by_git(self.workspace_path, self.texts)
+        if self.answers:
+            self.absent.append(".gitattributes")
+            self.add_file(".gitattributes")
+            names = ", ".join(fact.name.removeprefix("git: ") for fact in self.answers)
+            self.notes.append(
+                f"the check asks git: {names} are kept as they are; HEAD and the branch that is checked out move with"
+                " the agent's commits"
+            )
 
     def notes_of_the_unpinned(self) -> list[str]:
         """Notes of what pinned files import or name and what is not pinned, where the owner did not name the work."""

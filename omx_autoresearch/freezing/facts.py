@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import os
 
+from omx_autoresearch.freezing import git_answers
 from omx_autoresearch.freezing.inline_tests import inline_tests, is_addition, test_files
 from omx_autoresearch.freezing.manifest import Fact
 from omx_autoresearch.journal.safe_files import script_text
@@ -60,10 +61,13 @@ def changed_facts(
         seen: is filled likewise.
     """
     wanted: dict[str, dict[str, str]] = {}
+    told = {fact.name: fact.sha256 for fact in manifest.facts if fact.name.startswith(git_answers.PREFIX)}
+    changed = _changed_answers(told, workspace_path) if told else {}
     for fact in manifest.facts:
+        if fact.name in told:
+            continue
         path, _, name = fact.name.partition(_SEPARATOR)
         wanted.setdefault(path, {})[name] = fact.sha256
-    changed: dict[str, str] = {}
     for path, tests in wanted.items():
         try:
             status = os.lstat(os.path.join(workspace_path, path))
@@ -79,3 +83,18 @@ def changed_facts(
         names |= {name for name in now if name not in tests and not is_addition(name)}
         changed |= {f"{path}{_SEPARATOR}{name}": str(now.get(name, "")) for name in names}
     return changed
+
+
+def told_by_git(workspace_path: str, texts: Iterable[str]) -> tuple[Fact, ...]:
+    """What decides the answers of git, where these commands and scripts ask it; nothing elsewhere."""
+    texts = list(texts)
+    if not git_answers.asked_of_git(texts):
+        return ()
+    found = git_answers.answers(workspace_path, git_answers.refs_named(workspace_path, texts))
+    return tuple(Fact(name, found[name]) for name in sorted(found))
+
+
+def _changed_answers(told: dict[str, str], workspace_path: str) -> dict[str, str]:
+    """Those that differ now; none in a copy that has no repository."""
+    now = git_answers.answers(workspace_path, git_answers.refs_of(told))
+    return {name: now[name] for name in told if now and now.get(name) != told[name]}

@@ -95,7 +95,7 @@ class PinManifest:
                 configuration |= set(DEFAULTS[runner].configuration)
         programs = set(self.programs)
         paths = [pin.path for pin in self.pins if pin.kind != "absent-guard" and pin.path not in programs]
-        return len(self.facts) + sum(
+        return sum("::" in fact.name for fact in self.facts) + sum(
             path not in configuration and path.rpartition("/")[2] not in configuration for path in paths
         )
 

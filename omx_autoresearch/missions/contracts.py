@@ -193,6 +193,7 @@ def compile_contract(
         python_folders=python_folders(environment.get("PYTHONPATH", ""), workspace_path),
         files=files,
         goal=draft.goal,
+        is_told_by_git=True,
     )
     _refuse_unfrozen(workspace_path, draft, manifest)
     manifest = replace(manifest, notes=(*manifest.notes, *_unfrozen_criteria(workspace_path, draft)))

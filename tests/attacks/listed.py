@@ -168,6 +168,12 @@ MISSIONS = (
     ),
     Listed(
         "W",
+        "a tag that the check compares with, moved",
+        "detected",
+        "freezing/test_git_answers.py::test_what_changes_the_answers_of_git_is_named",
+    ),
+    Listed(
+        "W",
         "a program of the workspace that stands first on PATH",
         "detected",
         "attacks/test_judges.py::test_a_program_of_the_workspace_that_stands_first_on_path_is_pinned_or_guarded",

@@ -882,6 +882,14 @@ def _reads(path: str) -> str:
     return UNITTEST.replace("'42\\n'", f"(pathlib.Path('{folder}') / '{name}').read_text()")
 
 
+def _git(*words: str) -> Act:
+    def act(trial: Trial) -> None:
+        trial.world.git(*words)
+
+    return act
+
+
+GIT_CHECK = "#!/bin/sh\ngit diff --quiet HEAD -- api.h && grep -qx 42 answer.txt\n"
 INLINE_TEST = """pub fn answer() -> i32 { 0 }
 
 #[cfg(test)]
@@ -1135,6 +1143,24 @@ UNFOUND = (
         "detected",
     ),
     _unfound(
+        "git-flag",
+        "a file that git is told to overlook, where the check asks git for differences",
+        "./check.sh",
+        {"check.sh": GIT_CHECK, "api.h": "int f(void);\n"},
+        {"api.h": "int g(void);\n"},
+        "detected",
+        _git("update-index", "--assume-unchanged", "api.h"),
+    ),
+    _unfound(
+        "git-filter",
+        "a filter in git's configuration that gives git the old content",
+        "./check.sh",
+        {"check.sh": GIT_CHECK, "api.h": "int f(void);\n"},
+        {"api.h": "int g(void);\n", ".git/info/attributes": "api.h filter=old\n"},
+        "detected",
+        _git("config", "filter.old.clean", "echo 'int f(void);'"),
+    ),
+    _unfound(
         "include-glob",
         "a makefile that a pattern of the makefile includes",
         "make -s check",
@@ -1228,13 +1254,6 @@ def _then(*acts: Act) -> Act:
 
 def _commits(trial: Trial) -> None:
     trial.world.commit("Work")
-
-
-def _git(*words: str) -> Act:
-    def act(trial: Trial) -> None:
-        trial.world.git(*words)
-
-    return act
 
 
 def _shell(line: str) -> Act:

@@ -26,6 +26,7 @@ HOOK_PATH = (
     "foundation.times",
     "foundation.types",
     "freezing.facts",
+    "freezing.git_answers",
     "freezing.inline_tests",
     "freezing.manifest",
     "freezing.pins",
