@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 
-from benchmarks import acceptance, findings, hook, journal, status, trial
+from benchmarks import acceptance, findings, hook, journal, pins, status, trial
 
 
 def main() -> int:
@@ -12,6 +12,7 @@ def main() -> int:
     missed = 0
     bars = (
         ("hook", hook.main),
+        ("pins", pins.main),
         ("journal", journal.main),
         ("status", status.main),
         ("findings", findings.main),

@@ -173,10 +173,15 @@ def make_repository(path: Path) -> Path:
         )
         file.parent.mkdir(parents=True, exist_ok=True)
         file.write_text(f"{number}\n" * 20)
+    commit_all(path)
+    return path
+
+
+def commit_all(path: Path) -> None:
+    """Make a folder a git repository with one commit of everything in it."""
     git = ["git", "-c", "user.name=b", "-c", "user.email=b@localhost"]
     for words in (["init", "-q", "-b", "main"], ["add", "-A"], ["commit", "-q", "-m", "init"]):
         subprocess.run([*git, *words], cwd=path, check=True)
-    return path
 
 
 def install_hook(home: Path) -> None:

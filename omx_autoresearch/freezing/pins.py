@@ -297,7 +297,7 @@ class _Look:
     def _misplaced_folders(self) -> set[str]:
         """Folders of pins that are not real folders all the way: a swapped one would lead elsewhere."""
         misplaced: set[str] = set()
-        for folder in sorted({each for pin in self.manifest.pins for each in _folders_of(pin.path)}):
+        for folder in sorted({each for pin in self.manifest.pins for each in folders_of(pin.path)}):
             parent = folder.rpartition("/")[0]
             status = None if parent in misplaced else self._stat(folder)
             if status is None or not stat.S_ISDIR(status.st_mode):
@@ -442,7 +442,7 @@ Stamps = dict[str, list[int]]
 def pin_stamps(manifest: PinManifest, workspace_path: str) -> Stamps:
     """How the pinned paths stand at this moment, for :func:`touched`; no content is read."""
     files = [pin.path for pin in manifest.pins if pin.kind != "absent-guard"]
-    folders = {folder for path in files for folder in _folders_of(path)}
+    folders = {folder for path in files for folder in folders_of(path)}
     stamps: Stamps = {}
     root = open_folder(workspace_path)
     try:
@@ -478,7 +478,8 @@ def _module_names(entries: list[os.DirEntry[str]]) -> list[list[str]]:
     return [[entry.name for entry in entries if module_name(entry.name)]]
 
 
-def _folders_of(path: str) -> list[str]:
+def folders_of(path: str) -> list[str]:
+    """The folders on the way to a path, without the root."""
     parts = path.split("/")[:-1]
     return ["/".join(parts[: count + 1]) for count in range(len(parts))]
 

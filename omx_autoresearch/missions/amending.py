@@ -21,7 +21,7 @@ from omx_autoresearch.foundation.errors import (
     WorkspaceFault,
 )
 from omx_autoresearch.foundation.records import dataclass
-from omx_autoresearch.freezing import pins
+from omx_autoresearch.freezing import light_pins, pins
 from omx_autoresearch.freezing.discovery import with_opened
 from omx_autoresearch.freezing.work import Work, classes_of, project_files
 from omx_autoresearch.journal.safe_files import ensure_folder, require_writable
@@ -210,6 +210,7 @@ def _amend(runtime: Runtime, mission: Mission, changed: _Changed, options: Amend
         )
         contract = replace(contract, pin_digest=manifest.digest, pinned_count=manifest.frozen_count)
     pins.pin(folder.frozen_path, manifest, path)
+    light_pins.keep(folder.frozen_path, manifest, path)
     keep_secrets(folder, captured_secrets(runtime, declared_names(draft)))
     stated = {name: getattr(draft, name) for name in OF_MISSION}
     digest = contract_digest(contract)

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 
 from omx_autoresearch.foundation.errors import AutoresearchError, CommandFault
 from omx_autoresearch.foundation.records import dataclass
-from omx_autoresearch.freezing import pins
+from omx_autoresearch.freezing import light_pins, pins
 from omx_autoresearch.freezing.evaluator_commands import program_of
 from omx_autoresearch.freezing.work import Work, classes_of, project_files
 from omx_autoresearch.journal.layout import Runtime
@@ -236,6 +236,7 @@ def _launch(runtime: Runtime, mission: Mission, options: StartOptions) -> Starte
             pinned_count=manifest.frozen_count,
             written_by_check=baseline.written,
         )
+    light_pins.keep(folder.frozen_path, manifest, workspace_path)
     keep_secrets(folder, secrets)
     nonce = "" if options.is_agent else runtime.new_id()
     if nonce:

@@ -8,7 +8,7 @@ from omx_autoresearch.foundation import json_codec
 from omx_autoresearch.foundation.errors import StateUntrusted, WorkspaceFault
 from omx_autoresearch.foundation.records import dataclass, replace, sha256
 from omx_autoresearch.freezing import pins
-from omx_autoresearch.freezing.tree import tree_state
+from omx_autoresearch.freezing.tree import whole_tree
 from omx_autoresearch.journal.safe_files import (
     FILE_LIMIT_BYTES,
     digest_inside,
@@ -19,11 +19,13 @@ from omx_autoresearch.journal.safe_files import (
 from omx_autoresearch.missions.rules.briefing import completion_path
 from omx_autoresearch.missions.rules.criteria import WorkspaceSnapshot
 from omx_autoresearch.missions.rules.evidence import read_artifact
+from omx_autoresearch.system.files import digest
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from omx_autoresearch.freezing.light_pins import LightPins
     from omx_autoresearch.journal.layout import MissionFolder
     from omx_autoresearch.missions.rules.mission import Contract, Mission
     from omx_autoresearch.system.commands import CommandResult
@@ -66,11 +68,16 @@ def snapshot_workspace(
         WorkspaceFault: the workspace is gone, or git cannot tell its state.
     """
     refuse_gone(mission)
-    tree = tree_state(mission.workspace_path, reads_files=reads_files)
+    head, entries = whole_tree(mission.workspace_path, reads_files=reads_files)
     contract = mission.contract
     if contract is None:
         raise StateUntrusted(f"mission {mission.task_id} was never launched")
-    manifest = pins.load_manifest(folder.frozen_path, contract.pin_digest)
+    light = None if reads_files else light_pins(folder, contract)
+    if light and light.stand_in(entries, mission.workspace_path):
+        manifest = light.manifest
+    else:
+        manifest = pins.load_manifest(folder.frozen_path, contract.pin_digest)
+    tree_digest = digest(entries)
     check = pins.compare(
         manifest,
         mission.workspace_path,
@@ -85,8 +92,8 @@ def snapshot_workspace(
         artifact = _marked(artifact, mission.workspace_path, contract.output_artifact_path)
     files = _look_at_files(mission.workspace_path, contract)
     return WorkspaceSnapshot(
-        head=tree.head,
-        tree_digest=tree.digest,
+        head=head,
+        tree_digest=tree_digest,
         pin_digest=check.digest,
         changed_pins=(*check.changed, *check.added),
         output_artifact_digest=artifact.digest,
@@ -94,7 +101,7 @@ def snapshot_workspace(
         artifact_fault=artifact.fault,
         file_digests={path: file.digest for path, file in files.items() if file.digest},
         file_faults={path: file.fault for path, file in files.items() if file.fault},
-        changed_code=_changed_code(folder, mission, contract, tree.digest),
+        changed_code=_changed_code(folder, mission, contract, tree_digest),
         **_hand_written(mission),
     )
 
@@ -125,6 +132,16 @@ def _changed_code(
     return changed_code(folder, mission, exempt)
 
 
+def light_pins(folder: MissionFolder, contract: Contract) -> LightPins | None:
+    """The light form of the pinned files; None where these are few."""
+    path = os.path.join(folder.frozen_path, f"light-{contract.pin_digest}.json")
+    if not os.path.lexists(path):
+        return None
+    from omx_autoresearch.freezing.light_pins import load  # most missions pin few files
+
+    return load(path, contract.pin_digest)
+
+
 def _cache_path(folder: MissionFolder) -> str:
     return os.path.join(folder.root_path, "pins.cache")
 
@@ -152,19 +169,38 @@ class _InPlace:
                 continue  # it is gone
 
 
+LONG_SECONDS = 5.0
+"""A check that took as long as this is not run twice only to pass beside many pinned files."""
+
+
+def begins_light(mission: Mission, contract: Contract) -> bool:
+    """Whether a run first leaves most of many pinned files to the look before it: it is short, and costs no review."""
+    newest = mission.attestation
+    return not contract.is_review and (newest is None or newest.duration_seconds < LONG_SECONDS)
+
+
 class PinnedRun:
     """The pinned files around one run: read before it, held against their times after it, read again after a pass.
 
     Where the run sees the frozen copies instead (``mounts``), those are read before and after a pass as well.
+
+    Attributes:
+        is_light: most pinned files are left to the look before; a pass of such a run is not to be believed.
     """
 
-    def __init__(self, folder: MissionFolder, mission: Mission, contract: Contract) -> None:
+    def __init__(
+        self, folder: MissionFolder, mission: Mission, contract: Contract, *, is_light: bool = False
+    ) -> None:
         from omx_autoresearch.freezing.meanwhile import Meanwhile  # most stops run nothing
 
         self.workspace_path = mission.workspace_path
         self._task_id = mission.task_id
         self._frozen_path = folder.frozen_path
-        self.manifest = pins.load_manifest(folder.frozen_path, contract.pin_digest)
+        light = light_pins(folder, contract) if is_light else None
+        self.is_light = light is not None
+        self.manifest = (
+            light.manifest if light else pins.load_manifest(folder.frozen_path, contract.pin_digest)
+        )
         self._meanwhile = Meanwhile(self.manifest, self.workspace_path, is_mounted=contract.mounts_pins)
         self._cache_path = _cache_path(folder)
         self._before = pins.compare(
@@ -183,6 +219,10 @@ class PinnedRun:
         """Is to be read while the run goes on."""
         self.has_stayed_changed = False
         """After `changes`: what changed still differs, so that it can be put back."""
+
+    def close(self) -> None:
+        """Look no longer; `changes` does so itself."""
+        self._meanwhile.close()
 
     def in_place(self) -> _InPlace:
         """For the time of the run: a renamed test has a file at its old name, too, for its copy to be mounted over."""

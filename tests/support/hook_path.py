@@ -28,6 +28,7 @@ HOOK_PATH = (
     "freezing.facts",
     "freezing.git_answers",
     "freezing.inline_tests",
+    "freezing.light_pins",
     "freezing.manifest",
     "freezing.pins",
     "freezing.evaluator_commands",

@@ -39,7 +39,7 @@ from omx_autoresearch.missions.validation.output import (
     read_output,
     runner_output,
 )
-from omx_autoresearch.missions.workspace import PinnedRun, snapshot_workspace
+from omx_autoresearch.missions.workspace import PinnedRun, begins_light, snapshot_workspace
 from omx_autoresearch.system.commands import (
     CommandResult,
     end_commands_of,
@@ -185,6 +185,7 @@ class Ask:
         since: when the caller began, ISO 8601 UTC; a run of that workspace that began later is taken instead of
             a new one. Empty: always run.
         runs_command: run the contract's command; False to call ``then`` alone.
+        is_whole: compare every pinned file from the start, however many there are.
         then: called after a pass, without a lock, to check the criteria; its result records the outcome.
     """
 
@@ -192,6 +193,7 @@ class Ask:
     look: WorkspaceSnapshot | None = None
     since: str = ""
     runs_command: bool = True
+    is_whole: bool = False
     then: Callable[[Mission, str], Callable[[Transaction], None]] | None = None
 
 
@@ -414,7 +416,7 @@ def _attested(runtime: Runtime, mission: Mission, run_id: str, ask: Ask, started
         raise StateUntrusted(f"mission {mission.task_id} has no contract")
     folder = runtime.home.mission(mission.task_id)
     before = ask.look or snapshot_workspace(folder, mission)
-    pins = PinnedRun(folder, mission, contract)
+    pins = PinnedRun(folder, mission, contract, is_light=not ask.is_whole and begins_light(mission, contract))
     if changed := before.changed_pins or pins.changed:
         return _tampered(mission, run_id, (started_at, runtime.now()), changed)
     output_path = folder.output_path(run_id)
@@ -447,6 +449,9 @@ def _attested(runtime: Runtime, mission: Mission, run_id: str, ask: Ask, started
         )
     else:
         result, report = _validated(runtime, mission, filled, pins, run, ask.isolation)
+    if pins.is_light and report.verdict == "passed":
+        pins.close()
+        return _attested(runtime, mission, run_id, replace(ask, is_whole=True), started_at)
     output = read_output(result)
     report, output = secrets.masked_report(report, forms), secrets.masked_output(output, output_path, forms)
     has_passed = report.verdict == "passed"
@@ -496,7 +501,7 @@ def _validated(  # noqa: PLR0913, PLR0917  # what a run depends on
     report = judge(mission.workspace_path, result)
     if result.is_mounted and report.verdict == "failed" and speaks_of_refusal(read_output(result)):
         report = replace(report, summary=f"{report.summary}; {_MAY_BE_MOUNT.format(task=mission.task_id)}")
-    if report.verdict != "passed" or not contract.confirm:
+    if report.verdict != "passed" or not contract.confirm or pins.is_light:
         return result, report
     from omx_autoresearch.missions.validation.confirming import confirmed
 
