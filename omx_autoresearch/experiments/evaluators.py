@@ -15,7 +15,6 @@ not stop an agent with the user's rights that forges the frozen copies, their ma
 from __future__ import annotations
 
 import os
-import re
 import shlex
 import stat
 import time
@@ -30,7 +29,7 @@ from omx_autoresearch.foundation import json_codec
 from omx_autoresearch.foundation.errors import StateUntrusted, WorkspaceFault
 from omx_autoresearch.freezing import discovery, pins, restoration
 from omx_autoresearch.freezing.import_path import python_folders
-from omx_autoresearch.freezing.installed import site_folders
+from omx_autoresearch.freezing.installed import editable_folders, fixed_installs
 from omx_autoresearch.freezing.manifest import PinManifest
 from omx_autoresearch.journal.safe_files import load_json, open_folder, replace_file, storage_failed
 from omx_autoresearch.missions.secrets import WITHHELD, forms_of
@@ -157,6 +156,13 @@ def freeze_evaluators(
         StorageFailed: the system refused a write.
     """
     base_path = worktree_paths[0]
+    if not config.setup and (fixed := fixed_installs(environment, project_path)):
+        raise WorkspaceFault(
+            f"{fixed[0]} is installed in editable form by a back end that builds it, so both arms would import it from "
+            f"{project_path} and none from its worktree",
+            next_step="have the set-up install it from the worktree: --setup 'python3 -m venv .venv && "
+            ".venv/bin/pip install .', and measure with .venv/bin/python",
+        )
     folders = editable_folders(environment, project_path)
     moved = moved_environment(environment, project_path, base_path)
     manifest = _pins_of(config, base_path, _with_editable(moved, folders, base_path))
@@ -298,62 +304,6 @@ def _untrusted(message: str) -> StateUntrusted:
         message,
         next_step="omx-autoresearch experiment report (it keeps the results), then start a new experiment",
     )
-
-
-# --- editable installations
-
-# Editable installations of the project: through them its scripts would import the user's checkout, not a worktree.
-#
-# ``pip install -e .`` leaves, in the site-packages of an interpreter, a ``.pth`` file with a folder of the checkout
-# (see the documentation of ``site``), or a finder module ``__editable___*_finder.py`` with a table of packages and
-# their folders (setuptools, "development mode"). Through either, a measurement would not see the candidate's change.
-# PYTHONPATH comes before both, so the worktree's copy of each such folder is put there.
-
-
-_READ_BYTES = 256 * 1024
-_QUOTED_PATH = re.compile(r"""['"](/[^'"\n]+)['"]""")
-
-
-def editable_folders(environment: Mapping[str, str], project_path: str) -> tuple[str, ...]:
-    """Folders of the project from which an editable installation imports, relative, ``.`` for the project itself.
-
-    Args:
-        environment: of the commands; its interpreters are looked at.
-        project_path: the user's checkout.
-    """
-    found: dict[str, None] = {}
-    roots = tuple(dict.fromkeys((os.path.normpath(project_path), os.path.realpath(project_path))))
-    for site_path in site_folders(environment, project_path):
-        for folder in _folders_named_in(site_path):
-            for root in roots:
-                if folder == root or folder.startswith(root + os.sep):
-                    found[os.path.relpath(folder, root)] = None
-    return tuple(found)
-
-
-def _folders_named_in(site_path: str) -> Iterator[str]:
-    try:
-        names = sorted(os.listdir(site_path))
-    except OSError:
-        return
-    for name in names:
-        path = os.path.join(site_path, name)
-        if name.endswith(".pth"):
-            lines = _text_of(path).splitlines()
-            yield from (os.path.normpath(line.strip()) for line in lines if line.startswith("/"))
-        elif name.startswith("__editable__") and name.endswith("finder.py"):
-            # a table of packages: what has to be on the path is the folder around each
-            yield from (
-                os.path.dirname(os.path.normpath(named)) for named in _QUOTED_PATH.findall(_text_of(path))
-            )
-
-
-def _text_of(path: str) -> str:
-    try:
-        with open(path, "rb") as stream:
-            return stream.read(_READ_BYTES).decode("utf-8", "replace")
-    except OSError:
-        return ""
 
 
 # --- the held-out check

@@ -19,6 +19,7 @@ from omx_autoresearch.freezing.evaluator_commands import SHELL_WORDS, only_reads
 from omx_autoresearch.freezing.manifest import FileClasses
 from omx_autoresearch.freezing.runners import runner_of
 from omx_autoresearch.journal.safe_files import read_bounded
+from omx_autoresearch.missions.own_imports import own_imports
 from omx_autoresearch.missions.rules.intake import SCRIPT, TAKEN_OVER, limits_of, settled
 from omx_autoresearch.missions.rules.mission import OPERATIONS, Contract
 from omx_autoresearch.missions.rules.run_reports import is_report
@@ -182,6 +183,9 @@ def compile_contract(
     rules = [criterion.rule for criterion in draft.criteria]
     runner = _runner(workspace_path, draft.validator_command)
     environment = captured_environment(runtime, draft.environment_names)
+    folders, foreign, install_notes = own_imports(environment, workspace_path, draft)
+    own = [os.path.join(workspace_path, folder) for folder in folders]
+    search = os.pathsep.join([*own, environment.get("PYTHONPATH", "")])
     manifest = discovery.find(
         workspace_path,
         commands=[*commands, *(shlex.join(rule.argv) for rule in rules if rule.argv)],
@@ -190,13 +194,15 @@ def compile_contract(
         runner=runner,
         exempt=(draft.output_artifact_path, *(rule.path for rule in rules)),
         search_path=environment.get("PATH", ""),
-        python_folders=python_folders(environment.get("PYTHONPATH", ""), workspace_path),
+        python_folders=python_folders(search, workspace_path),
         files=files,
         goal=draft.goal,
         is_told_by_git=True,
     )
     _refuse_unfrozen(workspace_path, draft, manifest)
-    manifest = replace(manifest, notes=(*manifest.notes, *_unfrozen_criteria(workspace_path, draft)))
+    manifest = replace(
+        manifest, notes=(*manifest.notes, *install_notes, *_unfrozen_criteria(workspace_path, draft))
+    )
     contract = Contract(
         **{name: getattr(draft, name) for name in TAKEN_OVER}
         | {"timeout_seconds": float(draft.timeout_seconds)},
@@ -204,6 +210,8 @@ def compile_contract(
         pin_digest=manifest.digest,
         pinned_count=manifest.frozen_count,
         runner=runner,
+        import_folders=folders,
+        foreign_install=foreign,
         has_pytest_report=_may_report(workspace_path, draft.validator_command, runner),
         forbidden=tuple(name for name in OPERATIONS if name in draft.forbid),
         limits=limits_of(draft),

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import json
 import subprocess
 import sys
 from typing import TYPE_CHECKING
 
 import pytest
 
-from omx_autoresearch.experiments.evaluators import editable_folders
+from omx_autoresearch.foundation.errors import WorkspaceFault
+from omx_autoresearch.freezing.installed import editable_folders
 from tests.experiments.benches import Scene, scene_in
 
 if TYPE_CHECKING:
@@ -64,3 +66,18 @@ def test_the_candidates_own_package_is_what_is_measured(scene: Scene) -> None:
     assert bench.editable_folders == ("src",)
     (scene.candidate / "src" / "sitecustomize.py").write_text("print('METRIC ms=1')\n")
     assert scene.measure(bench).tampered_paths == ("src/sitecustomize.py",)
+
+
+@pytest.mark.requirement("RUN-02")
+def test_an_experiment_whose_package_is_built_where_it_is_installed_from_is_refused(scene: Scene) -> None:
+    venv = scene.root / "venv"
+    info = site_of(venv) / "pack-1.0.dist-info"
+    info.mkdir()
+    said = {"url": scene.project.as_uri(), "dir_info": {"editable": True}}
+    (info / "direct_url.json").write_text(json.dumps(said))
+    (site_of(venv) / "_pack_editable_loader.py").write_text("# builds and imports\n")
+    scene.environment["PATH"] = f"{venv}/bin:{scene.environment['PATH']}"
+    with pytest.raises(WorkspaceFault, match="pack is installed in editable form") as caught:
+        scene.bench(measure="echo METRIC ms=1")
+    assert "--setup" in caught.value.next_step
+    assert scene.measure(scene.bench(measure="echo METRIC ms=1", setup="true")).metric == 1.0

@@ -208,6 +208,7 @@ class JudgingTerms:
         mounts: runs may see the frozen files mounted in their places; without, those are hashed.
         work: globs of what the agent is to change, which is never frozen; ``!glob`` takes paths out.
         without_tests: names of tests of the baseline that need not pass.
+        accept_foreign_install: the check may import the project from another checkout.
     """
 
     validation_mode: ValidationMode
@@ -228,6 +229,7 @@ class JudgingTerms:
     work: tuple[str, ...] = ()
     reviews: tuple[str, ...] = ()
     without_tests: tuple[str, ...] = ()
+    accept_foreign_install: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -243,6 +245,8 @@ class Contract(JudgingTerms):
         written_by_check: paths that would be pinned, but that the check itself writes.
         runner: the known test runner that the validator calls, or empty.
         baseline_tests: tests that it ran at intake, passed or failed; as many must pass in the end.
+        import_folders: of the workspace, that Python is to search first, since the project is installed from elsewhere.
+        foreign_install: the other checkout from which the check imports the project, where its owner accepts that.
         baseline_skipped: tests that its runner skipped at intake.
         named_tests: of the tests at intake, those that must pass by their names.
         named_tests_digest: sha256 of the list of these names; empty where there is none.
@@ -261,6 +265,8 @@ class Contract(JudgingTerms):
     written_by_check: tuple[str, ...] = ()
     runner: str = ""
     baseline_tests: int | None = None
+    import_folders: tuple[str, ...] = ()
+    foreign_install: str = ""
     baseline_skipped: int = 0
     named_tests: int = 0
     named_tests_digest: str = ""
@@ -301,6 +307,7 @@ class Attestation:
         isolation: what really isolated the run: ``none``, ``bubblewrap``, ``landlock`` or ``fenced``.
         leaked: command lines of processes that outlived the run and were ended.
         is_mounted: the run saw the frozen copies in the place of the pinned files.
+        imports_from: the tree that the project was imported from, where an installation leads to another one.
     """
 
     run_id: str
@@ -327,6 +334,7 @@ class Attestation:
     duration_seconds: float = 0.0
     leaked: tuple[str, ...] = ()
     is_mounted: bool = False
+    imports_from: str = ""
 
 
 @dataclass(frozen=True, slots=True)

@@ -483,6 +483,7 @@ def _attested(runtime: Runtime, mission: Mission, run_id: str, ask: Ask, started
         duration_seconds=round(result.duration_seconds, 3),
         leaked=result.leaked,
         is_mounted=result.is_mounted,
+        imports_from=contract.foreign_install or (mission.workspace_path if contract.import_folders else ""),
     )
 
 
@@ -581,7 +582,7 @@ def run_validator(  # noqa: PLR0913  # what a run depends on, and nothing else
             argv,
             limits if isolation != "none" or is_narrowed(contract) else None,
             cwd=workspace_path,
-            env=validator_environment(contract, scratch_path),
+            env=validator_environment(contract, scratch_path, workspace_path),
             timeout_seconds=contract.timeout_seconds,
             output_path=output_file_path,
             output_limit_bytes=contract.output_limit_bytes,
@@ -624,8 +625,11 @@ def speaks_of_refusal(output: bytes) -> bool:
     return any(word in output for word in _REFUSED)
 
 
-def validator_environment(contract: Contract, scratch_path: str) -> dict[str, str]:
-    """The owner's environment at launch, with private scratch folders and one locale; never the agent's."""
+def validator_environment(contract: Contract, scratch_path: str, workspace_path: str) -> dict[str, str]:
+    """The owner's environment at launch, with private scratch folders and one locale; never the agent's.
+
+    Python searches the workspace's own folders before an installation that leads to another checkout.
+    """
     environment = dict(contract.environment)
     environment.setdefault("PATH", os.defpath)
     environment["LC_ALL"] = "C.UTF-8"
@@ -633,6 +637,9 @@ def validator_environment(contract: Contract, scratch_path: str) -> dict[str, st
     environment["PYTHONPYCACHEPREFIX"] = os.path.join(scratch_path, "pycache")
     environment["PYTHONDONTWRITEBYTECODE"] = "1"
     environment["PYTEST_ADDOPTS"] = f"{environment.get('PYTEST_ADDOPTS', '')} -p no:cacheprovider".strip()
+    if contract.import_folders:
+        own = [os.path.normpath(os.path.join(workspace_path, each)) for each in contract.import_folders]
+        environment["PYTHONPATH"] = os.pathsep.join(filter(None, (*own, environment.get("PYTHONPATH"))))
     if contract.has_pytest_report:
         environment["PYTEST_ADDOPTS"] += f" --junitxml='{os.path.join(scratch_path, REPORT_NAME)}'"
     if contract.isolate_home:

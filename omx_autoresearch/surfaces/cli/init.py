@@ -72,6 +72,11 @@ freezing_options = with_options(
         metavar="[WHY]",
         help="Accept that no file of the validator can be frozen; needs a reason, here or with --reason.",
     ),
+    click.option(
+        "--accept-foreign-install",
+        is_flag=True,
+        help="Judge although the check imports the project from another checkout, where it is installed.",
+    ),
     click.option("--reason", default="", help="Why; for --unfrozen and for the journal."),
 )
 """What ``start`` takes, too."""
@@ -166,6 +171,7 @@ _FIELDS = {
     "reviewed_by": "reviewed_by",
     "reviews": "reviews",
     "work": "work",
+    "accept_foreign_install": "accept_foreign_install",
     "protect": "protect",
     "env": "environment_names",
     "scope": "scope",

@@ -125,7 +125,10 @@ def start_verb(  # noqa: PLR0913 - an option each
             "this sandbox cannot write to the state home, so no session can be bound from here",
             next_step=f"ask your person to type: $autoresearch {task_id}",
         )
-    if given["work"] or given["protect"] or given["unfrozen"] is not None:
+    if (
+        any(given[name] for name in ("work", "protect", "accept_foreign_install"))
+        or given["unfrozen"] is not None
+    ):
         from omx_autoresearch.missions.amending import amend_draft
 
         amend_draft(caller.runtime, task_id, lambda draft: changed_draft(draft, given), is_agent=is_agent)
