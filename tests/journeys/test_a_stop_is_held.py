@@ -115,7 +115,7 @@ def test_an_architect_lets_the_agent_go_once_the_report_is_approved(world: Scrat
 
     artifact = world.completion(world.load(mission))
     assert artifact["validator_prompt"] == "Is there a conclusion?"
-    assert artifact["architect_review"] == {"verdict": "approved"}
+    assert artifact["architect_review"] == {"verdict": "approved", "rejections": 1}
     assert artifact["output_artifact_path"] == "report.md"
     assert len(artifact["attestation"]["output_artifact_digest"]) == 64
 

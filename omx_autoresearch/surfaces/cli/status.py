@@ -15,9 +15,10 @@ from omx_autoresearch.journal.layout import ProjectFolder
 from omx_autoresearch.missions import views
 from omx_autoresearch.missions.rules.briefing import judged_elsewhere
 from omx_autoresearch.missions.rules.difference import count_text
+from omx_autoresearch.missions.run_view import RunView, run_view
 from omx_autoresearch.missions.upkeep import storage_fault
 from omx_autoresearch.missions.validation import runs
-from omx_autoresearch.missions.views import RunView, StatusView, open_items, run_view
+from omx_autoresearch.missions.views import StatusView, open_items
 from omx_autoresearch.missions.workspace import is_within
 from omx_autoresearch.surfaces.cli.console import (
     Document,

@@ -15,6 +15,7 @@ from omx_autoresearch.foundation.errors import UsageError
 from omx_autoresearch.foundation.types import FindingKind
 from omx_autoresearch.missions import lifecycle_commands, views
 from omx_autoresearch.missions.rules.readiness import ReadinessReport
+from omx_autoresearch.missions.run_view import RunView, run_view
 from omx_autoresearch.missions.store import MissionStore
 from omx_autoresearch.missions.validation import runs
 from omx_autoresearch.surfaces.documents import (
@@ -198,17 +199,17 @@ def start(call: Call, task: Task = "") -> tuple[StartDocument, Confirmation]:
 # --- running
 
 
-def validate(call: Call, seconds: Seconds = WAIT_SECONDS) -> views.RunView:
+def validate(call: Call, seconds: Seconds = WAIT_SECONDS) -> RunView:
     """Run the contract's validator now, as a stop would. If it passes, your next stop completes the mission."""
     return _run(call, call.own_task(), seconds, is_review=False)
 
 
-def review(call: Call, seconds: Seconds = WAIT_SECONDS) -> views.RunView:
+def review(call: Call, seconds: Seconds = WAIT_SECONDS) -> RunView:
     """Run the contract's reviewer command on the artifact now."""
     return _run(call, call.own_task(), seconds, is_review=True)
 
 
-def wait(call: Call, task: Task = "", seconds: Seconds = WAIT_SECONDS) -> views.RunView:
+def wait(call: Call, task: Task = "", seconds: Seconds = WAIT_SECONDS) -> RunView:
     """Wait for a running validation or review, and show its verdict."""
     task_id = call.seen_task(task)
     running = runs.running_validation(call.runtime, MissionStore(call.runtime.home).load(task_id))
@@ -260,7 +261,7 @@ def _status(call: Call, task_id: str) -> MissionStatus:
     return view, Ownership(task_id == call.caller.task_id)
 
 
-def _run(call: Call, task_id: str, seconds: float, *, is_review: bool) -> views.RunView:
+def _run(call: Call, task_id: str, seconds: float, *, is_review: bool) -> RunView:
     """Run the command of the owner's contract, with no more rights than the caller's sandbox has."""
     mission = lifecycle_commands.require_runnable(call.runtime, task_id, is_review=is_review)
     ended = runs.validate_now(
@@ -269,8 +270,8 @@ def _run(call: Call, task_id: str, seconds: float, *, is_review: bool) -> views.
     return _run_result(call, task_id, is_running=not ended)
 
 
-def _run_result(call: Call, task_id: str, *, is_running: bool) -> views.RunView:
-    view = views.run_view(call.runtime, task_id, is_running=is_running)
+def _run_result(call: Call, task_id: str, *, is_running: bool) -> RunView:
+    view = run_view(call.runtime, task_id, is_running=is_running)
     return replace(view, next=_next(view.verdict or "", view.cause or "", is_running=is_running))
 
 
