@@ -66,12 +66,16 @@ def test_the_scoreboard_has_as_many_rows_as_its_promise() -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.requirement("DONE-27")
+@pytest.mark.requirement("DONE-27", "DONE-30")
 @pytest.mark.parametrize("attack", ATTACKS, ids=lambda attack: attack.id)
 def test_what_becomes_of_an_attack_is_what_the_threat_model_says(tmp_path: Path, attack: Attack) -> None:
     trial = begun(tmp_path, attack)
     attack.act(trial)
     assert outcome_of(trial) == attack.outcome
+    if attack.outcome == "open":
+        difference = trial.world.load(trial.mission.task_id).difference
+        assert difference is not None
+        assert difference.flagged_count > 0  # nothing but a person's eyes is left
 
 
 @pytest.mark.slow
