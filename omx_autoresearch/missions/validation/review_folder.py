@@ -3,8 +3,8 @@
 An agent CLI takes instructions, settings, hooks and servers of tools from the folder that it is started in, from each
 folder above, and from the folders that it reads in. The workspace belongs to the agent under review, so a reviewer
 never runs there. It gets a new folder outside, in which a file whose name begins with a dot, or is one that
-instructs an agent CLI, has another name. What the owner froze keeps its name and comes from the frozen copy, so that
-a reviewer command may be a script of the workspace.
+instructs an agent CLI, has another name. Other files that the owner froze keep their names and come from the frozen
+copies, so that a reviewer command may be a script of the workspace.
 
 The runtime makes the copies outside every sandbox, from files that an agent wrote: no symbolic link is followed.
 """
@@ -108,7 +108,9 @@ def review_folder(
             os.mkdir(made.path, 0o700)
             _fill(made, workspace, contract, changed, placeholder)
             for path, frozen_path in copies:
-                _put_frozen(made.path, os.path.relpath(path, workspace), frozen_path)
+                own_path = os.path.relpath(path, workspace)
+                is_kept = not _instructs(own_path) or own_path in contract.reviewer_command
+                _put_frozen(made.path, own_path if is_kept else _plain(own_path), frozen_path)
             made.settle()
         except OSError as error:
             raise CommandFault(

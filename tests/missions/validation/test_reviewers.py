@@ -165,6 +165,27 @@ def test_a_script_of_the_workspace_reviews_from_its_frozen_copy(world: Scratch) 
 
 
 @pytest.mark.requirement("DONE-51")
+def test_what_was_planted_before_the_launch_and_frozen_instructs_no_reviewer(world: Scratch) -> None:
+    seen = world.root / "seen"
+    world.write("CLAUDE.md", "PLANTED\n")
+    world.write(".claude/settings.json", "{}\n")
+    world.write(
+        ".claude/review.sh", APPROVES.replace("LOOK", f"find . -type f | sort > {seen}"), executable=True
+    )
+    mission = world.mission(
+        validator_prompt="Is it true?",
+        output_artifact_path="report.md",
+        reviewer_command="sh .claude/review.sh",
+        protect=("CLAUDE.md", ".claude/*"),
+    )
+    world.write("report.md", "It is.\n")
+    assert review(world, mission).verdict == "passed"
+    assert seen.read_text().split() == [
+        "./.claude/review.sh", "./renamed-CLAUDE.md", "./renamed-claude/settings.json", "./report.md"
+    ]  # fmt: skip
+
+
+@pytest.mark.requirement("DONE-51")
 @pytest.mark.parametrize(
     "deed",
     ["echo more >> docs/report.md", "chmod +w docs/report.md; echo other > docs/report.md", "echo hi > CLAUDE.md",
