@@ -78,7 +78,7 @@ EDITS = {
 }
 
 
-@pytest.mark.requirement("DONE-14")
+@pytest.mark.requirement("DONE-57")
 @pytest.mark.parametrize("edit", EDITS)
 def test_an_inline_test_that_was_changed_or_removed_is_named(project: Path, edit: str) -> None:
     (old, new), named = EDITS[edit]
@@ -127,7 +127,7 @@ def test_a_restore_says_that_an_inline_test_is_to_be_put_back_by_hand(project: P
     assert "name" in (project / "Cargo.toml").read_text()
 
 
-@pytest.mark.requirement("DONE-14")
+@pytest.mark.requirement("DONE-57")
 def test_a_module_of_tests_in_a_file_of_its_own_is_pinned(project: Path) -> None:
     (project / "src/lib.rs").write_text("mod parse;\n#[cfg(test)]\nmod tests;\n")
     (project / "src/parse.rs").write_text("#[cfg(test)] mod cases;\n")

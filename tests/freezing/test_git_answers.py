@@ -58,7 +58,7 @@ CHEATS = {
 }
 
 
-@pytest.mark.requirement("DONE-14")
+@pytest.mark.requirement("DONE-57")
 @pytest.mark.parametrize("cheat", CHEATS)
 def test_what_changes_the_answers_of_git_is_named(project: Path, cheat: str) -> None:
     lines, named = CHEATS[cheat]
@@ -68,7 +68,7 @@ def test_what_changes_the_answers_of_git_is_named(project: Path, cheat: str) -> 
     assert named in pins.compare(manifest, str(project)).changed
 
 
-@pytest.mark.requirement("DONE-14")
+@pytest.mark.requirement("DONE-57")
 def test_attributes_of_the_repository_and_of_the_workspace_are_kept(project: Path) -> None:
     manifest = frozen(project)
     (project / ".git/info").mkdir(exist_ok=True)
