@@ -10,6 +10,7 @@ import os
 import re
 from dataclasses import replace
 from functools import cached_property
+from glob import glob
 
 from omx_autoresearch.freezing import evaluator_commands, facts, import_path, judging, makefiles, packages
 from omx_autoresearch.freezing.folders import (
@@ -257,7 +258,7 @@ class _Search:
         self.runners |= set(runners_of(recipe))
         self._follow_single(recipe, path, 1, folder)
         self._follow_named(recipe, path, depth=1)
-        self._follow_lines(recipe, folder)
+        self._follow_lines(evaluator_commands.expanded(recipe.replace("$$", "$")), folder)
 
     def _read_makefile(self, path: str, folder: str) -> makefiles.MakeText:
         """Read a makefile, and pin or guard all that it includes."""
@@ -272,7 +273,11 @@ class _Search:
     def _follow_single(self, text: str, path: str, depth: int, folder: str = "") -> None:
         """The program of a script or recipe of one command judges: its exit status is the verdict."""
         for word in evaluator_commands.program_of(evaluator_commands.single_command(text)):
-            if "/" in word or "." in word:
+            place = resolve(self.workspace_path, word, folder).path if "/" in word or "." in word else ""
+            start = script_text(self.workspace_path, place)[:2] if place else ""
+            if evaluator_commands.is_script(
+                place, start.encode("utf-8", "replace")
+            ):  # no program that a build makes
                 self._add_word(word, folder, path, depth=depth + 1)
 
     def _follow_package(self, path: str, words: list[str]) -> None:
@@ -323,15 +328,20 @@ class _Search:
         if evaluator_commands.is_makefile(path):
             text = self._read_makefile(path, os.path.dirname(path)).text
         self.runners |= set(runners_of(text))
-        for word in evaluator_commands.sourced_paths(text):
-            if not self._add_beside(word, path, depth + 1) and evaluator_commands.is_optional(word, text):
-                self.absent += [
-                    os.path.normpath(os.path.join(folder, word)) for folder in self._folders_beside(path)
-                ]
-        self._follow_named(text, path, depth)
         if evaluator_commands.is_shell(path, text):
             self._follow_single(text, path, depth)
+            text = evaluator_commands.expanded(text)
             self._follow_lines(text, "")
+        for word in evaluator_commands.sourced_paths(text):
+            places = [os.path.normpath(os.path.join(folder, word)) for folder in self._folders_beside(path)]
+            if set("*?[") & set(word):
+                self.globs += places
+                for place in places:
+                    for found in sorted(glob(place, root_dir=self.workspace_path)):
+                        self._add_word(found, "", path, depth=depth + 1)
+            elif not self._add_beside(word, path, depth + 1) and evaluator_commands.is_optional(word, text):
+                self.absent += places
+        self._follow_named(text, path, depth)
 
     def _follow_folders(self, text: str, script_path: str, *, only_reads: bool = False) -> None:
         """Pin the files of folders that a check walks."""
@@ -490,19 +500,19 @@ class _Search:
 
     def add_protected(self) -> None:
         """Pin whatever the owner's globs match now."""
-        for glob in self.protect:
-            pattern = glob_pattern(glob)
-            start = literal_folder(self.workspace_path, glob)
+        for each in self.protect:
+            pattern = glob_pattern(each)
+            start = literal_folder(self.workspace_path, each)
             found = [
                 path
                 for path in paths_below(self.workspace_path, start, is_foreign)
                 if pattern.fullmatch(path)
             ]
-            self.work.refuse_protected(glob, found)
+            self.work.refuse_protected(each, found)
             for path in found:
                 self.add_file(path)
             if not found:
-                self.notes.append(f"protect: {glob} matches no file")
+                self.notes.append(f"protect: {each} matches no file")
 
     def add_programs(self, search_path: str) -> tuple[str, ...]:
         """Pin the programs of the workspace that PATH leads to, and guard the places in front of the system's."""

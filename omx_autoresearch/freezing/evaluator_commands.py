@@ -23,6 +23,7 @@ _OUTPUT_OPTION = re.compile(
 )
 _WRITERS = frozenset({"tee", "rm", "touch", "mkdir", "rmdir", "mktemp", "mv"})
 _FOLDER_OPTIONS = frozenset({"-C", "--prefix", "--directory", "--cwd"})
+_ATTACHED_FOLDER = re.compile(r"(?<=\s)(-C|--directory|--prefix|--cwd)=?(?<=[C=])([\w./-]+)(?=\s|$)")
 _ASSIGNMENT = re.compile(r"[A-Za-z_][A-Za-z0-9_]*=")
 _INTERPRETER = re.compile(r"(?:ba|da|z|k)?sh|python[\d.]*|node|ruby|perl|php|lua|deno|bun")
 _READERS = frozenset({"[", "cat", "egrep", "fgrep", "grep", "head", "tail", "test", "wc"})
@@ -52,6 +53,11 @@ _ANCHOR = re.compile(
     r"\"?\$(?:\([^()]*(?:\([^()]*\)[^()]*)*\)|\{[^{}]*\}|\w+)\"?/|[\"']?@?__dirname[\"']?\s*\+\s*[\"']/"
 )
 _VARIABLE = re.compile(r"\$\{?\w+|(?<![\w./-])\w+=(?=\S)")
+_SHELL_ASSIGNED = re.compile(
+    r"(?m)(?:^|[;&|(]|\b(?:export|local|readonly))[ \t]*(\w+)=(\"[^\"\n]*\"|'[^'\n]*'|[^\s;&|()]+)"
+)
+_LOOP = re.compile(r"\bfor[ \t]+(\w+)[ \t]+in[ \t]+([^;\n]+)")
+_VALUES = 20
 _RECIPE_TARGET = re.compile(r"^([^\s:#=][^:#=]*):(?!=)\s*([^\n#]*)")
 _TEST_TARGET = re.compile(r"test|unit|check|verif|valid|spec|lint", re.IGNORECASE)
 
@@ -139,7 +145,7 @@ def command_paths(command: str, *, folder: str = "", depth: int = 0) -> list[Nam
     """
     found: list[NamedPath] = []
     name, previous = "", ""
-    for word in split_command(command):
+    for word in split_command(_ATTACHED_FOLDER.sub(r"\1 \2", command)):
         if word[0:1] in _ENDS_COMMAND and set(word) <= _ENDS_COMMAND:
             name, previous = "", ""
             continue
@@ -221,6 +227,24 @@ def sourced_paths(text: str) -> list[str]:
     for words in _SOURCED.findall(_COMMENT.sub("", text)):
         found += [word.strip("\"'") for word in _ANCHOR.sub("", words).split()[:1]]
     return [word for word in dict.fromkeys(found) if word]
+
+
+def expanded(script: str) -> str:
+    """A shell script, followed by itself with values in the place of variables that it assigns or loops over."""
+    values: dict[str, list[str]] = {}
+    for name, value in _SHELL_ASSIGNED.findall(script):
+        values.setdefault(name, []).append(value.strip("\"'"))
+    for name, words in _LOOP.findall(script):
+        values.setdefault(name, []).extend(word.strip("\"'") for word in words.split())
+    known = {name: found for name, found in values.items() if not any("$" in value for value in found)}
+    texts = [script]
+    for number in range(min(_VALUES, max(map(len, known.values()), default=0))):
+        text = script
+        for name, found in known.items():
+            value = found[min(number, len(found) - 1)].replace("\\", r"\\")
+            text = re.sub(rf"\$\{{{name}\}}|\${name}\b|\$\{{{name}:?-[^}}\n]*\}}", value, text)
+        texts.append(text)
+    return "\n".join(dict.fromkeys(texts))
 
 
 def is_optional(word: str, text: str) -> bool:

@@ -18,7 +18,7 @@ _TEST_SCRIPTS = ("pretest", "test", "posttest")
 _TOOLS = ("jest", "mocha", "ava", "vitest", "tap")
 """Keys of a package.json under which runners of tests find their options."""
 _PLUGIN = re.compile(
-    r"(?:^|[\s\"',\[])(?:-p[\s=\"',]*|(?:--plugins?|-r|--require|--import|--loader)[\s=\"',]+)(?!no:)([\w./@-]+)"
+    r"(?:^|[\s\"',\[])(?:-p[\s=\"',]*|PYTEST_PLUGINS=|(?:--plugins?|-r|--require|--import|--loader)[\s=\"',]+)(?!no:)([\w./@-]+)"
 )
 _ADDED_OPTIONS = re.compile(r"(?ms)^[ \t]*addopts[ \t]*=[ \t]*(.*?)(?=^[ \t]*[\w-]+[ \t]*=|^\[|\Z)")
 _LOADED = re.compile(

@@ -68,7 +68,7 @@ def _places(path: str, words: Iterable[str]) -> dict[str, None]:
     folders = [""]
     for name in path.split("/")[:-1]:
         folders.append(os.path.join(folders[-1], name))
-    found = (os.path.normpath(os.path.join(folder, word)) for word in words for folder in folders)
+    found = (os.path.normpath(os.path.join(folder, word.lstrip("/"))) for word in words for folder in folders)
     return dict.fromkeys(place for place in found if not place.startswith(("..", "/")) and place != ".")
 
 

@@ -88,6 +88,24 @@ CASES: dict[str, tuple[str, dict[str, str], set[str]]] = {
         },
         {"check.sh", "reference/a.txt"},
     ),
+    "a folder behind a variable": (
+        "./check.sh",
+        {
+            "check.sh": '#!/bin/sh\nDIR=${1:-x}\nCASES="reference"\nfor f in "$CASES"/*.txt; do cmp "$f" b; done\n',
+            "reference/a.txt": "",
+        },
+        {"reference/a.txt"},
+    ),
+    "a golden file beside the test, by a joined text": (
+        "pytest -q",
+        {"tests/test_a.py": "open(os.path.dirname(__file__) + '/../data/want.txt')\n", "data/want.txt": ""},
+        {"data/want.txt"},
+    ),
+    "what a formatted text leads to": (
+        "python3 check.py",
+        {"check.py": "open(f'vectors/{name}.bin')\n", "vectors/a.bin": ""},
+        {"vectors/a.bin"},
+    ),
     "folders that a check in Python walks": (
         "python3 check.py",
         {"check.py": WALKS_ANSWERS, "inputs/1": "", "answers/1": "", "src/a.py": ""},
@@ -200,3 +218,31 @@ def test_a_module_that_node_would_find_first_tampers(tmp_path: Path, planted: st
     manifest = discovery.find(root, commands=["node --test"])
     laid(tmp_path, {planted: ""})
     assert pins.compare(manifest, root).is_intact is not tampers
+
+
+@pytest.mark.requirement("DONE-15")
+@pytest.mark.parametrize(
+    ("script", "planted"),
+    [
+        ('ENV=.env\nif [ -f "$ENV" ]; then . "$ENV"; fi\n', ".env"),
+        ('for f in conf.d/*.sh; do [ -r "$f" ] && . "$f"; done\n', "conf.d/new.sh"),
+        ("test -r ./local.sh && source ./local.sh\n", "local.sh"),
+    ],
+)
+def test_a_file_that_a_script_reads_where_it_is_there_tampers(
+    tmp_path: Path, script: str, planted: str
+) -> None:
+    root = laid(tmp_path, {"check.sh": f"#!/bin/sh\n{script}grep -q x y\n", "conf.d/a.sh": ""})
+    manifest = discovery.find(root, commands=["./check.sh"])
+    laid(tmp_path, {"conf.d/notes.txt": "", "other.sh": ""})
+    assert pins.compare(manifest, root).is_intact
+    laid(tmp_path, {planted: ""})
+    assert pins.compare(manifest, root).added == (planted,)
+
+
+@pytest.mark.requirement("DONE-15")
+def test_a_program_that_a_build_makes_is_not_pinned(tmp_path: Path) -> None:
+    root = laid(tmp_path, {"Makefile": "check: prog\n\t./prog --selftest\nprog: a.c\n\tcc a.c -o prog\n"})
+    (tmp_path / "prog").write_bytes(b"\x7fELF\0")
+    manifest = discovery.find(root, commands=["make check"])
+    assert [pin.path for pin in manifest.pins if pin.kind == "file"] == ["Makefile"]

@@ -24,6 +24,9 @@ SENT = {
     "a folder first": "check:\n\tcd sub && ${MAKE} check\n",
     "a variable": "DIR := sub\ncheck:\n\t@+$(MAKE) --directory $(DIR) check\n",
     "an include": "include rules.mk\n",
+    "an option with its value": "check:\n\t$(MAKE) --directory=sub check\n",
+    "a short option with its value": "check:\n\t$(MAKE) -Csub check\n",
+    "a loop": "SUBS = sub other\ncheck:\n\tfor d in $(SUBS); do $(MAKE) -C $$d check || exit 1; done\n",
 }
 
 

@@ -89,6 +89,7 @@ CASES: dict[str, tuple[str, dict[str, str], set[str]]] = {
         {"conftest.py": 'pytest_plugins = ["devtools.plug"]\n', "devtools/plug.py": ""},
         {"conftest.py", "devtools/plug.py"},
     ),
+    "a plug-in in the environment": ("PYTEST_PLUGINS=plug pytest -q", {"plug.py": ""}, {"plug.py"}),
     "a plug-in of the command": ("python3 -m pytest -p plug", {"plug.py": "", "other.py": ""}, {"plug.py"}),
     "what node is told to load": (
         "node --require ./setup.js --test",

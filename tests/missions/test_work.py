@@ -26,7 +26,7 @@ CHECK = """\
 #!/bin/sh
 date >> runs.log
 cat .env > /dev/null
-folder=want
+folder=$(printf want)
 for name in 1 2; do
   wanted=$(cat "${folder}ed/part-$name") || exit 1
   test "$(cat src/part-$name 2>/dev/null)" = "$wanted" || exit 1
