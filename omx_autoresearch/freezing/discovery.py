@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 import re
+from bisect import bisect_left
 from dataclasses import replace
 from functools import cached_property
 from glob import glob
@@ -557,7 +558,7 @@ class _Search:
 
     def _add_read(self, place: str, seen: set[str], *, is_imported: bool = False) -> list[str]:
         """Pin a file, or those of a folder, that a pinned one reads; answers with what is new."""
-        files = self.project.get(place, ()) if place not in seen else ()
+        files = self._project_at(place) if place not in seen else []
         found = [
             path for path in files if path not in seen and self._judges(path, place, is_imported=is_imported)
         ]
@@ -582,21 +583,23 @@ class _Search:
             path == free or path.startswith(f"{free}/") for free in (*self.exempt, *self.subjects)
         )
 
-    @cached_property
-    def project(self) -> dict[str, tuple[str, ...]]:
-        """The files of the project, by their own path and by that of each folder above them."""
-        found: dict[str, list[str]] = {}
-        for path in self.project_files:
-            place = path
-            while place:
-                found.setdefault(place, []).append(path)
-                place = os.path.dirname(place)
-        return {place: tuple(sorted(paths)) for place, paths in found.items()}
+    def _project_at(self, place: str) -> list[str]:
+        """The file of the project at a path, or the files below a folder."""
+        if place in self.project_files:
+            return [place]
+        after = chr(ord("/") + 1)
+        begin, end = (bisect_left(self.sorted_files, place + sign) for sign in ("/", after))
+        return self.sorted_files[begin:end]
 
     @cached_property
     def project_files(self) -> frozenset[str]:
         """The files of the project: see `work.project_files`."""
         return frozenset(self.listed or project_files(self.workspace_path))
+
+    @cached_property
+    def sorted_files(self) -> list[str]:
+        """The same in their order."""
+        return sorted(self.project_files)
 
     def facts(self) -> tuple[Fact, ...]:
         """What judges and is no whole file; tests in files of their own were pinned with the others."""
