@@ -43,7 +43,7 @@ def hand_over(runtime: Runtime, mission: Mission, session_id: str, client: str, 
     require_reviewer(mission, "session")
     if task_id in sessions.missions_around(runtime):
         _refuse(runtime, task_id, "the agent CLI under review started this process")
-    refuse_itself(mission, session_id)
+    refuse_itself(runtime, mission, session_id)
     look = snapshot_workspace(runtime.home.mission(task_id), mission)
     refuse_settled(mission, look)
     if digest != look.output_artifact_digest:

@@ -330,6 +330,18 @@ MISSIONS = (
         "missions/validation/test_verdicts.py::test_a_review_that_was_killed_counts_as_well",
     ),
     Listed(
+        "W",
+        "have the reviewer's approval come in behind a person's rejection of the same content",
+        "prevented",
+        "missions/validation/test_verdicts.py::test_what_a_person_said_while_the_reviewer_read_the_same_content_stands",
+    ),
+    Listed(
+        "S",
+        "a review by a session that worked on the mission before",
+        "prevented",
+        "missions/validation/test_verdicts.py::test_no_session_that_worked_on_the_mission_reviews_it",
+    ),
+    Listed(
         "U",
         "a pass that stands in the snapshot alone",
         "prevented",

@@ -220,8 +220,10 @@ class ValidationFinished:
             return mission
         is_older = self.attestation.started_at < mission.prompted_at
         if mission.contract is not None and mission.contract.is_review:
-            from omx_autoresearch.missions.rules.reviews import after_verdict
+            from omx_autoresearch.missions.rules.reviews import after_verdict, is_overruled
 
+            if is_overruled(mission, self.attestation):
+                return replace(mission, lost_run_id="")
             mission = after_verdict(mission, self.attestation)
         return replace(
             mission,

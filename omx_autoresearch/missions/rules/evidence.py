@@ -83,12 +83,13 @@ def is_reusable_failure(mission: Mission, look: WorkspaceSnapshot) -> bool:
 def is_passing(mission: Mission, look: WorkspaceSnapshot) -> bool:
     """True when the newest run passed, under this contract, on exactly what stands there now."""
     run = mission.attestation
-    return (
-        run is not None
-        and run.verdict == "passed"
-        and is_fresh(run, mission, look)
-        and is_same_artifact(run, look)
-    )
+    if run is None or run.verdict != "passed" or not is_fresh(run, mission, look):
+        return False
+    if not mission.rejections:
+        return is_same_artifact(run, look)
+    from omx_autoresearch.missions.rules.reviews import rejection_of
+
+    return is_same_artifact(run, look) and rejection_of(mission, look) is None
 
 
 def judging_command(mission: Mission) -> str:

@@ -19,11 +19,13 @@ if TYPE_CHECKING:
 
 REJECTED_BY_PERSON = "rejected-by-person"
 """The cause of a person's rejection, as an attestation has it."""
+APPROVED_BY_PERSON = "approved-by-person"
+"""Likewise of a person's approval."""
 _REJECTED = ("rejected", "rejected-by-session", REJECTED_BY_PERSON)
 KEPT_REJECTIONS = 64
 """Rejected contents that the state of a mission names, newest last."""
 _SUMMARY_CHARACTERS = 300
-_UNSEEN = (0x34F, 0x115F, 0x1160, 0x3164, 0xFFA0, *range(0xFE00, 0xFE10), *range(0xE0100, 0xE01F0))
+UNSEEN = (0x34F, 0x115F, 0x1160, 0x3164, 0xFFA0, *range(0xFE00, 0xFE10), *range(0xE0100, 0xE01F0))
 """Characters that Python calls printable and that nobody sees: fillers, joiners, variation selectors."""
 
 
@@ -34,7 +36,7 @@ def content_mark(data: bytes) -> str:
     except UnicodeDecodeError:
         return sha256(data).hexdigest()
     if not text.isascii():
-        text = "".join(filter(str.isprintable, text.translate(dict.fromkeys(_UNSEEN))))
+        text = "".join(filter(str.isprintable, text.translate(dict.fromkeys(UNSEEN))))
     elif not text.isprintable():
         text = "".join(filter(str.isprintable, text))
     return sha256(text.encode()).hexdigest()
@@ -53,9 +55,21 @@ def after_verdict(mission: Mission, run: Attestation) -> Mission:
         new = Rejection(run.run_id, run.cause, summary, run.output_artifact_digest, mark)
         count = mission.rejection_count + 1
         return replace(mission, rejections=(*others, new)[-KEPT_REJECTIONS:], rejection_count=count)
-    if run.verdict == "passed" and run.cause == "approved-by-person":
+    if run.verdict == "passed" and run.cause == APPROVED_BY_PERSON:
         return replace(mission, rejections=others)
     return mission
+
+
+def is_overruled(mission: Mission, run: Attestation) -> bool:
+    """True for a verdict on content that a person approved while the review went on: it changes nothing."""
+    said = mission.attestation
+    return (
+        said is not None
+        and said.cause == APPROVED_BY_PERSON
+        and not run.cause.endswith("-by-person")
+        and (said.contract_digest, said.output_artifact_digest)
+        == (run.contract_digest, run.output_artifact_digest)
+    )
 
 
 def rejection_of(mission: Mission, look: WorkspaceSnapshot) -> Rejection | None:

@@ -11,7 +11,7 @@ from omx_autoresearch.foundation.errors import AutoresearchError, StepIllegal, S
 from omx_autoresearch.foundation.records import dataclass, sha256
 from omx_autoresearch.foundation.text import escaped
 from omx_autoresearch.journal.safe_files import read_bounded, read_inside, replace_file
-from omx_autoresearch.missions.rules.reviews import rejection_of
+from omx_autoresearch.missions.rules.reviews import UNSEEN, rejection_of
 from omx_autoresearch.missions.workspace import MARKED_BYTES, snapshot_workspace
 
 TYPE_CHECKING = False
@@ -55,7 +55,12 @@ class Exhibit:
 
 
 def exhibit(runtime: Runtime, mission: Mission, *, earlier: bytes = b"") -> Exhibit:
-    """The artifact of a mission as it is now, beside ``earlier``, else beside what was last reviewed.
+    """The artifact of a mission as it is now: a short one whole, a long one beside what was last reviewed.
+
+    Args:
+        runtime: the world.
+        mission: that a review completes.
+        earlier: content that was shown before; the difference to it is shown, however short both are.
 
     Raises:
         StepIllegal: there is nothing to review.
@@ -67,10 +72,11 @@ def exhibit(runtime: Runtime, mission: Mission, *, earlier: bytes = b"") -> Exhi
     if not look.output_artifact_digest:
         raise StepIllegal(f"there is nothing to review: {look.artifact_fault}", next_step=f"write {path}")
     content = _content(mission, look)
-    before = earlier or _last_reviewed(folder)
-    lines = _differences(before, content) if before and content else None
-    is_difference = bool(lines)
-    shown = lines or _lines(content)
+    shown, before = _lines(content), earlier or _last_reviewed(folder)
+    is_compared = bool(before and content) and (bool(earlier) or len(shown) > LINES_SHOWN)
+    difference = _differences(before, content) if is_compared else []
+    is_difference = bool(difference)
+    shown = difference or shown
     return Exhibit(
         question=contract.validator_prompt if contract else "",
         path=path,
@@ -129,5 +135,7 @@ def _differences(before: bytes, after: bytes) -> list[str]:
 def _shown(line: str) -> str:
     """A line in which nothing is hidden: what cannot be seen is its code."""
     text = escaped(line.expandtabs(4))
+    if not text.isascii():
+        text = text.translate({code: f"\\u{code:04x}" for code in UNSEEN})
     left = len(text) - _COLUMNS_SHOWN
     return text if left <= 0 else f"{text[:_COLUMNS_SHOWN]}… ({left} characters more)"

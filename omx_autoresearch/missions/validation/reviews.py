@@ -24,6 +24,8 @@ if TYPE_CHECKING:
     from omx_autoresearch.journal.layout import Runtime
     from omx_autoresearch.missions.rules.mission import Contract, Mission
 
+_WORKED = ("session_bound", "session_forked")
+"""Records that name a session which knows the work from within."""
 WAITS_FOR_REVIEW = ("review-needed", "reviews-spent")
 """Codes of the blockers that a verdict takes away."""
 
@@ -58,7 +60,7 @@ def record_review(  # noqa: PLR0913  # what a verdict says, and nothing else
     mission = store.load(task_id)
     contract = require_reviewer(mission, by)
     if by == "session":
-        refuse_itself(mission, session_id)
+        refuse_itself(runtime, mission, session_id)
     folder = runtime.home.mission(task_id)
     look = snapshot_workspace(folder, mission)
     if look.changed_pins:
@@ -111,11 +113,11 @@ def require_reviewer(mission: Mission, by: Reviewer) -> Contract:
     return contract
 
 
-def refuse_itself(mission: Mission, session_id: str) -> None:
-    """A session may not review its own artifact; an anonymous one cannot prove that it is a different one.
+def refuse_itself(runtime: Runtime, mission: Mission, session_id: str) -> None:
+    """A session may not review what it has worked on, nor may a fork; an anonymous one cannot prove that it is another.
 
     Raises:
-        StepIllegal: it is that session, or has no id.
+        StepIllegal: it is one of these, or has no id.
     """
     if not session_id:
         raise StepIllegal(
@@ -123,7 +125,12 @@ def refuse_itself(mission: Mission, session_id: str) -> None:
             next_step="ask a session of another agent CLI, or have the owner name this one as the reviewer "
             f"(omx-autoresearch amend {mission.task_id} --reviewer ...)",
         )
-    if mission.binding is not None and mission.binding.session_id == session_id:
+    worked = (
+        entry.data["session_id"]
+        for entry in MissionStore(runtime.home).journal(mission.task_id).read()
+        if entry.kind in _WORKED
+    )
+    if session_id in worked:
         raise StepIllegal(
             "the session under review cannot review itself", next_step="ask another session or a person"
         )

@@ -23,7 +23,7 @@ from omx_autoresearch.journal.safe_files import require_writable
 from omx_autoresearch.missions import secrets
 from omx_autoresearch.missions.claims import write_changed
 from omx_autoresearch.missions.records.work import ValidationFinished, ValidationLost, ValidationStarted
-from omx_autoresearch.missions.rules.evidence import has_moved, judging_command
+from omx_autoresearch.missions.rules.evidence import has_moved, is_passing, judging_command
 from omx_autoresearch.missions.rules.mission import (
     FINAL_PHASES,
     Attestation,
@@ -263,6 +263,8 @@ def validate_now(
     if mission.contract is not None and mission.contract.is_review:
         from omx_autoresearch.missions.rules.reviews import refuse_settled
 
+        if is_passing(mission, look):
+            return True  # this content has its verdict
         refuse_settled(mission, look)
     ask = Ask(permit.isolation, look)
     has_ended = validate(runtime, mission.task_id, ask, wait_seconds=wait_seconds, waits=waits)
@@ -402,12 +404,13 @@ def _looked(runtime: Runtime, mission: Mission, ask: Ask) -> Ask:
 
 
 def _is_settled(mission: Mission, ask: Ask) -> bool:
-    """True when the reviewer would be called and is not: this content was rejected, or no review is left."""
+    """True when the reviewer would be called and is not: this content has its verdict, or no review is left."""
     if ask.look is None or not _calls_reviewer(mission, ask):
         return False
     from omx_autoresearch.missions.rules.reviews import are_reviews_spent, rejection_of
 
-    return rejection_of(mission, ask.look) is not None or are_reviews_spent(mission)
+    has_verdict = rejection_of(mission, ask.look) is not None or is_passing(mission, ask.look)
+    return has_verdict or are_reviews_spent(mission)
 
 
 def _attested(runtime: Runtime, mission: Mission, run_id: str, ask: Ask, started_at: str) -> Attestation:

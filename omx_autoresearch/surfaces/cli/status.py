@@ -360,7 +360,9 @@ def _print_run(document: RunView, runtime: Runtime, mission: Mission) -> None:
             ("leaked", "\n".join(document.leaked), "yellow"),
             (
                 "run",
-                f"{document.run_id}, {document.duration_seconds:.1f} s, "
+                f"{document.run_id}, a verdict without a run"
+                if document.cause.endswith(("-by-person", "-by-session"))
+                else f"{document.run_id}, {document.duration_seconds:.1f} s, "
                 + ("not sandboxed" if document.isolation == "none" else f"sandboxed in {document.isolation}")
                 + (", frozen files mounted" if document.is_mounted else ""),
                 "",

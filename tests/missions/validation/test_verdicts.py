@@ -8,15 +8,17 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from omx_autoresearch.foundation.errors import StepIllegal
-from omx_autoresearch.missions import lifecycle_commands
+from omx_autoresearch.missions import lifecycle_commands, sessions
 from omx_autoresearch.missions.amending import amend_mission
 from omx_autoresearch.missions.rules.reviews import content_mark
 from omx_autoresearch.missions.validation import runs
 from omx_autoresearch.missions.validation.reviews import record_review
 from omx_autoresearch.missions.views import open_items
-from tests.support.scratch import OTHER, Scratch
+from tests.support.scratch import OTHER, SESSION, Scratch
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from omx_autoresearch.missions.rules.mission import Mission
 
 ROLLS = """#!/bin/sh
@@ -195,3 +197,63 @@ def test_what_is_no_text_is_compared_by_its_bytes() -> None:
     assert content_mark(b"\xff a") != content_mark(b"\xffa")
     assert content_mark("größer".encode()) == content_mark("grö ßer\u200b".encode())
     assert content_mark(b"one") != content_mark(b"two")
+
+
+# --- verdicts that come at the same time
+
+
+MEANWHILE = """#!/bin/sh
+nonce=$(sed -n 's/.*"nonce": "\\([0-9a-f]*\\)".*/\\1/p')
+: > "{began}"
+while [ ! -e "{go_on}" ]; do sleep 0.02; done
+printf '{{"nonce": "%s", "verdict": "{verdict}", "summary": "by the command"}}\\n' "$nonce"
+"""
+
+
+@pytest.mark.requirement("DONE-41")
+@pytest.mark.parametrize("is_approved", [True, False])
+def test_what_a_person_said_while_the_reviewer_read_the_same_content_stands(
+    world: Scratch, *, is_approved: bool
+) -> None:
+    began, go_on = world.root / "began", world.root / "go-on"
+    verdict = "rejected" if is_approved else "approved"
+    script = MEANWHILE.format(began=began, go_on=go_on, verdict=verdict)
+    world.write("review.sh", script, executable=True)
+    mission = world.mission(
+        validator_prompt="Is it true?", output_artifact_path="report.md", reviewer_command="./review.sh"
+    )
+    world.write("report.md", "one\n")
+
+    def speak(wait: Callable[[float], bool], seconds: float) -> bool:
+        while not began.exists():
+            assert not wait(0.02)
+        record_review(world.runtime(), mission.task_id, "person", is_approved=is_approved, summary="read it")
+        go_on.touch()
+        return wait(seconds)
+
+    runs.validate(world.runtime(), mission.task_id, runs.Ask("none"), wait_seconds=60, waits=speak)
+    said = world.stop()
+    assert ("is complete" in said.person_message) is is_approved
+    assert ("rejected-by-person): read it" in said.refusal) is not is_approved
+
+
+@pytest.mark.requirement("DONE-41")
+def test_approved_content_is_not_reviewed_again_either(world: Scratch) -> None:
+    rolled = Rolled(world, approves_at=1)
+    world.write("report.md", "one\n")
+    for _ in range(2):
+        assert runs.validate_now(world.runtime(), rolled.now(), wait_seconds=60)
+    assert rolled.calls == 1
+    assert "is complete" in world.stop().person_message
+
+
+@pytest.mark.requirement("DONE-43")
+def test_no_session_that_worked_on_the_mission_reviews_it(world: Scratch) -> None:
+    mission = world.mission(
+        validator_prompt="Is it true?", output_artifact_path="report.md", reviewed_by=("session",)
+    )
+    world.write("report.md", "one\n")
+    sessions.bind(world.runtime(), mission.task_id, sessions.Act(OTHER, "claude", "prompt"))
+    for session in (SESSION, OTHER):
+        with pytest.raises(StepIllegal, match="cannot review itself"):
+            record_review(world.runtime(), mission.task_id, "session", is_approved=True, session_id=session)

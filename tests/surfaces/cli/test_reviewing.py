@@ -93,9 +93,9 @@ def test_a_long_content_is_shown_in_part_and_the_rest_is_counted(person: Person)
 @pytest.mark.requirement("DONE-44")
 def test_nothing_in_the_artifact_is_hidden_from_the_person(person: Person) -> None:
     task_id = _report(person)
-    person.write("report.md", "good\x1b[2K\x1b[1Abad\rworse \u202etxt\u200b\nnext\n")
+    person.write("report.md", "good\x1b[2K\x1b[1Abad\rworse \u202etxt\u200b\u3164\nnext\n")
     shown = at_terminal(person, "review", task_id, answers=(("Your verdict", "none"),)).raw
-    assert "good\\x1b[2K\\x1b[1Abad\\rworse \\u202etxt\\u200b" in shown
+    assert "good\\x1b[2K\\x1b[1Abad\\rworse \\u202etxt\\u200b\\u3164" in shown
 
 
 @pytest.mark.requirement("DONE-44")
