@@ -132,7 +132,7 @@ CASES: dict[str, tuple[str, dict[str, str], set[str]]] = {
 }
 
 
-@pytest.mark.requirement("DONE-14", "WORK-05")
+@pytest.mark.requirement("DONE-14", "WORK-06")
 @pytest.mark.parametrize("case", CASES)
 def test_what_pinned_files_lean_on_is_pinned(tmp_path: Path, case: str) -> None:
     command, files, expected = CASES[case]
@@ -190,7 +190,7 @@ WORKS: dict[str, tuple[str, dict[str, str], str]] = {
 }
 
 
-@pytest.mark.requirement("WORK-05")
+@pytest.mark.requirement("WORK-06")
 @pytest.mark.parametrize("case", WORKS)
 def test_what_a_mission_is_about_is_not_pinned(tmp_path: Path, case: str) -> None:
     command, files, work = WORKS[case]
