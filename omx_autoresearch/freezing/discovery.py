@@ -638,7 +638,7 @@ class _Search:
             more = f" and {len(paths) - SHOWN} more" if len(paths) > SHOWN else ""
             self.notes.append(
                 f"{', '.join(paths[:SHOWN])}{more}: named as work, so the agent may change how it is judged"
-                f" (--work '!{paths[0]}' freezes it)"
+                f" ({self.work.options_without(paths[0])} freezes it)"
             )
 
     def import_folders(self) -> set[str]:

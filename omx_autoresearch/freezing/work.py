@@ -8,6 +8,7 @@ the check reads is the work.
 from __future__ import annotations
 
 import os
+import shlex
 from typing import TYPE_CHECKING
 
 from omx_autoresearch.foundation.errors import MissionInvalid
@@ -51,8 +52,17 @@ class Work:
             raise MissionInvalid(
                 f"protect: {glob} and work: {', '.join(self.globs)} contradict each other:"
                 f" {paths[0]} cannot be frozen and free",
-                next_step=f"leave one of them out, or take the file out of the work: --work '!{paths[0]}'",
+                next_step=f"leave one of them out, or take the file out of the work: {self.options_without(paths[0])}",
             )
+
+    def options_without(self, path: str) -> str:
+        """The options that name this work without a path, as a person types them: each call names all of it."""
+        return work_options((*self.globs, f"!{path}"))
+
+
+def work_options(globs: Iterable[str]) -> str:
+    """The options that name this work, as a person types them."""
+    return " ".join(f"--work {shlex.quote(glob)}" for glob in globs)
 
 
 def project_files(workspace_path: str) -> list[str]:

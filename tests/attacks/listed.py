@@ -29,6 +29,31 @@ class Listed:
 MISSIONS = (
     Listed(
         "W",
+        "edit a file that the check opens by a name that it builds, where the work is named",
+        "detected",
+        "missions/test_work.py::test_an_edit_of_what_the_check_was_seen_to_read_is_tampering",
+    ),
+    Listed(
+        "W",
+        "edit one of thousands of pinned files, and give it its old time",
+        "detected",
+        "missions/test_many_pins.py"
+        "::test_a_held_file_that_changed_is_tampering_at_the_next_stop_also_with_its_old_time",
+    ),
+    Listed(
+        "W",
+        "tell git's index not to look at one of thousands of pinned files, and edit it",
+        "detected",
+        "missions/test_many_pins.py::test_an_index_that_is_told_not_to_look_hides_no_edit",
+    ),
+    Listed(
+        "W",
+        "change one of thousands of pinned files while the check runs",
+        "detected",
+        "missions/test_many_pins.py::test_a_pass_of_a_check_that_changed_a_held_file_is_tampering",
+    ),
+    Listed(
+        "W",
         "print so much that the report, or its end, is not kept",
         "prevented",
         "missions/validation/test_validation.py"

@@ -1341,6 +1341,22 @@ HONEST: tuple[Honest, ...] = (
         _then(_shell("rm check.sh"), _git("checkout", "-q", "--", "check.sh")),
     ),
     _honest("touch", "something touches the check", _shell("touch check.sh")),
+    _honest(
+        "work-named",
+        "edits the work that the owner named, documents beside it, and adds modules and tests",
+        _files(
+            {
+                "src/core.py": "VALUE = 2\n",
+                "src/types.py": "",
+                "docs/guide.md": "# Guide, second edition\n",
+                "CHANGELOG.md": "## 2\n",
+                "tests/test_more.py": LENIENT_UNITTEST,
+            }
+        ),
+        TESTS,
+        {"src/core.py": "VALUE = 1\n", "docs/guide.md": "# Guide\n", "CHANGELOG.md": "## 1\n"},
+        work=("answer.txt", "src/**"),
+    ),
     _honest("reads", "reads the check", _shell("cat check.sh; sh -n check.sh; ./check.sh")),
     _honest(
         "run-tests",

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import shlex
-
 from omx_autoresearch.foundation.text import count_of
 
 TYPE_CHECKING = False
@@ -23,22 +21,13 @@ def class_rows(files: FileClasses | None, *, has_work: bool) -> list[Row]:
     unnamed = "not named, so only what is known to judge is frozen (--work GLOB)"
     opened = "seen to be opened up to the check's first failure"
     learned = len(set(files.opened).intersection(files.frozen))
-    why = (
-        "git does not track them, so they are not frozen"
-        if has_work
-        else "only you know whether they are the work"
-    )
+    why = "not tracked by git, so not frozen" if has_work else "only you know whether this is the work"
     return [
         ("  work", (_listed(files.work) or "no file yet") if has_work else unnamed, ""),
         ("  frozen", _listed(files.frozen, f"{learned} of them {opened}" if learned else ""), ""),
-        ("  shown", _listed(files.shown, "they may change, and are shown at completion"), ""),
+        ("  shown", _listed(files.shown, "free to change, shown at completion"), ""),
         ("  unknown", _listed(files.unknown, f"{opened}; {why}"), "yellow"),
     ]
-
-
-def work_options(globs: Sequence[str]) -> str:
-    """The options that name this work, as a person types them."""
-    return " ".join(f"--work {shlex.quote(glob)}" for glob in globs)
 
 
 def _listed(paths: Sequence[str], what: str = "") -> str:

@@ -38,7 +38,7 @@ from omx_autoresearch.surfaces.cli.console import (
     verb,
     with_options,
 )
-from omx_autoresearch.surfaces.cli.file_classes import class_rows, work_options
+from omx_autoresearch.surfaces.cli.file_classes import class_rows
 
 if TYPE_CHECKING:
     from typing import Any
@@ -510,6 +510,8 @@ def _try_out(caller: Caller, draft: MissionDraft, *, calls_reviewer: bool, as_js
     others = [row for row in class_rows(found.classes, has_work=bool(draft.work)) if row[0] != "  frozen"]
     print_rows(others)
     if found.proposed_work:
+        from omx_autoresearch.freezing.work import work_options
+
         say(f"If this is the work, name it: {work_options(found.proposed_work)}")
     for warning in document.warnings:
         tell(f"warning: {warning}", "yellow")
