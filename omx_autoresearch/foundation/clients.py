@@ -79,8 +79,10 @@ KNOWN: dict[str, KnownClient] = {
         installed_setting='"CLAUDE_CODE_STOP_HOOK_BLOCK_CAP": "16"',
         program="claude",
         headless="claude -p --permission-mode acceptEdits",
+        # A failed review is asked for again by us: ten retries of the client's own would only hold the session longer.
         reviewer=(
-            "claude -p --output-format json --setting-sources user --strict-mcp-config --tools Read,Grep,Glob"
+            "CLAUDE_CODE_MAX_RETRIES=2 claude -p --output-format json --setting-sources user --strict-mcp-config"
+            " --tools Read,Grep,Glob"
         ),
         credentials=(
             *("ANTHROPIC_API_KEY", "ANTHROPIC_AUTH_TOKEN", "ANTHROPIC_BASE_URL", "ANTHROPIC_MODEL"),

@@ -480,9 +480,12 @@ def run_blocker(mission: Mission, seen: Seen) -> Blocker | None:
     run = seen.run
     if seen.may_not_run:
         return Blocker("approval-missing", seen.may_not_run, "the owner's approval", seen.approve_command)
+    is_review = mission.contract is not None and mission.contract.is_review
+    if seen.is_validation_running and is_review:
+        return _slow_reviewer_blocker(mission)
     if run is None or run.contract_digest != mission.contract_digest:
         return None
-    if mission.contract is not None and mission.contract.is_review:
+    if is_review:
         return _reviewer_blocker(mission, run)
     if run.cause != "not-started":
         return None
@@ -509,6 +512,18 @@ def _reviewer_blocker(mission: Mission, run: Attestation) -> Blocker | None:
         command = f"omx-autoresearch approve {mission.task_id} --unsandboxed && {command}"
     return Blocker(
         "reviewer-failed", f"the reviewer gave no verdict ({run.cause}): {run.summary}", needs, command
+    )
+
+
+def _slow_reviewer_blocker(mission: Mission) -> Blocker | None:
+    """A review still runs and was waited for as often as it may be: the agent can do nothing for it."""
+    if mission.usage.wait_refusals < mission.limits.wait_refusals:
+        return None
+    return Blocker(
+        "reviewer-failed",
+        f"the reviewer has given no verdict yet, after {mission.usage.wait_refusals} stops that waited for it",
+        f"the end of the review (omx-autoresearch wait {mission.task_id}), or a quicker reviewer",
+        f"omx-autoresearch unblock {mission.task_id}",
     )
 
 

@@ -92,7 +92,19 @@ def _objects(text: str) -> list[dict[str, Any]]:
 
 
 def _last_line(text: str) -> str:
-    return one_line(next((line for line in reversed(text.splitlines()) if line.strip()), ""), 200)
+    """The last line of a message with a word in it; of an error in JSON the message that stands in it."""
+    import json
+    import re
+
+    said = re.findall(r'"message"\s*:\s*("(?:[^"\\\n]|\\.)*")', text)
+    if said and text.rstrip().endswith("}"):
+        try:
+            inner = str(json.loads(said[-1]))
+        except ValueError:
+            inner = said[-1]
+        return _last_line(inner)
+    lines = (line for line in reversed(text.splitlines()) if any(char.isalnum() for char in line))
+    return one_line(next(lines, ""), 200)
 
 
 def _fault(last: dict[str, Any], nonce: str) -> str:

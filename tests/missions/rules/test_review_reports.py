@@ -92,6 +92,13 @@ def test_a_message_without_a_verdict_is_told_by_its_end() -> None:
     assert "exit status 1: Please log in" in report_of_review(1, "Please log in\n", NONCE).summary
 
 
+def test_an_error_that_a_client_prints_as_json_is_told_by_its_message() -> None:
+    nested = json.dumps({"error": {"code": 401, "message": "Invalid API key"}})
+    for error in ({"message": "Invalid API key"}, {"type": "Error", "message": nested, "code": 401}):
+        printed = f"    at async run (x.js:1:2)\n{json.dumps({'error': error}, indent=2)}\n"
+        assert report_of_review(145, printed, NONCE).summary.endswith("exit status 145: Invalid API key")
+
+
 def test_a_message_of_nothing_but_braces_is_read_quickly_enough_to_end() -> None:
     assert report_of_review(0, "{" * 500_000, NONCE).cause == "bad-report"
     assert report_of_review(0, '{"a":' * 100_000, NONCE).cause == "bad-report"

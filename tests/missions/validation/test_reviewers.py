@@ -301,6 +301,29 @@ def test_a_review_that_fails_behind_a_stop_blocks_at_the_next_one_without_being_
     assert calls.read_text().count("called") == 4
 
 
+@pytest.mark.requirement("DONE-52", "GATE-10")
+def test_a_review_that_outlasts_what_is_waited_for_it_is_not_charged_to_the_agent(world: Scratch) -> None:
+    gate = world.root / "gate"
+    os.mkfifo(gate)
+    mission = under_review(
+        world, APPROVES.replace("LOOK", f"read -r line < {gate}"), limits={"wait_refusals": 2}
+    )
+    client = with_timeout(claude.CLIENT, 0.2)
+    for _ in range(2):
+        assert "(validation-running)" in world.stop(client=client).refusal
+    told = world.stop(client=client)
+    assert not told.refusal
+    assert "the reviewer has given no verdict yet, after 2 stops" in told.person_message
+    blocked = world.load(mission)
+    assert (blocked.phase, blocked.usage.refusals) == ("blocked", 0)
+    running = runs.running_validation(world.runtime(), blocked)
+    assert running is not None
+    gate.write_text("go on\n")
+    assert wait_for(running, 60)
+    lifecycle_commands.unblock(world.runtime(), mission.task_id)
+    assert "is complete" in world.stop().person_message
+
+
 # --- known clients by name
 
 
