@@ -167,7 +167,7 @@ def _go(lines: list[str]) -> Iterator[Named]:
             said = dict(_GO_FIELD.findall(line))
             if "Test" in said:
                 yield f"{said.get('Package', '')}.{said['Test']}", _ENDS.get(found["end"], "failed")
-        elif is_verbose and (found := _GO_TEST.match(line)):
+        elif is_verbose and "--- " in line and (found := _GO_TEST.match(line)):
             waiting.append((found["name"], _ENDS.get(found["end"], "failed")))
         elif (found := _GO_PACKAGE.match(line)) and "[no tests to run]" not in found["rest"]:
             yield from ((f"{found['name']}.{name}", end) for name, end in waiting)

@@ -199,7 +199,7 @@ def _amend(runtime: Runtime, mission: Mission, changed: _Changed, options: Amend
             **{name: getattr(mission.contract, name) for name in OF_BASELINE},
         )
         contract = replace(contract, mounts_pins=contract.mounts_pins and contract.mounts)
-    refuse_unknown_names(folder, contract)
+    refuse_unknown_names(folder, contract, mission.task_id)
     if kept_names(folder, contract) is None:  # lost: from now on tests count by number
         contract = replace(contract, named_tests=0, named_tests_digest="")
     if mission.contract and changed.left_out:

@@ -7,6 +7,7 @@ import sys
 from typing import TYPE_CHECKING
 
 from omx_autoresearch.foundation.errors import StepIllegal, WorkspaceFault
+from omx_autoresearch.foundation.text import count_of
 from omx_autoresearch.freezing import pins
 from omx_autoresearch.freezing.discovery import with_opened
 from omx_autoresearch.freezing.meanwhile import Meanwhile
@@ -100,6 +101,10 @@ class Baseline:
         if self._contract.confirm:
             self.notes += self._missing_in_a_clean_copy(tryout)
         self._list_again(tryout)
+        if names := self.named_tests:
+            others = max(0, (report.tests or 0) - len(names))
+            by_number = f", {others} more by number" if others else ""
+            self.notes += (f"{count_of(len(names), 'test')} of the check must pass by name{by_number}",)
         return self
 
     def _list_again(self, tryout: Tryout) -> None:

@@ -104,14 +104,17 @@ def held_to_names(
 def _told(lost: list[str], ended: dict[str, End], task_id: str) -> str:
     shown = [f"{name[:_SHOWN_CHARACTERS]} ({ended.get(name, 'not run')})" for name in lost[:_SHOWN]]
     more = f" and {len(lost) - _SHOWN} more" if len(lost) > _SHOWN else ""
-    quoted = "'" + lost[0].replace("'", "'\\''") + "'"
     return (
         f"{count_of(len(lost), 'test')} of the baseline did not pass: {', '.join(shown)}{more}; have each run and pass"
-        f" under its name, or the owner types: omx-autoresearch amend {task_id} --without-test {quoted}"
+        f" under its name, or the owner types: omx-autoresearch amend {task_id} --without-test {_quoted(lost[0])}"
     )
 
 
-def refuse_unknown_names(folder: MissionFolder, contract: Contract) -> None:
+def _quoted(name: str) -> str:
+    return "'" + name.replace("'", "'\\''") + "'"
+
+
+def refuse_unknown_names(folder: MissionFolder, contract: Contract, task_id: str) -> None:
     """Refuse to leave out a test that no run of the baseline named.
 
     Raises:
@@ -126,7 +129,9 @@ def refuse_unknown_names(folder: MissionFolder, contract: Contract) -> None:
     near = difflib.get_close_matches(unknown[0], names, n=1, cutoff=0.3)
     raise MissionInvalid(
         f"without_tests: {unknown[0][:200]!r} is none of the {count_of(len(names), 'test')} that the baseline named",
-        next_step=f"--without-test '{near[0]}'" if near else "give the name that the refusal shows",
+        next_step=f"omx-autoresearch amend {task_id} --without-test {_quoted(near[0])}"
+        if near
+        else f"give a name that a refusal shows: omx-autoresearch validate {task_id}",
     )
 
 

@@ -112,7 +112,8 @@ def test_the_owner_can_leave_a_test_out_by_its_name(world: Scratch) -> None:
 
     with pytest.raises(MissionInvalid, match="none of the 2 tests that the baseline named") as caught:
         amended("test_is_there")
-    assert caught.value.next_step == "--without-test 'tests.test_work::test_is_there'"
+    cure = f"omx-autoresearch amend {mission.task_id} --without-test 'tests.test_work::test_is_there'"
+    assert caught.value.next_step == cure
     amended("tests.test_work::test_is_there")
     assert told(run_now(world, mission)) == ("passed", "exit-0")
     world.write("tests/test_work.py", TRIVIAL)
