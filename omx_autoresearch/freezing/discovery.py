@@ -115,7 +115,7 @@ def find(  # noqa: PLR0913  # what a contract says of its evaluator
         programs=programs,
         taken_names=search.taken_names(search_path),
         loaded_globs=tuple(sorted(set(search.globs))),
-        facts=search.facts(),
+        facts=(*search.tests_inside, *search.answers),
     )
     folders = search.import_folders() | set(python_folders)
     names = loaded_names(manifest.runners)
@@ -195,6 +195,7 @@ class _Search:
         self.globs: list[str] = []
         self.bin_folders: list[str] = []
         self.answers: tuple[Fact, ...] = ()
+        self.tests_inside: tuple[Fact, ...] = ()
 
     # --- what commands name
 
@@ -396,11 +397,25 @@ class _Search:
             for path in DEFAULTS[runner].configuration:
                 self.add_file(path)
         self._add_packages()
-        self._warn_of_absent_tests(self._add_tests())
+        count = self._add_tests()
         self._add_plug_ins()
         if "cargo" in self.runners:
             for path in facts.test_modules(self.workspace_path, self.project_files):
                 self._add_resolved(path)
+            count += self._keep_tests_inside()
+        self._warn_of_absent_tests(count)
+
+    def _keep_tests_inside(self) -> int:
+        """Keep the tests inside sources of Rust that are not pinned, and name them for the owner."""
+        sources = {path for path in self.project_files if path.endswith(".rs")} - self.paths
+        self.tests_inside = facts.facts_of(self.workspace_path, sorted(sources))
+        names = [fact.name for fact in self.tests_inside]
+        if names:
+            more = f" and {len(names) - SHOWN} more" if len(names) > SHOWN else ""
+            self.notes.append(
+                f"{', '.join(names[:SHOWN])}{more}: kept as they are inside their source, which may change"
+            )
+        return len(names)
 
     def _add_packages(self) -> None:
         """Pin the manifests of a workspace's members, and packages that only tests need."""
@@ -600,14 +615,6 @@ class _Search:
     def sorted_files(self) -> list[str]:
         """The same in their order."""
         return sorted(self.project_files)
-
-    def facts(self) -> tuple[Fact, ...]:
-        """What judges and is no whole file; tests in files of their own were pinned with the others."""
-        sources = (
-            [path for path in self.project_files if path.endswith(".rs")] if "cargo" in self.runners else []
-        )
-        tests = facts.facts_of(self.workspace_path, sorted({*sources} - self.paths))
-        return (*tests, *self.answers)
 
     def add_answers_of_git(self) -> None:
         """Keep what decides the answers of git, where the evaluator asks it, and name it for the owner."""

@@ -110,6 +110,8 @@ def test_inline_tests_alone_are_an_evaluator_and_come_back_from_the_disk(
 ) -> None:
     manifest = discovery.find(str(project), commands=["cargo test"])
     assert manifest.judging_count == len(NAMES)
+    (note,) = manifest.notes
+    assert "src/lib.rs::tests::adds" in note
     frozen = str(tmp_path / "frozen")
     pins.pin(frozen, manifest, str(project))
     assert pins.load_manifest(frozen) == manifest
