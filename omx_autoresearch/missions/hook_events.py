@@ -574,7 +574,7 @@ def _block(runtime: Runtime, mission: Mission, options: dict[str, str]) -> str:
 
 def _validate(runtime: Runtime, mission: Mission, event: HookEvent) -> str:
     """Start a validation and leave it to itself; ``wait`` and the next stop see its verdict."""
-    from omx_autoresearch.missions.validation.runs import validate_now
+    from omx_autoresearch.missions.validation.asked import validate_now
 
     try:
         validate_now(runtime, mission, wait_seconds=0.0, is_sandboxed=event.is_sandboxed)

@@ -56,6 +56,7 @@ HOOK_PATH = (
     "missions.stop",
     "missions.store",
     "missions.validation.approvals",
+    "missions.validation.asked",
     "missions.validation.newcomers",
     "missions.validation.output",
     "missions.validation.exhibits",

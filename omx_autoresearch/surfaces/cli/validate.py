@@ -16,7 +16,7 @@ from omx_autoresearch.foundation.records import dataclass
 from omx_autoresearch.foundation.text import count_of
 from omx_autoresearch.missions import claims, lifecycle_commands
 from omx_autoresearch.missions.rules.evidence import judging_command
-from omx_autoresearch.missions.validation import runs
+from omx_autoresearch.missions.validation.asked import validate_now
 from omx_autoresearch.surfaces.cli.console import (
     CHECK_SAID_NO,
     RELAY,
@@ -69,7 +69,7 @@ def validate_verb(task: str, seconds: float | None, as_json: bool) -> int:
 
 def run_now(caller: Caller, mission: Mission, seconds: float | None, *, as_json: bool) -> int:
     """Run the validator or the reviewer, print its verdict, and return the exit status that says it."""
-    ended = runs.validate_now(caller.runtime, mission, wait_seconds=_patience(caller, mission, seconds))
+    ended = validate_now(caller.runtime, mission, wait_seconds=_patience(caller, mission, seconds))
     mission = caller.mission(mission.task_id)
     run = mission.attestation
     print_run(caller, mission, is_running=not ended, as_json=as_json)

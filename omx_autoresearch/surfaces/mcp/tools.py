@@ -18,6 +18,7 @@ from omx_autoresearch.missions.rules.readiness import ReadinessReport
 from omx_autoresearch.missions.run_view import RunView, run_view
 from omx_autoresearch.missions.store import MissionStore
 from omx_autoresearch.missions.validation import runs
+from omx_autoresearch.missions.validation.asked import validate_now
 from omx_autoresearch.surfaces.documents import (
     CriterionListDocument,
     DirectionDocument,
@@ -264,7 +265,7 @@ def _status(call: Call, task_id: str) -> MissionStatus:
 def _run(call: Call, task_id: str, seconds: float, *, is_review: bool) -> RunView:
     """Run the command of the owner's contract, with no more rights than the caller's sandbox has."""
     mission = lifecycle_commands.require_runnable(call.runtime, task_id, is_review=is_review)
-    ended = runs.validate_now(
+    ended = validate_now(
         call.runtime, mission, is_sandboxed=call.is_sandboxed(), wait_seconds=seconds, waits=call.wait
     )
     return _run_result(call, task_id, is_running=not ended)

@@ -12,6 +12,7 @@ from omx_autoresearch.missions import lifecycle_commands, sessions
 from omx_autoresearch.missions.amending import amend_mission
 from omx_autoresearch.missions.rules.reviews import content_mark
 from omx_autoresearch.missions.validation import runs
+from omx_autoresearch.missions.validation.asked import validate_now
 from omx_autoresearch.missions.validation.reviews import record_review
 from omx_autoresearch.missions.views import open_items
 from tests.support.scratch import OTHER, SESSION, Scratch
@@ -66,7 +67,7 @@ def test_a_rejection_stands_however_often_and_by_whomever_it_is_asked_again(worl
     world.prompt("look again, please")
     assert "failed (rejected)" in world.stop().refusal
     with pytest.raises(StepIllegal, match=r"report\.md was rejected as it is"):
-        runs.validate_now(world.runtime(), rolled.now(), wait_seconds=60)
+        validate_now(world.runtime(), rolled.now(), wait_seconds=60)
     runs.validate(world.runtime(), rolled.mission.task_id, runs.Ask("none"), wait_seconds=60)
     lifecycle_commands.pause(world.runtime(), rolled.mission.task_id)
     lifecycle_commands.resume(world.runtime(), rolled.mission.task_id)
@@ -165,7 +166,7 @@ def test_when_the_reviews_are_spent_the_owner_is_asked_and_new_content_waits(wor
     lifecycle_commands.unblock(world.runtime(), task_id)
     assert "reviews-spent" in world.stop().person_message, "unblock alone adds none"
     with pytest.raises(StepIllegal, match="are spent"):
-        runs.validate_now(world.runtime(), rolled.now(), wait_seconds=60)
+        validate_now(world.runtime(), rolled.now(), wait_seconds=60)
     amend_mission(world.runtime(), task_id, lambda draft: replace(draft, limits={"reviews": 4}))
     lifecycle_commands.unblock(world.runtime(), task_id)
     assert "is complete" in world.stop().person_message
@@ -242,7 +243,7 @@ def test_approved_content_is_not_reviewed_again_either(world: Scratch) -> None:
     rolled = Rolled(world, approves_at=1)
     world.write("report.md", "one\n")
     for _ in range(2):
-        assert runs.validate_now(world.runtime(), rolled.now(), wait_seconds=60)
+        assert validate_now(world.runtime(), rolled.now(), wait_seconds=60)
     assert rolled.calls == 1
     assert "is complete" in world.stop().person_message
 
