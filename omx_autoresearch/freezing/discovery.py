@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import os
 import re
-from bisect import bisect_left
 from dataclasses import replace
 from functools import cached_property
 from glob import glob
@@ -39,7 +38,7 @@ from omx_autoresearch.freezing.new_pins import PIN_LIMIT, check_bounds, pin_of, 
 from omx_autoresearch.freezing.pins import manifest_of, with_modules, with_pins
 from omx_autoresearch.freezing.readings import SHOWN, node_guards, readings_of, unpinned_imports
 from omx_autoresearch.freezing.runners import runners_of
-from omx_autoresearch.freezing.work import Work, project_files
+from omx_autoresearch.freezing.work import Work, files_at, is_lock_file, project_files
 from omx_autoresearch.journal.safe_files import (
     Place,
     path_faults,
@@ -150,7 +149,8 @@ def with_opened(
     if not work:
         return manifest
     for path in sorted(search.project_files.intersection(found)):
-        search.add_file(path)
+        if not is_lock_file(path):
+            search.add_file(path)
     search.add_what_pins_read()
     pins = [pin_of(workspace_path, path) for path in sorted(search.paths - known)]
     check_bounds([*manifest.pins, *pins])
@@ -364,7 +364,7 @@ class _Search:
             path = self._beside(word, script_path).path
             if not path or path in self.paths or path in self.work:
                 continue
-            is_read = bool(self.work) and path in self.project_files
+            is_read = bool(self.work) and path in self.project_files and not is_lock_file(path)
             if is_read or evaluator_commands.looks_like_evaluator(path, script_path):
                 self._add_beside(word, script_path, depth + 1)
             else:
@@ -573,7 +573,7 @@ class _Search:
 
     def _add_read(self, place: str, seen: set[str], *, is_imported: bool = False) -> list[str]:
         """Pin a file, or those of a folder, that a pinned one reads; answers with what is new."""
-        files = self._project_at(place) if place not in seen else []
+        files = files_at(self.sorted_files, place) if place not in seen else []
         found = [
             path for path in files if path not in seen and self._judges(path, place, is_imported=is_imported)
         ]
@@ -588,7 +588,7 @@ class _Search:
         return []
 
     def _judges(self, path: str, named: str, *, is_imported: bool) -> bool:
-        if path in self.work:
+        if path in self.work or is_lock_file(path):
             return False
         if self.work and path == named:
             return True
@@ -597,14 +597,6 @@ class _Search:
         return judging.is_data(path, named) and not any(
             path == free or path.startswith(f"{free}/") for free in (*self.exempt, *self.subjects)
         )
-
-    def _project_at(self, place: str) -> list[str]:
-        """The file of the project at a path, or the files below a folder."""
-        if place in self.project_files:
-            return [place]
-        after = chr(ord("/") + 1)
-        begin, end = (bisect_left(self.sorted_files, place + sign) for sign in ("/", after))
-        return self.sorted_files[begin:end]
 
     @cached_property
     def project_files(self) -> frozenset[str]:

@@ -134,7 +134,7 @@ class FileClasses:
         frozen: they judge, so a change is tampering.
         shown: they may change and are no tampering.
         unknown: the check was seen to open them, and they are neither named as work nor frozen.
-        opened: frozen and unknown ones that the check was seen to open at the baseline, up to its first failure.
+        opened: those outside the work that the check was seen to open at the baseline, up to its first failure.
     """
 
     work: tuple[str, ...] = ()

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import os
 import shlex
+from bisect import bisect_left
 from typing import TYPE_CHECKING
 
 from omx_autoresearch.foundation.errors import MissionInvalid
@@ -20,6 +21,13 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
     from omx_autoresearch.freezing.manifest import PinManifest
+
+
+_LOCK_FILES = frozenset((
+    "Cargo.lock", "Gemfile.lock", "Pipfile.lock", "bun.lock", "bun.lockb", "composer.lock", "go.sum",
+    "npm-shrinkwrap.json", "package-lock.json", "pdm.lock", "pnpm-lock.yaml", "poetry.lock", "uv.lock", "yarn.lock",
+))  # fmt: skip
+"""Whoever adds a dependency changes them, and nearly every runner opens them: only ``protect`` pins one."""
 
 
 class Work:
@@ -60,6 +68,11 @@ class Work:
         return work_options((*self.globs, f"!{path}"))
 
 
+def is_lock_file(path: str) -> bool:
+    """True for a list of the versions that a package manager chose."""
+    return path.rpartition("/")[2] in _LOCK_FILES
+
+
 def work_options(globs: Iterable[str]) -> str:
     """The options that name this work, as a person types them."""
     return " ".join(f"--work {shlex.quote(glob)}" for glob in globs)
@@ -80,6 +93,15 @@ def project_files(workspace_path: str) -> list[str]:
     )
 
 
+def files_at(files: Sequence[str], place: str) -> Sequence[str]:
+    """The file at a path, or the files below a folder, of a sorted list."""
+    at = bisect_left(files, place)
+    if at < len(files) and files[at] == place:
+        return [place]
+    begin, end = (bisect_left(files, place + sign) for sign in ("/", chr(ord("/") + 1)))
+    return files[begin:end]
+
+
 def classes_of(files: Iterable[str], work: Work, manifest: PinManifest) -> FileClasses:
     """The class of each of a project's files.
 
@@ -92,7 +114,7 @@ def classes_of(files: Iterable[str], work: Work, manifest: PinManifest) -> FileC
     opened = {path for path in manifest.opened if path not in work}
     rest = [path for path in files if path not in frozen]
     free = {path for path in rest if path in work} if work else set()
-    unknown = opened - frozen
+    unknown = {path for path in opened - frozen if not is_lock_file(path)}
     return FileClasses(
         work=tuple(path for path in rest if path in free),
         frozen=tuple(sorted(frozen)),

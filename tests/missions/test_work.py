@@ -105,6 +105,20 @@ def test_work_documents_and_new_files_may_change_and_the_mission_completes(world
 
 
 @needs_linux
+@pytest.mark.requirement("WORK-03", "DONE-15")
+def test_a_lock_file_that_the_check_opens_may_change(world: Scratch) -> None:
+    world.write("check.sh", "#!/bin/sh\ncat uv.lock wanted/part-1 > /dev/null\nexit 1\n", executable=True)
+    world.write("uv.lock", "version = 1\n")
+    world.commit("Lock the versions")
+    _, classes = started(world, work=("src/**",))
+    assert "uv.lock" in classes.opened
+    assert "uv.lock" in classes.shown
+    assert "wanted/part-1" in classes.frozen
+    world.write("uv.lock", "version = 2\n")
+    assert "(tampered)" not in world.stop().refusal
+
+
+@needs_linux
 @pytest.mark.requirement("WORK-02")
 def test_an_amendment_keeps_frozen_what_the_baseline_opened(world: Scratch) -> None:
     mission, _ = started(world, work=("src/**",))
