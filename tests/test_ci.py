@@ -67,7 +67,14 @@ def test_real_clients_that_all_skip_are_no_success(
 def test_a_benchmark_that_cannot_run_fails_and_a_missed_bar_does_not(
     tmp_path: Path, hook: str, journal: str, expected: int
 ) -> None:
-    lasts = ("  status --json, CPU", "  one more", "bars: 1 held", "nothing changed", "experiment status")
+    lasts = (
+        "  many against",
+        "  status --json, CPU",
+        "  one more",
+        "bars: 1 held",
+        "nothing changed",
+        "experiment status",
+    )
     others = "*) " + " ".join(f"echo '{last}';" for last in lasts) + ";"
     cases = f'case "$*" in *hook*) {hook} ;; *journal*) {journal} ;; {others} esac'
     stand_in(tmp_path / ".venv" / "bin" / "python", cases)
