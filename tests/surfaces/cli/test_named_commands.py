@@ -340,6 +340,10 @@ def test_every_command_that_is_named_can_be_typed_right_then(
             text=True,
             check=False,
         )
+        if not said.is_agent and f"a person types at a terminal: {command}" in done.stderr:
+            words = shlex.split(command)[1:]
+            assert at_terminal(person, *words, answers=(("Your verdict", "approve"),)).status == 0, command
+            continue
         no_artifact = done.returncode == 6 and "nothing to review" in done.stderr
         is_for_a_person = done.returncode == 5 and "at a terminal" in done.stderr
         may_be_typed = done.returncode in _ALLOWED or no_artifact or is_for_a_person
