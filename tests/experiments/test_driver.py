@@ -93,6 +93,7 @@ def test_the_reported_cost_is_charged_even_where_the_session_failed(
     assert (row.status, experiment.state.usage.cost_usd) == ("accepted", 0.5)
 
 
+@pytest.mark.slow
 @pytest.mark.requirement("DRIVE-07")
 @pytest.mark.parametrize(
     ("script", "status", "code"),

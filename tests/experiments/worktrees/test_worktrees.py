@@ -203,6 +203,7 @@ MISCHIEF = (
 )
 
 
+@pytest.mark.slow
 @pytest.mark.requirement("TREE-02")
 @pytest.mark.case("GIT-01")
 @pytest.mark.case("GIT-04")

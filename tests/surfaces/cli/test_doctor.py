@@ -68,6 +68,7 @@ def test_settings_with_a_fault_are_left_and_the_verb_works_once_it_is_fixed(
     person.ok(verb, "claude")
 
 
+@pytest.mark.slow
 @pytest.mark.requirement("INST-07")
 @pytest.mark.parametrize("scope", ["user", "project"])
 @pytest.mark.parametrize("client", HELD_CLIENTS)

@@ -496,6 +496,7 @@ NEEDS = {
 """What blocks a mission until its owner acts, by the code of the blocker."""
 
 
+@pytest.mark.slow
 @pytest.mark.requirement("GATE-19")
 @pytest.mark.parametrize("code", NEEDS)
 def test_the_command_that_a_blocked_mission_names_lets_it_go_on(person: Person, code: str) -> None:
