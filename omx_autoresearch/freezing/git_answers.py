@@ -18,31 +18,11 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
 PREFIX = "git: "
-_LEARNS = frozenset(
-    [
-        "diff",
-        "diff-index",
-        "diff-files",
-        "diff-tree",
-        "ls-files",
-        "ls-tree",
-        "status",
-        "show",
-        "log",
-        "rev-parse",
-        "rev-list",
-        "describe",
-        "merge-base",
-        "cat-file",
-        "grep",
-        "tag",
-        "check-attr",
-        "check-ignore",
-        "for-each-ref",
-        "archive",
-        "blame",
-    ]
-)
+_LEARNS = frozenset((
+    "diff", "diff-index", "diff-files", "diff-tree", "ls-files", "ls-tree", "status", "show", "log",
+    "rev-parse", "rev-list", "describe", "merge-base", "cat-file", "grep", "tag", "check-attr",
+    "check-ignore", "for-each-ref", "archive", "blame",
+))  # fmt: skip
 _CALL = re.compile(r"\bgit\b((?:[\"',\[\]\s]+[\w./@=:{}$-]+){1,8})")
 _TAKES_VALUE = ("-C", "-c", "--git-dir", "--work-tree")
 _WORD = re.compile(r"[\w./@-]+")
