@@ -13,14 +13,15 @@ from fnmatch import fnmatchcase
 from glob import escape, glob
 from typing import TYPE_CHECKING
 
+from omx_autoresearch.freezing.installed import modules_in, site_folders_of
 from omx_autoresearch.freezing.manifest import DEFAULTS, PYTHON_START
+from omx_autoresearch.freezing.readings import imported_names
 from omx_autoresearch.journal.safe_files import script_text
 from omx_autoresearch.system.files import first_line
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Iterable, Iterator, Sequence
 
-_IMPORT = re.compile(r"(?m)^[ \t]*(?:import[ \t]+([\w.][\w., \t]*)|from[ \t]+(\w[\w.]*)[ \t]+import\b)")
 _INSERTED = re.compile(r"sys\.path(?:\.insert\(\s*0\s*,|\[:?0\]\s*=)\s*([^\n]+)")
 _TEXT = re.compile(r"[\"']([^\"'\n]+)[\"']")
 _PYTHONPATH_OPTION = re.compile(r"(?m)^[ \t]*pythonpath[ \t]*=[ \t]*(.*(?:\n[ \t]+\S.*)*)")
@@ -83,18 +84,6 @@ def _real_folders(workspace_path: str, word: str, base: str) -> set[str]:
     return {"" if place == "." else place}
 
 
-def imported_names(workspace_path: str, paths: Iterable[str]) -> set[str]:
-    """Top-level names that these files of Python import."""
-    found: set[str] = set()
-    for path in paths:
-        if path.endswith(".py"):
-            for names, origin in _IMPORT.findall(script_text(workspace_path, path, errors="replace")):
-                found |= {
-                    name.split()[0].partition(".")[0] for name in (names or origin).split(",") if name.strip()
-                }
-    return found - {""}
-
-
 def taken_names(
     workspace_path: str, paths: Sequence[str], runners: Iterable[str], texts: Iterable[str], search_path: str
 ) -> set[str]:
@@ -107,16 +96,17 @@ def taken_names(
         texts: of commands and scripts, which say by which interpreter they are run.
         search_path: the PATH that the commands will have.
     """
-    names = imported_names(workspace_path, paths)
-    stems = {path.rpartition("/")[2].removesuffix(".py") for path in paths if path.endswith(".py")}
+    scripts = [path for path in paths if path.endswith(".py")]
+    names = {
+        name.partition(".")[0]
+        for path in scripts
+        for level, name in imported_names(script_text(workspace_path, path, errors="replace"))
+        if not level
+    }
+    stems = {path.rpartition("/")[2].removesuffix(".py") for path in scripts}
     packages = {os.path.basename(os.path.dirname(path)) for path in paths if path.endswith("/__init__.py")}
     asked = names | (_LOADED_BY_PYTEST if "pytest" in runners else set())
-    there: set[str] = set()
-    for folder in _site_folders(workspace_path, "\n".join(texts), search_path):
-        try:
-            there |= {name.partition(".")[0] for name in os.listdir(folder)}
-        except OSError:
-            continue
+    there = modules_in(_site_folders(workspace_path, "\n".join(texts), search_path))
     return (names & (stems | packages)) | (asked & there)
 
 
@@ -152,7 +142,7 @@ def start_files(workspace_path: str, environment: str) -> tuple[list[str], list[
     return present, absent, globs
 
 
-def _site_folders(workspace_path: str, text: str, search_path: str) -> list[str]:
+def _site_folders(workspace_path: str, text: str, search_path: str) -> Iterator[str]:
     """Folders in which packages are installed for the interpreters that a text calls."""
     programs = {word.rpartition("/")[2]: word for word in _PROGRAM.findall(text)}
     prefixes: dict[str, None] = {}
@@ -165,17 +155,7 @@ def _site_folders(workspace_path: str, text: str, search_path: str) -> list[str]
     prefixes |= dict.fromkeys(
         os.path.join(workspace_path, each) for each in environments(workspace_path, [text], search_path)
     )
-    patterns = (
-        "lib/python3*/site-packages",
-        "lib/python3*/dist-packages",
-        "local/lib/python3*/dist-packages",
-    )
-    return [
-        folder
-        for prefix in prefixes
-        for pattern in patterns
-        for folder in glob(f"{escape(prefix)}/{pattern}")
-    ]
+    return site_folders_of(prefixes)
 
 
 def _interpreter_of(path: str | None) -> str:

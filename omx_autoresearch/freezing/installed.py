@@ -22,8 +22,15 @@ from omx_autoresearch.freezing.manifest import module_name
 from omx_autoresearch.system.git import common_dir, find_root
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Iterable, Iterator, Mapping
     from typing import Any
+
+
+_SITE_FOLDERS = (
+    "lib/python3*/site-packages",
+    "lib/python3*/dist-packages",
+    "local/lib/python3*/dist-packages",
+)
 
 
 def site_folders(environment: Mapping[str, str], project_path: str) -> Iterator[str]:
@@ -38,20 +45,30 @@ def site_folders(environment: Mapping[str, str], project_path: str) -> Iterator[
     path_folders = environment.get("PATH", "").split(os.pathsep)
     prefixes += [os.path.dirname(folder) for folder in path_folders if os.path.basename(folder) == "bin"]
     prefixes += [os.path.join(environment["HOME"], ".local")] if environment.get("HOME") else []
-    for prefix in dict.fromkeys(filter(os.path.isabs, prefixes)):
-        for name in ("site-packages", "dist-packages"):
-            yield from sorted(iglob(os.path.join(escape(prefix), "lib", "python3*", name)))
+    return site_folders_of(filter(os.path.isabs, prefixes))
+
+
+def site_folders_of(prefixes: Iterable[str]) -> Iterator[str]:
+    """The folders into which packages are installed below these prefixes of interpreters."""
+    for prefix in dict.fromkeys(prefixes):
+        for name in _SITE_FOLDERS:
+            yield from sorted(iglob(os.path.join(escape(prefix), name)))
 
 
 def installed_modules(environment: Mapping[str, str], project_path: str) -> frozenset[str]:
     """The names under which installed packages are imported. Arguments as for `site_folders`."""
+    return modules_in(site_folders(environment, project_path))
+
+
+def modules_in(folders: Iterable[str]) -> frozenset[str]:
+    """The names under which what stands in these folders is imported."""
     found: set[str] = set()
-    for folder in site_folders(environment, project_path):
+    for folder in folders:
         try:
             names = os.listdir(folder)
         except OSError:
             continue
-        found |= {module_name(name) for name in names if not name.startswith("_")}
+        found |= {module_name(name) for name in names}
     return frozenset(found - {"", "__pycache__"})
 
 

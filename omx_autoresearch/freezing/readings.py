@@ -116,7 +116,7 @@ def _python_imports(workspace_path: str, folder: str, text: str) -> Iterator[str
     folders = [folder]
     while folders[-1]:
         folders.append(os.path.dirname(folders[-1]))
-    for level, name in _imported_names(text):
+    for level, name in imported_names(text):
         bases = folders[level - 1 : level] if level else folders
         places = (os.path.join(base, *name.split(".")).rstrip("/") for base in bases)
         hits = (
@@ -129,7 +129,7 @@ def _python_imports(workspace_path: str, folder: str, text: str) -> Iterator[str
             yield hit
 
 
-def _imported_names(text: str) -> dict[tuple[int, str], None]:
+def imported_names(text: str) -> dict[tuple[int, str], None]:
     """Names that a script of Python imports, parts of packages included, each with the number of dots before it."""
     found: dict[tuple[int, str], None] = {}
     for names in _PYTHON_IMPORT.findall(text):

@@ -123,51 +123,19 @@ def runner_of(text: str) -> str:
 
 _WORDS: dict[str, tuple[str, ...]] = {
     "pytest": (
-        "passed",
-        "failed",
-        "skipped",
-        "deselected",
-        "error",
-        "no tests ran",
-        "PASS",
-        "FAIL",
-        "SKIP",
-        "ERROR",
+        "passed", "failed", "skipped", "deselected", "error", "no tests ran", "PASS", "FAIL", "SKIP", "ERROR",
     ),
     "unittest": (
-        "Ran ",
-        "OK",
-        "FAILED",
-        "NO TESTS RAN",
-        " ... ",
-        "test",
-        "ok",
-        "ERROR",
-        "skipped",
-        "expected",
+        "Ran ", "OK", "FAILED", "NO TESTS RAN", " ... ", "test", "ok", "ERROR", "skipped", "expected",
     ),
     "cargo": ("test ", "tests run", "test run", "Running ", "Doc-tests ", "PASS", "FAIL", "SKIP"),
     "go": ("--- ", "=== RUN", "ok ", "FAIL", "? ", '"Action"'),
     "npm": (
-        "Tests",
-        "pass",
-        "fail",
-        "PASS",
-        "FAIL",
-        "ok ",
-        "# Sub",
-        "✔",
-        "✖",
-        "✓",
-        "✕",
-        "\u00d7",
-        "﹣",
-        "▶",
-        "\u276f",
+        "Tests", "pass", "fail", "PASS", "FAIL", "ok ", "# Sub", "✔", "✖", "✓", "✕", "\u00d7", "﹣", "▶", "\u276f",
         "↓",
     ),
     "make": ("PASS", "FAIL", "SKIP", "ERROR", "tests passed", "Test "),
-}
+}  # fmt: skip
 
 
 def words_of(runner: str) -> tuple[bytes, ...]:

@@ -75,6 +75,7 @@ CASES: dict[str, tuple[str, dict[str, str], str]] = {
         "helpers/support.py",
     ),
     "the runner itself": ("python3 -m pytest", {"tests/test_a.py": ""}, "packaging/__init__.py"),
+    "a private package of the runner": ("python3 -m pytest", {"tests/test_a.py": ""}, "_pytest/__init__.py"),
 }
 
 
